@@ -1,0 +1,65 @@
+# Everything Steno needs from a clean clone, with nothing but Python 3.11, pip, make and git.
+#   make demo        the tour: no account, no network after set-up
+#   make test        every gate and every test (at most 15 minutes on two cores)
+#   make check       every gate and the quick tests (at most a minute)
+#   make test-long   what takes longer than that
+#   make setup       .venv with .venv/bin/steno
+
+PYTHON ?= python3
+UV := .tools/bin/uv
+BIN := .venv/bin
+export UV_PYTHON_DOWNLOADS := never
+
+.PHONY: demo setup check test test-long lab gates lock bench clean
+
+demo: setup
+	@$(BIN)/steno demo
+
+setup: .venv/.run
+
+$(UV): requirements-setup.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Steno needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 …")'
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --require-hashes --upgrade --target .tools -r requirements-setup.lock
+	@touch $(UV)
+
+.venv/pyvenv.cfg: | $(UV)
+	@$(UV) venv --quiet --clear --python $(PYTHON) .venv
+
+.venv/.run: requirements.lock pyproject.toml | .venv/pyvenv.cfg $(UV)
+	@$(UV) pip install --quiet --python .venv --require-hashes -r requirements.lock
+	@$(UV) pip install --quiet --python .venv --no-deps --editable .
+	@touch $@
+
+.venv/.dev: requirements-dev.lock pyproject.toml | .venv/pyvenv.cfg $(UV)
+	@$(UV) pip sync --quiet --python .venv --require-hashes requirements-dev.lock
+	@$(UV) pip install --quiet --python .venv --no-deps --editable .
+	@touch .venv/.run $@
+
+lab: .venv/.dev
+	@$(BIN)/python tests/lab/setup.py
+
+gates: .venv/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(UV) pip check --quiet --python .venv
+
+check: gates
+	$(BIN)/pytest -q -n 2 -m "not slow and not lab and not long"
+
+test: gates lab
+	$(BIN)/pytest -n 4 --dist loadgroup -m "not long"
+
+test-long: .venv/.dev lab
+	$(BIN)/pytest -n 2 --dist loadgroup -m long
+
+lock: .venv/.dev
+	$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 pyproject.toml -o requirements.lock
+	$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --group dev pyproject.toml -c requirements.lock -o requirements-dev.lock
+
+bench: .venv/.dev
+	@set -e; for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script; done
+
+clean:
+	rm -rf .venv .tools .lab dist build
