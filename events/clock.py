@@ -1,0 +1,76 @@
+"""Time and identity as arguments: every decision takes `now` and ids, nothing below the edge asks the machine.
+
+A moment is an `int`: microseconds since 1970-01-01T00:00:00Z. A duration is an `int` of microseconds.
+"""
+
+import time
+import uuid
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+SECOND = 1_000_000
+"""Microseconds in a second."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_STENO_NAMESPACE = uuid.UUID("b3a1c5f2-6c0e-5e0b-9a3e-57e000000001")
+
+
+class Clock(Protocol):
+    """Where `now` comes from; constructed at the edge (`cli/`) and passed down."""
+
+    def now(self) -> int:
+        """The present moment, microseconds since the epoch, UTC."""
+        ...
+
+    def sleep(self, duration: int) -> None:
+        """Wait `duration` microseconds."""
+        ...
+
+
+class Ids(Protocol):
+    """Where new identities come from; constructed at the edge and passed down."""
+
+    def new(self) -> str:
+        """A fresh identity: the 36 characters of a UUID."""
+        ...
+
+
+class SystemClock:
+    """This machine's clock."""
+
+    def now(self) -> int:
+        return time.time_ns() // 1000
+
+    def sleep(self, duration: int) -> None:
+        time.sleep(max(0, duration) / SECOND)
+
+
+class RandomIds:
+    """Random version-4 UUIDs."""
+
+    def new(self) -> str:
+        return str(uuid.uuid4())
+
+
+def parse_time(text: str) -> int:
+    """The moment an ISO 8601 text names (`Z`, an offset, or none, which reads as UTC).
+
+    Raises:
+        ValueError: the text is no ISO 8601 time.
+    """
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def format_time(moment: int) -> str:
+    """`YYYY-MM-DDTHH:MM:SS.ffffffZ`, the one form Steno prints."""
+    # Not strftime: its %Y leaves the zeros of an early year out.
+    return (_EPOCH + timedelta(microseconds=moment)).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+
+def foreign_run_id(provider: str, provider_id: str) -> str:
+    """The run id of a run Steno did not request: uuid5 of provider and the provider's own id, equal everywhere."""
+    return str(uuid.uuid5(_STENO_NAMESPACE, f"{provider}/{provider_id}"))

@@ -1,0 +1,53 @@
+"""Everything that can go wrong with a record, one class a cause.
+
+Each message says what happened and what to do, in one line. `cli/errors.py` maps classes to exit codes; nothing else
+does.
+"""
+
+
+class StenoError(Exception):
+    """The root of every error Steno raises on purpose; its text is fit for a user."""
+
+
+class RecordNotFound(StenoError):
+    """There is no record at that place."""
+
+
+class NotARecord(StenoError):
+    """The file is there but it is not a Steno record."""
+
+
+class RecordDamaged(StenoError):
+    """The record was changed, cut or lost bytes."""
+
+
+class RecordTooNew(StenoError):
+    """The record was written by a newer Steno than this one."""
+
+
+class RecordNotWritable(StenoError):
+    """The record cannot be written: read-only, disk full, or no permission."""
+
+
+class RecordLocked(StenoError):
+    """Another process held the record longer than we wait."""
+
+
+class VersionConflict(StenoError):
+    """The stream is not at the version the writer expected."""
+
+
+class IdConflict(StenoError):
+    """The event id is already used by an event with other bytes."""
+
+
+class UnreadableInput(StenoError):
+    """A file given by the user cannot be read as what it should be (trace, bundle, task file)."""
+
+
+class PositionNotFound(StenoError):
+    """The record has no such position, or no poll there."""
+
+
+class SecretGone(StenoError):
+    """A secret that an intent needs is no longer in the vault."""

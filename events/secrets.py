@@ -1,0 +1,174 @@
+"""Replaces secrets in JSON text by commitments, before anything is stored.
+
+Works on the text, token by token, so that everything else stays as it came: number texts, key order, repeated keys, and
+also text that only looks like JSON. What is secret: every value under the paths a shape declares, and by default,
+anywhere: the values of `env`, `registry_auth` and `creds`, strings named like a password or token, and private keys.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Final
+
+from events.shape import Node
+
+PREFIX: Final = "steno:secret:"
+COMMITMENT: Final = re.compile(rb"steno:secret:[0-9a-f]{64}")
+
+Replace = Callable[[bytes], bytes]
+"""From a secret's JSON token (a string with its quotes, or a number) to the token that stands for it."""
+
+_HOLDERS: Final = frozenset({"env", "environment", "registry_auth", "creds", "credentials"})
+_NAMED: Final = frozenset(
+    {
+        "password", "passwd", "token", "access_token", "refresh_token", "secret", "secret_key", "client_secret",
+        "api_key", "apikey", "private_key", "private", "authorization",
+    }
+)  # fmt: skip
+_STRING: Final = rb'"(?:[^"\\]++|\\.)*+"'
+_TOKEN: Final = re.compile(
+    rb"(?:(%s)\s*:\s*)?(?:([{\[])|(%s)|([^\s{}\[\],:\"]+))|([}\]])" % (_STRING, _STRING), re.DOTALL
+)
+"""A value with the key before it, if it has one, or the end of an object or list: one step of the walk."""
+_KEY, _OPENS, _CLOSES = 1, 2, 5
+
+_PEM: Final = re.compile(
+    rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|(?=\"$)|$)", re.DOTALL
+)
+
+
+def _spellings(names: frozenset[str]) -> str:
+    """A pattern for names in small, capital and title letters, by first letter so that most keys fail at once."""
+    by_letter: dict[str, list[str]] = {}
+    for spelt in sorted({spelt for name in names for spelt in (name, name.upper(), name.title())}):
+        by_letter.setdefault(spelt[0], []).append(spelt[1:])
+    return "|".join(f"{letter}(?:{'|'.join(rest)})" for letter, rest in by_letter.items())
+
+
+_LETTERS: Final = "".join(sorted({letter for name in _HOLDERS | _NAMED for letter in (name[0], name[0].upper())}))
+_WORTH_A_LOOK: Final = re.compile(
+    rf'"(?=[{_LETTERS}])(?:(?:{_spellings(_HOLDERS)})"\s*:\s*[\[{{]\s*[^\]}}\s]|(?:{_spellings(_NAMED)})"\s*:\s*["\d-])'.encode()
+)
+_LITERALS: Final = frozenset({b"true", b"false", b"null", b"\x00", b"\x01", b'""'})
+
+
+class _Frame:
+    """One open object or list while the text is walked."""
+
+    __slots__ = ("assigned", "node", "secret")
+
+    def __init__(self, node: Node | None, *, secret: bool, assigned: bool) -> None:
+        self.node = node
+        self.secret = secret
+        self.assigned = assigned
+        """Its strings are `NAME=value`."""
+
+
+def scrub(text: bytes, replace: Replace, node: Node | None = None, *, secret: bool = False) -> bytes:
+    """`text` with every secret replaced; `node` is where in a shape the text stands, `secret` says all of it is."""
+    if not secret and not _is_suspect(text) and (node is None or not node.may_hold_secret(text)):
+        return text
+    return _Walk(text, replace).run(node, secret=secret)
+
+
+def _is_suspect(text: bytes) -> bool:
+    """Whether a default secret may be in the text; keys written with escapes are."""
+    return b"PRIVATE KEY" in text or b"\\u00" in text or _WORTH_A_LOOK.search(text) is not None
+
+
+class _Walk:
+    """One pass over one text."""
+
+    def __init__(self, text: bytes, replace: Replace) -> None:
+        self._text = text
+        self._replace = replace
+        self._has_keys = b"PRIVATE KEY" in text
+        self._out: list[bytes] = []
+        self._copied = 0
+
+    def run(self, node: Node | None, *, secret: bool) -> bytes:
+        # The root frame holds one value, which stands at `node` itself.
+        frame = root = _Frame(None, secret=secret, assigned=False)
+        stack: list[_Frame] = []
+        for token in _TOKEN.finditer(self._text):
+            if token.lastindex == _CLOSES:
+                frame = stack.pop() if stack else root
+                continue
+            key = token[_KEY]
+            text, holder, named = _NO_KEY if key is None else _read_key(key)
+            inside_of = frame.node
+            if frame is root:
+                below = node
+            elif inside_of is None:
+                below = None
+            else:
+                below = inside_of.each if key is None else inside_of.key(text)
+            if token[_OPENS] is not None:
+                stack.append(frame)
+                inside = frame.secret or holder or (below is not None and below.secret)
+                frame = _Frame(below, secret=inside, assigned=holder and token[_OPENS] == b"[")
+            elif frame.secret or self._has_keys or named or (below is not None and below.secret):
+                self._leaf(token, frame, named=named, below=below)
+        self._out.append(self._text[self._copied :])
+        return b"".join(self._out)
+
+    def _leaf(self, token: re.Match[bytes], frame: _Frame, *, named: bool, below: Node | None) -> None:
+        group = token.lastindex or 0
+        raw = token[group]
+        if raw in _LITERALS:
+            return
+        if frame.secret or named or (below is not None and below.secret):
+            new = self._assigned(raw) if frame.assigned else self._whole(raw)
+        elif b"PRIVATE KEY" in raw:
+            new = _PEM.sub(lambda key: self._replace(b'"' + key.group() + b'"')[1:-1], raw)
+        else:
+            return
+        self._out += (self._text[self._copied : token.start(group)], new)
+        self._copied = token.end(group)
+
+    def _whole(self, raw: bytes) -> bytes:
+        return raw if COMMITMENT.fullmatch(raw.strip(b'"')) else self._replace(raw)
+
+    def _assigned(self, raw: bytes) -> bytes:
+        """`NAME=value` keeps its name; a name alone, which stands for the caller's own value, is no secret."""
+        name, equals, value = raw.partition(b"=")
+        if not raw.startswith(b'"'):
+            return self._whole(raw)
+        if not equals or value == b'"':
+            return raw
+        return name + b"=" + self._whole(b'"' + value).strip(b'"') + b'"'
+
+
+def is_secret_name(key: str) -> bool:
+    """Whether what stands under a key of this name is secret wherever it occurs."""
+    return key.lower() in _HOLDERS or key.lower() in _NAMED
+
+
+@lru_cache(maxsize=4096)
+def _read_key(token: bytes) -> tuple[str, bool, bool]:
+    """What a key's token says, and whether it is one of the holders or of the names, in any letter case."""
+    text = _text_of(token)
+    return text, text.lower() in _HOLDERS, text.lower() in _NAMED
+
+
+_NO_KEY: Final = ("", False, False)
+
+
+def _text_of(token: bytes) -> str:
+    if b"\\" not in token:
+        return token[1:-1].decode("utf-8", "replace")
+    try:
+        return str(json.loads(token))
+    except ValueError:
+        return token[1:-1].decode("utf-8", "replace")
+
+
+def secret_bytes(token: bytes) -> bytes:
+    """The value a secret's token stands for, whatever its escapes: what is committed to."""
+    if not token.startswith(b'"'):
+        return token
+    try:
+        return str(json.loads(token)).encode("utf-8", "surrogatepass")
+    except ValueError:
+        return token[1:-1]

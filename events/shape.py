@@ -1,0 +1,113 @@
+"""How an answer is built, as data the engine hands in: which values move at every poll, which rarely, which are secret.
+
+A path is keys joined by dots; `name[]` is every element of the list under `name`, `*` every key of an object:
+`jobs[].job_submissions[].last_processed_at`, `run_spec.configuration.env.*`.
+"""
+
+import re
+from typing import Final, Protocol
+
+import msgspec
+
+_ANYTHING: Final = re.compile(b"")
+_NOTHING: Final = re.compile(b"(?!)")
+
+
+class BodyShape(msgspec.Struct, frozen=True, kw_only=True):
+    """The shape of the answers of one endpoint."""
+
+    kind: str
+    """What an item is: `run`, `vm`, `provider_event`, `fleet` or `other`."""
+    listed: bool
+    """The answer is a list of items; otherwise it is one item."""
+    identity: str = "id"
+    """The key of an item that names it."""
+    volatile: tuple[str, ...] = ()
+    """Paths whose values move without anything having happened; kept with the poll event."""
+    cold: tuple[str, ...] = ()
+    """Paths whose values hardly ever move; stored apart, once."""
+    secret: tuple[str, ...] = ()
+    """Paths, besides the defaults of `events.secrets`, under which every value is a secret."""
+
+
+class Router(Protocol):
+    """The shape of what an endpoint answers."""
+
+    def __call__(self, path: str, req: bytes, /) -> BodyShape | None:
+        """The shape, or None for an endpoint nobody declared: its body is stored as one part."""
+        ...
+
+
+def no_shapes(_path: str, _req: bytes, /) -> BodyShape | None:
+    """The router that knows no endpoint."""
+    return None
+
+
+class Node:
+    """One step of compiled paths."""
+
+    __slots__ = ("_guard", "any", "cold", "each", "keys", "secret", "volatile")
+
+    def __init__(self) -> None:
+        self.keys: dict[str, Node] = {}
+        self.any: Node | None = None
+        self.each: Node | None = None
+        self.volatile = self.cold = self.secret = False
+        self._guard: re.Pattern[bytes] | None = None
+
+    def key(self, name: str) -> "Node | None":
+        """The step under an object's key, if any path goes there."""
+        return self.keys.get(name, self.any)
+
+    def may_hold_secret(self, text: bytes) -> bool:
+        """Whether a declared secret may stand in JSON text at this step: a quick look for the keys that hold one.
+
+        Keys written with escapes are not found by it.
+        """
+        if self._guard is None:
+            names = _guarded(self, "")
+            if "" in names:
+                self._guard = _ANYTHING
+            elif names:
+                keys = b"|".join(re.escape(name.encode()) for name in sorted(names))
+                self._guard = re.compile(rb'"(?:%s)"\s*:\s*(?!null|\{\s*\}|\[\s*\]|"")' % keys)
+            else:
+                self._guard = _NOTHING
+        return self._guard.search(text) is not None
+
+
+def _guarded(node: Node, name: str) -> set[str]:
+    """The nearest keys above what is declared secret here and below."""
+    if node.secret:
+        return {name}
+    found: set[str] = set()
+    below = [*node.keys.items(), (name, node.any), (name, node.each)]
+    for key, step in below:
+        if step is not None:
+            found |= _guarded(step, key)
+    return found
+
+
+def compile_paths(shape: BodyShape | None) -> Node:
+    """The paths of a shape as one tree, walked beside an item."""
+    root = Node()
+    if shape is None:
+        return root
+    for mark in ("volatile", "cold", "secret"):
+        for path in getattr(shape, mark):
+            setattr(_step_to(root, path), mark, True)
+    return root
+
+
+def _step_to(node: Node, path: str) -> Node:
+    for name in path.split("."):
+        bare = name.rstrip("[]")
+        if bare == "*":
+            node.any = node.any or Node()
+            node = node.any
+        elif bare:
+            node = node.keys.setdefault(bare, Node())
+        for _ in range(name.count("[]")):
+            node.each = node.each or Node()
+            node = node.each
+    return node

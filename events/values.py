@@ -1,0 +1,189 @@
+"""The values that move at every poll, in a few bytes each: times as distance from the poll, decimals as digits, repeats
+by number.
+
+A value is one byte (type in the high half, length in the low half) and that many bytes of a big-endian number. What
+does not come back the same, byte for byte, is kept as it is.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from events.clock import format_time, parse_time
+
+_TIME_Z, _TIME_OFFSET, _DECIMAL, _INTEGER, _REPEAT, _LITERAL, _WORD = (number << 4 for number in range(7))
+_TIMES: Final = frozenset({_TIME_Z, _TIME_OFFSET})
+_WORDS: Final = (b"null", b"true", b"false", b'""')
+_ZONES: Final = frozenset({b'Z"', b'+00:00"'})
+_SHORTEST_TIME: Final = 29
+_WORTH_REPEATING: Final = 6
+_QUOTE, _COLON, _POINT = b'":.'
+_MINUTE: Final = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d")
+_NUMBER: Final = re.compile(rb"(0|[1-9]\d{0,15})(?:\.(\d{1,15}))?")
+_minutes: dict[bytes, int] = {}
+_MINUTES_KEPT: Final = 10_000
+
+
+def encode_values(values: Sequence[bytes], moment: int) -> bytes:
+    """The values of one poll that was answered at `moment`, in order."""
+    out = bytearray()
+    seen: dict[bytes, int] = {}
+    for index, raw in enumerate(values):
+        if len(raw) > _WORTH_REPEATING:
+            before = seen.setdefault(raw, index)
+            if before != index:
+                _number(out, _REPEAT, before)
+                continue
+        _value(out, raw, moment)
+    return bytes(out)
+
+
+def encode_value(raw: bytes, moment: int) -> bytes:
+    """One value alone."""
+    out = bytearray()
+    _value(out, raw, moment)
+    return bytes(out)
+
+
+def decode_values(data: bytes, start: int, moment: int) -> list[bytes]:
+    """All values from byte `start` to the end.
+
+    Raises:
+        ValueError: the bytes are no values.
+    """
+    values: list[bytes] = []
+    while start < len(data):
+        raw, start = decode_value(data, start, moment, values)
+        values.append(raw)
+    return values
+
+
+def decode_value(data: bytes, start: int, moment: int, before: Sequence[bytes] = ()) -> tuple[bytes, int]:
+    """One value and where the next begins."""
+    kind, number, end = _read(data, start)
+    if kind in _TIMES:
+        text = format_time(moment + unfold(number)).encode()
+        return (b'"%s"' % text if kind == _TIME_Z else b'"%s+00:00"' % text[:-1]), end
+    if kind == _INTEGER:
+        return b"%d" % number, end
+    if kind == _DECIMAL:
+        digits, places = divmod(number, 16)
+        whole = b"%0*d" % (places + 1, digits)
+        return whole[:-places] + b"." + whole[-places:], end
+    if kind == _REPEAT:
+        if number >= len(before):
+            raise ValueError("a value repeats one that is not there")
+        return before[number], end
+    if kind == _LITERAL:
+        if end + number > len(data):
+            raise ValueError("a value is cut")
+        return data[end : end + number], end + number
+    if kind == _WORD and number < len(_WORDS):
+        return _WORDS[number], end
+    raise ValueError("unknown kind of value")
+
+
+def write_number(out: bytearray, number: int) -> None:
+    """A number of no particular kind."""
+    _number(out, _INTEGER, number)
+
+
+def read_number(data: bytes, start: int) -> tuple[int, int]:
+    """A number of no particular kind and where the next value begins.
+
+    Raises:
+        ValueError: there is none.
+    """
+    kind, number, end = _read(data, start)
+    if kind != _INTEGER:
+        raise ValueError("a number is expected")
+    return number, end
+
+
+def read_numbers(data: bytes, start: int, count: int) -> tuple[list[int], int]:
+    """`count` numbers that follow each other, and where the next value begins: `read_number` in one step for many.
+
+    Raises:
+        ValueError: there are fewer.
+    """
+    numbers: list[int] = []
+    size = len(data)
+    for _ in range(count):
+        if start >= size:
+            raise ValueError("a value is missing")
+        tag = data[start]
+        end = start + 1 + (tag & 15)
+        if end > size:
+            raise ValueError("a value is cut")
+        if tag & 0xF0 != _INTEGER:
+            raise ValueError("a number is expected")
+        numbers.append(int.from_bytes(data[start + 1 : end], "big"))
+        start = end
+    return numbers, start
+
+
+def fold(number: int) -> int:
+    """A signed number as an unsigned one, small if it was near zero."""
+    return number << 1 if number >= 0 else (-number << 1) - 1
+
+
+def unfold(number: int) -> int:
+    """The signed number again."""
+    return number >> 1 if not number & 1 else -((number + 1) >> 1)
+
+
+def _read(data: bytes, start: int) -> tuple[int, int, int]:
+    if start >= len(data):
+        raise ValueError("a value is missing")
+    tag = data[start]
+    end = start + 1 + (tag & 15)
+    if end > len(data):
+        raise ValueError("a value is cut")
+    return tag & 0xF0, int.from_bytes(data[start + 1 : end], "big"), end
+
+
+def _number(out: bytearray, kind: int, number: int) -> None:
+    length = (number.bit_length() + 7) >> 3
+    out.append(kind | length)
+    out += number.to_bytes(length, "big")
+
+
+def _value(out: bytearray, raw: bytes, moment: int) -> None:
+    if len(raw) >= _SHORTEST_TIME and raw[0] == _QUOTE:
+        at = _microseconds(raw)
+        if at is not None:
+            _number(out, _TIME_Z if len(raw) == _SHORTEST_TIME else _TIME_OFFSET, fold(at - moment))
+            return
+    elif (number := _NUMBER.fullmatch(raw)) is not None:
+        whole, places = number.groups()
+        if places is None:
+            _number(out, _INTEGER, int(whole))
+        else:
+            _number(out, _DECIMAL, int(whole + places) * 16 + len(places))
+        return
+    elif raw in _WORDS:
+        _number(out, _WORD, _WORDS.index(raw))
+        return
+    _number(out, _LITERAL, len(raw))
+    out += raw
+
+
+def _microseconds(raw: bytes) -> int | None:
+    """The moment of `"YYYY-MM-DDTHH:MM:SS.ffffffZ"` (or `+00:00`); None for what would not come back the same."""
+    digits = raw[18:20] + raw[21:27]
+    if raw[27:] not in _ZONES or raw[17] != _COLON or raw[20] != _POINT or digits >= b"6" or not digits.isdigit():
+        return None
+    minute = raw[1:17]
+    base = _minutes.get(minute)
+    if base is None:
+        # A year before 1000 is printed without its zeros.
+        if _MINUTE.fullmatch(minute) is None or minute < b"1000":
+            return None
+        try:
+            base = parse_time(minute.decode())
+        except ValueError:
+            return None
+        if len(_minutes) > _MINUTES_KEPT:
+            _minutes.clear()
+        _minutes[minute] = base
+    return base + int(digits)
