@@ -1,0 +1,1 @@
+"""Machines, rules, readings, providers, recorder and effects: what the record means and what is done about it."""

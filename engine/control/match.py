@@ -1,0 +1,91 @@
+"""Whether a run could go to a machine, as dstack matches its idle instances to a task's requirements.
+
+dstack compares a machine's *offer* with the requirements (`services/instances.py` and gpuhunt's `matches`, 0.19.37 and
+0.22.5): limits include their ends, names are compared without case, what the machine does not say is not compared.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+from engine.control.asked import Asked, Range, read_asked, vendor_of
+from engine.facts import VmFacts
+from engine.policy import DOLLAR
+from engine.world.runs import Terms
+from engine.world.vms import Vm
+
+MIB_IN_GB = 1024
+
+
+def differences(terms: Terms, vm: Vm) -> tuple[str, ...]:
+    """What of the machine is not what the run asks for, one sentence each with both values; empty: it fits.
+
+    Only what the machine *is*; whether it is free is for `engine.control.placement`.
+    """
+    facts = vm.facts
+    if vm.provider == "local":
+        return tuple(_local(terms, facts))
+    asked = _asked(terms.resources)
+    return (
+        *_named("GPU", terms.gpu or asked.gpus, facts.gpu or "none"),
+        *_gpus(terms, asked, facts),
+        *_within("CPUs", asked.cpus, facts.cpus, ""),
+        *_within("memory", asked.memory, _gigabytes(facts.memory_mib), " GB"),
+        *_within("disk", asked.disk, _gigabytes(facts.disk_mib) or None, " GB"),
+        *_named("backend", terms.backends, facts.backend),
+        *_named("region", terms.regions, facts.region),
+        *_named("instance type", terms.instance_types, facts.instance_type),
+        *_spot(terms, facts),
+        *_price(terms, facts),
+        *_named("fleet", tuple(name.rsplit("/", 1)[-1] for name in terms.fleets), facts.fleet or "none"),
+    )
+
+
+_asked = lru_cache(maxsize=1024)(read_asked)
+
+
+def _local(terms: Terms, facts: VmFacts) -> Iterator[str]:
+    """A machine of this host takes every task, but for the GPU it is said to have (`engine.providers.local`)."""
+    if terms.gpu and facts.gpu is not None:
+        yield from _named("GPU", terms.gpu, facts.gpu)
+        yield from _within("number of GPUs", Range(terms.gpu_count), facts.gpu_count, "")
+
+
+def _gpus(terms: Terms, asked: Asked, facts: VmFacts) -> Iterator[str]:
+    count = asked.gpu_count
+    if terms.gpu_count and not (count.least or 0) >= terms.gpu_count:
+        count = Range(terms.gpu_count, count.most)
+    if not count.least and facts.gpu_count == 0:
+        return  # limits on GPUs say nothing of a machine without any, where none need be there
+    yield from _within("number of GPUs", count, facts.gpu_count, "")
+    if asked.vendor is not None and facts.gpu is not None and vendor_of(facts.gpu) != asked.vendor:
+        yield f"GPU vendor: {asked.vendor} asked for, {facts.gpu} there"
+    memory = _gigabytes(facts.gpu_memory_mib)
+    if memory is not None:
+        yield from _within("memory of a GPU", asked.gpu_memory, memory, " GB")
+        yield from _within("memory of all GPUs", asked.total_gpu_memory, memory * facts.gpu_count, " GB")
+
+
+def _named(what: str, wanted: Sequence[str], there: str | None) -> Iterator[str]:
+    if wanted and there is not None and there.lower() not in {name.lower() for name in wanted}:
+        yield f"{what}: {' or '.join(wanted)} asked for, {there} there"
+
+
+def _within(what: str, wanted: Range, there: float | None, unit: str) -> Iterator[str]:
+    if there is not None and not wanted.holds(there):
+        yield f"{what}: {wanted}{unit} asked for, {there:g}{unit} there"
+
+
+def _spot(terms: Terms, facts: VmFacts) -> Iterator[str]:
+    # A task that says nothing is on-demand for dstack.
+    wanted = terms.spot or "on-demand"
+    if wanted != "auto" and facts.spot is not None and facts.spot != (wanted == "spot"):
+        yield f"spot policy: {wanted} asked for, {'spot' if facts.spot else 'on-demand'} there"
+
+
+def _price(terms: Terms, facts: VmFacts) -> Iterator[str]:
+    if terms.max_price is not None and facts.price is not None and facts.price > terms.max_price:
+        yield f"price: at most ${terms.max_price / DOLLAR:g}/h asked for, ${facts.price / DOLLAR:g}/h there"
+
+
+def _gigabytes(mebibytes: int | None) -> float | None:
+    return None if mebibytes is None else mebibytes / MIB_IN_GB

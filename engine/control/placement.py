@@ -1,0 +1,175 @@
+"""Where one waiting run goes: a warm machine, a new one, the provider's choice, back to waiting, or never."""
+
+from dataclasses import dataclass, field
+
+from engine.control.candidates import by_idleness, hindrances, is_shared_with, is_told, unfit
+from engine.control.decisions import Creation, Hold, Place, Refuse
+from engine.control.landing import comer
+from engine.control.match import differences
+from engine.control.scene import Scene, fleet_slot, gpu_of, terms_of
+from engine.control.timeout import backstop
+from engine.vm.states import VmState
+from engine.world.runs import Run
+from engine.world.vms import Vm
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """It could go to this machine, which is draining: take the drain back first."""
+
+    run_id: str
+    vm_id: str
+
+
+@dataclass(slots=True)
+class Room:
+    """What is left of the source's places while one run after another is given one."""
+
+    scene: Scene
+    free: int | None = None
+    claimed: set[str] = field(default_factory=set)
+    """Machines given away in this round, or being kept for the next."""
+    slots: set[str] = field(default_factory=set)
+    landing: list[Place] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, scene: Scene) -> "Room":
+        """The room there is before anybody is placed."""
+        return cls(scene=scene, free=scene.free, slots=set(scene.slots))
+
+    def take(self, place: Place, nodes: int) -> None:
+        """One run has been placed."""
+        self.landing.append(place)
+        if place.vm_id is not None:
+            self.claimed.add(place.vm_id)
+        if place.slot is not None:
+            self.slots.add(place.slot)
+        if self.free is not None and place.creation != "reuse":
+            self.free -= nodes
+
+
+def place(run: Run, room: Room) -> Place | Hold | Refuse | Keep:
+    """Where the run goes now. Nothing is asked here of money or of the runs before it."""
+    policy, terms = room.scene.policy, terms_of(run)
+    if policy.free:
+        return _place(run, room, creation="reuse" if terms.creation == "reuse" else "reuse-or-create")
+    if policy.max_vms is not None and terms.nodes > policy.max_vms:
+        return Refuse(
+            run_id=run.run_id,
+            why=f"it needs {terms.nodes} machines at once and no more than {policy.max_vms} are allowed (max_vms)",
+        )
+    pooled = policy.mode == "pool" and terms.nodes == 1 and not terms.fleets
+    match terms.creation:
+        case "create":
+            return _new(run, room, slot=terms.nodes == 1 and not terms.fleets)
+        case "reuse":
+            return _warm(run, room, pooled=pooled) or _wait_for_machine(run, room)
+        case "reuse-or-create":
+            return _either(run, room, pooled=pooled)
+
+
+def _either(run: Run, room: Room, *, pooled: bool) -> Place | Hold | Keep:
+    terms = terms_of(run)
+    below = room.free is None or room.free >= terms.nodes
+    if pooled:
+        return _warm(run, room, pooled=True) or (_new(run, room, slot=True) if below else _at_the_cap(run, room))
+    draining = _draining(run, room) if terms.nodes == 1 else None
+    if draining is not None and not _idle(run, room):
+        return draining
+    if below:
+        # dstack takes an idle machine of its own choosing if it finds one.
+        return _place(run, room)
+    if terms.nodes == 1:
+        # An idle machine that a run without one may be about to take is for this run if that one does not.
+        awaited = [vm for vm in _idle(run, room) if comer(room.scene, room.landing, vm) is not None]
+        room.claimed.update(vm.vm_id for vm in awaited)
+        return _warm(run, room, pooled=False) or _at_the_cap(run, room)
+    return _at_the_cap(run, room)
+
+
+def _warm(run: Run, room: Room, *, pooled: bool) -> Place | Keep | None:
+    """On the machine that has idled longest; else on one whose drain can be taken back; None: there is none."""
+    idle = _idle(run, room)
+    if not idle:
+        return _draining(run, room)
+    vm = min(idle, key=by_idleness)
+    # With no place left, a machine that goes in the last moment must not be replaced while it is still billed.
+    full = room.free is not None and room.free <= 0
+    reuse = full or not pooled or terms_of(run).creation == "reuse"
+    creation: Creation = "reuse" if reuse else "reuse-or-create"
+    return _place(run, room, vm=vm, slot=vm.facts.fleet if pooled else None, creation=creation)
+
+
+def _new(run: Run, room: Room, *, slot: bool) -> Place | Hold:
+    terms = terms_of(run)
+    if room.free is not None and room.free < terms.nodes:
+        return _at_the_cap(run, room)
+    return _place(run, room, slot=_empty_slot(room) if slot else None)
+
+
+def _empty_slot(room: Room) -> str:
+    number = 1
+    while fleet_slot(number) in room.slots:
+        number += 1
+    return fleet_slot(number)
+
+
+def _idle(run: Run, room: Room) -> list[Vm]:
+    return [
+        vm
+        for vm in room.scene.vms
+        if vm.vm_id not in room.claimed and not hindrances(room.scene, vm) and not unfit(room.scene, run, vm)
+    ]
+
+
+def _draining(run: Run, room: Room) -> Keep | None:
+    """A machine it could go to if its drain were taken back, which it can be until the provider was told."""
+    for vm in sorted(room.scene.ours, key=by_idleness):
+        if vm.state is not VmState.DRAINING or vm.drain is None or vm.drain.by in ("user", "create"):
+            continue
+        busy = len(hindrances(room.scene, vm)) > 1 or vm.vm_id in room.claimed
+        if not is_told(vm) and not busy and not unfit(room.scene, run, vm):
+            return Keep(run.run_id, vm.vm_id)
+    return None
+
+
+def _wait_for_machine(run: Run, room: Room) -> Hold:
+    hold = _others(run, room)
+    detail = "creation_policy is reuse, and no idle machine fits it"
+    return hold or Hold(run_id=run.run_id, why="machine", detail=detail)
+
+
+def _at_the_cap(run: Run, room: Room) -> Hold:
+    detail = f"all {room.scene.policy.max_vms} machines that are allowed (max_vms) are taken"
+    return _others(run, room) or Hold(run_id=run.run_id, why="cap", detail=detail)
+
+
+def _others(run: Run, room: Room) -> Hold | None:
+    """Held for its user where an idle machine would do that only other users' runs were on."""
+    terms = terms_of(run)
+    if terms.creation == "create" or room.scene.policy.share == "any":
+        return None
+    for vm in room.scene.ours:
+        free = not hindrances(room.scene, vm) and vm.vm_id not in room.claimed
+        if free and not differences(terms, vm) and not is_shared_with(room.scene, terms.submitter, vm):
+            detail = "the idle machine that fits had runs of other users on it, and share is user"
+            return Hold(run_id=run.run_id, why="user", detail=detail)
+    return None
+
+
+def _place(
+    run: Run,
+    room: Room,
+    *,
+    vm: Vm | None = None,
+    slot: str | None = None,
+    creation: Creation = "reuse-or-create",
+) -> Place:
+    return Place(
+        run_id=run.run_id,
+        slot=slot,
+        vm_id=None if vm is None else vm.vm_id,
+        creation=creation,
+        gpu=gpu_of(run),
+        idle=backstop(terms_of(run), room.scene.policy),
+    )

@@ -1,0 +1,202 @@
+"""The queue of one source: who gets a place now, who waits and why, and when each may start."""
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from statistics import median_low
+from typing import Final, assert_never
+
+from engine.control.decisions import Hold, Place, Refuse
+from engine.control.placement import Keep, Room, place
+from engine.control.scene import Scene, terms_of
+from engine.errors import RefusedByPolicy
+from engine.policy import Policy
+from engine.vm.states import VmState
+from engine.world.holdings import source_of
+from engine.world.runs import Held, Run
+from engine.world.state import WorldState
+from events.clock import format_time
+
+BEHIND: Final = "a run that was asked for earlier gets the next place"
+
+LOOK_BACK: Final = 20
+"""How many finished runs an estimate rests on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queued:
+    """One run in Steno's queue."""
+
+    run_id: str
+    position: int
+    """1 is next."""
+    why: str
+    detail: str
+    estimated_start: int | None
+    """Microseconds, UTC; None: nothing is known to estimate it from."""
+
+
+@dataclass(slots=True)
+class Plan:
+    """What is to become of each run in the queue, in its order."""
+
+    room: Room
+    decided: list[Place | Hold | Refuse] = field(default_factory=list)
+    keeps: list[Keep] = field(default_factory=list)
+    head: Run | None = None
+    """The run that gets the next place and waits for one."""
+
+    @property
+    def wanting(self) -> int:
+        """How many machines must go before the head has its places."""
+        if self.head is None or self.room.free is None:
+            return 0
+        return max(0, terms_of(self.head).nodes - max(0, self.room.free))
+
+
+def plan(scene: Scene) -> Plan:
+    """Go through the queue once.
+
+    Nobody overtakes the head, but for runs that take nothing it waits for: the head waits for its time
+    (`not_before`), for a machine to reuse, or, where machines are not shared, the other takes one the head may not use.
+    """
+    result = Plan(Room.of(scene))
+    warm_only = closed = False
+    for run in scene.queue:
+        if not is_due(run.held, scene.now):
+            continue
+        if closed:
+            result.decided.append(Hold(run_id=run.run_id, why="cap", detail=BEHIND))
+            continue
+        found = place(run, result.room)
+        if isinstance(found, Place | Keep) and (why := refusal(scene, run)) is not None:
+            result.decided.append(Refuse(run_id=run.run_id, why=why))
+            break  # until this is written down, its worst case still counts against the runs behind it
+        match found:
+            case Place() if warm_only and found.vm_id is None:
+                result.decided.append(Hold(run_id=run.run_id, why="cap", detail=BEHIND))
+            case Place():
+                result.room.take(found, terms_of(run).nodes)
+                result.decided.append(found)
+            case Keep():
+                result.keeps.append(found)
+                break  # it gets the machine at the next look; until then nobody takes anything
+            case Hold():
+                result.decided.append(found)
+                if terms_of(run).creation != "reuse":  # to such a run no place is of any use, but a machine
+                    result.head = result.head or run
+                    warm_only = True
+                closed = found.why == "cap"
+            case Refuse():
+                result.decided.append(found)
+            case _:
+                assert_never(found)
+    return result
+
+
+def refusal(scene: Scene, run: Run) -> str | None:
+    """Why the budget does not bear the run at worst, with the arithmetic; None: it does, or guards nothing.
+
+    The runs before it count against it, those behind it do not.
+    """
+    if scene.policy.free or scene.policy.budget_total is None:
+        return None
+    from engine.money.budget import check
+
+    try:
+        check(terms_of(run), scene.policy, scene.state, scene.now, run)
+    except RefusedByPolicy as error:
+        return str(error)
+    return None
+
+
+def is_due(held: Held | None, now: int) -> bool:
+    """Whether a held run may be tried again. A clock behind the record says nothing of how long it has waited."""
+    return held is None or held.not_before is None or now >= held.not_before or now < held.at
+
+
+def queue(state: WorldState, source: str, policy: Policy, now: int) -> tuple[Queued, ...]:
+    """Every run that waits in Steno for this source, in order, with why it does and when it may start."""
+    scene = Scene(state=state, source=source, policy=policy, now=now)
+    if not scene.queue:
+        return ()
+    said = {one.run_id: one for one in plan(scene).decided if isinstance(one, Hold)}
+    starts = _starts(scene)
+    waiting = []
+    for position, run in enumerate(scene.queue, start=1):
+        reason = said.get(run.run_id)
+        held = Held(position=0, at=now, why=reason.why, detail=reason.detail, not_before=None) if reason else run.held
+        waiting.append(
+            Queued(
+                run_id=run.run_id,
+                position=position,
+                why="" if held is None else held.why,
+                detail="it has a place at the next look" if held is None else waits(held),
+                estimated_start=next(starts),
+            )
+        )
+    return tuple(waiting)
+
+
+def waits(held: Held) -> str:
+    """What a held run waits for, in words, and until when at least."""
+    if held.not_before is None:
+        return held.detail
+    return f"{held.detail or 'the provider had no capacity'}, not before {format_time(held.not_before)[:19]}Z"
+
+
+def _starts(scene: Scene) -> Iterator[int | None]:
+    """When each run of the queue may start: machines come free one after another, as long as runs last."""
+    usual = usual_duration(scene)
+    frees: list[float] = [scene.now] * max(0, scene.free or 0)
+    for vm in scene.ours:
+        left: list[float] = [float("inf") if vm.state is VmState.UNCONFIRMED else scene.now]
+        for one in vm.occupants:
+            run = scene.state.runs.get(one.run_id)
+            lasts = _lasts(run, usual)
+            left.append(float("inf") if lasts is None else max(scene.now, one.since + lasts))
+        frees.append(max(left))
+    frees += [_over(one.run, usual, scene.now) for one in scene.lacking if one.creates for _ in range(one.nodes)]
+    limit = scene.policy.max_vms
+    frees = sorted(frees)[: limit if limit is not None else None]
+    heapq.heapify(frees)
+    for run in scene.queue:
+        at: float = scene.now
+        if scene.free is not None:
+            taken = [heapq.heappop(frees) for _ in range(min(terms_of(run).nodes, len(frees)))]
+            at = max(taken, default=float("inf"))
+        if run.held is not None and run.held.not_before is not None:
+            at = max(at, run.held.not_before)
+        lasts = _lasts(run, usual)
+        over = float("inf") if lasts is None else at + lasts
+        for _ in range(terms_of(run).nodes if scene.free is not None else 0):
+            heapq.heappush(frees, over)
+        yield None if at == float("inf") else int(at)
+
+
+def usual_duration(scene: Scene) -> int | None:
+    """The median time the last finished runs of this source had a machine; None: none has finished."""
+    found: list[int] = []
+    for run in reversed(scene.state.runs.values()):
+        if len(found) == LOOK_BACK:
+            break
+        if not run.terminal or source_of(run) != scene.source or run.vm_id is None:
+            continue
+        vm = scene.state.vms.get(run.vm_id)
+        for one in vm.occupancies if vm is not None else ():
+            if one.run_id == run.run_id and one.until is not None:
+                found.append(max(0, one.until - one.since))
+                break
+    return median_low(found) if found else None
+
+
+def _lasts(run: Run | None, usual: int | None) -> int | None:
+    if run is None or run.terms is None or run.terms.max_duration is None:
+        return usual
+    return run.terms.max_duration if usual is None else min(usual, run.terms.max_duration)
+
+
+def _over(run: Run, usual: int | None, now: int) -> float:
+    lasts = _lasts(run, usual)
+    since = run.placed.at if run.placed is not None else run.first_at
+    return float("inf") if lasts is None else max(now, since + lasts)

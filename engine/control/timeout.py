@@ -1,0 +1,59 @@
+"""How long one machine may idle, and who says so."""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from engine.policy import MINUTE, Policy
+from engine.world.runs import Terms
+from engine.world.state import WorldState
+from engine.world.vms import Vm
+
+BACKSTOP: Final = 2 * MINUTE
+"""How much longer than ours the timeout is that the provider is told: it ends the machine where nobody here does, and
+never gets in before a drain that may still be taken back."""
+
+OFF: Final = -1
+"""`idle_duration: off`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeout:
+    """The longest time a machine may idle."""
+
+    after: int | None
+    """Microseconds; None: for ever."""
+    source: Literal["policy", "task", "create"]
+    """The policy in force, `idle_duration` of the task it was made for, or that task's `creation_policy: create`."""
+    run_id: str | None = None
+    """That task's run."""
+
+
+def timeout_of(state: WorldState, vm: Vm, policy: Policy) -> Timeout:
+    """The timeout of a machine: the policy's; a shorter one, 0 or `off` of the task it was made for wins."""
+    maker = None if vm.made_for is None else state.runs.get(vm.made_for)
+    terms = None if maker is None else maker.terms
+    standing = 0 if policy.free else policy.idle_timeout
+    if terms is None:
+        return Timeout(after=standing, source="policy")
+    if terms.creation == "create":
+        return Timeout(after=0, source="create", run_id=vm.made_for)
+    if terms.idle is None:
+        return Timeout(after=standing, source="policy")
+    if terms.idle == OFF:
+        return Timeout(after=None, source="task", run_id=vm.made_for)
+    # A machine that costs nothing is kept as long as its task says.
+    if not policy.free and standing is not None and standing <= terms.idle:
+        return Timeout(after=standing, source="policy")
+    return Timeout(after=terms.idle, source="task", run_id=vm.made_for)
+
+
+def backstop(terms: Terms, policy: Policy) -> int:
+    """The `idle_duration` the provider is told for a run whose configuration says none, microseconds, -1: off."""
+    if terms.creation == "create":
+        return 0
+    if terms.idle is not None:
+        return terms.idle
+    standing = 0 if policy.free else policy.idle_timeout
+    if standing is None:
+        return OFF
+    return standing + BACKSTOP if standing else 0

@@ -1,0 +1,137 @@
+"""Why a machine is still up, in sentences."""
+
+from collections.abc import Iterator
+
+from engine.control.candidates import is_told
+from engine.control.landing import LANDING, comer
+from engine.control.scene import Scene
+from engine.control.timeout import Timeout, timeout_of
+from engine.money.words import span
+from engine.policy import Policy
+from engine.vm.states import VmState
+from engine.world.holdings import idle_evidence
+from engine.world.sources import Observability, observability
+from engine.world.state import WorldState
+from engine.world.vms import Vm
+from events.clock import SECOND, format_time
+
+
+def why_up(state: WorldState, vm: Vm, policy: Policy, now: int) -> tuple[str, ...]:
+    """Every reason for which the machine has not gone; for one that has, when and why it did."""
+    if vm.state is VmState.TERMINATED:
+        ended = "" if vm.finished_at is None else f" since {format_time(vm.finished_at)}"
+        why = "" if vm.reason is None else f" ({vm.reason.value})"
+        return (f"It is gone{ended}{why}.",)
+    scene = Scene(state=state, source=vm.source, policy=policy, now=now)
+    return (*_watched(state, vm, now), *_whose(state, vm), *_doing(scene, vm), *_odd(vm))
+
+
+def _watched(state: WorldState, vm: Vm, now: int) -> Iterator[str]:
+    source = state.sources.get(vm.source)
+    if observability(source, now) is Observability.BLIND:
+        last = None if source is None else source.last_answered
+        since = (
+            "has never answered"
+            if last is None
+            else f"was last heard {span(max(0, now - last) // SECOND * SECOND)} ago"
+        )
+        yield f"We are blind: {vm.source} {since}. No timer advances and no machine is ended meanwhile."
+
+
+def _whose(state: WorldState, vm: Vm) -> Iterator[str]:
+    if not vm.ours:
+        yield "It is not Steno's: it is billed and listed, and never ended by Steno."
+        return
+    foreign = [one.run_id for one in vm.occupants if _is_foreign(state, one.run_id)]
+    if vm.wish is None:
+        return
+    yield f"A user asked at {format_time(vm.wish.at)} for it to go{' once it is idle' if vm.wish.when_idle else ''}."
+    if foreign:
+        names = ", ".join(_name(state, run_id) for run_id in foreign)
+        yield f"{names} on it was not submitted through Steno, which does not end it, nor the machine under it."
+
+
+def _doing(scene: Scene, vm: Vm) -> Iterator[str]:
+    match vm.state:
+        case VmState.BUSY:
+            names = ", ".join(_name(scene.state, one.run_id) for one in vm.occupants)
+            yield f"It is busy with {names}." if names else "The provider says it is busy; no run we know of is on it."
+        case VmState.REQUESTED | VmState.PROVISIONING:
+            yield "It is being made" + (f" for {_name(scene.state, vm.made_for)}." if vm.made_for else ".")
+        case VmState.IDLE:
+            yield from _idle(scene, vm)
+        case VmState.DRAINING:
+            yield from _draining(scene, vm)
+        case VmState.TERMINATING:
+            taken = vm.told.taken_at if vm.told is not None else None
+            told = "" if taken is None else f"; the provider took our word at {format_time(taken)}"
+            yield f"It is going{told}. It is billed until it is seen gone."
+        case VmState.UNCONFIRMED:
+            yield (
+                "It should be gone and was not seen to go: it is still billed. Look in the cloud's own console, and "
+                "confirm its end once it is gone there."
+            )
+        case VmState.TERMINATED:
+            pass
+
+
+def _idle(scene: Scene, vm: Vm) -> Iterator[str]:
+    for one in vm.occupants:
+        yield f"{_name(scene.state, one.run_id)} on it has not ended by what is recorded."
+    coming = comer(scene, (), vm)
+    if coming is not None:
+        yield f"{_name(scene.state, coming)} has a place and may come to it (for {span(LANDING)} at most)."
+    timeout, seen = timeout_of(scene.state, vm, scene.policy), idle_evidence(scene.state, vm) // SECOND * SECOND
+    since = "" if vm.idle_since is None else f" since {format_time(vm.idle_since)}"
+    if timeout.after is None:
+        yield f"It is idle{since}, and its timeout is off: {_says(scene.state, timeout)}."
+        return
+    yield f"It is idle{since}: seen so for {span(seen)} of {span(timeout.after)} ({_says(scene.state, timeout)})."
+    if seen >= timeout.after and vm.ours and coming is None:
+        yield "Its timeout is over: it is drained at the next look."
+
+
+def _draining(scene: Scene, vm: Vm) -> Iterator[str]:
+    drain, told = vm.drain, vm.told
+    if drain is None:
+        yield "It is draining."
+        return
+    yield f"It is draining since {format_time(drain.at)} ({drain.by}): no run may come to it any more."
+    if told is not None and told.position > drain.position and told.refused_at is not None:
+        tries = "once" if told.times == 1 else f"{told.times} times"
+        yield f"The provider refused to end it ({tries}): {told.error or 'no reason given'}. It is told again."
+    elif is_told(vm):
+        yield "The provider has been told; its answer is not recorded yet."
+    elif vm.started.get(vm.source, 0) <= drain.at:
+        yield "It goes once a poll asked after the drain began shows it empty."
+    coming = comer(scene, (), vm)
+    if coming is not None:
+        yield f"{_name(scene.state, coming)} has a place and may come to it (for {span(LANDING)} at most)."
+
+
+def _odd(vm: Vm) -> Iterator[str]:
+    if vm.missing is not None:
+        yield f"The provider does not list it since {format_time(vm.missing.at)}; absence alone ends nothing."
+    if vm.unreachable and vm.unreachable[-1].until is None:
+        yield f"It does not answer the provider since {format_time(vm.unreachable[-1].since)}."
+
+
+def _says(state: WorldState, timeout: Timeout) -> str:
+    maker = "" if timeout.run_id is None else f" of {_name(state, timeout.run_id)}, for which it was made"
+    match timeout.source:
+        case "policy":
+            return "the policy's timeout"
+        case "task":
+            return f"idle_duration{maker}"
+        case "create":
+            return f"creation_policy create{maker}"
+
+
+def _is_foreign(state: WorldState, run_id: str) -> bool:
+    run = state.runs.get(run_id)
+    return run is None or run.requested_at is None
+
+
+def _name(state: WorldState, run_id: str) -> str:
+    run = state.runs.get(run_id)
+    return f"run {run_id[:8] if run is None or run.name is None else run.name}"

@@ -1,0 +1,147 @@
+"""Why a run did not get a warm machine, in sentences, by the recorded steps as of when it was handed over; and, from
+`engine.control.upkeep`, why a machine is still up.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from engine.control.candidates import unfit
+from engine.control.queue import waits
+from engine.control.scene import Scene
+from engine.control.upkeep import why_up
+from engine.money.words import span
+from engine.policy import Policy
+from engine.vm.reasons import VmReason
+from engine.vm.states import VmState
+from engine.world.holdings import source_of
+from engine.world.runs import Run
+from engine.world.state import WorldState
+from engine.world.vms import Vm
+from events.clock import SECOND
+
+__all__ = ["label", "policy_at", "state_at", "why_not_warm", "why_up"]
+
+
+def why_not_warm(state: WorldState, run: Run) -> tuple[str, ...]:
+    """Every cause for which the run has no warm machine, the most general first; empty: it has one.
+
+    One sentence for each machine that was there when the run was handed over, and one for the fitting machine that had
+    gone last. A run that still waits is told what it waits for.
+    """
+    if run.start == "warm":
+        return ()
+    found = []
+    if run.held is not None:
+        found.append(f"It waits ({run.held.why}): {waits(run.held)}.")
+    if run.terms is not None and run.terms.creation == "create":
+        return (*found, "Its creation_policy is create: it never goes to a machine that is there.")
+    at = _handed_at(state, run)
+    source = source_of(run)
+    scene = Scene(state=state, source=source, policy=policy_at(state, source, at), now=at)
+    before = [
+        vm
+        for vm in state.vms.values()
+        if vm.source == source and vm.created < at and vm.made_for != run.run_id and vm.vm_id != run.vm_id
+    ]
+    there = [vm for vm in before if vm.finished_at is None or vm.finished_at > at]
+    found += [f"{label(vm)}: {_cause(scene, run, vm, at)}." for vm in there]
+    gone = [vm for vm in before if vm not in there]
+    if gone and not there:
+        last = max(gone, key=lambda vm: (vm.finished_at or 0, vm.vm_id))
+        found.append(f"{label(last)}: {_cause(scene, run, last, at)}.")
+    if not before:
+        found.append("No machine had ever been there.")
+    return tuple(found)
+
+
+def label(vm: Vm) -> str:
+    """A machine as people know it: its name, which is given again, and the beginning of its id, which is not."""
+    return f"{vm.facts.name or 'machine'} ({vm.vm_id[:8]})"
+
+
+def policy_at(state: WorldState, source: str, at: int) -> Policy:
+    """The policy in force for a source at a time; the default one where none was."""
+    steps = [step for step in state.policies.get(source, ()) if step.at <= at]
+    return steps[-1].policy if steps else Policy()
+
+
+def state_at(vm: Vm, at: int) -> VmState | None:
+    """Where the record shows the machine at a time; None: no poll had shown it yet."""
+    shown = [step for step in vm.steps if step.at <= at]
+    return shown[-1].after if shown else None
+
+
+def _handed_at(state: WorldState, run: Run) -> int:
+    """When its place was decided: of the first submission where one is known, else when it was asked for."""
+    sinces = [
+        one.since
+        for vm_id in dict.fromkeys(run.links.values())
+        for one in state.vms[vm_id].occupancies
+        if one.run_id == run.run_id
+    ]
+    known = (run.placed.at if run.placed is not None else None, run.submitted_at, run.requested_at, run.first_at)
+    return min(sinces) if sinces else next(at for at in known if at is not None)
+
+
+def _cause(scene: Scene, run: Run, vm: Vm, at: int) -> str:
+    """What was in the way on one machine."""
+    if vm.finished_at is not None and vm.finished_at <= at:
+        return _gone(vm, at)
+    return "; ".join((*_state(scene, run, vm, at), *_unfit(scene, run, vm, at))) or (
+        "it was idle and fits, and the provider chose otherwise"
+        if scene.policy.mode == "provider"
+        else "it was idle and fits by what is recorded, and was not taken"
+    )
+
+
+def _gone(vm: Vm, at: int) -> str:
+    ago = _about(at - (vm.finished_at or at))
+    if vm.reason is VmReason.IDLE_TIMEOUT:
+        left = next((step.at for step in reversed(vm.steps) if step.before in (VmState.IDLE, VmState.DRAINING)), None)
+        over = "" if left is None or left > at else f", its idle window was over {_about(at - left)} before"
+        return f"it had gone {ago} before (idle timeout){over}"
+    return f"it had gone {ago} before ({'no reason known' if vm.reason is None else vm.reason.value})"
+
+
+def _state(scene: Scene, run: Run, vm: Vm, at: int) -> Iterator[str]:
+    on_it = [
+        one.run_id
+        for one in vm.occupancies
+        if one.since < at and (one.until is None or one.until > at) and one.run_id != run.run_id
+    ]
+    match state_at(vm, at):
+        case _ if on_it:
+            names = ", ".join(_name(scene.state, run_id) for run_id in dict.fromkeys(on_it))
+            yield f"it was busy with {names}"
+        case VmState.BUSY:
+            yield "it was busy"
+        case VmState.DRAINING:
+            by = "" if vm.drain is None else f" ({vm.drain.by})"
+            yield f"it was draining{by}: no new run comes to a machine that is about to go"
+        case VmState.TERMINATING | VmState.UNCONFIRMED | VmState.TERMINATED:
+            yield "it had been told to go"
+        case VmState.PROVISIONING | VmState.REQUESTED:
+            yield "it was still being made" + (f" for {_name(scene.state, vm.made_for)}" if vm.made_for else "")
+        case VmState.IDLE | None:
+            pass
+    if any(one.since <= at and (one.until is None or one.until > at) for one in vm.unreachable):
+        yield "it did not answer the provider"
+
+
+def _unfit(scene: Scene, run: Run, vm: Vm, at: int) -> Iterator[str]:
+    if run.terms is None:
+        yield "what the run asks of a machine is not known: it was not submitted through Steno"
+        return
+    then = tuple(dict.fromkeys(one.run_id for one in vm.occupancies if one.since < at and one.run_id != run.run_id))
+    yield from unfit(scene, run, msgspec.structs.replace(vm, runs=then))
+
+
+def _about(duration: int) -> str:
+    """A duration to the second: what is between two polls is not known better."""
+    return span(duration // SECOND * SECOND)
+
+
+def _name(state: WorldState, run_id: str) -> str:
+    run = state.runs.get(run_id)
+    return f"run {run_id[:8] if run is None or run.name is None else run.name}"

@@ -1,0 +1,2 @@
+"""What Steno does to the outside: intent, call, outcome, each an event, so that a crash at any point ends in exactly
+one run and one stop."""

@@ -1,0 +1,222 @@
+"""Which requests and intents are still open: a pure fold of the events about effects."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from events import types
+
+KINDS = frozenset(
+    {
+        "RunRequested",
+        "StopRequested",
+        "SubmitIntended",
+        "SubmitSucceeded",
+        "SubmitFailed",
+        "StopIntended",
+        "StopSucceeded",
+        "StopFailed",
+        "IntentAbandoned",
+        "RunHeld",
+        "RunPlaced",
+        "RunRequeued",
+        "VmStopRequested",
+        "VmStopIntended",
+        "VmStopSucceeded",
+        "VmStopFailed",
+        "NoticeIntended",
+        "NoticeDelivered",
+        "NoticeFailed",
+    }
+)
+"""Names of the events the ledger is folded from."""
+
+SubmitOutcome = types.SubmitSucceeded | types.SubmitFailed | types.IntentAbandoned
+StopOutcome = types.StopSucceeded | types.StopFailed | types.IntentAbandoned
+VmStopOutcome = types.VmStopSucceeded | types.VmStopFailed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenSubmit:
+    """A run that was asked for and has no outcome yet."""
+
+    request: types.RunRequested
+    position: int
+    """Of the request; of its newest `RunRequeued` where it is made again."""
+    requested_at: int
+    asked_at: int
+    """When it was asked for, or asked for again: nothing the provider took before is this attempt."""
+    attempt: int = 1
+    held: types.RunHeld | None = None
+    """Why it waits, while it does."""
+    queued: bool = False
+    """It was held or made again: nobody waits at a terminal for one answer of the provider."""
+    placed: types.RunPlaced | None = None
+    """Its place, once it has one."""
+    intended: bool = False
+    """A call may have been made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenStop:
+    """A stop that was asked for and has no outcome yet."""
+
+    request: types.StopRequested
+    position: int
+    requested_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenStop:
+    """A stop the provider took, which is no proof that it heard it."""
+
+    request: types.StopRequested
+    taken_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenVmStop:
+    """A machine we were about to end; whether the call was made is not known."""
+
+    intent: types.VmStopIntended
+    position: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenNotice:
+    """A notice the webhook has not taken and may still take."""
+
+    intent: types.NoticeIntended
+    position: int
+    attempts: int = 0
+    """How many have failed."""
+    failed_at: int = 0
+    """When the newest did."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Ledger:
+    """What is open, in order of request, and which runs are known to the provider under which id."""
+
+    submits: dict[str, OpenSubmit] = field(default_factory=dict)
+    stops: dict[str, OpenStop] = field(default_factory=dict)
+    vm_stops: dict[str, OpenVmStop] = field(default_factory=dict)
+    """By vm_id."""
+    notices: dict[str, OpenNotice] = field(default_factory=dict)
+    """By notice id."""
+    provider_ids: dict[str, str] = field(default_factory=dict)
+    """run_id → the provider's id, for runs we submitted."""
+    former_ids: set[str] = field(default_factory=set)
+    """The provider's ids of attempts that found no capacity: none of them is ever a later attempt."""
+    outcomes: dict[str, SubmitOutcome] = field(default_factory=dict)
+    stop_outcomes: dict[str, StopOutcome] = field(default_factory=dict)
+    """The newest of each run."""
+    vm_outcomes: dict[str, tuple[int, VmStopOutcome]] = field(default_factory=dict)
+    """The newest of each machine, with its position."""
+    noticed: set[str] = field(default_factory=set)
+    """Every notice there ever was."""
+    taken: dict[str, TakenStop] = field(default_factory=dict)
+    """The newest stop of each run that the provider took."""
+    asked: int = 0
+    """Position of the newest request of anybody for anything."""
+    _asked: dict[str, types.StopRequested] = field(default_factory=dict)
+    _handed: dict[str, OpenSubmit] = field(default_factory=dict)
+    """Requests the provider took: they may have to be made again."""
+
+    def apply(self, position: int, observed_at: int, event: types.Event) -> None:
+        """Take one event into account; kinds that are not about effects change nothing."""
+        if isinstance(event, types.RunRequested | types.StopRequested | types.VmStopRequested):
+            self.asked = position
+        match event:
+            case types.RunRequested():
+                self.submits[event.run_id] = OpenSubmit(
+                    request=event, position=position, requested_at=observed_at, asked_at=observed_at
+                )
+            case types.RunHeld() | types.RunPlaced() | types.RunRequeued() | types.SubmitIntended():
+                self._submission(position, observed_at, event)
+            case types.SubmitSucceeded() | types.SubmitFailed() | types.IntentAbandoned(intent="submit"):
+                self._settle(event)
+            case types.StopRequested():
+                self.stops[event.run_id] = OpenStop(request=event, position=position, requested_at=observed_at)
+                self.stop_outcomes.pop(event.run_id, None)
+                self._asked[event.run_id] = event
+            case types.StopSucceeded() | types.StopFailed() | types.IntentAbandoned():
+                if isinstance(event, types.StopSucceeded) and event.run_id in self._asked:
+                    self.taken[event.run_id] = TakenStop(request=self._asked[event.run_id], taken_at=observed_at)
+                self.stops.pop(event.run_id, None)
+                self.stop_outcomes[event.run_id] = event
+            case types.VmStopIntended():
+                self.vm_stops[event.vm_id] = OpenVmStop(intent=event, position=position)
+            case types.VmStopSucceeded() | types.VmStopFailed():
+                self.vm_stops.pop(event.vm_id, None)
+                self.vm_outcomes[event.vm_id] = (position, event)
+            case types.NoticeIntended() | types.NoticeDelivered() | types.NoticeFailed():
+                self._notice(position, observed_at, event)
+            case _:
+                pass
+
+    def _submission(
+        self,
+        position: int,
+        observed_at: int,
+        event: types.RunHeld | types.RunPlaced | types.RunRequeued | types.SubmitIntended,
+    ) -> None:
+        if isinstance(event, types.RunRequeued):
+            self._again(position, observed_at, event)
+            return
+        submit = self.submits.get(event.run_id)
+        if submit is None:
+            return
+        match event:
+            case types.RunHeld():
+                submit = replace(submit, held=event, queued=True)
+            case types.RunPlaced():
+                submit = replace(submit, held=None, placed=event)
+            case types.SubmitIntended():
+                submit = replace(submit, intended=True)
+        self.submits[event.run_id] = submit
+
+    def _again(self, position: int, observed_at: int, event: types.RunRequeued) -> None:
+        """A new attempt of the same request: open again, and what the last attempt was is known not to be it."""
+        handed = self._handed.get(event.run_id)
+        if handed is None or self.provider_ids.get(event.run_id) != event.provider_id:
+            return
+        del self.provider_ids[event.run_id], self._handed[event.run_id], self.outcomes[event.run_id]
+        self.former_ids.add(event.provider_id)
+        self.submits[event.run_id] = OpenSubmit(
+            request=handed.request,
+            position=position,
+            requested_at=handed.requested_at,
+            asked_at=observed_at,
+            attempt=event.attempt,
+            queued=True,
+        )
+
+    def _settle(self, outcome: SubmitOutcome) -> None:
+        submit = self.submits.pop(outcome.run_id, None)
+        self.outcomes[outcome.run_id] = outcome
+        if isinstance(outcome, types.SubmitSucceeded):
+            self.provider_ids[outcome.run_id] = outcome.provider_id
+            if submit is not None:
+                self._handed[outcome.run_id] = submit
+
+    def _notice(
+        self, position: int, at: int, event: types.NoticeIntended | types.NoticeDelivered | types.NoticeFailed
+    ) -> None:
+        match event:
+            case types.NoticeIntended():
+                self.noticed.add(event.notice_id)
+                self.notices[event.notice_id] = OpenNotice(intent=event, position=position)
+            case types.NoticeDelivered():
+                self.notices.pop(event.notice_id, None)
+            case types.NoticeFailed():
+                known = self.notices.pop(event.notice_id, None)
+                if known is not None and not event.final:
+                    self.notices[event.notice_id] = replace(known, attempts=event.attempt, failed_at=at)
+
+
+def fold(events: Iterable[tuple[int, int, types.Event]]) -> Ledger:
+    """The ledger of these (position, observed_at, event) in order."""
+    ledger = Ledger()
+    for position, observed_at, event in events:
+        ledger.apply(position, observed_at, event)
+    return ledger

@@ -1,0 +1,92 @@
+"""Ends runs at one provider: intent, call, outcome."""
+
+from collections.abc import Iterable
+
+from engine.effects.journal import Journal
+from engine.effects.ledger import Ledger, OpenStop
+from engine.effects.steps import unheard
+from engine.errors import ProviderError, ProviderRefused, ProviderUnreachable, RunNotFound
+from engine.providers.base import Provider
+from engine.world.runs import Run
+from events import types
+
+
+class Stops:
+    """Stops of runs, for everybody who asked."""
+
+    def __init__(self, journal: Journal, provider: Provider) -> None:
+        self._journal = journal
+        self._provider = provider
+
+    def bring(self, stop: OpenStop) -> bool:
+        """Bring one stop as far as it goes; True where it has an outcome now.
+
+        Raises:
+            ProviderUnreachable, ProviderRefused, ProviderError: it stays open and is asked again; a second stop of
+            one run is harmless.
+        """
+        ledger = self._journal.ledger()
+        if stop.request.run_id in ledger.submits:
+            return False  # settled as a submission first; its own step sees the stop
+        return self._stop(stop.request, ledger)
+
+    def unheard(self, runs: Iterable[Run]) -> None:
+        """Ask again for every stop that was taken and not heard, as the newest answers about these runs show."""
+        ledger = self._journal.ledger()
+        for run in runs:
+            taken = ledger.taken.get(run.run_id)
+            if taken is None or run.run_id in ledger.stops or taken.request.provider != self._provider.name:
+                continue
+            if taken.request.project != self._provider.project:
+                continue
+            if unheard(taken, status=run.reported.status, seen_at=run.last_at):
+                try:
+                    self._stop(taken.request, ledger)
+                except (ProviderUnreachable, ProviderRefused, ProviderError):
+                    return
+
+    def request(self, run: Run, submitter: str) -> bool:
+        """Ask for a stop because of a policy; False where a stop is open or was taken."""
+        ledger = self._journal.ledger()
+        if run.run_id in ledger.stops or run.run_id in ledger.taken:
+            return False
+        self._journal.run(
+            run.run_id,
+            types.StopRequested(
+                run_id=run.run_id,
+                provider=run.provider,
+                project=run.project or self._provider.project,
+                provider_id=run.provider_id,
+                name=run.name or "",
+                by="policy",
+                submitter=submitter,
+            ),
+        )
+        return True
+
+    def _stop(self, request: types.StopRequested, ledger: Ledger) -> bool:
+        provider_id = ledger.provider_ids.get(request.run_id, request.provider_id)
+        if provider_id is None or provider_id in ledger.former_ids:
+            why = "the run never reached the provider"
+            self._journal.run(
+                request.run_id,
+                types.IntentAbandoned(run_id=request.run_id, provider=request.provider, intent="stop", why=why),
+            )
+            return True
+        intent = types.StopIntended(
+            run_id=request.run_id,
+            provider=request.provider,
+            provider_id=provider_id,
+            abort=request.abort,
+            by=request.by,
+        )
+        self._journal.run(request.run_id, intent)
+        try:
+            self._provider.stop(provider_id, request.name, request.abort)
+        except RunNotFound as error:
+            self._journal.run(
+                request.run_id, types.StopFailed(run_id=request.run_id, provider=request.provider, error=str(error))
+            )
+        else:
+            self._journal.run(request.run_id, types.StopSucceeded(run_id=request.run_id, provider=request.provider))
+        return True

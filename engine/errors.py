@@ -1,0 +1,58 @@
+"""What can go wrong between Steno and a provider, one class a cause; each message says what happened and what to do."""
+
+from events.errors import StenoError
+
+
+class ProviderUnreachable(StenoError):
+    """No answer from the provider.
+
+    `sent` is False where the question certainly never left: whatever it asked for has not happened.
+    """
+
+    def __init__(self, message: str, *, sent: bool = True) -> None:
+        super().__init__(message)
+        self.sent = sent
+
+
+class ProviderRefused(StenoError):
+    """The provider answered 401 or 403: the token is wrong or lacks the right."""
+
+
+class ProviderError(StenoError):
+    """The provider answered with something we cannot use (5xx, HTML, garbage)."""
+
+
+class NotConfigured(StenoError):
+    """A setting that is needed is missing or wrong."""
+
+
+class ProjectNotFound(StenoError):
+    """The provider does not show us that project."""
+
+
+class RunNotFound(StenoError):
+    """No run of that id or name is in the record."""
+
+
+class TaskInvalid(StenoError):
+    """The task file or its flags cannot be submitted."""
+
+
+class NameInUse(StenoError):
+    """An active run already has that name."""
+
+
+class Conflict(StenoError):
+    """What was asked does not fit the present state."""
+
+
+class RefusedByPolicy(StenoError):
+    """A policy (budget, concurrency) refuses."""
+
+
+class VmInUse(StenoError):
+    """The machine cannot be ended now: a run is on it, or the provider is busy with it."""
+
+
+class VmNotFound(StenoError):
+    """The provider knows no such machine."""

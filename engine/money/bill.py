@@ -1,0 +1,208 @@
+"""The bill of one machine: its life in intervals, each at the price then in force, with low and high bounds."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from engine.money.spans import Slice, certain_end, life_end, possible_end, slices
+from engine.money.tariff import HIGH, HOUR, LOW, Book, Tariff, exact, rung_at
+from engine.policy import Billing
+from engine.vm.states import Phase, VmState
+from engine.world.state import WorldState
+from engine.world.vms import Vm
+
+__all__ = ["Bill", "Book", "Interval", "Share", "bill_vm", "bills", "life_cost", "split"]
+
+
+class Share(msgspec.Struct, frozen=True):
+    """What one run pays of an interval."""
+
+    run_id: str
+    cost: int
+
+
+class Interval(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a machine's life in one phase, at one price, with the same runs on it. Money is micro-dollars."""
+
+    phase: Phase
+    since: int
+    until: int | None
+    """None: it goes on; costed to the bill's `until`."""
+    hourly: int
+    """The price in force."""
+    cost: int
+    """To the nearest micro-dollar; rounded so that the intervals of a bill sum to its cost."""
+    low: int
+    """If the phase was left right behind the last poll that shows it, at the lower price in doubt."""
+    high: int
+    """If the phase began right behind the last poll that shows the one before, at the higher price in doubt."""
+    run_id: str | None = None
+    """The run that pays for it, if one run does."""
+    shares: tuple[Share, ...] = ()
+    """By run; what is left of `cost` is nobody's."""
+
+
+class Bill(msgspec.Struct, frozen=True, kw_only=True):
+    """What one machine cost. Times are microseconds UTC, money micro-dollars."""
+
+    vm_id: str
+    intervals: tuple[Interval, ...]
+    """They follow one another without gap from `since` to `until`."""
+    since: int
+    until: int
+    """The end of its life, or of what is known of it where it is `open`."""
+    open: bool
+    charged: int
+    """Microseconds charged: the life, rounded as its backend does."""
+    rounding: int
+    """The part of `cost` that this rounding adds; it is in the last interval."""
+    cost: int
+    low: int
+    high: int
+
+
+def bills(state: WorldState) -> dict[str, Bill]:
+    """The bill of every machine, by vm_id; open ones up to the newest poll of any source."""
+    book = Book.of(state)
+    until = state.last_at if state.last_at is not None else 0
+    return {vm_id: bill_vm(vm, until=until, book=book) for vm_id, vm in state.vms.items()}
+
+
+def bill_vm(vm: Vm, *, until: int, book: Book) -> Bill:
+    """The bill of one machine; an open one is costed to `until`.
+
+    The cost is rounded at every edge of the sum so far, not interval by interval: so the intervals sum to it exactly,
+    and what a later poll adds changes nothing before.
+    """
+    tariff = book.tariff(vm)
+    end = life_end(vm, until)
+    billing = book.billing(vm, end)
+    certain, possible = certain_end(vm, until), possible_end(vm, until)
+    goes_on = vm.state is not VmState.TERMINATED
+    pieces = [piece for cut in slices(vm, until) for piece in _priced(cut, tariff)]
+    intervals: list[Interval] = []
+    sum_before = 0
+    for piece in pieces:
+        sum_after = sum_before + exact(tariff, piece.since, piece.until)
+        cost = _rounded(sum_after) - _rounded(sum_before)
+        intervals.append(_interval(piece, tariff, cost, certain))
+        sum_before = sum_after
+    if not intervals:
+        return _nothing(vm, end)
+    cost = _rounded(sum_before)
+    rounding = _rounding(billing, tariff, vm.created, end)
+    low = _rounded(exact(tariff, vm.created, certain, LOW)) + _rounding(billing, tariff, vm.created, certain)
+    to_end = _rounded(exact(tariff, vm.created, end, HIGH))
+    high = _rounded(exact(tariff, vm.created, possible, HIGH)) + _rounding(billing, tariff, vm.created, possible)
+    high = max(high, to_end + rounding)
+    last = intervals[-1]
+    intervals[-1] = msgspec.structs.replace(
+        last,
+        until=None if goes_on else last.until,
+        cost=last.cost + rounding,
+        high=last.high + high - to_end,
+    )
+    return Bill(
+        vm_id=vm.vm_id,
+        intervals=tuple(intervals),
+        since=vm.created,
+        until=end,
+        open=goes_on,
+        charged=_charged(billing, end - vm.created),
+        rounding=rounding,
+        cost=cost + rounding,
+        low=min(low, cost + rounding),
+        high=max(high, cost + rounding),
+    )
+
+
+def _nothing(vm: Vm, end: int) -> Bill:
+    """The bill of a machine that no poll has shown."""
+    return Bill(
+        vm_id=vm.vm_id,
+        intervals=(),
+        since=vm.created,
+        until=end,
+        open=True,
+        charged=0,
+        rounding=0,
+        cost=0,
+        low=0,
+        high=0,
+    )
+
+
+def life_cost(vm: Vm, *, until: int, book: Book, since: int | None = None) -> int:
+    """What `bill_vm` gives as `cost`, without its intervals; with `since`, only of the life from then on.
+
+    The backend's rounding belongs to the end of the life.
+    """
+    if not vm.billed and vm.state is not VmState.TERMINATED:
+        return 0
+    tariff = book.tariff(vm)
+    end = life_end(vm, until)
+    start = vm.created if since is None else max(since, vm.created)
+    if end < start:
+        return 0
+    return _rounded(exact(tariff, start, end)) + _rounding(book.billing(vm, end), tariff, vm.created, end)
+
+
+def split(amount: int, weights: Sequence[int]) -> list[int]:
+    """A sum of money split by weights, exactly: what flooring leaves goes to the largest remainders."""
+    whole = sum(weights)
+    if whole <= 0:
+        return [0 for _ in weights]
+    parts = [amount * weight // whole for weight in weights]
+    order = sorted(range(len(parts)), key=lambda index: -(amount * weights[index] % whole))
+    for index in order[: amount - sum(parts)]:
+        parts[index] += 1
+    return parts
+
+
+def _priced(cut: Slice, tariff: Tariff) -> list[Slice]:
+    """A slice cut where the price changes."""
+    prices = {rung.since: rung.best for rung in tariff if cut.since < rung.since < cut.until}
+    edges, price = [cut.since], rung_at(tariff, cut.since).best
+    for moment, hourly in prices.items():
+        if hourly != price:
+            edges.append(moment)
+            price = hourly
+    return [cut._replace(since=start, until=end) for start, end in zip(edges, [*edges[1:], cut.until], strict=True)]
+
+
+def _interval(piece: Slice, tariff: Tariff, cost: int, certain: int) -> Interval:
+    """One interval; its bounds are those of its phase where it touches the phase's edges."""
+    span = piece.span
+    low_end = min(piece.until, certain, span.left_low)
+    high_start = min(piece.since, span.entered_low) if piece.since == span.since else piece.since
+    runs: dict[str, int] = {}
+    for run_id, blocks in piece.runs:
+        runs[run_id] = runs.get(run_id, 0) + blocks
+    parts = split(cost, [*runs.values(), piece.of - sum(runs.values())])
+    return Interval(
+        phase=piece.phase,
+        since=piece.since,
+        until=piece.until,
+        hourly=rung_at(tariff, piece.since).best,
+        cost=cost,
+        low=min(cost, exact(tariff, piece.since, low_end, LOW) // HOUR),
+        high=max(cost, -(-exact(tariff, high_start, piece.until, HIGH) // HOUR)),
+        run_id=next(iter(runs)) if len(runs) == 1 else None,
+        shares=tuple(Share(run_id, part) for run_id, part in zip(runs, parts, strict=False)),
+    )
+
+
+def _rounded(total: int) -> int:
+    """Micro-dollars × HOUR as micro-dollars, half up."""
+    return (total + HOUR // 2) // HOUR
+
+
+def _charged(billing: Billing, life: int) -> int:
+    """Microseconds a backend charges for a life."""
+    least = max(life, billing.minimum)
+    return -(-least // billing.granularity) * billing.granularity if billing.granularity > 0 else least
+
+
+def _rounding(billing: Billing, tariff: Tariff, since: int, until: int) -> int:
+    """What the backend's rounding adds, at the price in force at the end."""
+    return _rounded((_charged(billing, until - since) - (until - since)) * rung_at(tariff, until).best)

@@ -1,0 +1,233 @@
+"""The budget: what is spent, what live runs and machines may still cost, and whether one more run fits.
+
+spent = every machine's bill since ever, to the newest poll. committed = the worst that is still to come of what is
+there: of a machine, its run's remaining time and one idle timeout; of a run of ours that waits, its worst case.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from engine.control.decisions import Alert
+from engine.control.timeout import OFF, timeout_of
+from engine.errors import RefusedByPolicy
+from engine.money.bill import life_cost
+from engine.money.prices import price_of
+from engine.money.tariff import HOUR, Book, hourly_now
+from engine.money.words import rate, span, usd
+from engine.policy import Policy
+from engine.vm.states import VmState
+from engine.world.runs import Run, Terms
+from engine.world.state import WorldState
+from engine.world.vms import Vm
+from events.clock import SECOND
+
+DAY = 24 * HOUR
+GRACE = 14 * 60 * SECOND
+"""How long a machine that was told to go may take before it is unconfirmed."""
+
+
+class WorstCase(msgspec.Struct, frozen=True, kw_only=True):
+    """What a submission may cost at most. Microseconds and micro-dollars."""
+
+    price: int | None
+    """An hour of one machine; None: nobody knows."""
+    duration: int
+    idle: int
+    amount: int | None
+    """None: not guarded, for want of a price."""
+    lines: tuple[str, ...]
+    """The arithmetic in words, term by term."""
+
+
+class Account(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the budget stands. Micro-dollars; `None` where there is no budget."""
+
+    total: int | None
+    spent: int
+    committed: int
+    """The worst still to come of what is live."""
+    remaining: int | None
+    """total − spent."""
+    available: int | None
+    """remaining − committed: what one more submission may cost at worst."""
+    spent_day: int
+    """In the last 24 hours."""
+    rate_now: int
+    """Micro-dollars an hour of all machines that may be billed now."""
+    burn_rate_hourly: int
+    """The mean of the last 24 hours, or of the time since the first machine if that is shorter (an hour at least)."""
+    exhausted_at: int | None
+    """When it is used up at that rate, or at the present one where nothing was spent lately; None: never."""
+    crossed: tuple[int, ...]
+    """Thresholds reached, in parts per thousand."""
+
+
+def spent(state: WorldState) -> int:
+    """Every machine's bill since ever, to the newest poll."""
+    return _spent_since(state, None)
+
+
+def account(state: WorldState, policy: Policy, now: int) -> Account:
+    """Where the budget stands at `now`."""
+    gone = spent(state)
+    promised = committed(state, policy, now)
+    left = None if policy.budget_total is None else policy.budget_total - gone
+    day = _spent_since(state, now - DAY)
+    since = max(now - DAY, min((vm.created for vm in state.vms.values()), default=now))
+    burn = day * HOUR // max(HOUR, now - since)
+    book = Book.of(state)
+    present = sum(hourly_now(vm, book, now) for vm in state.vms.values() if vm.billed)
+    return Account(
+        total=policy.budget_total,
+        spent=gone,
+        committed=promised,
+        remaining=left,
+        available=None if left is None else left - promised,
+        spent_day=day,
+        rate_now=present,
+        burn_rate_hourly=burn,
+        exhausted_at=None if left is None else _exhausted(left, burn or present, now),
+        crossed=_crossed(policy, gone),
+    )
+
+
+def committed(state: WorldState, policy: Policy, now: int, before: Run | None = None) -> int:
+    """The worst still to come of live machines and of our runs that have none yet.
+
+    With `before`, that run is left out, and so are those that were asked for after it and have no place yet: a run is
+    never refused for the sake of one behind it.
+    """
+    book = Book.of(state)
+    on_machines = {one.run_id for vm in state.vms.values() if vm.billed for one in vm.occupants}
+    total = sum(_still(vm, state, policy, now, hourly_now(vm, book, now)) for vm in state.vms.values() if vm.billed)
+    for run in _waiting(state, before):
+        if run.run_id not in on_machines and run.terms is not None:
+            total += worst_case(run.terms, policy, state).amount or 0
+    return total
+
+
+def worst_case(terms: Terms, policy: Policy, state: WorldState) -> WorstCase:
+    """(`max_duration`, else the assumed one) × price × nodes, and one idle timeout of each machine."""
+    duration = policy.assumed_duration if terms.max_duration is None else terms.max_duration
+    idle = _idle_of(terms, policy)
+    guess = price_of(terms, policy, state.vms.values())
+    if guess is None:
+        unknown = "No price of such a machine is known, so the budget does not guard this run."
+        return WorstCase(price=None, duration=duration, idle=idle, amount=None, lines=(unknown,))
+    nodes = max(1, terms.nodes)
+    running = _cost(duration * nodes, guess.hourly)
+    idling = _cost(idle * nodes, guess.hourly)
+    times = "" if nodes == 1 else f" × {nodes} nodes"
+    said = "no max_duration, so assumed" if terms.max_duration is None else "max_duration"
+    lines = (
+        f"run: {span(duration)} ({said}) × {rate(guess.hourly)} ({guess.why}){times} = {usd(running)}",
+        f"idle after it: {span(idle)} × {rate(guess.hourly)}{times} = {usd(idling)}",
+        f"at worst: {usd(running + idling)}",
+    )
+    return WorstCase(price=guess.hourly, duration=duration, idle=idle, amount=running + idling, lines=lines)
+
+
+def check(terms: Terms, policy: Policy, state: WorldState, now: int, run: Run | None = None) -> WorstCase:
+    """The worst case of a submission that fits into what is left. `run` is the run itself, where it is known already.
+
+    Raises:
+        RefusedByPolicy: it does not fit; the message has the arithmetic.
+    """
+    worst = worst_case(terms, policy, state)
+    if policy.budget_total is None or worst.amount is None or policy.free:
+        return worst
+    gone = spent(state)
+    promised = committed(state, policy, now, before=run)
+    left = policy.budget_total - gone - promised
+    if worst.amount <= left:
+        return worst
+    raise RefusedByPolicy(
+        f"The budget does not allow this run. {'; '.join(worst.lines)}; left: {usd(policy.budget_total)} − "
+        f"{usd(gone)} spent − {usd(promised)} that live runs and machines may still cost = {usd(left)}. "
+        "Give the task a shorter `max_duration` or raise the budget."
+    )
+
+
+def due_alerts(state: WorldState, policy: Policy, now: int) -> tuple[Alert, ...]:  # noqa: ARG001 - decisions take it
+    """Thresholds reached of which no alert was ever given for this total."""
+    total = policy.budget_total
+    if total is None or not policy.thresholds or all(f"{one}/{total}" in state.crossed for one in policy.thresholds):
+        return ()
+    gone = spent(state)
+    reached = _crossed(policy, gone)
+    return tuple(
+        Alert(threshold=one, spent=gone, total=total) for one in reached if f"{one}/{total}" not in state.crossed
+    )
+
+
+def _idle_of(terms: Terms, policy: Policy) -> int:
+    """How long a machine made for such a run may idle after it; where that is for ever, the assumed duration."""
+    if terms.creation == "create":
+        return 0
+    if terms.idle == OFF or (terms.idle is None and policy.idle_timeout is None):
+        return policy.assumed_duration
+    told = [one for one in (terms.idle, policy.idle_timeout) if one is not None]
+    return min(told)
+
+
+def _spent_since(state: WorldState, since: int | None) -> int:
+    book, until = Book.of(state), state.last_at if state.last_at is not None else 0
+    return sum(life_cost(vm, until=until, book=book, since=since) for vm in state.vms.values())
+
+
+def _still(vm: Vm, state: WorldState, policy: Policy, now: int, hourly: int) -> int:
+    """The worst still to come of one live machine."""
+    after = timeout_of(state, vm, policy).after
+    idle = policy.assumed_duration if after is None else after
+    match vm.state:
+        case VmState.TERMINATING:
+            time = max(0, GRACE - (now - (vm.ending_since if vm.ending_since is not None else now)))
+        case VmState.UNCONFIRMED:
+            time = policy.assumed_duration  # nobody knows that it ends at all
+        case VmState.DRAINING:
+            time = GRACE
+        case VmState.IDLE:
+            time = max(0, idle - (now - (vm.idle_since if vm.idle_since is not None else now)))
+        case _:
+            time = idle + max((_left_of(state.runs.get(one.run_id), policy, now) for one in vm.occupants), default=0)
+    return _cost(time, hourly)
+
+
+def _left_of(run: Run | None, policy: Policy, now: int) -> int:
+    """How long a run may still take: its `max_duration` counts from where it runs."""
+    limit = None if run is None or run.terms is None else run.terms.max_duration
+    whole = policy.assumed_duration if limit is None else limit
+    return whole if run is None or run.started_at is None else max(0, whole - (now - run.started_at))
+
+
+def _waiting(state: WorldState, before: Run | None) -> Iterator[Run]:
+    """Runs of ours that have not ended and take part in the sum."""
+    for run in (state.runs[run_id] for run_id in state.unsettled):
+        if run.terminal or run.requested_at is None or (before is not None and run.run_id == before.run_id):
+            continue
+        behind = before is not None and run.placed is None and run.provider_id is None and _later(run, before)
+        if not behind:
+            yield run
+
+
+def _later(run: Run, than: Run) -> bool:
+    return (run.requested_at or 0, run.first_position) > (than.requested_at or 0, than.first_position)
+
+
+def _crossed(policy: Policy, gone: int) -> tuple[int, ...]:
+    total = policy.budget_total
+    if total is None or gone <= 0:
+        return ()
+    return tuple(one for one in policy.thresholds if gone * 1000 >= one * total)
+
+
+def _exhausted(left: int, hourly: int, now: int) -> int | None:
+    if left <= 0:
+        return now
+    return None if hourly <= 0 else now + left * HOUR // hourly
+
+
+def _cost(time: int, hourly: int) -> int:
+    """Rounded up: a worst case is never too low."""
+    return -(-time * hourly // HOUR)

@@ -1,0 +1,226 @@
+"""Our figure against dstack's own, every difference a line; the lines sum to the difference exactly.
+
+dstack charges a run price × (finished − submitted) of each submission, rounded to four decimals: queueing is in, what
+the machine does before and after is out. We charge a run its part of its machine's bill, and the machine's own time to
+the machine. Both are taken apart over the same time, so nothing is explained by its size alone.
+"""
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from fractions import Fraction
+from itertools import pairwise
+from typing import Final
+
+import msgspec
+
+from engine.money.bill import Bill
+from engine.money.charge import Charge, Line, all_charges
+from engine.money.figure import CENT, charged, is_cut, is_settled
+from engine.money.tariff import HOUR, Book, Tariff, exact, rung_at
+from engine.vm.states import VmState
+from engine.world.runs import Run
+from engine.world.state import WorldState
+from engine.world.vms import Vm
+
+HALF_STEP: Final = 50
+"""dstack rounds to 100 micro-dollars."""
+
+
+class Cause(StrEnum):
+    """Why the two figures differ. Positive lines are in ours only, negative ones in dstack's only."""
+
+    QUEUEING = "queueing"  # submitted, and no machine busy with it yet
+    BETWEEN_POLLS = "between polls"  # dstack charges it, and no poll showed the machine busy or being made
+    CLEANING_UP = "cleaning up"  # the machine still busy behind the run
+    NO_MACHINE = "no machine seen"  # dstack charges a submission whose machine we never saw
+    BLOCKS = "blocks"  # the run had a part of the machine, or several parts
+    RATE = "rate override"
+    PRICE = "price change"  # dstack charges all of a submission at one price
+    LIMITS = "request limits"  # dstack's figure leaves submissions out
+    RUNNING = "still running"  # the two figures are not of the same moment
+    ROUNDING = "rounding"  # dstack's four decimals, our micro-dollars
+    IDLE = "idle"
+    TEAR_DOWN = "tear-down"
+    UNCONFIRMED = "unconfirmed"
+    NOBODY = "machine time of nobody"  # busy or being made, for no run we know of
+    MINIMUM = "billing granularity"
+    NO_FIGURE = "no figure of dstack's"  # a run that dstack never gave a cost of
+    UNEXPLAINED = "unexplained"
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """One reason, with what it makes out in micro-dollars."""
+
+    cause: Cause
+    amount: int
+
+
+class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
+    """Ours against dstack's, of one run or of everything. Micro-dollars."""
+
+    run_id: str | None
+    """None: everything."""
+    ours: int
+    theirs: int | None
+    """None where dstack gives no figure."""
+    lines: tuple[Difference, ...]
+    """They sum to ours − theirs; none of nothing."""
+
+    @property
+    def divergence(self) -> int:
+        """What stays unexplained, if that is more than a cent; else 0."""
+        amount = sum(line.amount for line in self.lines if line.cause is Cause.UNEXPLAINED)
+        return amount if abs(amount) > CENT else 0
+
+
+def reconcile(state: WorldState, bills: Mapping[str, Bill]) -> tuple[tuple[Reconciliation, ...], Reconciliation]:
+    """(each run that either side charges, everything). A record's runs have their cost filled in first."""
+    paid: dict[str | None, list[Charge]] = {}
+    for charge in all_charges(state, bills):
+        paid.setdefault(charge.run_id, []).append(charge)
+    machines = _machines(state)
+    runs = tuple(
+        reconcile_run(run, paid.get(run.run_id, []), state, machines)
+        for run in state.runs.values()
+        if run.run_id in paid or run.cost is not None
+    )
+    unknown = [charge for run_id in paid if run_id is not None and run_id not in state.runs for charge in paid[run_id]]
+    amounts: dict[Cause, int] = {}
+    for line in (line for run in runs for line in run.lines):
+        amounts[line.cause] = amounts.get(line.cause, 0) + line.amount
+    for charge in paid.get(None, []):
+        cause = _OWN[charge.line]
+        amounts[cause] = amounts.get(cause, 0) + charge.cost
+    for charge in unknown:
+        amounts[Cause.NOBODY] = amounts.get(Cause.NOBODY, 0) + charge.cost
+    everything = Reconciliation(
+        run_id=None,
+        ours=sum(bill.cost for bill in bills.values()),
+        theirs=sum(run.theirs or 0 for run in runs),
+        lines=_told(amounts),
+    )
+    return runs, everything
+
+
+def reconcile_run(
+    run: Run, charges: Iterable[Charge], state: WorldState, machines: Mapping[tuple[str, str], Vm]
+) -> Reconciliation:
+    """One run. `machines`: (run_id, submission) → the machine it was on."""
+    mine = list(charges)
+    ours = sum(charge.cost for charge in mine)
+    if run.cost is None:
+        lines = _told({Cause.NO_FIGURE: ours})
+        return Reconciliation(run_id=run.run_id, ours=ours, theirs=None, lines=lines)
+    sums: dict[Cause, Fraction] = {}
+    theirs = Fraction(0)
+    spans: dict[str, list[tuple[int, int, int]]] = {}
+    for one in charged(run):
+        amount = Fraction((one.until - one.since) * one.price, HOUR)
+        theirs += amount
+        vm = machines.get((run.run_id, one.key))
+        if vm is None:
+            _add(sums, Cause.NO_MACHINE, -amount)
+        else:
+            spans.setdefault(vm.vm_id, []).append((one.since, one.until, one.price))
+    by_vm: dict[str, list[Charge]] = {}
+    for charge in mine:
+        by_vm.setdefault(charge.vm_id, []).append(charge)
+    for vm_id in dict.fromkeys((*by_vm, *spans)):
+        _compare(state.vms[vm_id], by_vm.get(vm_id, []), spans.get(vm_id, []), sums)
+    _add(sums, _rest_of(run, theirs), theirs - run.cost)
+    rounded = {cause: round(amount) for cause, amount in sums.items()}
+    rounded[Cause.ROUNDING] = rounded.get(Cause.ROUNDING, 0) + ours - run.cost - sum(rounded.values())
+    return Reconciliation(run_id=run.run_id, ours=ours, theirs=run.cost, lines=_told(rounded))
+
+
+def _compare(vm: Vm, mine: list[Charge], spans: list[tuple[int, int, int]], sums: dict[Cause, Fraction]) -> None:
+    """What the two sides charge of one machine for one run, over the same time."""
+    listed = Book().tariff(vm)
+    covered = [(charge.since, charge.until) for charge in mine]
+    for since, until, price in spans:
+        for start, end in _outside(since, until, covered):
+            _add(sums, _missed(vm, start), -Fraction((end - start) * price, HOUR))
+    first = min((since for since, _, _ in spans), default=None)
+    for charge in mine:
+        length = charge.until - charge.since
+        if length == 0:
+            continue
+        theirs = [(max(since, charge.since), min(until, charge.until), price) for since, until, price in spans]
+        both = [(start, end, price) for start, end, price in theirs if end > start]
+        alone = sum(end - start for start, end in _outside(charge.since, charge.until, [(s, e) for s, e, _ in both]))
+        before = first is None or charge.until <= first
+        _add(sums, Cause.NOBODY if before else Cause.CLEANING_UP, Fraction(charge.cost * alone, length))
+        if both:
+            _prices(vm, charge, listed, both, alone, sums)
+
+
+def _prices(
+    vm: Vm, charge: Charge, listed: Tariff, both: list[tuple[int, int, int]], alone: int, sums: dict[Cause, Fraction]
+) -> None:
+    """Where both sides charge: an override, a part of the machine, a price that changed."""
+    length = charge.until - charge.since
+    ours = Fraction(charge.cost * (length - alone), length)
+    asked = Fraction(sum((end - start) * price for start, end, price in both), HOUR)
+    whole = Fraction(charge.hourly * length, HOUR)
+    at_list = Fraction(exact(listed, charge.since, charge.until), HOUR)
+    rate = (
+        (ours - ours * at_list / whole)
+        if whole and rung_at(listed, charge.since).best != charge.hourly
+        else Fraction(0)
+    )
+    rest = ours - asked - rate
+    _add(sums, Cause.RATE, rate)
+    if abs(rest) <= 2:
+        _add(sums, Cause.ROUNDING, rest)
+    else:
+        _add(sums, Cause.BLOCKS if (vm.facts.total_blocks or 1) > 1 or len(both) > 1 else Cause.PRICE, rest)
+
+
+def _rest_of(run: Run, theirs: Fraction) -> Cause:
+    """Why dstack's figure is not what its own submissions give."""
+    rest = abs(theirs - (run.cost or 0))
+    if rest <= HALF_STEP + 1:
+        return Cause.ROUNDING
+    if not is_settled(run):
+        return Cause.RUNNING
+    return Cause.LIMITS if is_cut(run) else Cause.UNEXPLAINED
+
+
+def _missed(vm: Vm, moment: int) -> Cause:
+    """What dstack charges and we do not, by where the machine was."""
+    busy = next((step.at for step in vm.steps if step.after is VmState.BUSY and step.at > moment), None)
+    return Cause.BETWEEN_POLLS if busy is None else Cause.QUEUEING
+
+
+def _machines(state: WorldState) -> dict[tuple[str, str], Vm]:
+    return {(one.run_id, one.job): vm for vm in state.vms.values() for one in vm.occupancies}
+
+
+def _outside(since: int, until: int, covered: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The parts of a span that none of the others covers."""
+    inside = [(max(start, since), min(end, until)) for start, end in covered if end > since and start < until]
+    edges = sorted({since, until, *(edge for pair in inside for edge in pair)})
+    return [
+        (start, end)
+        for start, end in pairwise(edges)
+        if not any(first <= start and end <= last for first, last in inside)
+    ]
+
+
+def _add(sums: dict[Cause, Fraction], cause: Cause, amount: Fraction) -> None:
+    sums[cause] = sums.get(cause, Fraction(0)) + amount
+
+
+def _told(amounts: Mapping[Cause, int]) -> tuple[Difference, ...]:
+    return tuple(Difference(cause=cause, amount=amounts[cause]) for cause in Cause if amounts.get(cause))
+
+
+_OWN: Final = {
+    Line.PROVISIONING: Cause.NOBODY,
+    Line.BUSY: Cause.NOBODY,
+    Line.IDLE: Cause.IDLE,
+    Line.TERMINATING: Cause.TEAR_DOWN,
+    Line.UNCONFIRMED: Cause.UNCONFIRMED,
+    Line.UNATTRIBUTED: Cause.NOBODY,
+    Line.ROUNDING: Cause.MINIMUM,
+}

@@ -1,0 +1,82 @@
+"""The policy in force: what the controller may do about machines, runs and money. It is an event, so a replay knows it.
+
+Times are microseconds, money is micro-dollars, rates are micro-dollars an hour.
+"""
+
+from typing import Final, Literal
+
+import msgspec
+
+from events.clock import SECOND
+
+MINUTE: Final = 60 * SECOND
+HOUR: Final = 3600 * SECOND
+DOLLAR: Final = 1_000_000
+
+
+class Rate(msgspec.Struct, frozen=True, kw_only=True):
+    """A price somebody vouches for: it stands instead of the recorded one of on-demand machines with that GPU."""
+
+    gpu: str
+    """The GPU model; compared without case. Of an assumed rate, empty: any whole machine of the source."""
+    hourly: int
+    """Of one GPU; a machine costs this times its GPUs."""
+
+
+class Billing(msgspec.Struct, frozen=True, kw_only=True):
+    """How a backend rounds what it charges for one machine."""
+
+    backend: str
+    minimum: int = 0
+    """The least time charged."""
+    granularity: int = 0
+    """Time charged is a multiple of this; 0: to the microsecond."""
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything decisions depend on beside the world and the time. The defaults are the seeds'."""
+
+    mode: Literal["provider", "pool"] = "provider"
+    """`provider`: dstack chooses among its idle machines; `pool`: Steno says which machine a run goes to."""
+    max_vms: int | None = 3
+    """The most machines of ours at once; None: no limit."""
+    idle_timeout: int | None = 600 * SECOND
+    """How long a machine may idle; None: for ever. A task's shorter one wins for the machine it creates."""
+    share: Literal["any", "user"] = "any"
+    """Whose runs may follow one another on one machine."""
+    queue_patience: int = 30 * MINUTE
+    """How long after its request a run is asked for again where the provider has no capacity; 0: it fails at once."""
+    rates: tuple[Rate, ...] = ()
+    """Overrides that somebody set."""
+    assumed: tuple[Rate, ...] = (Rate(gpu="MI300X", hourly=1_990_000),)
+    """What a machine is taken to cost where no price was ever recorded: estimates only, never bills."""
+    billing: tuple[Billing, ...] = ()
+    budget_total: int | None = 1400 * DOLLAR
+    """None: no budget."""
+    thresholds: tuple[int, ...] = (800,)
+    """Parts per thousand of the budget at which an alert is given, ascending."""
+    assumed_duration: int = 24 * HOUR
+    """What a run without `max_duration` is taken to last at worst."""
+    free: bool = False
+    """Machines of this source cost nothing: no cap, no budget, and none is kept warm unless its task says so."""
+
+
+_encoder: Final = msgspec.json.Encoder()
+_decoder: Final = msgspec.json.Decoder(Policy)
+
+
+def dump_policy(policy: Policy) -> bytes:
+    """The policy as the JSON text its event carries."""
+    return _encoder.encode(policy)
+
+
+def load_policy(text: bytes) -> Policy:
+    """The policy an event carries; what a newer version added and we do not know is left out.
+
+    Raises:
+        ValueError: the text is no policy.
+    """
+    try:
+        return _decoder.decode(text)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"no policy: {error}") from None

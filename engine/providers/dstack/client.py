@@ -1,0 +1,168 @@
+"""One keep-alive HTTP client of one dstack server; whatever the server does, a call gives an `Answer`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import IO, TYPE_CHECKING
+
+import msgspec
+
+from engine.providers.dstack.address import Address
+from engine.providers.dstack.answer import Answer
+from events.clock import SECOND, Clock
+
+if TYPE_CHECKING:
+    import httpx
+
+CONNECT_TIMEOUT = 5.0
+"""Seconds to a connection."""
+READ_TIMEOUT = 30.0
+"""Seconds without a byte."""
+TOTAL_TIMEOUT = 120.0
+"""Seconds for a whole answer: a server that drips never holds us for ever."""
+LARGEST = 256 * 1024 * 1024
+"""Bytes of an answer we are ready to hold."""
+KEEP_ALIVE = 4.0
+"""Seconds an idle connection is trusted; dstack's HTTP server closes it after 5."""
+
+
+class Client:
+    """Asks, with our token, without a version header: dstack checks versions only where a client names its own."""
+
+    def __init__(self, address: Address, clock: Clock, *, read_timeout: float = READ_TIMEOUT) -> None:
+        self.address = address
+        self.clock = clock
+        self._read_timeout = read_timeout
+        self._http: httpx.Client | None = None
+
+    def ask(self, path: str, body: object = None, *, again: bool = True, patience: float | None = None) -> Answer:
+        """POST `body` (None: `{}`) as JSON.
+
+        Args:
+            path: `/api/...`.
+            body: anything msgspec can encode.
+            again: the question changes nothing at the server, so it is put once more if the connection was cut under
+                it. With False a fresh connection is used and the question is put exactly once.
+            patience: seconds without a byte to bear, where the server itself has to ask a cloud first.
+        """
+        content = msgspec.json.encode(body if body is not None else {})
+        return self._send(path, content=content, again=again, patience=patience)
+
+    def upload(self, path: str, file: IO[bytes], name: str, *, params: Mapping[str, str] | None = None) -> Answer:
+        """POST one file as a form, the way `dstack apply` sends code and archives; putting it twice is harmless."""
+        return self._send(path, file=(name, file), params=params, again=True)
+
+    def close(self) -> None:
+        """Drop the connection; the next question opens a new one."""
+        if self._http is not None:
+            self._http.close()
+            self._http = None
+
+    def _send(
+        self,
+        path: str,
+        *,
+        content: bytes | None = None,
+        file: tuple[str, IO[bytes]] | None = None,
+        params: Mapping[str, str] | None = None,
+        again: bool,
+        patience: float | None = None,
+    ) -> Answer:
+        import httpx
+
+        if not again:
+            self.close()
+        started = self.clock.now()
+        for last in (False, True) if again else (True,):
+            try:
+                return self._once(path, content, file, params, started, patience or self._read_timeout)
+            except (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError) as error:
+                self.close()
+                if last:
+                    return self._none(started, error)
+                if file is not None:
+                    file[1].seek(0)
+            except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
+                self.close()
+                return self._none(started, error)
+        raise AssertionError("unreachable")
+
+    def _once(
+        self,
+        path: str,
+        content: bytes | None,
+        file: tuple[str, IO[bytes]] | None,
+        params: Mapping[str, str] | None,
+        started: int,
+        patience: float,
+    ) -> Answer:
+        import httpx
+
+        url = self.address.url + path
+        deadline = time.monotonic() + TOTAL_TIMEOUT
+        timeout = httpx.Timeout(patience, connect=CONNECT_TIMEOUT)
+        if file is not None:
+            request = self._client().build_request(
+                "POST", url, files={"file": file}, params=dict(params or {}), timeout=timeout
+            )
+        else:
+            request = self._client().build_request(
+                "POST", url, content=content, headers={"Content-Type": "application/json"}, timeout=timeout
+            )
+        response = self._client().send(request, stream=True)
+        try:
+            whole = bytearray()
+            for piece in response.iter_bytes():
+                whole += piece
+                if len(whole) > LARGEST:
+                    raise httpx.ReadTimeout(f"answer larger than {LARGEST} bytes")
+                if time.monotonic() > deadline:
+                    raise httpx.ReadTimeout(f"answer not whole after {TOTAL_TIMEOUT:.0f} s")
+        finally:
+            response.close()
+        if response.status_code >= 500:
+            # after a 500 dstack resets the connection under the next request
+            self.close()
+        return Answer(
+            started_at=started,
+            observed_at=self.clock.now(),
+            status=response.status_code,
+            body=self._without_token(bytes(whole)),
+            server_time=_date(response.headers.get("date")),
+        )
+
+    def _none(self, started: int, error: Exception) -> Answer:
+        import httpx
+
+        reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        reason = reason.replace(self.address.token, "***")[:300]
+        sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.InvalidURL)
+        return Answer(started_at=started, observed_at=self.clock.now(), status=None, error=reason, sent=sent)
+
+    def _without_token(self, body: bytes) -> bytes:
+        """A server (or a proxy's debug page) that repeats our token does not get it into a record."""
+        token = self.address.token.encode()
+        return body.replace(token, b"***") if len(token) >= 8 and token in body else body
+
+    def _client(self) -> httpx.Client:
+        if self._http is None:
+            import httpx
+
+            self._http = httpx.Client(
+                headers={"Authorization": f"Bearer {self.address.token}", "Accept": "application/json"},
+                limits=httpx.Limits(max_connections=2, max_keepalive_connections=1, keepalive_expiry=KEEP_ALIVE),
+                follow_redirects=False,
+                trust_env=not self.address.loopback,
+            )
+        return self._http
+
+
+def _date(header: str | None) -> int | None:
+    if not header:
+        return None
+    try:
+        return int(parsedate_to_datetime(header).timestamp()) * SECOND
+    except (ValueError, TypeError, OverflowError):
+        return None

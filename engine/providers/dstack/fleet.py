@@ -1,0 +1,237 @@
+"""The fleet a task needs: since 0.20 dstack fails a task at once where no fleet of the project fits it.
+
+Planning is pure; the listings come from `fleets/list`. A fleet with `nodes: 0..N` costs nothing until a run needs one.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from engine.errors import ProviderError, TaskInvalid
+from engine.providers.base import FleetPlan
+from engine.providers.dstack.answer import trouble
+from engine.providers.dstack.client import Client
+from engine.providers.dstack.polls import rows
+
+RUN_IDLE = 300
+"""Seconds dstack keeps a machine idle after a run that says nothing about it."""
+FLEET_IDLE = 72 * 3600
+"""Seconds dstack keeps a machine idle in a fleet that says nothing about it."""
+_GONE = frozenset({"terminating", "terminated"})
+
+
+def needs_fleet(server_version: str | None) -> bool:
+    """Whether that server wants a fleet to be there: 0.19 makes one by itself; an unknown version counts as new."""
+    try:
+        major, minor = (int(part) for part in (server_version or "").split(".")[:2])
+    except ValueError:
+        return True
+    return (major, minor) >= (0, 20)
+
+
+def plan_fleet(
+    task: Mapping[str, object],
+    fleets: Sequence[Mapping[str, object]],
+    *,
+    project: str,
+    nodes: int | None,
+    waiting: int = 0,
+) -> FleetPlan | None:
+    """The fleet to make for the task; None if one that is there will do, or if the task itself names its fleets.
+
+    Args:
+        task: the task with its shorthands written out (`task.normal_task`).
+        fleets: the items of `fleets/list`.
+        nodes: the most machines the new fleet may hold; None: no limit.
+        waiting: jobs of the project that have no machine yet, and may take the room we see: dstack does not queue
+            for a full fleet, it fails the run.
+    """
+    if task.get("fleets") or task.get("instances") or task.get("creation_policy") == "reuse":
+        return None
+    rooms = [_room(fleet) for fleet in fleets if fits(fleet, task)]
+    if sum(rooms) >= _nodes(task) + waiting:
+        return None
+    taken = {str(fleet.get("name")) for fleet in fleets}
+    kept = kept_idle(task)
+    stem = _stem(task, project, kept)
+    name = next(name for name in (stem, *(f"{stem}-{n}" for n in range(2, 10_000))) if name not in taken)
+    configuration: dict[str, object] = {
+        "type": "fleet",
+        "name": name,
+        "nodes": {"min": 0} if nodes is None else {"min": 0, "max": max(nodes, _nodes(task))},
+        "idle_duration": kept,
+        # a fleet without a policy is on-demand and would refuse a spot task; the task decides for itself
+        "spot_policy": "auto",
+    }
+    if task.get("backends"):
+        configuration["backends"] = task["backends"]
+    if _nodes(task) > 1:
+        configuration["placement"] = "cluster"
+    return FleetPlan(project=project, name=name, configuration=configuration)
+
+
+def fits(fleet: Mapping[str, object], task: Mapping[str, object]) -> bool:
+    """Whether dstack could place the task in that fleet, as far as the listing tells; in doubt it could not."""
+    spec = _mapping(_mapping(fleet.get("spec")).get("configuration"))
+    if fleet.get("status") != "active" or spec.get("ssh_config") or spec.get("nodes") is None:
+        return False
+    lists = ("backends", "regions", "availability_zones", "instance_types")
+    if not all(_lists_meet(spec.get(key), task.get(key)) for key in lists):
+        return False
+    offered, wanted = spec.get("spot_policy") or "on-demand", task.get("spot_policy") or "on-demand"
+    if "auto" not in (offered, wanted) and offered != wanted:
+        return False
+    if _nodes(task) > 1 and spec.get("placement") != "cluster":
+        return False
+    if spec.get("reservation") != task.get("reservation") or not _price_meets(spec, task):
+        return False
+    if not _resources_meet(_mapping(spec.get("resources")), _mapping(task.get("resources"))):
+        return False
+    kept, asked = idle_seconds(spec.get("idle_duration"), FLEET_IDLE), idle_seconds(task.get("idle_duration"), RUN_IDLE)
+    if kept is not None and (asked is None or kept < asked):
+        return False
+    return _room(fleet) >= _nodes(task)
+
+
+def kept_idle(task: Mapping[str, object]) -> str:
+    """The `idle_duration` of a fleet made for this task, in dstack's words.
+
+    It cannot be changed later, and dstack takes the shorter of fleet and task: so it is dstack's own longest, or what
+    the task asks for where that is more, and the task's own is the one that counts. Not `off` for everybody: a run of
+    somebody else that says nothing of idling would keep its machine for ever.
+    """
+    asked = idle_seconds(task.get("idle_duration"), RUN_IDLE)
+    return "off" if asked is None else f"{max(FLEET_IDLE, asked)}s"
+
+
+def ensure_fleet(client: Client, plan: FleetPlan) -> bool:
+    """Make the fleet; True if it was there already (made by an earlier try, or by somebody else just now).
+
+    Raises:
+        TaskInvalid: dstack refuses the configuration, for example a backend it does not have.
+        ProjectNotFound, ProviderUnreachable, ProviderRefused, ProviderError: as they say.
+    """
+    if plan.name in {str(fleet.get("name")) for fleet in list_fleets(client)}:
+        return True
+    specification = {"configuration": plan.configuration, "profile": {"name": "default"}}
+    body = {"plan": {"spec": specification, "current_resource": None}, "force": False}
+    answer = client.ask(client.address.path("fleets/apply"), body, again=False)
+    if answer.ok:
+        return False
+    error = trouble(answer, client.address.url, client.address.project, "make a fleet for the task")
+    if isinstance(error, TaskInvalid) and plan.name in {str(fleet.get("name")) for fleet in list_fleets(client)}:
+        return True
+    raise error
+
+
+def list_fleets(client: Client) -> list[dict[str, object]]:
+    """The project's fleets.
+
+    Raises:
+        ProjectNotFound, ProviderUnreachable, ProviderRefused, ProviderError: as they say.
+    """
+    answer = client.ask(client.address.path("fleets/list"))
+    if not answer.ok:
+        raise trouble(answer, client.address.url, client.address.project, "list the fleets")
+    fleets = rows(answer)
+    if fleets is None:
+        raise ProviderError(f"cannot list the fleets: {client.address.url} answered no list; is it a dstack server?")
+    return fleets
+
+
+def count_waiting(client: Client) -> int:
+    """Jobs of the project's active runs that have no machine yet.
+
+    Raises:
+        ProviderUnreachable, ProviderRefused, ProviderError: as they say.
+    """
+    request = {"project_name": client.address.project, "only_active": True, "limit": 100}
+    answer = client.ask("/api/runs/list", request)
+    if not answer.ok:
+        raise trouble(answer, client.address.url, client.address.project, "list the active runs")
+    waiting = 0
+    for run in rows(answer) or ():
+        jobs = run.get("jobs")
+        for job in jobs if isinstance(jobs, list) else ():
+            submissions = _mapping(job).get("job_submissions")
+            newest = _mapping(submissions[-1]) if isinstance(submissions, list) and submissions else {}
+            waiting += newest.get("status") == "submitted" and newest.get("job_provisioning_data") is None
+    return waiting
+
+
+def _stem(task: Mapping[str, object], project: str, kept: str) -> str:
+    """`steno-<backends, or the project>`, with what makes it unlike the usual one: long idling, a cluster."""
+    backends = task.get("backends")
+    owner = "-".join(sorted(str(name) for name in backends)) if isinstance(backends, list) and backends else project
+    words = ["steno", "".join(letter if letter.isalnum() else "-" for letter in owner.lower())[:16].strip("-")]
+    if kept != f"{FLEET_IDLE}s":
+        words.append("kept" if kept == "off" else kept)
+    if _nodes(task) > 1:
+        words.append("cluster")
+    return "-".join(word for word in words if word)
+
+
+def _room(fleet: Mapping[str, object]) -> float:
+    """Machines a run could still get there: idle ones and those yet to be rented; endless without a limit."""
+    most = _mapping(_mapping(_mapping(fleet.get("spec")).get("configuration")).get("nodes")).get("max")
+    if not isinstance(most, int):
+        return math.inf
+    instances = fleet.get("instances")
+    held = [_mapping(row) for row in instances] if isinstance(instances, list) else []
+    held = [row for row in held if row.get("status") not in _GONE]
+    idle = sum(1 for row in held if row.get("status") == "idle" and not row.get("unreachable"))
+    return max(0, most - len(held)) + idle
+
+
+def _resources_meet(offered: Mapping[str, object], wanted: Mapping[str, object]) -> bool:
+    theirs, ours = _mapping(offered.get("gpu")), _mapping(wanted.get("gpu"))
+    if theirs and ours:
+        names = _lists_meet(theirs.get("name"), ours.get("name"))
+        vendors = theirs.get("vendor") in (None, ours.get("vendor")) or ours.get("vendor") is None
+        if not (names and vendors and _ranges_meet(theirs.get("count"), ours.get("count"))):
+            return False
+    sizes = (
+        (offered.get("memory"), wanted.get("memory")),
+        (_mapping(offered.get("disk")).get("size"), _mapping(wanted.get("disk")).get("size")),
+        (_mapping(offered.get("cpu")).get("count"), _mapping(wanted.get("cpu")).get("count")),
+    )
+    return all(_ranges_meet(theirs, ours) for theirs, ours in sizes)
+
+
+def _ranges_meet(one: object, other: object) -> bool:
+    low = [bound for bound in (_mapping(one).get("min"), _mapping(other).get("min")) if isinstance(bound, int | float)]
+    high = [bound for bound in (_mapping(one).get("max"), _mapping(other).get("max")) if isinstance(bound, int | float)]
+    return not low or not high or max(low) <= min(high)
+
+
+def _lists_meet(one: object, other: object) -> bool:
+    """No list means any; names differ by more than case only."""
+    if not isinstance(one, list) or not isinstance(other, list):
+        return True
+    return bool({str(name).lower() for name in one} & {str(name).lower() for name in other})
+
+
+def _price_meets(spec: Mapping[str, object], task: Mapping[str, object]) -> bool:
+    """A fleet that pays less than the task would may have no offer for it."""
+    theirs, ours = spec.get("max_price"), task.get("max_price")
+    if not isinstance(theirs, int | float):
+        return True
+    return isinstance(ours, int | float) and theirs >= ours
+
+
+def idle_seconds(value: object, default: int) -> int | None:
+    """Seconds a machine may idle; None for `off`: for ever."""
+    if value in ("off", -1):
+        return None
+    return value if isinstance(value, int) and not isinstance(value, bool) else default
+
+
+def _nodes(task: Mapping[str, object]) -> int:
+    groups = task.get("groups")
+    if isinstance(groups, list) and groups:
+        return sum(_nodes({"nodes": _mapping(group).get("nodes")}) for group in groups)
+    nodes = task.get("nodes")
+    return nodes if isinstance(nodes, int) and nodes > 0 else 1
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,107 @@
+"""How long a machine really stays idle: Steno ends it, dstack ends it behind Steno's back, the earlier one counts."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from engine.control.timeout import BACKSTOP
+from engine.providers.dstack.fleet import FLEET_IDLE, RUN_IDLE, idle_seconds
+from events.clock import SECOND
+
+
+class Timeout(msgspec.Struct, frozen=True, kw_only=True):
+    """Steno's own idle timeout and who set it."""
+
+    limit: int | None
+    """Microseconds; None: for ever."""
+    origin: str
+    """Where the value is from: `default`, `steno.toml`, `AMD_VM_IDLE_TIMEOUT in .env` …"""
+
+
+class Idling(msgspec.Struct, frozen=True, kw_only=True):
+    """What becomes of the machine this task would make, and which fleets would do otherwise."""
+
+    said: str
+    fleets: tuple[str, ...] = ()
+    """One line a fleet whose own `idle_duration` gets in the way."""
+
+
+def idling(task: Mapping[str, object], fleets: Sequence[Mapping[str, object]], timeout: Timeout) -> Idling:
+    """The effective idle timeout of the machine this task makes, and where it comes from.
+
+    Steno drains it after the policy's timeout, or after the task's own `idle_duration` where that is shorter (or
+    `off`); `creation_policy: create` is zero. dstack ends it after the shorter of the task's `idle_duration` and the
+    fleet's, 5 minutes where neither says anything; both are fixed when the machine is made.
+
+    Args:
+        task: its shorthands written out (`task.normal_task`).
+        fleets: the items of `fleets/list`.
+    """
+    limit, why = _steno(task, timeout)
+    ends = "never ends an idle machine" if limit is None else f"ends an idle machine after {_length(limit)}"
+    own = task.get("idle_duration")
+    if own is None:
+        behind = _told(limit)
+    else:
+        asked = idle_seconds(own, RUN_IDLE)
+        behind = "dstack never does" if asked is None else f"dstack does after the task's own {_length(asked)}"
+    policy = None if timeout.limit is None else timeout.limit // SECOND
+    others = (_beside(fleet, policy) for fleet in fleets)
+    return Idling(said=f"Steno {ends} ({why}); {behind}", fleets=tuple(line for line in others if line is not None))
+
+
+def _told(limit: int | None) -> str:
+    """What dstack is told where the task says nothing (`engine.control.timeout.backstop`)."""
+    if not limit:
+        return "dstack is told the same"
+    return f"dstack is told to do it after {_length(limit + BACKSTOP // SECOND)}, should Steno not be running"
+
+
+def _steno(task: Mapping[str, object], timeout: Timeout) -> tuple[int | None, str]:
+    """Seconds (None: for ever) and whose word it is."""
+    if task.get("creation_policy") == "create":
+        return 0, "the task's creation_policy: create"
+    policy = None if timeout.limit is None else timeout.limit // SECOND
+    own = task.get("idle_duration")
+    if own is None:
+        return policy, timeout.origin
+    asked = idle_seconds(own, RUN_IDLE)
+    if asked is None:
+        return None, "the task's own idle_duration: off"
+    if policy is not None and policy <= asked:
+        return policy, timeout.origin
+    rest = "no limit" if policy is None else _length(policy)
+    return asked, f"the task's own idle_duration; {rest} for others: {timeout.origin}"
+
+
+def _beside(fleet: Mapping[str, object], limit: int | None) -> str | None:
+    """Why that fleet's machines go at another time than the policy's `limit` (seconds), where they may."""
+    name, spec = str(fleet.get("name")), fleet.get("spec")
+    found = spec.get("configuration") if isinstance(spec, dict) else None
+    if not isinstance(found, dict) or found.get("nodes") is None or found.get("ssh_config"):
+        return None
+    said = found.get("idle_duration")
+    kept = idle_seconds(said, FLEET_IDLE)
+    whose = "its idle_duration" if said is not None else "dstack's default for fleets"
+    if kept is not None and (limit is None or kept < limit):
+        return (
+            f"fleet {name}: dstack ends its machines after {_length(kept)} ({whose}), before Steno does; "
+            "make it anew with a longer idle_duration, it cannot be changed"
+        )
+    if name.startswith("steno-"):
+        return None  # made by us: every run of ours says its own time, and the shorter one counts
+    if limit is not None and (kept is None or kept > max(limit, RUN_IDLE)):
+        keeps = "for ever" if kept is None else _length(kept)
+        return (
+            f"fleet {name}: a run of somebody else that says nothing keeps its machine {keeps} ({whose}); "
+            "Steno ends only machines of its own"
+        )
+    return None
+
+
+def _length(seconds: int) -> str:
+    """`90s`, `5m`, `72h`: the largest whole unit."""
+    for size, unit in ((3600, "h"), (60, "m")):
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"

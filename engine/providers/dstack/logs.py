@@ -1,0 +1,134 @@
+"""What a run wrote, piece by piece, attempt after attempt."""
+
+import base64
+import binascii
+from collections.abc import Iterator
+
+import msgspec
+
+from engine.errors import ProviderError, ProviderUnreachable
+from engine.providers.dstack import runs
+from engine.providers.dstack.answer import trouble
+from engine.providers.dstack.backoff import backoff
+from engine.providers.dstack.client import Client
+from events.clock import SECOND, format_time, parse_time
+
+PAGE = 1000
+"""Pieces of a page; dstack's limit."""
+EVERY = 1 * SECOND
+"""How long to wait for more, following."""
+PATIENCE = 10
+"""Failures in a row that following bears: some three minutes, where a restart takes 17 s."""
+_OVERLAP = 1_000
+"""Microseconds read again: dstack's log stores keep time in milliseconds, so pieces may share one."""
+
+
+class _Place(msgspec.Struct):
+    """How far one submission's output has been read."""
+
+    newest: int | None = None
+    seen: list[tuple[int, str]] = []
+    """Pieces read within the overlap before `newest`."""
+
+
+def logs(client: Client, provider_id: str, *, follow: bool) -> Iterator[bytes]:
+    """The output of every submission of every job, in order of attempt, replica and job.
+
+    Args:
+        follow: go on until the run has ended, over a restart of the server too; without it, what there is now.
+
+    Raises:
+        RunNotFound, ProjectNotFound, ProviderUnreachable, ProviderRefused, ProviderError: as they say; following, only
+            after a server that answered once has been away for some minutes.
+    """
+    places: dict[str, _Place] = {}
+    failures = 0
+    while True:
+        try:
+            run = runs.get(client, provider_id, "read the output")
+            ended = str(run.get("status")) in runs.FINISHED
+            for submission in _submissions(run):
+                place = places.setdefault(submission, _Place())
+                yield from _further(client, _name(run), submission, place)
+        except (ProviderUnreachable, ProviderError):
+            failures += 1
+            if not follow or not places or failures > PATIENCE:
+                raise
+            client.clock.sleep(backoff(failures, 1.0))
+            continue
+        if ended or not follow:
+            return
+        failures = 0
+        client.clock.sleep(EVERY)
+
+
+def _further(client: Client, name: str, submission: str, place: _Place) -> Iterator[bytes]:
+    token: str | None = None
+    start = None if place.newest is None else format_time(place.newest - _OVERLAP)
+    again = list(place.seen)
+    while True:
+        request = {"run_name": name, "job_submission_id": submission, "limit": PAGE}
+        request |= {"start_time": start} if start is not None else {}
+        request |= {"next_token": token} if token is not None else {}
+        answer = client.ask(client.address.path("logs/poll"), request)
+        if not answer.ok:
+            raise trouble(answer, client.address.url, client.address.project, "read the output")
+        page = answer.json()
+        pieces = page.get("logs") if isinstance(page, dict) else None
+        if not isinstance(page, dict) or not isinstance(pieces, list):
+            raise ProviderError(f"cannot read the output: {client.address.url} answered no log; is it a dstack server?")
+        for piece in pieces:
+            key = _key(piece)
+            if key in again:
+                again.remove(key)
+                continue
+            _move(place, key)
+            yield _decoded(key[1])
+        following = page.get("next_token")
+        if not isinstance(following, str) or following == token:
+            return
+        token = following
+
+
+def _move(place: _Place, key: tuple[int, str]) -> None:
+    place.newest = key[0] if place.newest is None else max(place.newest, key[0])
+    place.seen = [*(piece for piece in place.seen if piece[0] >= place.newest - _OVERLAP), key]
+
+
+def _key(piece: object) -> tuple[int, str]:
+    if isinstance(piece, dict):
+        at, message = piece.get("timestamp"), piece.get("message")
+        if isinstance(at, str) and isinstance(message, str):
+            try:
+                return parse_time(at), message
+            except ValueError:
+                pass
+    raise ProviderError("cannot read the output: a piece of it has no time or no text")
+
+
+def _decoded(message: str) -> bytes:
+    try:
+        return base64.b64decode(message, validate=True)
+    except (binascii.Error, ValueError):
+        return message.encode()
+
+
+def _name(run: dict[str, object]) -> str:
+    specification = run.get("run_spec")
+    return str(specification.get("run_name")) if isinstance(specification, dict) else ""
+
+
+def _submissions(run: dict[str, object]) -> list[str]:
+    found: list[tuple[int, int, int, str]] = []
+    jobs = run.get("jobs")
+    for job in jobs if isinstance(jobs, list) else ():
+        spec = job.get("job_spec") or {}
+        for submission in job.get("job_submissions") or ():
+            order = (_int(submission, "submission_num"), _int(spec, "replica_num"), _int(spec, "job_num"))
+            found.append((*order, str(submission.get("id"))))
+    return [identity for *_, identity in sorted(found)]
+
+
+def _int(mapping: dict[str, object], key: str) -> int:
+    value = mapping.get(key)
+    return value if isinstance(value, int) else 0

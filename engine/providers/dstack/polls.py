@@ -1,0 +1,70 @@
+"""An answer as a poll: what was asked, what came, and whether the source told us something."""
+
+import msgspec
+
+from engine.providers.dstack.answer import Answer
+from events.depth import too_deep
+from events.poll import Poll
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """One request of a round."""
+
+    ep: str
+    path: str
+    request: dict[str, object]
+
+
+def rows(answer: Answer) -> list[dict[str, object]] | None:
+    """The items of a list answer; None where it is not a 2xx with a list of objects that have an id."""
+    found = answer.json() if answer.ok else None
+    if not isinstance(found, list):
+        return None
+    return found if all(isinstance(item, dict) and isinstance(item.get("id"), str) for item in found) else None
+
+
+def told_one(answer: Answer) -> bool:
+    """One thing by its id: a 2xx with an object that has an id, or `resource_not_exists`."""
+    if answer.gone:
+        return True
+    found = answer.json() if answer.ok else None
+    return isinstance(found, dict) and isinstance(found.get("id"), str)
+
+
+def poll_of(source: str, question: Question, answer: Answer, *, told: bool, sweep: str | None, complete: bool) -> Poll:
+    """The poll; a body that is not JSON is kept as a JSON string of its text.
+
+    Args:
+        told: the answer has the expected shape; so its body is known to be JSON and is not decoded again.
+    """
+    body, text = (answer.body, False) if told else _body(answer)
+    return Poll(
+        source=source,
+        path=question.path,
+        req=msgspec.json.encode(question.request),
+        started_at=answer.started_at,
+        observed_at=answer.observed_at,
+        status=answer.status,
+        error=answer.error,
+        body=body,
+        text=text,
+        ep=question.ep,
+        answered=told,
+        sweep=sweep,
+        complete=complete and told,
+        server_time=answer.server_time,
+    )
+
+
+def _body(answer: Answer) -> tuple[bytes | None, bool]:
+    if answer.status is None:
+        return None, False
+    try:
+        readable = not too_deep(answer.body)
+        if readable:
+            msgspec.json.decode(answer.body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        readable = False
+    if not readable:
+        return msgspec.json.encode(answer.body.decode("utf-8", "replace")), True
+    return answer.body, False

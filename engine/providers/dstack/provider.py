@@ -1,0 +1,122 @@
+"""dstack as a provider: one project of one server."""
+
+from collections.abc import Collection, Iterator, Mapping
+
+from engine.errors import NotConfigured, ProjectNotFound
+from engine.providers.base import FleetPlan, Submission, Submitted
+from engine.providers.dstack import fleet, logs, machines, runs, slot
+from engine.providers.dstack.address import Address
+from engine.providers.dstack.answer import trouble
+from engine.providers.dstack.client import READ_TIMEOUT, Client
+from engine.providers.dstack.rounds import Rounds
+from engine.providers.dstack.task import normal_task
+from events.clock import Clock, Ids
+from events.poll import Poll
+
+FLEET_NODES = 3
+"""Machines a fleet may hold where nobody says otherwise."""
+
+
+class DstackProvider:
+    """Polls, submits, finds, stops and reads output over one keep-alive connection; not for several threads at once."""
+
+    name = "dstack"
+
+    def __init__(
+        self,
+        address: Address,
+        *,
+        clock: Clock,
+        ids: Ids,
+        fleet_nodes: int | None = FLEET_NODES,
+        read_timeout: float = READ_TIMEOUT,
+    ) -> None:
+        """`fleet_nodes`: the most machines a fleet made for a task may hold; None: no limit."""
+        self.source = f"dstack/{address.project}"
+        self.project = address.project
+        self._fleet_nodes = fleet_nodes
+        self.client = Client(address, clock, read_timeout=read_timeout)
+        self._rounds = Rounds(self.client, ids, self.source)
+        self._version: str | None = None
+
+    def poll(self, follow: Collection[str], *, since: int | None) -> Iterator[Poll]:
+        """One round, see `rounds`; never raises for what the server does."""
+        return self._rounds.round(follow, since)
+
+    def submit(self, submission: Submission) -> Submitted:
+        """See `runs.submit`."""
+        if submission.project != self.client.address.project:
+            raise NotConfigured(
+                f"the task is for project {submission.project}, "
+                f"but this connection is to project {self.client.address.project}"
+            )
+        return runs.submit(self.client, submission)
+
+    def find(self, name: str, since: int) -> str | None:
+        """See `runs.find`."""
+        return runs.find(self.client, name, since)
+
+    def stop(self, provider_id: str, name: str, abort: bool) -> None:  # noqa: ARG002 - the run itself knows its name
+        """See `runs.stop`."""
+        runs.stop(self.client, provider_id, abort)
+
+    def stop_vm(self, provider_id: str) -> None:
+        """See `machines.stop_vm`."""
+        machines.stop_vm(self.client, provider_id)
+
+    def logs(self, provider_id: str, name: str, *, follow: bool) -> Iterator[bytes]:  # noqa: ARG002
+        """See `logs.logs`."""
+        return logs.logs(self.client, provider_id, follow=follow)
+
+    def plan_fleet(self, task: Mapping[str, object], /) -> FleetPlan | None:
+        """The fleet to be made before this task; None where one is there, or where the server makes its own.
+
+        Raises:
+            ProjectNotFound, ProviderUnreachable, ProviderRefused, ProviderError: as they say.
+        """
+        if not fleet.needs_fleet(self.server_version()):
+            return None
+        # the runs first: one that gets its machine in between is counted twice rather than not at all
+        waiting = fleet.count_waiting(self.client)
+        fleets = fleet.list_fleets(self.client)
+        return fleet.plan_fleet(
+            normal_task(task), fleets, project=self.project, nodes=self._fleet_nodes, waiting=waiting
+        )
+
+    def plan_slot(self, name: str, task: Mapping[str, object], /) -> FleetPlan | None:
+        """The slot of that name, on every version: no server makes one by itself. See `slot.plan_slot`.
+
+        Raises:
+            ProjectNotFound, ProviderUnreachable, ProviderRefused, ProviderError: as they say.
+        """
+        return slot.plan_slot(name, normal_task(task), fleet.list_fleets(self.client), project=self.project)
+
+    def ensure_fleet(self, plan: FleetPlan, /) -> bool:
+        """Make it; True if it was there already. See `fleet.ensure_fleet`."""
+        return fleet.ensure_fleet(self.client, plan)
+
+    def expect_project(self) -> None:
+        """Ask whether the server shows us the project: its lists are empty for one that is not ours, never refused.
+
+        A server that does not answer, or refuses the token, raises nothing: polls say so, and it may come back.
+
+        Raises:
+            ProjectNotFound: there is no such project, or we are no member.
+        """
+        answer = self.client.ask(f"/api/projects/{self.project}/get")
+        if not answer.ok:
+            error = trouble(answer, self.client.address.url, self.project, "record the project")
+            if isinstance(error, ProjectNotFound):
+                raise error
+
+    def server_version(self) -> str | None:
+        """The server's version, asked once; None if it does not say."""
+        if self._version is None:
+            found = self.client.ask("/api/server/get_info").json()
+            version = found.get("server_version") if isinstance(found, dict) else None
+            self._version = version if isinstance(version, str) else None
+        return self._version
+
+    def close(self) -> None:
+        """Drop the connection."""
+        self.client.close()

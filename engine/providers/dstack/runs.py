@@ -1,0 +1,147 @@
+"""Runs at a dstack server: submit, find, look, stop."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from engine.errors import NameInUse, ProviderError, RunNotFound, TaskInvalid
+from engine.providers.base import Submission, Submitted
+from engine.providers.dstack.answer import trouble
+from engine.providers.dstack.client import Client
+from engine.providers.dstack.names import check_name
+from engine.providers.dstack.polls import rows
+from engine.providers.dstack.uploads import upload_all
+from engine.providers.dstack.wording import wording
+from events.clock import SECOND, parse_time
+
+FINISHED = frozenset({"terminated", "failed", "done"})
+"""Words of `run.status` after which nothing happens any more."""
+PAGE = 100
+"""Rows of a page; dstack's limit."""
+SKEW = 2 * SECOND
+"""A difference of clocks below this is taken for none."""
+
+
+def submit(client: Client, submission: Submission) -> Submitted:
+    """Upload what the task takes along and start it, once.
+
+    Raises:
+        NameInUse: an active run has the name.
+        TaskInvalid, ProjectNotFound, ProviderUnreachable, ProviderRefused, ProviderError: as they say.
+    """
+    name = check_name(submission.name)
+    base = Path(submission.base) if submission.base is not None else Path.cwd()
+    taken = upload_all(client, submission.configuration, base)
+    specification: dict[str, object] = {
+        "run_name": name,
+        "configuration": wording(submission),
+        **taken.repo,
+    }
+    if taken.file_archives:
+        specification["file_archives"] = taken.file_archives
+    plan = {"plan": {"run_spec": specification, "current_resource": None}, "force": False}
+    answer = client.ask(client.address.path("runs/apply"), plan, again=False)
+    if not answer.ok:
+        error = trouble(answer, client.address.url, client.address.project, "submit the task")
+        if isinstance(error, TaskInvalid) and _active_of_that_name(client, name):
+            raise NameInUse(f"an active run is named {name}; stop it first, or choose another name")
+        raise error
+    run = answer.json()
+    if not isinstance(run, dict) or not isinstance(run.get("id"), str):
+        raise ProviderError(f"{client.address.url} took the task but answered no run; is it a dstack server?")
+    return Submitted(provider_id=run["id"], name=name, submitted_at=_moment(run.get("submitted_at")))
+
+
+def find(client: Client, name: str, since: int) -> str | None:
+    """The id of the newest run of that name submitted at or after `since` (our clock), ended or deleted or not.
+
+    The server's times are shifted by the difference of the two clocks (HTTP `Date`) where it exceeds two seconds.
+    """
+    for run, skew in _newest_first(client):
+        submitted = _moment(run.get("submitted_at"))
+        if submitted is None:
+            continue
+        submitted -= skew
+        # `Date` has whole seconds: a run that seems up to a second early may be ours
+        if submitted < since - SECOND:
+            return None
+        specification = run.get("run_spec")
+        if isinstance(specification, dict) and specification.get("run_name") == name:
+            return str(run["id"])
+    return None
+
+
+def get(client: Client, provider_id: str, what: str) -> dict[str, object]:
+    """The run of that id, deleted ones too.
+
+    Raises:
+        RunNotFound: dstack has no such run.
+        ProjectNotFound, ProviderUnreachable, ProviderRefused, ProviderError: as they say.
+    """
+    return _run(client, {"id": provider_id}, what)
+
+
+def stop(client: Client, provider_id: str, abort: bool) -> None:
+    """End the run of that id, unless it has ended; a later run of the same name is never touched.
+
+    dstack stops by name. Among runs that have not ended a name is unique: it is ours as long as our run has not.
+    """
+    run = get(client, provider_id, "stop the run")
+    if str(run.get("status")) in FINISHED:
+        return
+    specification = run.get("run_spec")
+    name = specification.get("run_name") if isinstance(specification, dict) else None
+    if not isinstance(name, str):
+        raise ProviderError(f"{client.address.url} shows run {provider_id} without a name; cannot stop it")
+    holder = _run(client, {"run_name": name}, "stop the run")
+    if holder.get("id") != provider_id:
+        return
+    answer = client.ask(client.address.path("runs/stop"), {"runs_names": [name], "abort": abort})
+    if not answer.ok:
+        raise trouble(answer, client.address.url, client.address.project, "stop the run")
+
+
+def _run(client: Client, request: dict[str, object], what: str) -> dict[str, object]:
+    answer = client.ask(client.address.path("runs/get"), request)
+    if not answer.ok:
+        raise trouble(answer, client.address.url, client.address.project, what, gone=RunNotFound)
+    run = answer.json()
+    if not isinstance(run, dict) or not isinstance(run.get("id"), str):
+        raise ProviderError(f"cannot {what}: {client.address.url} answered no run; is it a dstack server?")
+    return run
+
+
+def _active_of_that_name(client: Client, name: str) -> bool:
+    try:
+        run = _run(client, {"run_name": name}, "look up the name")
+    except RunNotFound:
+        return False
+    return str(run.get("status")) not in FINISHED
+
+
+def _newest_first(client: Client) -> Iterator[tuple[dict[str, object], int]]:
+    """Every run of the project, with how far the server's clock is ahead of ours (microseconds)."""
+    request: dict[str, object] = {"project_name": client.address.project, "limit": PAGE}
+    while True:
+        answer = client.ask("/api/runs/list", request)
+        if not answer.ok:
+            raise trouble(answer, client.address.url, client.address.project, "look for the run")
+        page = rows(answer)
+        if page is None:
+            raise ProviderError(
+                f"cannot look for the run: {client.address.url} answered no list; is it a dstack server?"
+            )
+        skew = 0 if answer.server_time is None else answer.server_time - answer.observed_at
+        for run in page:
+            yield run, skew if abs(skew) > SKEW else 0
+        if len(page) < PAGE:
+            return
+        request |= {"prev_submitted_at": page[-1].get("submitted_at"), "prev_run_id": page[-1]["id"]}
+
+
+def _moment(text: object) -> int | None:
+    if not isinstance(text, str):
+        return None
+    try:
+        return parse_time(text)
+    except ValueError:
+        return None

@@ -1,0 +1,190 @@
+"""What a task takes along from this machine: `files:` and `repos:`, packed and sent the way `dstack apply` does.
+
+The packing (which files, in which order, what counts as a difference) is dstack's own code; the sending is plain REST,
+because dstack's typed client is refused by older servers.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+import msgspec
+
+from engine.errors import TaskInvalid
+from engine.providers.dstack.answer import trouble
+from engine.providers.dstack.client import Client
+
+if TYPE_CHECKING:
+    from dstack._internal.core.models.repos.remote import RemoteRepo
+
+IN_MEMORY = 16 * 1024 * 1024
+"""Bytes of an archive kept in memory before it goes to a temporary file."""
+
+
+class Taken(msgspec.Struct, frozen=True, kw_only=True):
+    """The fields of a run's specification that name what was uploaded."""
+
+    file_archives: tuple[dict[str, str], ...] = ()
+    repo: dict[str, object] = {}
+    """`repo_id`, `repo_data`, `repo_code_hash`, `repo_dir`; empty where the task has no `repos:`."""
+
+
+def upload_all(client: Client, task: Mapping[str, object], base: Path) -> Taken:
+    """Upload the task's files and code; `base` is the folder its relative paths start from.
+
+    Raises:
+        TaskInvalid: a path does not exist, is no Git repository, or is larger than the server takes.
+        ProviderUnreachable, ProviderRefused, ProviderError, ProjectNotFound: as they say.
+    """
+    return Taken(file_archives=_upload_files(client, task, base), repo=_upload_repo(client, task, base))
+
+
+def check_local(task: Mapping[str, object], base: Path) -> None:
+    """That everything the task takes along is there, before an intent is recorded; nothing is sent.
+
+    Raises:
+        TaskInvalid: a path of `files:` or `repos:` does not exist.
+    """
+    for path, _ in _file_mappings(task, base):
+        if not path.exists():
+            raise TaskInvalid(f"`files`: {path} does not exist")
+    spec = _repo_spec(task)
+    if spec is not None and spec.get("local_path"):
+        path = _absolute(str(spec["local_path"]), base)
+        if not path.is_dir():
+            raise TaskInvalid(f"`repos`: {path} is no folder")
+
+
+def _upload_files(client: Client, task: Mapping[str, object], base: Path) -> tuple[dict[str, str], ...]:
+    from dstack._internal.utils.files import create_file_archive
+
+    archives = []
+    for path, inside in _file_mappings(task, base):
+        if not path.exists():
+            raise TaskInvalid(f"`files`: {path} does not exist")
+        with tempfile.SpooledTemporaryFile(max_size=IN_MEMORY) as packed:
+            try:
+                digest = create_file_archive(path, packed)
+            except (OSError, ValueError) as error:
+                raise TaskInvalid(f"`files`: cannot pack {path}: {error}") from None
+            packed.seek(0)
+            archives.append({"id": _send_archive(client, packed, digest), "path": inside})
+    return tuple(archives)
+
+
+def _send_archive(client: Client, packed: IO[bytes], digest: str) -> str:
+    answer = client.upload("/api/files/upload_archive", packed, digest)
+    found = answer.json()
+    identity = found.get("id") if answer.ok and isinstance(found, dict) else None
+    if not isinstance(identity, str):
+        raise trouble(answer, client.address.url, client.address.project, "upload the task's files")
+    return identity
+
+
+def _upload_repo(client: Client, task: Mapping[str, object], base: Path) -> dict[str, object]:
+    spec = _repo_spec(task)
+    if spec is None:
+        return {}
+    repo = _open_repo(spec, base)
+    _make_known(client, repo)
+    found: dict[str, object] = {
+        "repo_id": repo.repo_id,
+        "repo_data": repo.run_repo_data.model_dump(mode="json"),
+        "repo_dir": spec.get("path"),
+    }
+    if repo.has_code_to_write():
+        with tempfile.SpooledTemporaryFile(max_size=IN_MEMORY) as code:
+            digest = str(repo.write_code_file(code))
+            code.seek(0)
+            path = client.address.path("repos/upload_code")
+            answer = client.upload(path, code, digest, params={"repo_id": repo.repo_id})
+        if not answer.ok:
+            raise trouble(answer, client.address.url, client.address.project, "upload the task's code")
+        found["repo_code_hash"] = digest
+    return found
+
+
+def _open_repo(spec: Mapping[str, object], base: Path) -> RemoteRepo:
+    from dstack._internal.core.errors import DstackError
+    from dstack._internal.core.models.repos.remote import RemoteRepo
+
+    branch, commit = spec.get("branch"), spec.get("hash")
+    try:
+        if spec.get("url"):
+            repo = RemoteRepo.from_url(str(spec["url"]))
+            repo.run_repo_data.repo_branch = branch
+        else:
+            path = _absolute(str(spec["local_path"]), base)
+            if not path.is_dir():
+                raise TaskInvalid(f"`repos`: {path} is no folder")
+            repo = RemoteRepo.from_dir(path)
+            commit = None
+    except DstackError as error:
+        reason = str(error) or type(error).__name__.removesuffix("Error")
+        raise TaskInvalid(
+            f"`repos`: {spec.get('url') or spec.get('local_path')}: {reason}; "
+            "a repo needs a branch that follows a remote one, any other folder goes under `files:`"
+        ) from None
+    if commit is not None:
+        repo.run_repo_data.repo_hash = commit
+    return repo
+
+
+def _make_known(client: Client, repo: RemoteRepo) -> None:
+    """Tell the server about the repository unless it knows it with credentials, as `dstack apply` does."""
+    from dstack._internal.core.errors import RepoInvalidCredentialsError
+    from dstack._internal.core.services.repos import get_repo_creds_and_default_branch
+
+    address = client.address
+    known = client.ask(address.path("repos/get"), {"repo_id": repo.repo_id, "include_creds": True})
+    if not known.ok and not known.gone:
+        raise trouble(known, address.url, address.project, "look up the task's repo")
+    body = known.json() if known.ok else None
+    credentials = body.get("repo_creds") if isinstance(body, dict) else None
+    held: dict[str, object] = credentials if isinstance(credentials, dict) else {}
+    try:
+        usable, _ = get_repo_creds_and_default_branch(
+            repo_url=repo.repo_url, private_key=held.get("private_key"), oauth_token=held.get("oauth_token")
+        )
+    except RepoInvalidCredentialsError:
+        raise TaskInvalid(
+            f"`repos`: no access to {repo.repo_url}: it is not public, and neither ~/.ssh nor `gh` has a key for it"
+        ) from None
+    if held:
+        return
+    told = client.ask(
+        address.path("repos/init"),
+        {
+            "repo_id": repo.repo_id,
+            "repo_info": repo.get_repo_info().model_dump(mode="json"),
+            "repo_creds": usable.model_dump(mode="json"),
+        },
+    )
+    if not told.ok:
+        raise trouble(told, address.url, address.project, "tell dstack about the task's repo")
+
+
+def _file_mappings(task: Mapping[str, object], base: Path) -> list[tuple[Path, str]]:
+    from dstack._internal.core.models.files import FilePathMapping
+
+    files = task.get("files")
+    mappings = [FilePathMapping.model_validate(entry) for entry in files] if isinstance(files, list) else []
+    return [(_absolute(mapping.local_path, base), mapping.path) for mapping in mappings]
+
+
+def _repo_spec(task: Mapping[str, object]) -> dict[str, object] | None:
+    from dstack._internal.core.models.configurations import RepoSpec
+
+    repos = task.get("repos")
+    if not isinstance(repos, list) or not repos:
+        return None
+    return dict(RepoSpec.model_validate(repos[0]).model_dump(mode="json"))
+
+
+def _absolute(path: str, base: Path) -> Path:
+    """As `dstack apply` makes paths absolute: from the task file's folder, `~` expanded, symbolic links kept."""
+    expanded = Path(path).expanduser()
+    return expanded if expanded.is_absolute() else base.resolve() / expanded

@@ -1,0 +1,57 @@
+"""The configuration as it is sent: the task's own, with what was decided about its machine."""
+
+from collections.abc import Mapping
+
+from engine.providers.base import Submission
+from engine.providers.dstack.task import for_dstack
+from events.clock import SECOND
+
+
+def wording(submission: Submission) -> dict[str, object]:
+    """The configuration dstack gets.
+
+    - `creation_policy: create` is Steno's own word and never sent; a task that says `reuse` is sent as `reuse`
+      whatever was decided, because `reuse-or-create` could rent a machine nobody asked for.
+    - A slot replaces `fleets`: the run goes there or nowhere.
+    - `idle_duration` is filled in where the task says none (0 is something said): dstack would take five minutes.
+    """
+    found: dict[str, object] = {**for_dstack(submission.configuration), "name": submission.name}
+    if submission.creation == "reuse":
+        found["creation_policy"] = "reuse"
+    if submission.slot is not None:
+        found["fleets"] = [submission.slot]
+    if submission.gpu is not None:
+        found["resources"] = _with_gpu(found.get("resources"), submission.gpu)
+    if submission.idle is not None and found.get("idle_duration") is None:
+        found["idle_duration"] = _idle_duration(submission.idle)
+    return found
+
+
+def _idle_duration(idle: int) -> str:
+    """In dstack's words, whole seconds and never less than asked; below zero is for ever."""
+    return "off" if idle < 0 else f"{-(-idle // SECOND)}s"
+
+
+def _with_gpu(resources: object, gpu: str) -> dict[str, object]:
+    """The resources with another GPU: as many as before, unless `gpu` says how many itself (`MI210:64GB:2`).
+
+    Memory and maker asked of the first GPU are not asked of the second: they came with its name.
+    """
+    before = resources if isinstance(resources, dict) else {}
+    if ":" in gpu:
+        return {**before, "gpu": gpu}
+    count = _count(before.get("gpu"))
+    return {**before, "gpu": {"name": [gpu]} if count is None else {"name": [gpu], "count": count}}
+
+
+def _count(gpu: object) -> object:
+    """How many GPUs were asked for, in the form dstack's model has it; None where nothing was said of GPUs."""
+    if gpu is None:
+        return None
+    from dstack._internal.core.models.resources import GPUSpec
+
+    try:
+        dumped: Mapping[str, object] = GPUSpec.model_validate(gpu).model_dump(mode="json")
+    except (ValueError, TypeError, AttributeError):
+        return None
+    return dumped.get("count")

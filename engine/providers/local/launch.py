@@ -1,0 +1,70 @@
+"""Starting the supervisor of a run apart from this process: it lives on when we are killed or our terminal closes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from engine.errors import ProviderError
+from engine.providers.local.store import Taken
+from engine.providers.local.task import LocalTask
+
+_PROGRAM = "import sys; sys.path.append(sys.argv[1]); from engine.providers.local.supervisor import main; main()"
+_IMPORT_FOLDER = str(Path(__file__).parents[3])
+_PATIENCE = 30
+"""Seconds for a start that takes tens of milliseconds."""
+
+
+def launch(folder: Path, gate: Path, taken: Taken, task: LocalTask, output_limit: int) -> None:
+    """Start a supervisor that holds the locks; returns when `started.json` is durable and the command was tried.
+
+    A machine that is to be kept is started with it, once the plan is read: so either both come into being or none. A
+    run that has to wait for its machine is only announced: the supervisor waits. The plan, which has the secrets, goes
+    through a pipe: never into a file, an argument list or the environment.
+
+    Raises:
+        ProviderError: it did not start; the command was not started and the same submission may be made again.
+    """
+    machine, berth = taken.accepted.machine, taken.berth
+    plan = {
+        "argv": task.argv,
+        "env": task.environment,
+        "cwd": task.folder,
+        "max_duration": task.max_duration,
+        "grace": task.grace,
+        "output_limit": output_limit,
+        "boot": machine.boot if berth is None and machine is not None and machine.boot else None,
+        "machine": str(berth.machine) if berth is not None else None,
+        "busy": berth.busy if berth is not None else None,
+        "life": berth.life if berth is not None else None,
+        "gate": str(gate),
+    }
+    locks = [taken.lock, *(fd for fd in (plan["busy"], plan["life"]) if isinstance(fd, int))]
+    complaints = os.open(folder / "supervisor.err", os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        process = subprocess.Popen(
+            # isolated and without site: neither the user's PYTHON* nor .pth files can change or slow the supervisor
+            [sys.executable, "-I", "-S", "-c", _PROGRAM, _IMPORT_FOLDER, str(folder), str(taken.lock)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=complaints,
+            cwd="/",
+            env={name: value for name in ("LD_LIBRARY_PATH",) if (value := os.environ.get(name))},
+            start_new_session=True,
+            pass_fds=locks,
+        )
+        try:
+            said, _ = process.communicate(json.dumps(plan).encode(), timeout=_PATIENCE)
+        except subprocess.TimeoutExpired:
+            raise ProviderError(
+                f"the supervisor of {folder.name} does not answer; see {folder / 'supervisor.err'}"
+            ) from None
+    except OSError as error:
+        raise ProviderError(f"cannot start a process on this machine: {error.strerror}") from None
+    finally:
+        os.close(complaints)
+    # a supervisor that died between announcing and answering has a run, whose end the next poll tells
+    if said != b"started" and not (folder / "started.json").exists():
+        why = (folder / "supervisor.err").read_text(errors="replace").strip().splitlines()
+        raise ProviderError(f"the supervisor of {folder.name} did not start: {why[-1] if why else 'no reason given'}")

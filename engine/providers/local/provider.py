@@ -1,0 +1,206 @@
+"""The embedded default provider: tasks as supervised processes of this machine."""
+
+import logging
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from engine.errors import ProviderError, TaskInvalid
+from engine.providers.base import FleetPlan, Submission, Submitted
+from engine.providers.local.durable import write_json
+from engine.providers.local.instances import Machines
+from engine.providers.local.launch import launch
+from engine.providers.local.listing import Listing
+from engine.providers.local.locks import is_locked
+from engine.providers.local.output import read_output
+from engine.providers.local.page import Page
+from engine.providers.local.spec import Offer
+from engine.providers.local.state import Accepted, RunState, close_lost, read_accepted, read_state
+from engine.providers.local.store import RUN_ID, Store
+from engine.providers.local.task import local_task
+from engine.providers.local.wanted import wanted
+from events.clock import Clock, Ids
+from events.poll import Poll
+
+DEFAULT_OUTPUT_LIMIT = 1 << 30
+"""Bytes of output kept of one run (1 GiB)."""
+
+_RUNS = "/local/runs/list"
+_MACHINES = "/local/instances/list"
+_log = logging.getLogger(__name__)
+
+
+class LocalProvider:
+    """Runs tasks on this machine. All state is in one folder per run, so that every process sees the same runs."""
+
+    name = "local"
+
+    def __init__(
+        self,
+        state: Path,
+        *,
+        clock: Clock,
+        ids: Ids,
+        host: str,
+        environment: Mapping[str, str],
+        output_limit: int = DEFAULT_OUTPUT_LIMIT,
+        price: int = 0,
+        boot: int = 0,
+        gpu: str | None = None,
+        gpu_count: int = 0,
+    ) -> None:
+        """A provider over the folder `state` (made at the first submission, open to its owner only).
+
+        Args:
+            host: this machine's name, for `source`.
+            environment: the submitter's, of which a run gets `task.INHERITED`.
+            output_limit: bytes of output kept of one run; more is dropped, with a line that says so.
+            price: micro-dollars an hour of a machine made from now on; 0: free.
+            boot: microseconds such a machine takes to come up.
+            gpu: the model it is said to have, `gpu_count` times; None: what tasks ask of a GPU is ignored.
+        """
+        self.source = f"local/{host}"
+        self.project = host
+        self._store = Store(state, clock)
+        self._listing = Listing(self._store, host, clock)
+        self._machines = Machines(self._store, host, clock)
+        self._offer = Offer(price=price, boot=boot, gpu=gpu, gpu_count=gpu_count)
+        self._clock = clock
+        self._ids = ids
+        self._environment = environment
+        self._output_limit = output_limit
+
+    def poll(self, follow: Collection[str], *, since: int | None) -> Iterator[Poll]:
+        """A listing of this machine's runs (`Listing.read`), then one of its machines as they stand with these runs."""
+        started_at = self._clock.now()
+        try:
+            runs = self._listing.read(follow, since)
+        except OSError as error:
+            yield self._unanswered(_RUNS, self._listing.question(), started_at, error)
+            return
+        yield self._answered(_RUNS, runs, started_at)
+        try:
+            machines = self._machines.read(self._listing.active, self._listing.ended, follow, since)
+        except OSError as error:
+            yield self._unanswered(_MACHINES, self._machines.question(), started_at, error)
+            return
+        self._listing.ended.clear()
+        # it says which machine is busy by the runs read before, and so is no newer than they
+        yield self._answered(_MACHINES, machines, started_at)
+
+    def _answered(self, path: str, page: Page, started_at: int) -> Poll:
+        return Poll(
+            source=self.source,
+            path=path,
+            req=page.req,
+            started_at=started_at,
+            observed_at=self._clock.now(),
+            status=200,
+            body=page.body,
+            answered=True,
+            sweep=self._ids.new().replace("-", ""),
+            complete=page.complete,
+        )
+
+    def _unanswered(self, path: str, req: bytes, started_at: int, error: OSError) -> Poll:
+        return Poll(
+            source=self.source,
+            path=path,
+            req=req,
+            started_at=started_at,
+            observed_at=self._clock.now(),
+            status=None,
+            error=f"cannot read {error.filename or self._store.root}: {error.strerror}",
+            answered=False,
+        )
+
+    def plan_fleet(self, configuration: Mapping[str, object], /) -> FleetPlan | None:  # noqa: ARG002
+        """None: this machine is there."""
+        return None
+
+    def ensure_fleet(self, plan: FleetPlan, /) -> bool:  # noqa: ARG002
+        """True: this machine is there."""
+        return True
+
+    def plan_slot(self, name: str, configuration: Mapping[str, object], /) -> FleetPlan | None:  # noqa: ARG002
+        """None: a slot is there when a machine of its name is."""
+        return None
+
+    def submit(self, submission: Submission) -> Submitted:
+        """Start the task, once: a run id that was started before, by whomever, is given back as it is.
+
+        A run for which there is no place is taken and has failed for want of capacity, as with dstack; asked for again
+        under the same run id it gets an id of its own.
+        """
+        if not RUN_ID.fullmatch(submission.run_id):
+            raise TaskInvalid(f"{submission.run_id!r} cannot be a run id")
+        base = Path(submission.base).absolute() if submission.base is not None else Path.cwd()
+        labelled = self._offer.gpu is not None
+        task = local_task(submission.configuration, base=base, inherited=self._environment, labelled=labelled)
+        terms = wanted(submission)
+        with self._writing():
+            taken = self._store.take(submission.run_id, submission.name, task, terms, self._offer)
+            if isinstance(taken, RunState):
+                return _submitted(taken.accepted)
+            try:
+                launch(self._store.folder(taken.accepted.run_id), self._store.gate, taken, task, self._output_limit)
+            finally:
+                taken.let_go()
+        if task.ignored:
+            _log.warning("%s runs on this machine as it is; ignored: %s", submission.name, ", ".join(task.ignored))
+        return _submitted(taken.accepted)
+
+    def find(self, name: str, since: int) -> str | None:
+        """The newest run of that name accepted at or after `since`.
+
+        One whose submitter died before the start is none: it can be submitted again.
+        """
+        found: Accepted | None = None
+        try:
+            for run_id in self._store.run_ids():
+                asked = read_accepted(self._store.folder(run_id))
+                if asked is None or asked.name != name or asked.at < since:
+                    continue
+                if (found is None or asked.at > found.at) and self._store.settled(run_id) is not None:
+                    found = asked
+        except OSError as error:
+            raise ProviderError(f"cannot read {error.filename or self._store.root}: {error.strerror}") from None
+        return found.run_id if found is not None else None
+
+    def stop(self, provider_id: str, name: str, abort: bool) -> None:
+        """SIGTERM to all processes of the run, SIGKILL after its `stop_duration` (10 s); `abort` is SIGKILL at once."""
+        state = self._store.known(provider_id, name)
+        if state.ended is not None or (state.stopping is not None and (state.stopping.abort or not abort)):
+            return
+        folder = self._store.folder(provider_id)
+        with self._writing():
+            write_json(folder / "stop.json", {"at": self._clock.now(), "abort": abort})
+            if not is_locked(folder) and (now := read_state(folder)) is not None:
+                close_lost(folder, now, self._clock.now())
+
+    def stop_vm(self, provider_id: str) -> None:
+        """Tell a machine that is kept warm to go, if no run is on it; it is gone within a fraction of a second."""
+        with self._writing():
+            self._store.end_machine(provider_id)
+
+    def logs(self, provider_id: str, name: str, *, follow: bool) -> Iterator[bytes]:
+        """Standard output and standard error as one stream, in the order they were written."""
+        self._store.known(provider_id, name)
+        return read_output(self._store.folder(provider_id), follow=follow, clock=self._clock)
+
+    def close(self) -> None:
+        """Nothing to let go of; the runs go on."""
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            where = error.filename or self._store.root
+            raise ProviderError(
+                f"cannot write {where}: {error.strerror}; make room or choose another --record"
+            ) from None
+
+
+def _submitted(accepted: Accepted) -> Submitted:
+    return Submitted(provider_id=accepted.run_id, name=accepted.name, submitted_at=accepted.at)

@@ -1,0 +1,276 @@
+"""All runs of this machine: one folder each, found, taken and read by any number of processes at once."""
+
+import getpass
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import count
+from pathlib import Path
+
+import msgspec
+
+from engine.errors import NameInUse, ProviderError, RunNotFound, VmInUse, VmNotFound
+from engine.providers.local.durable import sync_folder, write_json
+from engine.providers.local.locks import BUSY, LIFE, lock
+from engine.providers.local.machines import FOLDER, machine_ids, make_machine, read_machine
+from engine.providers.local.placement import NoCapacity, Standing, Wanted, place
+from engine.providers.local.spec import MachineSpec, Offer, new_machine
+from engine.providers.local.state import NO_CAPACITY, Accepted, Ended, RunState, read_accepted, read_state
+from engine.providers.local.task import LocalTask
+from events.clock import SECOND, Clock, foreign_run_id
+
+RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+"""What can be a run's id, which is its folder's name."""
+
+_PATIENCE = 10 * SECOND
+_PAUSE = 5_000
+
+
+class Berth(msgspec.Struct, frozen=True):
+    """A run's place on a machine that is kept warm."""
+
+    machine: Path
+    busy: int
+    """Descriptor of the lock that says a run is on it."""
+    life: int | None
+    """Descriptor of the machine's own lock, where its process is still to be started."""
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """A run that is ours to start."""
+
+    accepted: Accepted
+    lock: int
+    """Descriptor of its folder's lock."""
+    berth: Berth | None
+    """None where the machine is the run's own supervisor."""
+
+    def let_go(self) -> None:
+        """Close our copies of the locks: who was started has its own."""
+        os.close(self.lock)
+        if self.berth is not None:
+            os.close(self.berth.busy)
+            if self.berth.life is not None:
+                os.close(self.berth.life)
+
+
+class Store:
+    """The folder of folders, made at the first submission and open to its owner only."""
+
+    def __init__(self, root: Path, clock: Clock) -> None:
+        # absolute: the supervisor works in another folder
+        self.root = root.absolute()
+        self.gate = self.root / ".gate"
+        """Its lock is held by who takes a name, places a run, or ends a machine."""
+        self._clock = clock
+
+    def machine_folder(self, machine_id: str) -> Path:
+        """The folder of one machine that is kept warm."""
+        return self.root / FOLDER / machine_id
+
+    def folder(self, run_id: str) -> Path:
+        """The folder of one run."""
+        return self.root / run_id
+
+    def run_ids(self) -> list[str]:
+        """Every run that has a folder."""
+        try:
+            return [entry.name for entry in self.root.iterdir() if not entry.name.startswith(".")]
+        except FileNotFoundError:
+            return []  # nothing was ever submitted here
+
+    def take(self, run_id: str, name: str, task: LocalTask, wanted: Wanted, offer: Offer) -> Taken | RunState:
+        """Find the run a place, write down what is asked and hold its locks; or the run as it is, if it was started
+        before. Where there is no place the run has ended for that reason, and the same id asked again is a new attempt.
+
+        Raises:
+            NameInUse: an active run has the name.
+            ProviderError: another process holds the folder.
+        """
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with self._alone(), ExitStack() as undo:
+            attempt, before = self._newest(run_id)
+            if before is not None and before.known:
+                return before
+            active = self._active(name, but=attempt)
+            folder = self.folder(attempt)
+            folder.mkdir(mode=0o700, exist_ok=True)
+            held = self._hold(folder)
+            undo.callback(os.close, held)
+            now = self._clock.now()
+            there = self._standing(active)
+            placed = place(wanted, offer, there)
+            berth = None
+            if placed is None:
+                placed, berth = self._make(attempt, wanted, offer, there, now, undo)
+            elif isinstance(placed, MachineSpec):
+                machine = self.machine_folder(placed.id)
+                berth = Berth(machine, self._hold(machine, BUSY), None)
+                undo.callback(os.close, berth.busy)
+            accepted = Accepted(
+                run_id=attempt,
+                name=name,
+                user=getpass.getuser(),
+                at=now,
+                argv=task.argv,
+                folder=task.folder,
+                max_duration=task.max_duration,
+                grace=task.grace,
+                ignored=task.ignored,
+                configuration=task.shown,
+                machine=placed if isinstance(placed, MachineSpec) else None,
+            )
+            write_json(folder / "accepted.json", msgspec.to_builtins(accepted))
+            sync_folder(self.root)
+            if isinstance(placed, NoCapacity):
+                ended = Ended(reason=NO_CAPACITY, exit_status=None, message="no capacity", at=now, detail=placed.why)
+                write_json(folder / "ended.json", msgspec.structs.asdict(ended))
+                return RunState(accepted=accepted, ended=ended)
+            undo.pop_all()
+        return Taken(accepted, held, berth)
+
+    def end_machine(self, machine_id: str) -> None:
+        """Tell a machine to go, unless it is going or gone.
+
+        Raises:
+            VmInUse: a run is on it.
+            VmNotFound: there is none.
+        """
+        if not RUN_ID.fullmatch(machine_id) or not self.root.is_dir():
+            raise VmNotFound(f"there is no local machine {machine_id!r} on this host")
+        with self._alone():
+            folder = self.machine_folder(machine_id)
+            state = read_machine(folder)
+            if state is None or not state.known:
+                self._refuse_bound(machine_id)
+                return
+            if state.gone is not None or state.told:
+                return
+            for run in self._active():
+                if run.accepted.machine is not None and run.accepted.machine.id == machine_id:
+                    raise VmInUse(f"{state.spec.name} runs {run.accepted.name}; stop that run first")
+            if not state.lost:
+                write_json(folder / "stop.json", {"at": self._clock.now()})
+
+    def settled(self, run_id: str) -> RunState | None:
+        """A run that was taken for good; one that is just being started is waited for: its outcome is moments away."""
+        deadline = self._clock.now() + _PATIENCE
+        while (state := read_state(self.folder(run_id))) is not None and state.active and state.started is None:
+            if self._clock.now() > deadline:
+                break
+            self._clock.sleep(_PAUSE)
+        return state if state is not None and state.known else None
+
+    def known(self, run_id: str, name: str) -> RunState:
+        """The run of this id.
+
+        Raises:
+            RunNotFound: there is none.
+            ProviderError: its files cannot be read.
+        """
+        try:
+            state = read_state(self.folder(run_id)) if RUN_ID.fullmatch(run_id) else None
+        except OSError as error:
+            raise ProviderError(f"cannot read local run {run_id}: {error.strerror}") from None
+        if state is None or not state.known:
+            raise RunNotFound(f"there is no local run {name} ({run_id}) on this machine")
+        return state
+
+    def _newest(self, run_id: str) -> tuple[str, RunState | None]:
+        """The folder name and state of the newest attempt; a new name where that one found no place."""
+        attempt = run_id
+        for number in count(2):
+            state = read_state(self.folder(attempt))
+            if state is None or state.ended is None or state.ended.reason != NO_CAPACITY:
+                return attempt, state
+            attempt = f"{run_id}-{number}"
+        raise AssertionError("unreachable")
+
+    def _active(self, name: str | None = None, *, but: str | None = None) -> list[RunState]:
+        """Every run that may still go on, `but` left out; NameInUse if one of them has the name."""
+        found = []
+        for run_id in self.run_ids():
+            folder = self.folder(run_id)
+            if run_id == but or (folder / "ended.json").exists():
+                continue
+            state = read_state(folder)
+            if state is None or not state.active:
+                continue
+            if state.accepted.name == name:
+                raise NameInUse(f"{name} is the name of an active run ({run_id}); stop it or choose another name")
+            found.append(state)
+        return found
+
+    def _standing(self, active: Sequence[RunState]) -> list[Standing]:
+        """Every machine that is there: those that are their run's supervisor, and those kept warm."""
+        taken = [run.accepted.machine for run in active if run.accepted.machine is not None]
+        there = [Standing(spec=spec, free=False) for spec in taken if not spec.kept]
+        busy = {spec.id for spec in taken}
+        for machine_id in machine_ids(self.root):
+            folder = self.machine_folder(machine_id)
+            if (folder / "ended.json").exists():
+                continue
+            state = read_machine(folder)
+            if state is not None and state.lives:
+                there.append(Standing(spec=state.spec, free=not state.told and machine_id not in busy))
+        return there
+
+    def _make(
+        self, attempt: str, wanted: Wanted, offer: Offer, there: Sequence[Standing], now: int, undo: ExitStack
+    ) -> tuple[MachineSpec, "Berth | None"]:
+        """A new machine; one that is kept has a folder and a lock before anything of it exists."""
+        used = {one.spec.num for one in there if one.spec.slot == wanted.slot}
+        number = next(number for number in count() if number not in used)
+        for again in count():
+            machine_id = foreign_run_id("local-machine", f"{attempt}/{again}")
+            folder = self.machine_folder(machine_id)
+            if not folder.exists():
+                break
+        spec = new_machine(
+            offer,
+            machine_id=machine_id,
+            slot=wanted.slot,
+            num=number,
+            idle=wanted.idle,
+            created=now,
+            root=str(self.root),
+        )
+        if not spec.kept:
+            return spec, None
+        held = make_machine(folder, spec)
+        undo.callback(os.close, held)
+        berth = Berth(folder, self._hold(folder, BUSY), held)
+        undo.callback(os.close, berth.busy)
+        return spec, berth
+
+    def _refuse_bound(self, machine_id: str) -> None:
+        """Of a machine that is its run's supervisor: it goes with its run and not before."""
+        for run_id in self.run_ids():
+            asked = read_accepted(self.folder(run_id))
+            if asked is None or asked.machine is None or asked.machine.id != machine_id:
+                continue
+            state = read_state(self.folder(run_id))
+            if state is not None and state.active:
+                raise VmInUse(f"{asked.machine.name} is there for {asked.name} only; stop that run")
+            if state is not None and state.ended is not None:
+                return
+        raise VmNotFound(f"there is no local machine {machine_id} on this host")
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Between looking for a name and taking it nobody else does; the start itself is not waited for."""
+        self.gate.mkdir(mode=0o700, exist_ok=True)
+        held = self._hold(self.gate)
+        try:
+            yield
+        finally:
+            os.close(held)
+
+    def _hold(self, folder: Path, name: str = LIFE) -> int:
+        deadline = self._clock.now() + _PATIENCE
+        while (held := lock(folder, name)) is None:  # who only looks at a lock holds it for a moment
+            if self._clock.now() > deadline:
+                raise ProviderError(f"{folder} is held by another process; wait for it or end it")
+            self._clock.sleep(_PAUSE)
+        return held

@@ -1,0 +1,315 @@
+"""The process that stays with a run: starts the command, keeps its output, ends it when asked, writes how it ended.
+
+It lives apart from the engine (own session, no terminal, parent gone) and is standard library only. The lock of the
+run's folder, inherited from the submitter and held until exit, is the sign that it lives. `started.json` is durable
+before the command exists; `ended.json` is the last act. It also waits for the run's machine to come up; a machine that
+is kept warm is a process of its own (`machine`), started here, and takes the run with it when it dies.
+"""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from engine.providers.local.durable import write_json
+from engine.providers.local.keep import Keeper
+from engine.providers.local.machine import start_machine
+from engine.providers.local.readiness import Readiness
+from engine.providers.local.tree import MARK, adopt_orphans, descendants, signal_all
+
+_TICK = 0.2
+"""Seconds between two looks for a stop request."""
+_HURRY = 0.02
+"""Seconds between two looks while the run is being ended."""
+_LAST_GRACE = 2
+"""Seconds between SIGTERM and SIGKILL when the supervisor itself is told to quit: a machine going down waits little."""
+_UNKILLABLE = 10.0
+"""Seconds after which a process that SIGKILL does not end (stuck in the kernel) is left behind."""
+_DEFAULTED = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+"""What the submitter or Python ignores, the command does not."""
+_MESSAGES = {
+    "terminated_by_user": "stopped",
+    "aborted_by_user": "aborted",
+    "max_duration_exceeded": "max duration exceeded",
+    "supervisor_lost": "the supervisor was told to quit",
+    "instance_unreachable": "instance unreachable",
+}
+
+
+class Supervisor:
+    """One run, from its plan (see `launch`) to its end."""
+
+    def __init__(self, folder: Path, plan: Mapping[str, object]) -> None:
+        self._folder = folder
+        self._argv = _texts(plan["argv"])
+        self._cwd = str(plan["cwd"])
+        self._limit = _seconds(plan["max_duration"])
+        self._grace = _seconds(plan["grace"])
+        self._output = Keeper(folder / "output", _seconds(plan["output_limit"]) or 0)
+        self.machine = Readiness(plan)
+        self._command = 0
+        self._exit: int | None = None
+        self._exited_at = 0
+        self._reason: str | None = None
+        self._kill_at: float | None = None
+        self._gave_up_at: float | None = None
+        self._told_to_quit = False
+        self._began = time.monotonic()
+        self._wake = _wake_on_signals(self._quit)
+
+    def announce(self) -> None:
+        """Make it durable that the command is about to exist: from here on there will be an end.
+
+        Raises:
+            OSError: it could not be written, so nothing may be started.
+        """
+        adopt_orphans()
+        write_json(self._folder / "started.json", {"at": _now(), "supervisor": os.getpid()})
+
+    def wait_for_machine(self) -> bool:
+        """Stay until the machine is up; False if the run has ended before, which is then written."""
+        while self.machine.waits:
+            self._wait(self.machine.pause(_TICK))
+            if (reason := self._cut_short()) is not None:
+                self._output.handed_over()
+                self._output.finish()
+                self._exited_at = _now()
+                self._settle(reason, None, _MESSAGES[reason])
+                return False
+        return True
+
+    def begin(self) -> None:
+        """Make it known that the run no longer waits, where it might have had to."""
+        if self.machine.matters:
+            with contextlib.suppress(OSError):  # a run that is not seen running is worth more than none
+                write_json(self._folder / "begun.json", {"at": _now()})
+
+    def start(self, environment: dict[str, str]) -> bool:
+        """Start the command; False if it cannot be, which is then written as the run's end."""
+        self._began = time.monotonic()
+        os.environ["PATH"] = environment.get("PATH", os.defpath)  # where the program is looked for
+        try:
+            os.chdir(self._cwd)
+            self._command = os.posix_spawnp(
+                self._argv[0],
+                self._argv,
+                {**environment, MARK: self._folder.name},
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, self._output.writer, 1),
+                    (os.POSIX_SPAWN_DUP2, self._output.writer, 2),
+                ],
+                setsid=True,
+                setsigmask=[],
+                setsigdef=_DEFAULTED,
+            )
+        except OSError as error:
+            self._exited_at = _now()
+            self._settle("executor_error", None, f"cannot start {self._argv[0]} in {self._cwd}: {error.strerror}")
+            return False
+        finally:
+            self._output.handed_over()
+            os.chdir("/")
+        return True
+
+    def run(self) -> None:
+        """Stay until the command and everything it left behind have ended, and that is durable."""
+        next_look = 0.0
+        while True:
+            hurry = self._exit is not None or self._reason is not None
+            self._wait(_HURRY if hurry else max(0.0, next_look - time.monotonic()))
+            self._reap()
+            now = time.monotonic()
+            if now >= next_look or hurry:
+                next_look = now + _TICK
+                self._look_for_a_reason(now)
+            if self._is_over(now):
+                break
+        self._output.finish()
+        if self._reason is not None:
+            # as dstack has it: a run that was ended has no exit status, whatever the command made of the signal
+            self._exited_at = _now()
+            self._settle(self._reason, None, _MESSAGES[self._reason])
+        elif self._exit:
+            self._settle("container_exited_with_error", self._exit, f"exited ({self._exit})")
+        else:
+            self._settle("done_by_runner", 0, "exited (0)")
+
+    def abandon(self, error: str) -> None:
+        """End the run because the supervisor itself failed."""
+        while left := descendants(os.getpid(), self._command):
+            signal_all(left, signal.SIGKILL)
+            time.sleep(_HURRY)
+            self._reap()
+        self._exited_at = _now()
+        self._settle("supervisor_lost", None, error)
+
+    def _quit(self) -> None:
+        self._told_to_quit = True
+
+    def _wait(self, timeout: float) -> None:
+        pipe = self._output.pipe
+        ready, _, _ = select.select([self._wake] if pipe is None else [self._wake, pipe], [], [], timeout)
+        if self._wake in ready:
+            os.read(self._wake, 4096)
+        if pipe in ready:
+            self._output.move()
+
+    def _reap(self) -> None:
+        with contextlib.suppress(ChildProcessError):
+            while (found := os.waitpid(-1, os.WNOHANG))[0]:
+                if found[0] == self._command and self._exit is None:
+                    code = os.waitstatus_to_exitcode(found[1])
+                    self._exit = code if code >= 0 else 128 - code  # a signal, as a shell tells it
+                    self._exited_at = _now()
+
+    def _look_for_a_reason(self, now: float) -> None:
+        if self._exit is not None and self._reason is None:
+            return  # it ended by itself, and nothing that comes later changes that
+        reason = self._cut_short()
+        if reason in ("aborted_by_user", "instance_unreachable"):
+            self._end(reason, now, 0)
+        elif reason is not None:
+            self._end(reason, now, _LAST_GRACE if reason == "supervisor_lost" else self._grace)
+        elif self._limit is not None and now - self._began >= self._limit:
+            self._end("max_duration_exceeded", now, self._grace)
+
+    def _cut_short(self) -> str | None:
+        """Why the run is to end, whatever its command does."""
+        if (stop := _stop_request(self._folder / "stop.json")) is not None:
+            return stop
+        if self._told_to_quit:
+            return "supervisor_lost"
+        if self.machine.lost:
+            return "instance_unreachable"
+        return None
+
+    def _end(self, reason: str, now: float, grace: int | None) -> None:
+        """Ask all processes to end and set when they will be made to; only an abort changes that afterwards."""
+        if self._reason is None:
+            self._reason = reason
+            self._kill_at = None if grace is None else now + grace
+            if grace != 0:
+                pids = descendants(os.getpid(), self._command)
+                signal_all(pids, signal.SIGTERM)
+                signal_all(pids, signal.SIGCONT)  # a stopped process would not hear it
+        elif reason == "aborted_by_user" != self._reason:
+            self._reason = reason
+            self._kill_at = now
+
+    def _is_over(self, now: float) -> bool:
+        """Whether no process of the run is left; those that have no more time are killed on the way."""
+        out_of_time = self._kill_at is not None and now >= self._kill_at
+        if self._exit is None and not out_of_time:
+            return False
+        left = descendants(os.getpid(), self._command)
+        if left and (out_of_time or self._reason is None):
+            # as in a container: when the command is over, so is what it left behind
+            self._gave_up_at = self._gave_up_at or now + _UNKILLABLE
+            signal_all(left, signal.SIGKILL)
+            return now > self._gave_up_at
+        return not left
+
+    def _settle(self, reason: str, exit_status: int | None, message: str) -> None:
+        ended = {
+            "reason": reason,
+            "exit_status": exit_status,
+            "message": message,
+            "at": self._exited_at,
+            "output_bytes": self._output.kept,
+            "output_dropped": self._output.dropped,
+        }
+        written = False
+        while not written and self._folder.is_dir():
+            try:
+                write_json(self._folder / "ended.json", ended)
+                written = True
+            except OSError:
+                time.sleep(1)  # a full disk may have room again; the status is not lost while we live
+
+
+def main() -> None:
+    """The supervisor's whole life.
+
+    The arguments are the folder to import from, the run's folder and the lock's descriptor; the plan, which has the
+    secrets, comes on standard input.
+    """
+    folder, lock = Path(sys.argv[2]), int(sys.argv[3])
+    os.set_inheritable(lock, False)  # noqa: FBT003 - the command must not look like its supervisor
+    try:
+        plan = json.loads(sys.stdin.buffer.read())
+    except ValueError:
+        os._exit(1)  # the submitter died while it spoke: nothing was started
+    if plan["busy"] is not None:
+        os.set_inheritable(plan["busy"], False)  # noqa: FBT003 - nor the machine like one with a run on it
+    if plan["life"] is not None:
+        start_machine(Path(plan["machine"]), plan["life"], plan["gate"])
+    if os.fork():
+        os._exit(0)  # nobody has to wait for us, and we lead no session that could gain a terminal
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    environment = plan.pop("env")
+    supervisor = Supervisor(folder, plan)
+    supervisor.announce()
+    try:
+        waited = supervisor.machine.waits
+        if waited:
+            _acknowledge()
+        alive = supervisor.wait_for_machine()
+        if alive:
+            supervisor.begin()
+            alive = supervisor.start(environment)
+        environment.clear()
+        if not waited:
+            _acknowledge()
+        if alive:
+            supervisor.run()
+    except Exception as error:
+        supervisor.abandon(f"the supervisor failed: {error!r}")
+        raise
+
+
+def _acknowledge() -> None:
+    with contextlib.suppress(OSError):  # the submitter may be gone; the run goes on
+        os.write(1, b"started")
+    null = os.open("/dev/null", os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    os.close(null)
+
+
+def _wake_on_signals(told_to_quit: Callable[[], None]) -> int:
+    """A descriptor that becomes readable when a child has ended or SIGTERM came."""
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGTERM, lambda *_: told_to_quit())
+    return reader
+
+
+def _stop_request(path: Path) -> str | None:
+    try:
+        return "aborted_by_user" if json.loads(path.read_bytes())["abort"] else "terminated_by_user"
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, LookupError):
+        return "terminated_by_user"  # somebody asked, that much is sure
+
+
+def _texts(value: object) -> list[str]:
+    return [str(item) for item in value] if isinstance(value, list) else []
+
+
+def _seconds(value: object) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def _now() -> int:
+    return time.time_ns() // 1000

@@ -1,0 +1,99 @@
+"""The processes of a run: who descends from its supervisor, who carries its mark, and how they end.
+
+On Linux the supervisor is the reaper of all its descendants, so that none escapes by changing session or losing its
+parent; elsewhere a process that does both is not found. Standard library only, for the supervisor.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+MARK = "STENO_RUN_ID"
+"""The variable in the environment of every process of a run; its value is the run id."""
+
+_PR_SET_CHILD_SUBREAPER = 36
+_LINUX = sys.platform == "linux"
+
+
+def adopt_orphans() -> None:
+    """From now on a descendant that loses its parent becomes our child (Linux; elsewhere nothing happens)."""
+    if _LINUX:
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def descendants(root: int, group: int) -> list[int]:
+    """Every process below `root`, zombies included; without /proc also those of the process group `group`."""
+    rows = _proc_rows() if _LINUX else _ps_rows()
+    children: dict[int, list[int]] = {}
+    for pid, parent, _ in rows:
+        children.setdefault(parent, []).append(pid)
+    found: dict[int, None] = {}
+    waiting = [root]
+    while waiting:
+        for pid in children.get(waiting.pop(), ()):
+            if pid not in found:
+                found[pid] = None
+                waiting.append(pid)
+    if not _LINUX:
+        found.update((pid, None) for pid, _, of_group in rows if of_group == group and pid != root)
+    return list(found)
+
+
+def marked(run_id: str) -> list[int]:
+    """Every other process of ours that carries the mark of this run (Linux; elsewhere none are found)."""
+    if not _LINUX:
+        return []
+    wanted = f"{MARK}={run_id}".encode()
+    return [pid for pid in _pids() if pid != os.getpid() and wanted in _read(pid, "environ").split(b"\0")]
+
+
+def signal_all(pids: Iterable[int], number: signal.Signals) -> None:
+    """Send a signal to each; those already gone are left out."""
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except (ProcessLookupError, PermissionError):
+            continue  # a set-uid child is not ours to end
+
+
+def kill_marked(run_id: str, patience: float = 5.0) -> bool:
+    """SIGKILL every process with the run's mark; False if some are still there after `patience` seconds."""
+    deadline = time.monotonic() + patience
+    while pids := marked(run_id):
+        if time.monotonic() > deadline:
+            return False
+        signal_all(pids, signal.SIGKILL)
+        time.sleep(0.005)
+    return True
+
+
+def _pids() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
+
+
+def _read(pid: int, file: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/{file}").read_bytes()
+    except OSError:
+        return b""  # gone meanwhile, or another user's
+
+
+def _proc_rows() -> list[tuple[int, int, int]]:
+    rows = []
+    for pid in _pids():
+        if line := _read(pid, "stat"):
+            # the command name may itself hold spaces and brackets: fields start after the last one
+            _, parent, group = line[line.rindex(b")") + 2 :].split(None, 3)[:3]
+            rows.append((pid, int(parent), int(group)))
+    return rows
+
+
+def _ps_rows() -> list[tuple[int, int, int]]:
+    import subprocess
+
+    listed = subprocess.run(["/bin/ps", "-A", "-o", "pid=,ppid=,pgid="], capture_output=True, check=False).stdout
+    return [(int(pid), int(parent), int(group)) for pid, parent, group in map(bytes.split, listed.splitlines())]

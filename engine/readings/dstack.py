@@ -1,0 +1,231 @@
+"""What one run of a dstack answer says, as facts (servers 0.19.37 to 0.22.5; the local provider speaks the same words).
+
+A well-formed item is decoded in one typed step; anything else goes through `engine.readings.lenient`, which gives the
+same structure and names what it could not use. Neither raises on an unknown word, field or type.
+"""
+
+from typing import Final
+
+import msgspec
+
+from engine.facts import JobFacts, RunFacts, SubmissionFacts
+from engine.readings import words
+from events.clock import parse_time
+
+MICRO: Final = 1_000_000
+
+
+class MachineWire(msgspec.Struct):
+    """`job_provisioning_data`, as far as we read it."""
+
+    hostname: str | None = None
+    price: float | None = None
+
+
+class OfferWire(msgspec.Struct):
+    """`job_runtime_data.offer`: the part of a machine that the job has."""
+
+    blocks: int | None = None
+
+
+class RuntimeWire(msgspec.Struct):
+    """`job_runtime_data`, as far as we read it."""
+
+    offer: OfferWire | None = None
+
+
+class SubmissionWire(msgspec.Struct):
+    """One `job_submissions[]`, as far as we read it."""
+
+    id: str | None = None
+    submission_num: int | None = None
+    status: str | None = None
+    termination_reason: str | None = None
+    termination_reason_message: str | None = None
+    status_message: str | None = None
+    exit_status: int | None = None
+    submitted_at: str | None = None
+    finished_at: str | None = None
+    job_provisioning_data: MachineWire | None = None
+    job_runtime_data: RuntimeWire | None = None
+
+
+class RetryWire(msgspec.Struct):
+    """`job_spec.retry`."""
+
+    on_events: list[str]
+
+
+class SpecWire(msgspec.Struct):
+    """`job_spec`, as far as we read it."""
+
+    replica_num: int = 0
+    job_num: int = 0
+    retry: RetryWire | None = None
+
+
+class JobWire(msgspec.Struct):
+    """One `jobs[]`."""
+
+    job_spec: SpecWire
+    job_submissions: list[SubmissionWire]
+
+
+class ConfigurationWire(msgspec.Struct):
+    """`run_spec.configuration`, as far as we read it."""
+
+    type: str | None = None
+
+
+class RunSpecWire(msgspec.Struct):
+    """`run_spec`, as far as we read it."""
+
+    configuration: ConfigurationWire
+    run_name: str | None = None
+
+
+class RunWire(msgspec.Struct):
+    """One run as dstack sends it, as far as we read it, the volatile values left out."""
+
+    id: str
+    run_spec: RunSpecWire
+    jobs: list[JobWire]
+    project_name: str | None = None
+    user: str | None = None
+    status: str | None = None
+    status_message: str | None = None
+    termination_reason: str | None = None
+    deleted: bool | None = None
+    submitted_at: str | None = None
+    latest_job_submission: SubmissionWire | None = None
+
+
+class _CostWire(msgspec.Struct):
+    cost: float | None = None
+
+
+_run = msgspec.json.Decoder(RunWire)
+_cost = msgspec.json.Decoder(_CostWire)
+
+
+def decode_run(item: bytes) -> tuple[RunWire, tuple[str, ...]]:
+    """The run's wire form and the paths whose type was not the expected one.
+
+    Two items that differ only in what we do not read, or in volatile values, give equal wire forms.
+
+    Raises:
+        ValueError: the item is no JSON object with an id.
+    """
+    try:
+        wire = _run.decode(item)
+    except msgspec.DecodeError:
+        wire = None
+    if wire is not None and wire.id:
+        return wire, ()
+    from engine.readings.lenient import lenient_run
+
+    return lenient_run(item)
+
+
+def read_run(item: bytes) -> RunFacts:
+    """The facts of one run.
+
+    Raises:
+        ValueError: the item is no JSON object with an id.
+    """
+    wire, drift = decode_run(item)
+    return facts_of(wire, drift)
+
+
+def read_cost(item: bytes) -> int | None:
+    """dstack's own `cost` of a run item in micro-dollars; None where it gives none."""
+    try:
+        cost = _cost.decode(item).cost
+    except msgspec.DecodeError:
+        return None
+    return None if cost is None else round(cost * MICRO)
+
+
+def facts_of(wire: RunWire, drift: tuple[str, ...] = ()) -> RunFacts:
+    """The facts of a decoded run; unknown words and unreadable times are added to `drift`."""
+    odd = list(drift)
+    jobs = sorted((_job(job, odd) for job in wire.jobs), key=lambda job: (job.replica_num, job.job_num))
+    if wire.latest_job_submission is not None:
+        latest: SubmissionFacts | None = _submission(
+            wire.latest_job_submission, wire.latest_job_submission.submission_num or 0, []
+        )
+    else:
+        latest = jobs[0].newest if jobs else None
+    _known(wire.status, words.RUN_STATUSES, "status", odd)
+    _known(wire.termination_reason, words.RUN_REASONS, "termination_reason", odd)
+    return RunFacts(
+        provider_id=wire.id,
+        name=wire.run_spec.run_name,
+        project=wire.project_name,
+        user=wire.user,
+        kind=wire.run_spec.configuration.type,
+        status=wire.status,
+        message=wire.status_message,
+        reason=wire.termination_reason,
+        deleted=wire.deleted is True,
+        submitted_at=_time(wire.submitted_at, "submitted_at", odd),
+        jobs=tuple(jobs),
+        latest=latest,
+        drift=tuple(dict.fromkeys(odd)),
+    )
+
+
+def _job(wire: JobWire, odd: list[str]) -> JobFacts:
+    given: list[SubmissionFacts] = []
+    num = 0
+    for submission in wire.job_submissions:
+        # One without a number stands beside the one before it: it can delay a verdict, it cannot open an attempt.
+        num = submission.submission_num if submission.submission_num is not None else num
+        given.append(_submission(submission, num, odd))
+    submissions = tuple(sorted(given, key=lambda submission: submission.num))
+    return JobFacts(
+        replica_num=wire.job_spec.replica_num,
+        job_num=wire.job_spec.job_num,
+        retry_on=frozenset(wire.job_spec.retry.on_events) if wire.job_spec.retry is not None else frozenset(),
+        newest=submissions[-1] if submissions else None,
+        submissions=submissions,
+    )
+
+
+def _submission(wire: SubmissionWire, num: int, odd: list[str]) -> SubmissionFacts:
+    _known(wire.status, words.JOB_STATUSES, "job status", odd)
+    _known(wire.termination_reason, words.RETRY_EVENT_OF, "job termination_reason", odd)
+    machine = wire.job_provisioning_data
+    return SubmissionFacts(
+        id=wire.id,
+        num=num,
+        status=wire.status,
+        reason=wire.termination_reason,
+        message=wire.termination_reason_message or wire.status_message,
+        exit_status=wire.exit_status,
+        submitted_at=_time(wire.submitted_at, "job submitted_at", odd),
+        finished_at=_time(wire.finished_at, "job finished_at", odd),
+        hostname=None if machine is None else machine.hostname or None,
+        price=None if machine is None or machine.price is None else round(machine.price * MICRO),
+        blocks=_blocks(wire.job_runtime_data),
+    )
+
+
+def _blocks(runtime: RuntimeWire | None) -> int | None:
+    blocks = None if runtime is None or runtime.offer is None else runtime.offer.blocks
+    return blocks if blocks is not None and 0 < blocks < 1 << 31 else None
+
+
+def _known(word: str | None, known: frozenset[str] | dict[str, str | None], where: str, odd: list[str]) -> None:
+    if word is not None and word not in known:
+        odd.append(f"{where}: unknown word {word!r}")
+
+
+def _time(text: str | None, where: str, odd: list[str]) -> int | None:
+    if text is None:
+        return None
+    try:
+        return parse_time(text)
+    except ValueError:
+        odd.append(f"{where}: no time {text!r}")
+        return None

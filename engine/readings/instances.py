@@ -1,0 +1,203 @@
+"""What one machine of a dstack answer says, as facts (servers 0.19.37 to 0.22.5; the local provider speaks the same
+words).
+
+A well-formed row is decoded in one typed step; anything else value by value, and what does not fit is named. Neither
+raises on an unknown word, field or type.
+"""
+
+from typing import Annotated, Final
+
+import msgspec
+
+from engine.facts import VmFacts
+from engine.readings import words
+from engine.readings.loose import Reader
+from events.clock import parse_time
+
+MICRO: Final = 1_000_000
+_DEAREST: Final = 1_000_000
+"""Dollars an hour; a price beyond it is no price."""
+
+_Whole = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+_Price = Annotated[float, msgspec.Meta(ge=0, le=_DEAREST)]
+
+
+class _Gpu(msgspec.Struct):
+    name: str | None = None
+    memory_mib: _Whole | None = None
+
+
+class _Disk(msgspec.Struct):
+    size_mib: _Whole | None = None
+
+
+class _Resources(msgspec.Struct):
+    cpus: _Whole | None = None
+    memory_mib: _Whole | None = None
+    gpus: list[_Gpu] = []
+    spot: bool | None = None
+    disk: _Disk | None = None
+
+
+class _Type(msgspec.Struct):
+    name: str | None = None
+    resources: _Resources | None = None
+
+
+class _Instance(msgspec.Struct):
+    """One row as dstack sends it, as far as we read it."""
+
+    id: str
+    project_name: str | None = None
+    backend: str | None = None
+    instance_type: _Type | None = None
+    name: str | None = None
+    fleet_name: str | None = None
+    instance_num: _Whole | None = None
+    hostname: str | None = None
+    status: str | None = None
+    unreachable: bool | None = None
+    termination_reason: str | None = None
+    termination_reason_message: str | None = None
+    created: str | None = None
+    finished_at: str | msgspec.UnsetType | None = msgspec.UNSET
+    region: str | None = None
+    price: _Price | None = None
+    total_blocks: _Whole | None = None
+    busy_blocks: _Whole | None = None
+
+
+_instance = msgspec.json.Decoder(_Instance)
+
+
+def read_vm(item: bytes) -> VmFacts:
+    """The facts of one machine.
+
+    Raises:
+        ValueError: the item is no JSON object with an id.
+    """
+    try:
+        wire = _instance.decode(item)
+    except msgspec.DecodeError:
+        wire = None
+    drift: list[str] = []
+    if wire is None or not wire.id:
+        wire = _lenient(item, drift)
+    return _facts(wire, drift)
+
+
+def _facts(wire: _Instance, drift: list[str]) -> VmFacts:
+    if wire.status is not None and wire.status not in words.INSTANCE_STATUSES:
+        drift.append(f"status: unknown word {wire.status!r}")
+    if wire.termination_reason and words.instance_reason(wire.termination_reason) is None:
+        drift.append(f"termination_reason: unknown word {wire.termination_reason!r}")
+    made = wire.instance_type.resources if wire.instance_type is not None else None
+    gpus = made.gpus if made is not None else []
+    return VmFacts(
+        provider_id=wire.id,
+        name=wire.name,
+        project=wire.project_name,
+        fleet=wire.fleet_name,
+        instance_num=wire.instance_num,
+        hostname=wire.hostname or None,
+        backend=wire.backend,
+        region=wire.region,
+        status=wire.status,
+        unreachable=wire.unreachable is True,
+        reason=wire.termination_reason or None,
+        message=wire.termination_reason_message or None,
+        created=_time(wire.created, "created", drift),
+        finished_at=_time(wire.finished_at or None, "finished_at", drift),
+        gives_end=wire.finished_at is not msgspec.UNSET,
+        price=None if wire.price is None else round(wire.price * MICRO),
+        spot=made.spot if made is not None else None,
+        instance_type=wire.instance_type.name if wire.instance_type is not None else None,
+        gpu=gpus[0].name if gpus else None,
+        gpu_count=len(gpus),
+        gpu_memory_mib=gpus[0].memory_mib if gpus else None,
+        cpus=made.cpus if made is not None else None,
+        memory_mib=made.memory_mib if made is not None else None,
+        disk_mib=made.disk.size_mib if made is not None and made.disk is not None else None,
+        total_blocks=wire.total_blocks,
+        busy_blocks=wire.busy_blocks,
+        drift=tuple(dict.fromkeys(drift)),
+    )
+
+
+def _time(text: str | None, where: str, drift: list[str]) -> int | None:
+    if text is None:
+        return None
+    try:
+        return parse_time(text)
+    except ValueError:
+        drift.append(f"{where}: no time {text!r}")
+        return None
+
+
+# -- a row of any shape ----------------------------------------------------------------------------------------------
+
+
+def _lenient(item: bytes, drift: list[str]) -> _Instance:
+    try:
+        value = msgspec.json.decode(item)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise ValueError("a machine is no JSON") from error
+    if not isinstance(value, dict) or not isinstance(value.get("id"), str) or not value["id"]:
+        raise ValueError("a machine is no JSON object with an id")
+    row = Reader(value, "", drift)
+    return _Instance(
+        id=value["id"],
+        project_name=row.text("project_name"),
+        backend=row.text("backend"),
+        instance_type=_type(row.inner("instance_type")),
+        name=row.text("name"),
+        fleet_name=row.text("fleet_name"),
+        instance_num=_at_least_0(row, "instance_num"),
+        hostname=row.text("hostname"),
+        status=row.text("status"),
+        unreachable=row.flag("unreachable"),
+        termination_reason=row.text("termination_reason"),
+        termination_reason_message=row.text("termination_reason_message"),
+        created=row.text("created"),
+        finished_at=row.text("finished_at") if "finished_at" in value else msgspec.UNSET,
+        region=row.text("region"),
+        price=_price(row),
+        total_blocks=_at_least_0(row, "total_blocks"),
+        busy_blocks=_at_least_0(row, "busy_blocks"),
+    )
+
+
+def _price(row: Reader) -> float | None:
+    found = row.number("price")
+    if found is not None and not 0 <= found <= _DEAREST:
+        row.drift.append(f"price: no price {found!r}")
+        return None
+    return found
+
+
+def _at_least_0(row: Reader, key: str) -> int | None:
+    found = row.whole(key)
+    if found is not None and found < 0:
+        row.drift.append(f"{row.where}{key}: below zero")
+        return None
+    return found
+
+
+def _type(made: Reader | None) -> _Type | None:
+    if made is None:
+        return None
+    inner = made.inner("resources")
+    if inner is None:
+        return _Type(name=made.text("name"))
+    disk = inner.inner("disk")
+    gpus = [gpu for gpu in inner.items("gpus") if gpu is not None] if inner.value.get("gpus") is not None else []
+    return _Type(
+        name=made.text("name"),
+        resources=_Resources(
+            cpus=_at_least_0(inner, "cpus"),
+            memory_mib=_at_least_0(inner, "memory_mib"),
+            gpus=[_Gpu(name=gpu.text("name"), memory_mib=_at_least_0(gpu, "memory_mib")) for gpu in gpus],
+            spot=inner.flag("spot"),
+            disk=_Disk(size_mib=_at_least_0(disk, "size_mib")) if disk is not None else None,
+        ),
+    )

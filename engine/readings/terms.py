@@ -1,0 +1,172 @@
+"""What a task asks of its machine: the parts of a dstack task configuration that decide where it may run, and for how
+long.
+
+Words and short forms as `dstack._internal.core.models.{profiles,resources,duration}` of 0.22.5 read them, and
+`creation_policy: create`, which is ours. A value that cannot be read counts as not said.
+"""
+
+import re
+from typing import Any, Final, Literal, cast, get_args
+
+import msgspec
+
+from engine.world.runs import Terms
+from events.clock import SECOND
+
+OFF: Final = -1
+"""`idle_duration: off`."""
+
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_DURATION: Final = re.compile(r"^(\d{1,12}) *([smhdw])$")
+_SECONDS: Final = re.compile(r"^-?\d{1,12}$")
+_LONGEST: Final = 100 * 365 * 86_400
+"""Seconds; a longer time is as good as none."""
+_VENDORS: Final = frozenset({"nvidia", "amd", "google", "tpu", "intel", "tenstorrent", "tt"})
+_Spot = Literal["spot", "on-demand", "auto"]
+_Creation = Literal["create", "reuse", "reuse-or-create"]
+_MICRO: Final = 1_000_000
+_MOST: Final = 1_000_000_000
+
+
+def read_terms(configuration: bytes, submitter: str, fallback: tuple[str, ...] = ()) -> Terms:
+    """The terms of a task; never raises.
+
+    `configuration` is its JSON text, `fallback` the GPU models to ask for after the task's own.
+    """
+    task = _object(configuration)
+    resources = task.get("resources")
+    resources = resources if isinstance(resources, dict) else {}
+    gpu, count = gpus_of(resources.get("gpu"))
+    spot, creation = task.get("spot_policy"), task.get("creation_policy")
+    nodes = _count(task.get("nodes"))
+    return Terms(
+        submitter=submitter,
+        gpu=gpu,
+        gpu_count=count,
+        nodes=1 if nodes is None else max(1, nodes),
+        backends=_texts(task.get("backends")),
+        regions=_texts(task.get("regions")),
+        instance_types=_texts(task.get("instance_types")),
+        fleets=tuple(name for name in map(_fleet, _list(task.get("fleets"))) if name),
+        spot=cast(_Spot, spot) if spot in get_args(_Spot) else None,
+        creation=cast(_Creation, creation) if creation in get_args(_Creation) else "reuse-or-create",
+        idle=idle_of(task.get("idle_duration")),
+        max_duration=_limit(task.get("max_duration")),
+        max_price=_price(task.get("max_price")),
+        fallback=fallback,
+        resources=msgspec.json.encode(resources),
+    )
+
+
+def idle_of(value: object) -> int | None:
+    """An `idle_duration` in microseconds: "5m", 300, "0s" → 0; "off", false and below zero → `OFF`; None: not said."""
+    if value is False or value == "off":
+        return OFF
+    seconds = _seconds(value)
+    if seconds is None:
+        return None
+    return OFF if seconds < 0 else seconds * SECOND
+
+
+def gpus_of(value: object) -> tuple[tuple[str, ...], int]:
+    """The models a `resources.gpu` takes and the least number of GPUs: `MI300X:2`, `A100,H100:80GB:1..4`, `2`,
+    `{"name": ["MI300X"], "count": {"min": 1}}`; ((), 0) where it asks for none.
+    """
+    if isinstance(value, bool) or value is None:
+        return (), 0
+    if isinstance(value, int):
+        return (), _least(value, 0)
+    if isinstance(value, str):
+        return _short(value) if value.strip() else ((), 0)
+    if not isinstance(value, dict):
+        return (), 0
+    names = value.get("name")
+    models = _names(names.split(",")) if isinstance(names, str) else _texts(names)
+    return models, _least(value.get("count"), 1)
+
+
+def _short(text: str) -> tuple[tuple[str, ...], int]:
+    models: tuple[str, ...] = ()
+    count = 1
+    for token in text.replace(" ", "").split(":"):
+        if not token or token.lower() in _VENDORS:
+            continue
+        if token[0].isalpha():
+            models = _names(token.split(","))
+        elif not any(letter.isalpha() for letter in token):
+            count = _least(token, 1)
+    return models, count
+
+
+def _names(names: list[str]) -> tuple[str, ...]:
+    return tuple(name.strip().removeprefix("tpu-") for name in names if name.strip())
+
+
+def _least(count: object, default: int) -> int:
+    """The least a count allows: `2`, `"1..4"`, `"..2"`, `{"min": 1}`."""
+    if isinstance(count, dict):
+        count = count.get("min")
+        return 0 if count is None else _least(count, default)
+    if isinstance(count, str):
+        low, dots, _ = count.partition("..")
+        return 0 if dots and not low else _least(_count(low), default)
+    return min(count, _MOST) if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else default
+
+
+def _count(value: object) -> int | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return min(value, _MOST)
+    return int(value) if isinstance(value, str) and _SECONDS.match(value) else None
+
+
+def _seconds(value: object) -> int | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        return None if value != value else int(max(-1, min(value, _LONGEST)))  # noqa: PLR0124 - no number equals itself not
+    if not isinstance(value, str):
+        return None
+    if _SECONDS.match(value):
+        return max(-1, min(int(value), _LONGEST))
+    found = _DURATION.match(value)
+    return None if found is None else min(int(found[1]) * _UNITS[found[2]], _LONGEST)
+
+
+def _limit(value: object) -> int | None:
+    """A `max_duration`; None for `off`, and where it is not said."""
+    seconds = _seconds(value)
+    return None if seconds is None or seconds < 0 else seconds * SECOND
+
+
+def _price(value: object) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < _MICRO:
+        return None
+    return round(value * _MICRO)
+
+
+def _fleet(value: object) -> str:
+    """A fleet's name, as itself or as `{"project": …, "name": …}`."""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
+        return ""
+    project = value.get("project")
+    return f"{project}/{value['name']}" if isinstance(project, str) and project else str(value["name"])
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(one for one in _list(value) if isinstance(one, str) and one)
+
+
+def _object(text: bytes) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}

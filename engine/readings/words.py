@@ -1,0 +1,124 @@
+"""The words dstack uses for statuses and reasons (0.19.37 to 0.22.5), and what its own retry policy calls each reason.
+
+Source: `JobStatus`, `RunStatus`, `RunTerminationReason`, `JobTerminationReason.to_status` and `.to_retry_event` of
+dstack 0.22.5; the local provider speaks the same words and adds `supervisor_lost`.
+"""
+
+from typing import Final
+
+RUN_STATUSES: Final = frozenset(
+    {"pending", "submitted", "provisioning", "running", "terminating", "terminated", "failed", "done"}
+)
+FINAL_RUN_STATUSES: Final = frozenset({"terminated", "failed", "done"})
+"""After these only `deleted` ever changes."""
+
+JOB_STATUSES: Final = frozenset(
+    {"submitted", "provisioning", "pulling", "running", "terminating", "terminated", "aborted", "failed", "done"}
+)
+ENDED_JOB_STATUSES: Final = frozenset({"terminated", "aborted", "failed", "done"})
+
+RUN_REASONS: Final = frozenset(
+    {
+        "all_jobs_done",
+        "job_failed",
+        "retry_limit_exceeded",
+        "stopped_by_user",
+        "aborted_by_user",
+        "server_error",
+        "gateway_error",
+    }
+)
+
+NO_CAPACITY: Final = "no-capacity"
+INTERRUPTION: Final = "interruption"
+ERROR: Final = "error"
+RETRY_EVENTS: Final = frozenset({NO_CAPACITY, INTERRUPTION, ERROR})
+
+RETRY_EVENT_OF: Final[dict[str, str | None]] = {
+    "failed_to_start_due_to_no_capacity": NO_CAPACITY,
+    "interrupted_by_no_capacity": INTERRUPTION,
+    "instance_unreachable": ERROR,
+    "instance_access_revoked": ERROR,
+    "waiting_instance_limit_exceeded": ERROR,
+    "waiting_runner_limit_exceeded": ERROR,
+    "volume_error": ERROR,
+    "gateway_error": ERROR,
+    "container_exited_with_error": ERROR,
+    "ports_binding_failed": ERROR,
+    "creating_container_error": ERROR,
+    "executor_error": ERROR,
+    "log_quota_exceeded": ERROR,
+    "max_duration_exceeded": None,
+    "inactivity_duration_exceeded": None,
+    "terminated_due_to_utilization_policy": None,
+    "terminated_by_user": None,
+    "aborted_by_user": None,
+    "terminated_by_server": None,
+    "scaled_down": None,
+    "done_by_runner": None,
+    "supervisor_lost": None,
+}
+"""Every job reason, with the retry event it triggers; None where dstack never retries it."""
+
+QUIET_JOB_REASONS: Final = frozenset(
+    {"terminated_by_user", "aborted_by_user", "terminated_by_server", "scaled_down", "done_by_runner"}
+)
+"""Job reasons that are no failure of the job itself; every other known one is a failing reason."""
+
+INSTANCE_STATUSES: Final = frozenset({"pending", "provisioning", "idle", "busy", "terminating", "terminated"})
+"""`InstanceStatus` of dstack 0.19.37 to 0.22.5."""
+
+INSTANCE_REASONS: Final = frozenset(
+    {
+        "terminated_by_user",
+        "idle_timeout",
+        "provisioning_timeout",
+        "error",
+        "job_finished",
+        "unreachable",
+        "no_offers",
+        "master_failed",
+        "max_instances_limit",
+        "fleet_spec_mismatch",
+        "no_balance",
+    }
+)
+"""`InstanceTerminationReason` of dstack 0.22.5."""
+
+OLD_INSTANCE_REASONS: Final[dict[str, str]] = {
+    "Idle timeout": "idle_timeout",
+    "Instance has not become running in time": "provisioning_timeout",
+    "Provisioning timeout expired": "provisioning_timeout",
+    "Proivisioning timeout expired": "provisioning_timeout",
+    "The proivisioning timeout expired": "provisioning_timeout",
+    "Unsupported private SSH key type": "error",
+    "Failed to locate internal IP address on the given network": "error",
+    "Specified internal IP not found among instance interfaces": "error",
+    "Cannot split into blocks": "error",
+    "Backend not available": "error",
+    "Error while waiting for instance to become running": "error",
+    "Empty profile, requirements or instance_configuration": "error",
+    "Unable to locate the internal ip-address for the given network": "error",
+    "Private SSH key is encrypted, password required": "error",
+    "Cannot parse private key, key type is not supported": "error",
+    "All offers failed": "no_offers",
+    "No offers found": "no_offers",
+    "There were no offers found": "no_offers",
+    "Retry duration expired": "no_offers",
+    "The retry's duration expired": "no_offers",
+    "Master instance failed to start": "master_failed",
+    "Instance job finished": "job_finished",
+    "Termination deadline": "unreachable",
+    "Fleet has too many instances": "max_instances_limit",
+    "Low account balance": "no_balance",
+}
+"""What servers before 0.20.1 (0.19.37 too) wrote in free text → the later word (`from_legacy_str` of dstack 0.22.5)."""
+
+_OLD_ERROR: Final = "Error to parse profile, requirements or instance_configuration:"
+
+
+def instance_reason(text: str) -> str | None:
+    """The word of dstack 0.22.5 for a reason any server gives; None for one we do not know."""
+    if text in INSTANCE_REASONS:
+        return text
+    return "error" if text.startswith(_OLD_ERROR) else OLD_INSTANCE_REASONS.get(text)

@@ -1,0 +1,47 @@
+"""How long to wait before the next round of polls: a pure function of what the last rounds showed."""
+
+from dataclasses import dataclass, replace
+
+from events.clock import SECOND
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """Bounds of the interval, microseconds."""
+
+    fast: int = SECOND
+    """While something moves: the provider's own clock ticks in seconds, asking more often shows nothing new."""
+    slow: int = 15 * SECOND
+    """When quiet: half of the 30 s after which a source counts as stale, so that a quiet source stays fresh."""
+    share: int = 5
+    """A round may take at most 1/share of the time, so that a large project is not polled without a pause."""
+    growth: float = 1.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rhythm:
+    """What the rounds so far came to."""
+
+    interval: int = 0
+    """The interval chosen last, microseconds."""
+    failures: int = 0
+    """Rounds in a row in which no poll was answered."""
+
+
+def after_round(rhythm: Rhythm, pace: Pace, *, answered: bool, moving: bool, took: int) -> Rhythm:
+    """The rhythm after one more round.
+
+    Args:
+        answered: the source answered at least one poll of the round.
+        moving: a run has not ended, an intent is open, or something changed in the round.
+        took: how long the round took, microseconds.
+    """
+    if not answered:
+        failures = rhythm.failures + 1
+        # 1, 2, 4 … s: quick enough for a restart of 17 s, slow enough to leave a struggling server alone.
+        return Rhythm(interval=min(pace.slow, pace.fast << min(failures - 1, 10)), failures=failures)
+    floor = max(pace.fast, took * (pace.share - 1))
+    if moving or rhythm.failures:
+        return Rhythm(interval=floor)
+    grown = int(max(rhythm.interval, pace.fast) * pace.growth)
+    return replace(rhythm, interval=max(floor, min(pace.slow, grown)), failures=0)

@@ -1,0 +1,248 @@
+"""One recorder: rounds of polls of one provider, each answer appended and folded before the next is asked for, and of
+what the controller decides about what they show.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from engine.control.controller import decide
+from engine.control.decisions import Decision
+from engine.effects.actor import Actor
+from engine.effects.journal import Journal
+from engine.effects.notices import Notices
+from engine.effects.policies import adopt_policy
+from engine.effects.steps import may_be_made_again
+from engine.effects.webhook import Webhook
+from engine.policy import Policy
+from engine.providers.base import Provider
+from engine.readings.dstack import read_run
+from engine.recorder.interval import Pace, Rhythm, after_round
+from engine.replay.fold import RecordFold
+from engine.vm.states import VmState
+from engine.world.change import Change
+from engine.world.holdings import ours_of, policy_of
+from engine.world.state import WorldState
+from engine.world.world import World
+from events import types
+from events.clock import Clock, foreign_run_id
+from events.errors import VersionConflict
+from events.poll import Poll
+
+if TYPE_CHECKING:
+    from events.record import Record
+
+
+class TraceSink(Protocol):
+    """Where polls are also written as trace lines."""
+
+    def write(self, poll: Poll) -> None:
+        """Append one poll, scrubbed as it stands in the record."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """What one round came to."""
+
+    polls: int
+    answered: int
+    changes: tuple[Change, ...]
+    trouble: str | None
+    """Why the last unanswered poll of the round has no answer; None if all were answered."""
+    pause: int
+    """Microseconds to wait before the next."""
+    decisions: tuple[Decision, ...] = ()
+    """What was decided and was news."""
+
+
+Decide = Callable[[WorldState, str, Policy, int], tuple[Decision, ...]]
+"""(world, source, policy, now) → decisions."""
+
+_TRIES = 5
+"""How often a decision is made anew because another process decided about the same queue meanwhile; then next round."""
+_SETTLED = frozenset({VmState.IDLE, VmState.UNCONFIRMED})
+"""A machine in these may stay as it is for a long time."""
+
+
+class Recorder:
+    """Polls, appends and folds; holds the provider's lease, so it also decides and acts.
+
+    The world is what the record says and nothing else: what other processes append is folded with what this one does.
+    """
+
+    def __init__(
+        self,
+        *,
+        record: "Record",
+        provider: Provider,
+        world: World,
+        clock: Clock,
+        policy: Policy | None = None,
+        notify: Webhook | None = None,
+        since: int | None = None,
+        pace: Pace | None = None,
+        trace: TraceSink | None = None,
+        decide: Decide = decide,
+    ) -> None:
+        """A recorder for as long as the caller holds the lease.
+
+        Args:
+            policy: what decisions are made by; None: what was last in force, or the defaults.
+            notify: where alerts are posted; None: they are recorded only.
+            since: how far back a first contact reads the provider's history (microseconds, UTC); None: all of it.
+            trace: also write every poll there.
+        """
+        self.world = world
+        self.journal = Journal(record)
+        self.policy = policy if policy is not None else policy_of(world.state, provider.source)
+        self._adopt = policy is not None
+        self._record = record
+        self._provider = provider
+        self._clock = clock
+        self._since = since
+        self._pace = pace if pace is not None else Pace()
+        self._rhythm = Rhythm()
+        self._trace = trace
+        self._decide = decide
+        self._notices = Notices(self.journal, clock, notify)
+        asks_again = not self.policy.free and self.policy.queue_patience > 0
+        self.actor = Actor(self.journal, provider, record.vault, clock, self._notices, asks_again=asks_again)
+        self._fold = RecordFold(record, world)
+
+    def started(self, software: str) -> None:
+        """Write down that somebody looks from now on."""
+        source = self._provider.source
+        self.journal.source(source, types.RecorderStarted(source=source, software=software))
+
+    def stopped(self, why: str) -> None:
+        """Write down that nobody looks from now on."""
+        source = self._provider.source
+        self.journal.source(source, types.RecorderStopped(source=source, why=why))
+
+    def close(self) -> None:
+        """Let others send what is still to be told."""
+        self._notices.close()
+
+    def round(self, *, act: bool = True) -> Round:
+        """End what is to end, ask every endpoint once and fold what came, decide about it, act; else only look.
+
+        Nothing is decided on a round that nobody answered.
+
+        Raises:
+            RecordLocked, RecordNotWritable: the record took no more; what was acknowledged is in it.
+        """
+        began = self._clock.now()
+        changes: list[Change] = []
+        self._take_in(changes)
+        if act:
+            self._begin()
+        polls = answered = 0
+        trouble: str | None = None
+        for poll in self._provider.poll(self._followed(), since=self._since):
+            polls += 1
+            if poll.answered:
+                answered += 1
+            else:
+                trouble = poll.error or f"{poll.path} answered {poll.status}"
+            (appended,) = self._record.append_polls([poll], stream_of=self._stream_of)
+            if self._trace is not None:
+                self._trace.write(self._record.poll(appended.position))
+            self._take_in(changes)
+        decisions: tuple[Decision, ...] = ()
+        if act and answered:
+            decisions = self._control(changes)
+        if act:
+            self._tell()
+        moving = bool(changes) or bool(decisions) or self._moves()
+        took = self._clock.now() - began
+        self._rhythm = after_round(self._rhythm, self._pace, answered=answered > 0, moving=moving, took=took)
+        return Round(
+            polls=polls,
+            answered=answered,
+            changes=tuple(changes),
+            trouble=trouble,
+            pause=self._pause() if act else self._rhythm.interval,
+            decisions=decisions,
+        )
+
+    def act(self) -> Round:
+        """Decide and act on what is known, without asking first: for a provider whose machines are free, at once."""
+        changes: list[Change] = []
+        self._take_in(changes)
+        self._begin()
+        decisions = self._control(changes)
+        self._tell()
+        return Round(
+            polls=0, answered=0, changes=tuple(changes), trouble=None, pause=self._pace.fast, decisions=decisions
+        )
+
+    def _begin(self) -> None:
+        """What is never held up: the policy is known, and what is to end is told so."""
+        state = self.world.state
+        if self._adopt:
+            adopt_policy(self.journal, self._provider.source, self.policy, state)
+            self._adopt = False
+        self.actor.end_runs(state)
+        self.actor.stops.unheard(state.runs[run_id] for run_id in state.unsettled)
+
+    def _control(self, changes: list[Change]) -> tuple[Decision, ...]:
+        """Decide and carry out; then forget what nobody needs any more."""
+        state, source = self.world.state, self._provider.source
+        self.actor.end_machines(state)
+        done: tuple[Decision, ...] = ()
+        for _ in range(_TRIES):
+            version = self.journal.queue_version(source)
+            self._take_in(changes)
+            decisions = self._decide(state, source, self.policy, self._clock.now())
+            try:
+                done = self.actor.carry_out(decisions, state, version)
+            except VersionConflict:
+                continue
+            break
+        self._take_in(changes)
+        self.actor.submits.erase_secrets(self._needed)
+        return done
+
+    def _tell(self) -> None:
+        """Go on with what is to be told, whether or not the provider answers."""
+        self._notices.look(self.world.state)
+        self._notices.round()
+
+    def _needed(self, run_id: str) -> bool:
+        """Whether the secrets of a run of ours may be needed once more."""
+        run = self.world.state.runs.get(run_id)
+        patience = 0 if self.policy.free else self.policy.queue_patience
+        return run is not None and may_be_made_again(run, patience, self._clock.now())
+
+    def _take_in(self, changes: list[Change]) -> None:
+        """Fold what the record has that the world has not."""
+        self._fold.run(each=lambda _, new: changes.extend(new))
+
+    def _moves(self) -> bool:
+        """Whether something is on its way that the next poll may show elsewhere."""
+        machines = any(vm.state not in _SETTLED for vm in ours_of(self.world.state, self._provider.source))
+        return machines or bool(self._followed()) or bool(self.actor.open())
+
+    def _pause(self) -> int:
+        due = self._notices.due_in(self._clock.now())
+        return self._rhythm.interval if due is None else min(self._rhythm.interval, due)
+
+    def _followed(self) -> frozenset[str]:
+        """The provider's ids of our runs there that have not ended."""
+        state = self.world.state
+        return frozenset(
+            run.provider_id
+            for run_id in state.unsettled
+            if (run := state.runs[run_id]).provider == self._provider.name
+            and run.project in (None, self._provider.project)
+            and run.provider_id is not None
+        )
+
+    def _stream_of(self, kind: str, provider_id: str, item: bytes) -> str:
+        if kind != "run":
+            return f"{kind}/{foreign_run_id(self._provider.name, provider_id)}"
+        try:
+            return f"run/{self.world.identify(self._provider.name, read_run(item))}"
+        except ValueError:
+            return f"run/{foreign_run_id(self._provider.name, provider_id)}"

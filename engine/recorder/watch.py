@@ -1,0 +1,81 @@
+"""Following the record, as the one who polls or as one who looks on; whoever holds the lease changes over time."""
+
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from engine.effects.lease import Lease
+from engine.recorder.recorder import Recorder, Round
+from engine.replay.fold import RecordFold
+from engine.world.change import Change
+from engine.world.world import World
+from events.clock import SECOND
+
+if TYPE_CHECKING:
+    from events.record import Record
+
+LOOK = SECOND // 5
+"""Microseconds between looks at a record somebody else writes."""
+
+
+class Watch:
+    """Keeps a world up to date: polls while it holds the lease, else reads what the holder appends.
+
+    A holder that dies leaves the lease, and this one takes it: somebody always looks.
+    """
+
+    def __init__(self, record: "Record", recorder: Recorder, lease: Path) -> None:
+        self._record = record
+        self._recorder = recorder
+        self._path = lease
+        self._lease: Lease | None = None
+        self._fold = RecordFold(record, recorder.world)
+
+    @property
+    def world(self) -> World:
+        """What the record says so far."""
+        return self._recorder.world
+
+    @property
+    def holds(self) -> bool:
+        """Whether this process is the one that polls and acts."""
+        return self._lease is not None
+
+    def hold(self) -> bool:
+        """Take the lease if it is free; whether it is ours now.
+
+        Raises:
+            RecordNotWritable: the lease cannot be made or opened.
+        """
+        if self._lease is None:
+            self._lease = Lease.take(self._path)
+        return self._lease is not None
+
+    def round(self) -> Round:
+        """Poll, decide and act if the lease is ours or free, else fold what others appended."""
+        if self.hold():
+            return self._recorder.round()
+        return Round(polls=0, answered=0, changes=self.catch_up(), trouble=None, pause=LOOK)
+
+    def catch_up(self) -> tuple[Change, ...]:
+        """Fold what the record has that the world has not; what that changed."""
+        changes: list[Change] = []
+        self._fold.run(each=lambda _, new: changes.extend(new))
+        return tuple(changes)
+
+    def release(self) -> None:
+        """Let another process act."""
+        if self._lease is not None:
+            lease, self._lease = self._lease, None
+            try:
+                self._recorder.close()
+            finally:
+                lease.release()
+
+    def __enter__(self) -> "Watch":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()

@@ -1,0 +1,1 @@
+"""Replay: any history folded under any rules, without effects."""

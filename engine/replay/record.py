@@ -1,0 +1,77 @@
+"""Replay of a record: positions are those of its poll events."""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from engine.readings.answers import identity_of
+from engine.readings.dstack import read_cost
+from engine.replay.fold import RecordFold
+from engine.replay.result import Replay
+from engine.replay.step import Step
+from engine.replay.until import Until
+from engine.rules.sets import rules_named
+from engine.world.reader import PollReader
+from engine.world.runs import Run
+from engine.world.state import dump, load
+from engine.world.world import World
+
+if TYPE_CHECKING:
+    from events.record import Record
+
+
+def replay_record(
+    record: "Record", rules: str = "current", until: Until | None = None, *, after_snapshot: bytes | None = None
+) -> Replay:
+    """Fold a record, from its start or from a snapshot that `snapshot` gave, up to its end or `until`.
+
+    Raises:
+        UnknownRules: there is no rule set of that name.
+        ValueError: the snapshot is of another version or of other rules; fold from the start instead.
+    """
+    world = world_of(record, rules, until, after_snapshot=after_snapshot)
+    fill_costs(record, world.state.runs.values())
+    return Replay.of(world)
+
+
+def world_of(
+    record: "Record", rules: str = "current", until: Until | None = None, *, after_snapshot: bytes | None = None
+) -> World:
+    """As `replay_record`, the world itself; the provider's costs are not read yet (`fill_costs`)."""
+    state = None if after_snapshot is None else load(after_snapshot)
+    world = World(rules_named(rules), state=state)
+    RecordFold(record, world).run(until)
+    return world
+
+
+def snapshot(world: World) -> bytes:
+    """The world as bytes, to go on from later."""
+    return dump(world.state)
+
+
+def fill_costs(record: "Record", runs: Iterable[Run]) -> None:
+    """Read dstack's own cost of these runs from the newest poll that counts every submission."""
+    wanted: dict[int, list[Run]] = {}
+    for run in runs:
+        if run.cost_at is not None:
+            wanted.setdefault(run.cost_at, []).append(run)
+    for position, there in wanted.items():
+        costs = {identity_of(item): read_cost(item) for item in record.items(position)}
+        for run in there:
+            run.cost = costs.get(run.provider_id)
+
+
+def step_record(record: "Record", rules: str = "current", until: Until | None = None) -> Iterator[Step]:
+    """As `replay_record`, one event at a time: what each changed. Polls are read whole."""
+    world = World(rules_named(rules))
+    reader = PollReader()
+    limit = until if until is not None else Until()
+    for position, kind, _, observed_at, _, _, _ in record.scan(after=0, until=limit.position):
+        if limit.passed(position, observed_at):
+            continue
+        if kind > 2:
+            changes = world.apply_event(position, observed_at, record.event(position))
+            yield Step(position=position, at=observed_at, poll=None, changes=changes)
+        else:
+            poll = record.poll(position)
+            changes = world.apply(reader.read(position, poll))
+            yield Step(position=position, at=observed_at, poll=poll, changes=changes)

@@ -1,0 +1,82 @@
+"""Replay of a trace: positions are the 1-based numbers of its lines."""
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from engine.readings.answers import answered
+from engine.readings.scope import source_of
+from engine.replay.result import Replay
+from engine.replay.step import Step
+from engine.replay.until import Until
+from engine.rules.sets import rules_named
+from engine.world.reader import PollReader
+from engine.world.world import World
+from events.poll import Poll
+from events.trace import TraceReading, read_trace
+
+NumberedPoll = tuple[int, Poll | None]
+Broken = Callable[[int], object]
+"""Told the number of every broken line that is left out."""
+
+READING: Final = TraceReading(source_of=source_of, answered=answered)
+"""What a trace line alone does not say: whose answer it is, and whether it is one."""
+
+
+def open_trace(path: str | Path, *, lenient: bool = False, broken: Broken | None = None) -> Iterator[NumberedPoll]:
+    """The lines of a trace file (`.jsonl`, `.jsonl.zst`, `-` for standard input) as (1-based number, poll).
+
+    None stands for a line that is no poll (a lab note). With `lenient` a broken line is None too, and `broken` is told.
+
+    Raises:
+        UnreadableInput: the file cannot be read, or a line is broken; the message names it.
+    """
+    return read_trace(path, READING, lenient=lenient, broken=broken)
+
+
+def fold_polls(world: World, polls: Iterable[NumberedPoll], until: Until | None = None) -> Iterator[Step]:
+    """Fold numbered polls into a world, one step each; stops behind `until`."""
+    reader = PollReader()
+    limit = until if until is not None else Until()
+    for number, poll in polls:
+        if limit.position is not None and number > limit.position:
+            return
+        if poll is None or limit.passed(number, poll.observed_at):
+            continue
+        yield Step(position=number, at=poll.observed_at, poll=poll, changes=world.apply(reader.read(number, poll)))
+
+
+def replay_polls(polls: Iterable[NumberedPoll], rules: str = "current", until: Until | None = None) -> Replay:
+    """Fold numbered polls from nothing.
+
+    Raises:
+        UnknownRules: there is no rule set of that name.
+    """
+    world = World(rules_named(rules))
+    for _ in fold_polls(world, polls, until):
+        pass
+    return Replay.of(world)
+
+
+def replay_trace(
+    path: str | Path,
+    rules: str = "current",
+    until: Until | None = None,
+    *,
+    lenient: bool = False,
+    broken: Broken | None = None,
+) -> Replay:
+    """Fold a trace file.
+
+    Raises:
+        UnreadableInput: the file cannot be read, or a line is broken and `lenient` is not set.
+        UnknownRules: there is no rule set of that name.
+    """
+    return replay_polls(open_trace(path, lenient=lenient, broken=broken), rules, until)
+
+
+def step_trace(
+    path: str | Path, rules: str = "current", until: Until | None = None, *, lenient: bool = False
+) -> Iterator[Step]:
+    """As `replay_trace`, one poll at a time: what each changed."""
+    yield from fold_polls(World(rules_named(rules)), open_trace(path, lenient=lenient), until)

@@ -1,0 +1,1 @@
+"""Rules: named decisions from facts to a verdict, pure, and gathered into rule sets by name."""

@@ -1,0 +1,187 @@
+"""What a setting's text means: each function gives the value, or says in ValueError what it must be."""
+
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Final
+from urllib.parse import urlsplit
+
+SECOND: Final = 1_000_000
+_YEAR: Final = 366 * 86_400 * SECOND
+_DOLLARS: Final = 1_000_000_000
+_RATE: Final = 10_000
+"""Dollars an hour that no machine costs."""
+_MACHINES: Final = 10_000
+
+_NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?")
+_LENGTH = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,6})?)\s*(s|m|h|d|w)?")
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_OFF: Final = frozenset({"off", "none", "unlimited"})
+
+Parse = Callable[[str], object]
+
+
+def is_off(text: str) -> bool:
+    """Whether the text switches its setting off: `off`, `none`, `unlimited`."""
+    return text.strip().lower() in _OFF
+
+
+def whole(text: str) -> int:
+    """A whole number above 0.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = text.strip()
+    if not (found.isascii() and found.isdecimal() and 0 < len(found) < 10 and 0 < int(found) <= _MACHINES):
+        raise ValueError("a whole number above 0")
+    return int(found)
+
+
+def machines(text: str) -> int | None:
+    """How many machines; None for `off`: no limit.
+
+    Raises:
+        ValueError: no whole number from 1 to 10,000.
+    """
+    if is_off(text):
+        return None
+    try:
+        return whole(text)
+    except ValueError:
+        raise ValueError("a whole number of machines above 0, or off for no limit") from None
+
+
+def duration(text: str) -> int:
+    """A length of time in microseconds: `600` (seconds), `90s`, `10m`, `2h`, `1d`, `1w`; 0 is one.
+
+    Raises:
+        ValueError: it is none, or longer than a year.
+    """
+    found = _LENGTH.fullmatch(text.strip().lower())
+    span = None if found is None else Decimal(found[1]) * _UNITS[found[2] or "s"] * SECOND
+    if span is None or span > _YEAR or span != int(span):
+        raise ValueError("a duration up to a year: 600 (seconds), 90s, 10m, 2h")
+    return int(span)
+
+
+def positive_duration(text: str) -> int:
+    """A length of time above 0, in microseconds.
+
+    Raises:
+        ValueError: it is none.
+    """
+    span = duration(text)
+    if span == 0:
+        raise ValueError("a duration above 0: 90s, 10m, 24h")
+    return span
+
+
+def timeout(text: str) -> int | None:
+    """A length of time in microseconds; None for `off`: never.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if is_off(text):
+        return None
+    try:
+        return duration(text)
+    except ValueError:
+        raise ValueError("a duration up to a year, or off for never: 600 (seconds), 10m, 0, off") from None
+
+
+def _dollars(text: str, most: int) -> int | None:
+    """Micro-dollars; None where the text is no amount from 0 to `most` dollars with at most six decimals."""
+    found = text.strip().removeprefix("$")
+    if not _NUMBER.fullmatch(found):
+        return None
+    amount = Decimal(found) * 1_000_000
+    return int(amount) if amount == int(amount) and amount <= most * 1_000_000 else None
+
+
+def rate(text: str) -> int:
+    """Micro-dollars an hour, above 0.
+
+    Raises:
+        ValueError: it is no such price.
+    """
+    amount = _dollars(text, _RATE)
+    if not amount:
+        raise ValueError(f"dollars an hour above 0 and up to {_RATE:,}: 1.99")
+    return amount
+
+
+def price(text: str) -> int:
+    """Micro-dollars an hour; 0 is free.
+
+    Raises:
+        ValueError: it is no such price.
+    """
+    amount = _dollars(text, _RATE)
+    if amount is None:
+        raise ValueError(f"dollars an hour from 0 to {_RATE:,}: 1.99, or 0 for free")
+    return amount
+
+
+def budget(text: str) -> int | None:
+    """Micro-dollars above 0; None for `off`: no budget.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if is_off(text):
+        return None
+    amount = _dollars(text, _DOLLARS)
+    if not amount:
+        raise ValueError("dollars above 0 (1400.00), or off for no budget")
+    return amount
+
+
+def thresholds(text: str) -> tuple[int, ...]:
+    """Shares of the budget in parts per thousand, ascending, each once; none for `off`.
+
+    Raises:
+        ValueError: one of them is no share above 0 and up to 1, to three decimals.
+    """
+    if is_off(text):
+        return ()
+    found = set()
+    for part in text.split(","):
+        one = part.strip()
+        if not _NUMBER.fullmatch(one.removesuffix("%")):
+            raise ValueError("shares of the budget above 0 and up to 1, with commas between: 0.5, 0.8, or off")
+        thousandths = Decimal(one.removesuffix("%")) * (10 if one.endswith("%") else 1000)
+        if not 0 < thousandths <= 1000 or thousandths != int(thousandths):
+            raise ValueError("shares of the budget above 0 and up to 1, to three decimals: 0.5, 0.8, or off")
+        found.add(int(thousandths))
+    return tuple(sorted(found))
+
+
+def webhook(text: str) -> str:
+    """An http or https address.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        parts = urlsplit(text.strip())
+        fits = parts.scheme in {"http", "https"} and bool(parts.hostname) and text.isascii() and text.isprintable()
+        fits = fits and not any(char.isspace() for char in text.strip())
+        _ = parts.port
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError("an address: https://example.org/hook")
+    return text.strip()
+
+
+def one_of(*choices: str) -> Parse:
+    """A reader that takes these words and no other."""
+
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise ValueError(f"one of {', '.join(choices)}")
+        return text
+
+    return parse

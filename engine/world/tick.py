@@ -1,0 +1,36 @@
+"""One poll as the fold sees it. Polls, failures included, are the only ticks: timers need no other clock."""
+
+import msgspec
+
+from engine.facts import RunFacts, VmFacts
+from engine.readings.scope import Scope
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """One run in an answer."""
+
+    facts: RunFacts
+    cost: int | None = None
+    """dstack's own figure, micro-dollars; moves at every poll. None too where it is read only when somebody asks."""
+
+
+class Tick(msgspec.Struct, frozen=True, kw_only=True):
+    """One poll, read."""
+
+    position: int
+    source: str
+    """Who was asked, as the recorder named it."""
+    scope: Scope
+    started_at: int
+    observed_at: int
+    answered: bool
+    runs: tuple[Seen, ...] = ()
+    """In the order of the answer, as `vms`."""
+    vms: tuple[VmFacts, ...] = ()
+    """Rows of machines, placeholders too."""
+    not_exists: bool = False
+    """The source said `resource_not_exists`."""
+    server_time: int | None = None
+    """The provider's own clock (HTTP `Date`); looked at where something is shown for the first time."""
+    odd: tuple[str, ...] = ()
+    """What of the answer could not be read at all."""
