@@ -1,0 +1,1 @@
+"""Read models: disposable, rebuilt from the record."""

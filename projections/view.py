@@ -1,0 +1,197 @@
+"""What commands and the API read: runs and machines by any word a person has for them, with what concerns them."""
+
+import difflib
+from collections.abc import Sequence
+
+import msgspec
+
+from engine.control.queue import Queued
+from engine.errors import RunNotFound, VmNotFound
+from engine.replay.objects import blind_object
+from engine.rules.sets import CURRENT
+from engine.world.holdings import policy_of, source_of
+from engine.world.sources import Observability, observability, open_blind
+from engine.world.state import WorldState
+from engine.world.vms import Vm
+from engine.world.world import World
+from projections.folded import decode_run, take_up, take_up_whole
+from projections.objects import Anomaly, Blind, RunObject, VmObject
+from projections.queued import queues, waits
+from projections.store import RunRow, Store
+from projections.vm_table import VmRow
+
+_run = msgspec.json.Decoder(RunObject)
+_vm = msgspec.json.Decoder(VmObject)
+_anomaly = msgspec.json.Decoder(Anomaly)
+_blind = msgspec.json.Decoder(Blind)
+_SUGGESTED = 5
+
+
+class SourceView(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether we are looking at a source, apart from what we last saw."""
+
+    name: str
+    observability: Observability
+    last_answered: int | None
+    """Microseconds, UTC; None if it never did."""
+
+
+class View:
+    """One store, read."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._world = take_up(store)
+
+    @property
+    def position(self) -> int:
+        """The last position these projections know."""
+        checkpoint = self._store.checkpoint()
+        return 0 if checkpoint is None else checkpoint.position
+
+    @property
+    def last_at(self) -> int | None:
+        """The newest moment any poll was answered or failed (microseconds, UTC)."""
+        return None if self._world is None else self._world.last_at
+
+    def runs(self, *, open_or_since: int | None = None, newest_first: bool = False) -> tuple[RunObject, ...]:
+        """All runs in order of first sight, or newest first; or only those open or submitted since a moment."""
+        rows = self._store.runs(open_or_since=open_or_since, newest_first=newest_first)
+        return tuple(_run.decode(row.object) for row in rows)
+
+    def count(self) -> int:
+        """How many runs there are."""
+        return self._store.count()
+
+    def row(self, word: str) -> RunRow:
+        """The run a person means: run id, provider's id, the newest of a name, or a unique prefix of an id.
+
+        Raises:
+            RunNotFound: none, or more than one.
+        """
+        found = self._store.matching(word)
+        if len(found) == 1:
+            return found[0]
+        if found:
+            several = ", ".join(f"{row.run_id[:13]}… ({row.name})" for row in found[:_SUGGESTED])
+            raise RunNotFound(f"{word!r} begins the ids of several runs: {several}; write more of it")
+        raise RunNotFound(f"there is no run {word!r}; {_near(word, self._store.names(), 'steno ps --all')}")
+
+    def run(self, word: str) -> RunObject:
+        """The object of the run a person means.
+
+        Raises:
+            RunNotFound: none, or more than one.
+        """
+        return _run.decode(self.row(word).object)
+
+    def anomalies_of(self, run_id: str) -> tuple[Anomaly, ...]:
+        """What was odd about a run."""
+        return tuple(_anomaly.decode(one) for one in self._store.anomalies(f"run/{run_id}"))
+
+    def vms(self, *, billed_or_since: int | None = None) -> tuple[VmObject, ...]:
+        """All machines in order of first sight; or only those that may be billed or ended since a moment."""
+        return tuple(_vm.decode(row.object) for row in self._store.vms.all(billed_or_since=billed_or_since))
+
+    def count_vms(self) -> int:
+        """How many machines there are."""
+        return self._store.vms.count()
+
+    def vm_row(self, word: str) -> VmRow:
+        """The machine a person means: its id, the provider's, the newest of a name, or a unique prefix of an id.
+
+        Raises:
+            VmNotFound: none, or more than one.
+        """
+        found = self._store.vms.matching(word)
+        if len(found) == 1:
+            return found[0]
+        if found:
+            several = ", ".join(f"{row.vm_id[:13]}… ({row.name})" for row in found[:_SUGGESTED])
+            raise VmNotFound(f"{word!r} begins the ids of several machines: {several}; write more of it")
+        raise VmNotFound(f"there is no machine {word!r}; {_near(word, self._store.vms.names(), 'steno vms --all')}")
+
+    def vm(self, word: str) -> VmObject:
+        """The object of the machine a person means.
+
+        Raises:
+            VmNotFound: none, or more than one.
+        """
+        return _vm.decode(self.vm_row(word).object)
+
+    def machine(self, vm_id: str) -> Vm:
+        """The engine's own machine, with all that its object leaves out."""
+        return self.world().state.vms[vm_id]
+
+    def anomalies_of_vm(self, vm_id: str) -> tuple[Anomaly, ...]:
+        """What was odd about a machine."""
+        return tuple(_anomaly.decode(one) for one in self._store.anomalies(f"vm/{vm_id}"))
+
+    def queued(self, now: int) -> dict[str, Queued]:
+        """run id → its place in Steno's queue, of every run that waits there."""
+        state = self._world
+        if state is None or not any(waits(state.runs[run_id]) for run_id in state.unsettled):
+            return {}
+        return queues(self.whole(), now)
+
+    def why_not_warm(self, run_id: str) -> tuple[str, ...]:
+        """Why a run has no warm machine, in sentences; empty: it has one, or machines cost nothing there and none is
+        kept.
+        """
+        from engine.control.warmth import why_not_warm
+
+        state = self.world().state
+        run = state.runs[run_id]
+        return () if policy_of(state, source_of(run)).free else why_not_warm(state, run)
+
+    def why_up(self, vm_id: str, now: int) -> tuple[str, ...]:
+        """Why a machine has not gone, in sentences; of one that has, when and why it did."""
+        from engine.control.warmth import why_up
+
+        state = self.world().state
+        vm = state.vms[vm_id]
+        return why_up(state, vm, policy_of(state, vm.source), now)
+
+    def whole(self) -> WorldState:
+        """The engine's world with every run in memory: what costs and the budget are reckoned from."""
+        state = take_up_whole(self._store)
+        return World(CURRENT).state if state is None else state
+
+    def blind_of(self, row: RunRow) -> tuple[Blind, ...]:
+        """When the sources that show a run told us nothing, gaps that still last included."""
+        sources = tuple(decode_run(row.folded).started)
+        over = [_blind.decode(one) for one in self._store.blind(sources)]
+        state = self._world
+        if state is None:
+            return tuple(over)
+        lasting = [open_blind(source) for name, source in state.sources.items() if name in sources]
+        return (*over, *(msgspec.convert(blind_object(one), Blind) for one in lasting if one is not None))
+
+    def sources(self, now: int) -> tuple[SourceView, ...]:
+        """Every source of runs and machines, and whether it still answers at `now`."""
+        if self._world is None:
+            return ()
+        return tuple(
+            SourceView(name=name, observability=observability(source, now), last_answered=source.last_answered)
+            for name, source in self._world.sources.items()
+            if source.failed or source.last_answered is not None
+        )
+
+    def source_of(self, row: RunRow, now: int) -> SourceView | None:
+        """The source that showed a run last."""
+        sources = decode_run(row.folded).started
+        shown = [source for source in self.sources(now) if source.name in sources]
+        return max(shown, key=lambda source: source.last_answered or 0, default=None)
+
+    def world(self) -> World:
+        """The engine's world behind these projections."""
+        return World(CURRENT, state=self._world)
+
+
+def _near(word: str, names: Sequence[str], listing: str) -> str:
+    """What a mistyped name may have meant, or the command that lists them all."""
+    close = difflib.get_close_matches(word, names, n=3, cutoff=0.5)
+    close += [name for name in names if word in name and name not in close][:3]
+    if close:
+        return f"did you mean {' or '.join(close[:3])}?"
+    return f"`{listing}` lists them all"
