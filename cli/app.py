@@ -1,0 +1,76 @@
+"""What one invocation carries: its flags, its clock and ids, and the settings they lead to."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from cli.colour import colour_wanted
+from cli.errors import DONE
+
+if TYPE_CHECKING:
+    from engine.settings import Settings
+    from events.clock import Clock, Ids
+
+
+class App:
+    """One call of `steno`. Everything heavy is made when first asked for."""
+
+    def __init__(self) -> None:
+        self.flags: dict[str, str | None] = {}
+        """Settings given on the command line, by name."""
+        self.json = False
+        self.exit_code = DONE
+        """What a command that ended in order leaves with."""
+        self.colour = colour_wanted(sys.stdout.isatty())
+        self._settings: Settings | None = None
+        self._clock: Clock | None = None
+        self._ids: Ids | None = None
+
+    def set_flag(self, name: str, value: str) -> None:
+        """A setting as if given on the command line."""
+        self.flags[name] = value
+        self._settings = None
+
+    @property
+    def settings(self) -> Settings:
+        """Every setting; flags win.
+
+        Raises:
+            NotConfigured: a file cannot be read, or a value cannot be one of its setting.
+        """
+        if self._settings is None:
+            import os
+            from pathlib import Path
+
+            from platformdirs import user_config_path, user_data_path
+
+            from engine.settings import load_settings
+
+            self._settings = load_settings(
+                flags=self.flags,
+                environ=os.environ,
+                cwd=Path.cwd(),
+                home=Path.home(),
+                config=user_config_path("steno"),
+                data=user_data_path("steno"),
+            )
+        return self._settings
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of this process."""
+        if self._clock is None:
+            from events.clock import SystemClock
+
+            self._clock = SystemClock()
+        return self._clock
+
+    @property
+    def ids(self) -> Ids:
+        """Where this process takes new identities from."""
+        if self._ids is None:
+            from events.clock import RandomIds
+
+            self._ids = RandomIds()
+        return self._ids

@@ -1,0 +1,39 @@
+"""`steno budget`: what is spent, what is promised, what is left, and until when."""
+
+import click
+
+from cli.app import App
+from cli.options import at_option, common, pass_app
+from cli.output import columns, emit, emit_json
+
+
+@click.command("budget")
+@at_option
+@common
+@pass_app
+def command(app: App, at: str | None) -> None:
+    """Show where the budget stands: spent, committed, remaining, burn rate, and when it is used up.
+
+    Spent is every machine's bill to the newest poll; committed is the worst that live runs and machines may still
+    cost. A submission whose own worst case does not fit into what is left is refused (exit 6), with the arithmetic.
+    The total and the alert thresholds are the settings budget.total and budget.alerts.
+
+    With --json: {"total_usd", "spent_usd", "committed_usd", "remaining_usd", "available_usd", "used_pct",
+    "spent_24h_usd", "rate_now_usd_per_hour", "burn_rate_usd_per_hour", "exhausted_at", "alerts": [{"threshold",
+    "reached", "told_at_position"}], "position"}; null where there is no budget.
+
+    \b
+    Examples:
+      steno budget
+      steno budget --json | jq -r .remaining_usd
+      AMD_GRANT_CREDITS_TOTAL=500 steno budget
+    """
+    from cli.money import books
+    from cli.render.budget import budget_object, page
+
+    with books(app, at, every_run=False) as found:
+        account = found.account
+        if app.json:
+            emit_json(budget_object(account, found) | {"position": found.position})
+        else:
+            emit(page(account, found, columns()))

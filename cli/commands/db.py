@@ -1,0 +1,42 @@
+"""`steno db`: the record's schema."""
+
+import click
+
+from cli.app import App
+from cli.options import common, pass_app
+from cli.output import emit, emit_json
+
+
+@click.group("db")
+def command() -> None:
+    """Upgrade the record to this version's schema.
+
+    \b
+    Examples:
+      steno db upgrade
+      steno db upgrade --record /srv/steno/record.db
+    """
+
+
+@command.command("upgrade")
+@common
+@pass_app
+def upgrade(app: App) -> None:
+    """Upgrade the record to this version's schema; one that is up to date is left alone.
+
+    Nothing is deleted and no event is changed. With --json: {"record", "schema"}.
+
+    \b
+    Examples:
+      steno db upgrade
+      steno db upgrade --record /srv/steno/record.db
+    """
+    from events.migrate import upgrade as upgrade_record
+    from events.schema import REVISION
+
+    where = app.settings.record
+    upgrade_record(where)
+    if app.json:
+        emit_json({"record": where, "schema": REVISION})
+    else:
+        emit(f"{where} has schema {REVISION}, the newest this version knows")

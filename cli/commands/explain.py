@@ -1,0 +1,74 @@
+"""`steno explain`: verdict, rule, the polls that say so, and what would have flipped it; why a machine is still up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.app import App
+from cli.options import at_option, common, pass_app, run_or_vm_argument
+from cli.output import columns, emit, emit_json
+
+if TYPE_CHECKING:
+    from projections.objects import VmObject
+    from projections.view import View
+
+
+@click.command("explain")
+@run_or_vm_argument
+@at_option
+@common
+@pass_app
+def command(app: App, run: str, at: str | None) -> None:
+    """Explain a verdict: its rule, the polls that say so in the provider's own words, and what would flip it.
+
+    Of a run that started cold, or that waits, also why no warm machine was there for it. Of a machine: why it is still
+    up, and what would end it.
+
+    With --json: {"run", "sentence", "rule", "evidence": [{"position", "kind", "at", "source", "path", "fields":
+    [{"path", "value"}]}], "steps", "flips", "anomalies", "blind", "not_warm": [sentences]}; of a machine {"vm",
+    "why_up": [sentences], "anomalies", "position"}. A field's path finds its value in `steno poll POSITION`; of kind
+    "event" are our own, where no poll decided.
+
+    \b
+    Examples:
+      steno explain matmul
+      steno explain matmul --json | jq -r '.evidence[0].position'
+      steno explain matmul --at 14:05
+      steno explain steno-slot-1-0
+    """
+    from cli.moments import seen_from
+    from cli.stores import viewing
+    from engine.errors import RunNotFound, VmNotFound
+    from projections.explain import explain, explanation_object
+
+    with viewing(app, at) as (record, view):
+        now = seen_from(app, view, at)
+        try:
+            row = view.row(run)
+        except RunNotFound as error:
+            try:
+                found_vm = view.vm(run)
+            except VmNotFound:
+                raise error from None
+            _explain_vm(app, view, found_vm, now)
+            return
+        found = explain(record, view, row, now)
+        why = view.why_not_warm(row.run_id)
+    if app.json:
+        emit_json(explanation_object(found) | {"not_warm": why})
+        return
+    from cli.render.explain import page
+
+    emit(page(found, why, columns()))
+
+
+def _explain_vm(app: App, view: View, found: VmObject, now: int) -> None:
+    why, anomalies = view.why_up(found.vm_id, now), view.anomalies_of_vm(found.vm_id)
+    if app.json:
+        emit_json({"vm": found, "why_up": why, "anomalies": anomalies, "position": view.position})
+        return
+    from cli.render.explain import vm_page
+
+    emit(vm_page(found, view.machine(found.vm_id), why, anomalies, view.last_at or now, columns()))

@@ -1,0 +1,53 @@
+"""`steno logs`: a run's output."""
+
+import sys
+
+import click
+
+from cli.app import App
+from cli.options import common, pass_app, run_argument
+from cli.output import emit_json_line
+
+
+@click.command("logs")
+@run_argument
+@click.option("-f", "--follow", is_flag=True, help="Go on until the run has ended.")
+@common
+@pass_app
+def command(app: App, run: str, follow: bool) -> None:
+    """Print a run's output, asked of its provider (output is not part of the record).
+
+    With --json, JSON Lines: {"text"}, one for each line of output.
+
+    \b
+    Examples:
+      steno logs matmul
+      steno logs matmul -f
+    """
+    from cli.lines import lines
+    from cli.logs import log_for_data
+    from cli.providers import of_run
+    from cli.stores import viewing
+    from engine.errors import Conflict
+    from projections.folded import decode_run
+
+    log_for_data()
+    with viewing(app) as (record, view):
+        found = decode_run(view.row(run).folded)
+        path = record.path
+    if found.provider_id is None:
+        raise Conflict(
+            f"{found.name} has not reached its provider, so there is no output; see `steno show {found.name}`"
+        )
+    provider = of_run(app, found, path)
+    try:
+        pieces = provider.logs(found.provider_id, found.name or "", follow=follow)
+        if app.json:
+            for line in lines(pieces):
+                emit_json_line({"text": line.decode("utf-8", "replace")})
+            return
+        for piece in pieces:
+            sys.stdout.buffer.write(piece)
+            sys.stdout.buffer.flush()
+    finally:
+        provider.close()

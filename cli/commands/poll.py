@@ -1,0 +1,48 @@
+"""`steno poll N`: what the provider answered, rebuilt from the record."""
+
+import sys
+
+import click
+
+from cli.app import App
+from cli.options import common, pass_app
+from cli.output import emit, hint
+
+
+@click.command("poll")
+@click.argument("position", type=click.IntRange(min=1))
+@common
+@pass_app
+def command(app: App, position: int) -> None:
+    """Print what a provider answered, as it answered it.
+
+    The answer is rebuilt from the record, equal as JSON to what was sent (secrets were replaced before it was stored).
+    POSITION is a poll's, as `steno polls` and every verdict's evidence give it. With --json, the poll as a line of a
+    trace: {"t", "ep", "path", "req", "status", "ms", "body"}.
+
+    \b
+    Examples:
+      steno poll 1204
+      steno poll 1204 | jq '.[0].status'
+      steno poll 1204 --json >> incident.jsonl
+    """
+    from cli.stores import reading
+
+    with reading(app) as record:
+        poll = record.poll(position)
+    if app.json:
+        from events.trace import write_trace_line
+
+        click.echo(write_trace_line(poll).decode().rstrip("\n"))
+        return
+    if poll.body is None:
+        hint(f"poll {position} got no answer: {poll.error or 'no reason was given'}")
+        return
+    import msgspec
+
+    if poll.text:
+        emit(msgspec.json.decode(poll.body, type=str))
+    elif sys.stdout.isatty():
+        emit(msgspec.json.format(poll.body, indent=2).decode())
+    else:
+        click.echo(poll.body.decode())

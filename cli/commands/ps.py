@@ -1,0 +1,90 @@
+"""`steno ps`: the runs there are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.app import App
+from cli.options import at_option, common, pass_app
+from cli.output import columns, emit, emit_json, hint
+
+if TYPE_CHECKING:
+    from projections.view import SourceView, View
+
+_DAY = 86_400_000_000
+
+
+@click.command("ps")
+@click.option("--all", "-a", "everything", is_flag=True, help="Also runs that ended more than a day ago.")
+@at_option
+@common
+@pass_app
+def command(app: App, everything: bool, at: str | None) -> None:
+    """List runs, the newest first: those still open, and those submitted within the last day.
+
+    A run that waits in Steno's queue shows its place there and when it may start. COST is the time of its machine, at
+    the price then in force; in brackets the provider's own figure, where its machine is not known.
+
+    With --json: {"runs": [run objects, as in replay], "sources": [{"source", "observability", "last_answered_at"}],
+    "position", "queue": [{"run_id", "position", "why", "detail", "estimated_start"}]}.
+
+    \b
+    Examples:
+      steno ps
+      steno ps --all --json | jq '.runs[] | {name, state, reason}'
+      steno ps --at 2026-11-20T15:00:00Z
+    """
+    from cli.moments import seen_from
+    from cli.stores import viewing
+
+    with viewing(app, at) as (_, view):
+        now = seen_from(app, view, at)
+        runs = view.runs(open_or_since=None if everything else now - _DAY, newest_first=True)
+        sources, waiting = view.sources(now), view.queued(now)
+        if app.json:
+            from projections.queued import queued_object
+
+            emit_json(
+                {
+                    "runs": runs,
+                    "sources": [_source_object(one) for one in sources],
+                    "position": view.position,
+                    "queue": [queued_object(one) for one in waiting.values()],
+                }
+            )
+            return
+        from cli.render.runs import listing
+
+        if runs:
+            names = {run.vm_id: view.vm(run.vm_id).name or run.vm_id[:8] for run in runs if run.vm_id is not None}
+            emit(listing(runs, now, columns(), waiting=waiting, machines=names))
+        watched = {run.provider for run in runs if not run.ended}
+        _footer(view, len(runs), [one for one in sources if one.name.split("/")[0] in watched], now)
+
+
+def _footer(view: View, shown: int, sources: list[SourceView], now: int) -> None:
+    """What the table leaves out, on stderr: older runs, and sources of open runs that do not answer."""
+    from cli.render.words import ago, count
+
+    total = view.count()
+    if total == 0:
+        hint("no runs yet; `steno submit -- COMMAND` runs one here, `steno up` watches dstack")
+    elif shown < total:
+        hint(f"{count(total - shown, 'older run')} not shown; --all lists every run")
+    for source in sources:
+        if source.observability != "fresh":
+            last = "never" if source.last_answered is None else ago(source.last_answered, now)
+            hint(f"{source.name} is {source.observability.value}: last answer {last}; `steno record` keeps looking")
+
+
+def _source_object(source: SourceView) -> dict[str, object]:
+    from events.clock import format_time
+
+    last = source.last_answered
+    return {
+        "source": source.name,
+        "observability": source.observability.value,
+        "last_answered_at": None if last is None else format_time(last),
+    }

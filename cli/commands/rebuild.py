@@ -1,0 +1,38 @@
+"""`steno rebuild`: the read models anew from the record."""
+
+import click
+
+from cli.app import App
+from cli.options import common, pass_app
+from cli.output import emit, emit_json, progress
+
+
+@click.command("rebuild")
+@common
+@pass_app
+def command(app: App) -> None:
+    """Build the read models anew from the record.
+
+    They are filled in another file, which then takes the place of the old one; whoever reads meanwhile goes on
+    reading. It is never necessary: a read model of another version is built anew by itself.
+
+    With --json: {"runs", "position", "projections"}.
+
+    \b
+    Examples:
+      steno rebuild
+    """
+    from cli.stores import reading
+    from projections.projector import rebuilt
+    from projections.store import beside
+
+    with reading(app) as record, progress("reading the record") as advance:
+        position = record.head().position
+        runs = rebuilt(record, progress=advance)
+        path = beside(record.path)
+    if app.json:
+        emit_json({"runs": runs, "position": position, "projections": str(path)})
+        return
+    from cli.render.words import count
+
+    emit(f"{count(runs, 'run')} up to position {position:,}, in {path}")

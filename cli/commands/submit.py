@@ -1,0 +1,125 @@
+"""`steno submit`: a task to a provider, recorded from the first word."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.app import App
+from cli.errors import NOT_SUCCEEDED
+from cli.options import common, pass_app, project_option, provider_option
+from cli.output import emit, emit_json, hint
+from cli.task_flags import task_options
+
+if TYPE_CHECKING:
+    from cli.submitting import Submitted
+    from projections.objects import RunObject
+
+
+@click.command("submit", context_settings={"ignore_unknown_options": False})
+@click.argument("words", metavar="[-- COMMAND...]", nargs=-1)
+@click.option(
+    "-f", "--file", "file", metavar="FILE", type=click.Path(path_type=Path), help="Task file; else ./.dstack.yml."
+)
+@click.option("--wait", is_flag=True, help="Follow the run to its end; exit 1 if it does not succeed.")
+@click.option("--timeout", metavar="DURATION", help="With --wait: stop looking after this long (90s, 15m, 2h).")
+@provider_option
+@project_option
+@task_options
+@common
+@pass_app
+def command(
+    app: App, /, words: tuple[str, ...], file: Path | None, wait: bool, timeout: str | None, **flags: object
+) -> None:
+    """Submit a task: ./.dstack.yml, the file of -f, or the command after --.
+
+    It runs on this machine, or on dstack with --provider dstack (or STENO_PROVIDER, or steno.toml). The request is
+    recorded before anything is asked of the provider, under a name chosen before, so that whatever breaks, the task
+    runs once at most. Flags are laid over the file and use dstack's words and ranges.
+
+    With --wait the exit code is 0 if the run succeeded and 1 if not; there is no time limit unless --timeout is given,
+    and when it is reached, or on Ctrl-C (exit 130), the run goes on.
+
+    Where the budget cannot bear its worst case it is refused (exit 6). Where as many machines as allowed are in use it
+    waits in Steno's queue, in order: without --wait that is said and the exit code is 0.
+
+    With --json: {"run_id", "provider_id", "name", "provider", "project", "position", "state"}, with --wait the run
+    object; provider_id is null while it waits.
+
+    \b
+    Examples:
+      steno submit --wait -- make test
+      steno submit --provider dstack --wait
+      steno submit --provider dstack -f train.dstack.yml --max-duration 2h
+      steno submit --gpu MI300X:1 --image rocm/rocm-terminal -- rocm-smi
+    """
+    from cli.logs import log_for_data
+    from cli.moments import length
+    from cli.providers import named
+    from cli.stores import writing
+    from cli.submitting import counter, to_the_end
+    from cli.task import described
+
+    log_for_data()
+    limit = None if timeout is None else length(timeout)
+    if limit is not None and not wait:
+        raise click.UsageError("--timeout is how long to wait: add --wait")
+    run_id = app.ids.new()
+    settings = app.settings
+    task = described(
+        file=file,
+        command=words,
+        flags=flags,
+        provider=settings.provider,
+        run_id=run_id,
+        gpu=settings.default_gpu,
+        backend=settings.value("dstack.backend"),
+        profile=settings.value("profile"),
+    )
+    with writing(app) as record:
+        provider = named(app, settings.provider, record.path)
+        try:
+            with counter(app, record, provider) as here:
+                submitted = here.submit(task, run_id)
+                if not wait:
+                    _say(app, here.look(submitted), provider.name, provider.project)
+                    return
+                run = to_the_end(here, submitted, timeout=limit)
+        finally:
+            provider.close()
+    if run.state != "succeeded":
+        app.exit_code = NOT_SUCCEEDED
+    _print(app, run)
+
+
+def _say(app: App, submitted: Submitted, provider: str, project: str) -> None:
+    if app.json:
+        emit_json(
+            {
+                "run_id": submitted.run_id,
+                "provider_id": submitted.provider_id,
+                "name": submitted.name,
+                "provider": provider,
+                "project": project,
+                "position": submitted.position,
+                "state": submitted.state,
+            }
+        )
+        return
+    emit(submitted.name)
+    if submitted.queued is not None:
+        hint(f"queued: {submitted.queued}; `steno record` hands it over, `steno stop {submitted.name}` takes it back")
+        return
+    hint(f"submitted to {provider}; `steno record` follows it, `steno logs {submitted.name} -f` shows its output")
+
+
+def _print(app: App, run: RunObject) -> None:
+    if app.json:
+        emit_json(run)
+        return
+    from cli.render.runs import ended
+
+    emit(ended(run))
+    hint(f"`steno timeline {run.name}`, `steno explain {run.name}`, `steno logs {run.name}`")

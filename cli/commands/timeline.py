@@ -1,0 +1,41 @@
+"""`steno timeline`: where a run's time went."""
+
+import click
+
+from cli.app import App
+from cli.options import at_option, common, pass_app, run_argument
+from cli.output import columns, emit, emit_json
+
+
+@click.command("timeline")
+@run_argument
+@at_option
+@common
+@pass_app
+def command(app: App, run: str, at: str | None) -> None:
+    """Draw where a run's time went: one bar a state on one scale, attempts, its machine, stretches without an answer.
+
+    With --json: {"run_id", "name", "state", "reason", "from", "until", "first_poll_at", "spans": [{"state", "attempt",
+    "from", "to", "seconds", "position"}], "blind": [{"source", "from", "to", "seconds"}], "machine": {"vm_id", "start",
+    "phases": [{"phase", "from", "to", "seconds"}]}}.
+
+    \b
+    Examples:
+      steno timeline matmul
+      steno timeline matmul --json | jq '.spans[] | {state, seconds}'
+    """
+    from cli.moments import seen_from
+    from cli.stores import viewing
+    from projections.timeline import timeline, timeline_object
+
+    with viewing(app, at) as (_, view):
+        row = view.row(run)
+        found = view.run(row.run_id)
+        vm = None if found.vm_id is None else view.vm(found.vm_id)
+        life = timeline(found, view.blind_of(row), seen_from(app, view, at), vm)
+    if app.json:
+        emit_json(timeline_object(found, life))
+        return
+    from cli.render.timeline import draw
+
+    emit(draw(found, life, columns()))

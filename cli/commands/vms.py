@@ -1,0 +1,144 @@
+"""`steno vms`: the machines there are, one in full, and their end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.app import App
+from cli.default_group import DefaultGroup
+from cli.options import at_option, common, optional_vm_argument, pass_app, vm_argument
+from cli.output import columns, emit, emit_json, hint
+
+if TYPE_CHECKING:
+    from projections.objects import VmObject
+    from projections.view import View
+
+_DAY = 86_400_000_000
+
+
+@click.group("vms", cls=DefaultGroup, subcommand_metavar="[VM] | COMMAND [ARGS]…")
+def command() -> None:
+    """List machines: what each is doing, since when, at what price, and what it cost so far.
+
+    Without VM those that may be billed, and those that ended within the last day. VM is a machine's id or its
+    beginning, the provider's id, or a name (names are given again: the one that may be billed, else the newest).
+
+    With --json: {"vms": [machine objects, as in replay], "position"}; with VM the machine object, and beside it
+    "project", "backend", "region", "fleet", "gpu", "gpu_count", "spot", "ours", "made_for", "created_at",
+    "idle_since", "unreachable", "anomalies", "position".
+
+    \b
+    Examples:
+      steno vms
+      steno vms --all --json | jq '.vms[] | {name, state, cost_usd}'
+      steno vms steno-slot-1-0
+      steno vms stop steno-slot-1-0 --when-idle
+      steno vms gone steno-slot-1-0 --at 2026-11-20T15:00:00Z
+    """
+
+
+@command.command("list", hidden=True)
+@optional_vm_argument
+@click.option("--all", "-a", "everything", is_flag=True, help="Also machines that ended more than a day ago.")
+@at_option
+@common
+@pass_app
+def listed(app: App, vm: str | None, everything: bool, at: str | None) -> None:
+    """List machines, or show one."""
+    from cli.moments import seen_from
+    from cli.stores import viewing
+
+    with viewing(app, at) as (_, view):
+        now = seen_from(app, view, at)
+        if vm is None:
+            _list(app, view, now, everything=everything)
+        else:
+            _show(app, view, vm)
+
+
+@command.command("stop")
+@vm_argument
+@click.option("--when-idle", is_flag=True, help="Only once no run is on it; else a run on it is stopped first.")
+@common
+@pass_app
+def stop(app: App, vm: str, when_idle: bool) -> None:
+    """Ask that a machine go; one that has ended is left alone.
+
+    The request is recorded first. No run is placed on the machine from then on; a run on it is stopped, unless
+    --when-idle is given; then the provider is told, by whoever holds its lease, and the end is awaited for up to a
+    minute. With --json: {"vm_id", "name", "state", "asked", "told"}.
+
+    Exits 5 if the provider refuses, for example because its fleet is in use.
+
+    \b
+    Examples:
+      steno vms stop steno-slot-1-0
+      steno vms stop 5f0c --when-idle
+    """
+    from cli.ending import end_machine
+    from cli.logs import log_for_data
+
+    log_for_data()
+    end_machine(app, vm, when_idle=when_idle)
+
+
+@command.command("gone", short_help="Write down that a machine ended, by your own eyes.")
+@vm_argument
+@click.option("--at", "when", metavar="TIME", required=True, help="When it ended, as the cloud's own console says.")
+@common
+@pass_app
+def gone(app: App, vm: str, when: str) -> None:
+    """Write down that a machine ended: you looked in the cloud's own console, whatever the provider still says.
+
+    For a machine that is `unconfirmed`: told to go, or no longer listed, and not seen gone. Its bill ends at that
+    moment. With --json: {"vm_id", "name", "ended_at", "position"}.
+
+    \b
+    Examples:
+      steno vms gone steno-slot-1-0 --at 2026-11-20T15:00:00Z
+      steno vms gone 5f0c --at 20m
+    """
+    from cli.ending import confirm_machine_gone
+
+    confirm_machine_gone(app, vm, when)
+
+
+def _list(app: App, view: View, now: int, *, everything: bool) -> None:
+    vms = view.vms(billed_or_since=None if everything else now - _DAY)
+    if app.json:
+        emit_json({"vms": vms, "position": view.position})
+        return
+    from cli.render.vms import burning, listing
+    from cli.render.words import count
+
+    if vms:
+        emit(listing(vms, view.machine, view.last_at or now, columns()))
+    total = view.count_vms()
+    if total == 0:
+        hint("no machines yet; `steno submit` makes the first one, `steno up` watches a provider's")
+    elif len(vms) < total:
+        hint(f"{count(total - len(vms), 'older machine')} not shown; --all lists every machine")
+    said = burning(vms, view.machine, view.last_at or now, now)
+    if said is not None:
+        hint(said)
+
+
+def _show(app: App, view: View, word: str) -> None:
+    found: VmObject = view.vm(word)
+    machine, anomalies = view.machine(found.vm_id), view.anomalies_of_vm(found.vm_id)
+    if app.json:
+        import msgspec
+
+        from cli.vm_rows import beside
+
+        emit_json(msgspec.to_builtins(found) | beside(machine) | {"anomalies": anomalies, "position": view.position})
+        return
+    from cli.render import anomalies as odd
+    from cli.render.vms import in_full
+
+    names = {run_id: view.run(run_id).name or run_id for run_id in found.runs}
+    emit(in_full(found, machine, names, view.last_at or machine.last_at))
+    if anomalies:
+        emit("\n" + odd.anomalies(anomalies))

@@ -1,0 +1,139 @@
+"""The one place where an error becomes an exit code and a line on stderr."""
+
+import contextlib
+import errno
+import os
+import sys
+
+import click
+
+from cli.colour import colour_wanted
+from engine import errors as engine
+from events import errors as events
+
+DONE = 0
+NOT_SUCCEEDED = 1
+USAGE = 2
+UNREACHABLE = 3
+NOT_FOUND = 4
+CONFLICT = 5
+REFUSED = 6
+DAMAGED = 7
+NOT_WRITABLE = 8
+BUG = 70
+"""A mistake in Steno itself (EX_SOFTWARE of sysexits.h): no promise to scripts, so none of the codes above."""
+INTERRUPTED = 130
+
+
+class Detached(events.StenoError):
+    """We stopped looking because somebody pressed Ctrl-C; what was looked at goes on."""
+
+
+class WaitEnded(events.StenoError):
+    """We stopped looking because the time was up; what was looked at goes on."""
+
+
+CODES: dict[type[BaseException], int] = {
+    events.RecordNotFound: NOT_FOUND,
+    events.NotARecord: DAMAGED,
+    events.RecordDamaged: DAMAGED,
+    events.RecordTooNew: NOT_WRITABLE,
+    events.RecordNotWritable: NOT_WRITABLE,
+    events.RecordLocked: CONFLICT,
+    events.VersionConflict: CONFLICT,
+    events.IdConflict: CONFLICT,
+    events.UnreadableInput: USAGE,
+    events.PositionNotFound: NOT_FOUND,
+    events.SecretGone: CONFLICT,
+    engine.ProviderUnreachable: UNREACHABLE,
+    engine.ProviderRefused: UNREACHABLE,
+    engine.ProviderError: UNREACHABLE,
+    engine.NotConfigured: USAGE,
+    engine.ProjectNotFound: NOT_FOUND,
+    engine.RunNotFound: NOT_FOUND,
+    engine.VmNotFound: NOT_FOUND,
+    engine.VmInUse: CONFLICT,
+    engine.TaskInvalid: USAGE,
+    engine.NameInUse: CONFLICT,
+    engine.Conflict: CONFLICT,
+    engine.RefusedByPolicy: REFUSED,
+    Detached: INTERRUPTED,
+    WaitEnded: NOT_SUCCEEDED,
+    events.StenoError: USAGE,
+}
+"""The code of every error class; a subclass has the code of its nearest listed ancestor."""
+
+_WRITE_ERRNOS = frozenset({errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM})
+_REMEDIES = {
+    errno.ENOSPC: ": make room",
+    errno.EDQUOT: ": make room",
+    errno.EROFS: ": write elsewhere",
+    errno.EACCES: ": change its permissions",
+    errno.EPERM: ": change its permissions",
+}
+"""What to do about an error of the system."""
+
+
+def exit_code_of(error: BaseException) -> int:
+    """The exit code an error stands for, after its line was written to stderr."""
+    if isinstance(error, BrokenPipeError):  # the reader of our output has gone (`| head`): leave without a word
+        return INTERRUPTED
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else DONE
+    if isinstance(error, click.exceptions.Exit):
+        return error.exit_code
+    if isinstance(error, KeyboardInterrupt | click.Abort):
+        say("interrupted")
+        return INTERRUPTED
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        click.echo(error.format_message(), err=True, color=colour_wanted(sys.stderr.isatty()))
+        return USAGE
+    if isinstance(error, click.ClickException):
+        return _usage(error)
+    code = code_of(error)
+    if code != BUG:
+        say(_text(error))
+        return code
+    if os.environ.get("STENO_DEBUG"):
+        import traceback
+
+        traceback.print_exception(error)
+    say(f"a mistake in Steno itself: {type(error).__name__}: {error}; STENO_DEBUG=1 shows where, please report it")
+    return BUG
+
+
+def code_of(error: BaseException) -> int:
+    """The exit code of an error, by its class."""
+    for ancestor in type(error).__mro__:
+        if ancestor in CODES:
+            return CODES[ancestor]
+    if isinstance(error, FileNotFoundError):
+        return NOT_FOUND
+    if isinstance(error, OSError) and error.errno in _WRITE_ERRNOS:
+        return NOT_WRITABLE
+    if isinstance(error, OSError) and error.filename is not None:
+        return USAGE
+    return BUG
+
+
+def say(text: str) -> None:
+    """One line on stderr, `steno: ` in front; red on a terminal."""
+    line = " ".join(text.split())
+    with contextlib.suppress(OSError):  # stderr is closed: the exit code still tells
+        click.secho(f"steno: {line}", err=True, fg="red", color=colour_wanted(sys.stderr.isatty()))
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{(error.strerror or str(error)).lower()}{_REMEDIES.get(error.errno or 0, '')}"
+    return str(error) or (type(error).__doc__ or type(error).__name__).strip()
+
+
+def _usage(error: click.ClickException) -> int:
+    hint = ""
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        hint = f" (see `{error.ctx.command_path} --help`)"
+    message = error.format_message().rstrip(".")
+    say(f"{message[:1].lower()}{message[1:]}{hint}")
+    return USAGE

@@ -1,0 +1,50 @@
+"""A look at this machine's own runs and machines before they are shown, where nobody records them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cli.providers import local, runs_folder
+from cli.watching import watching
+from engine.effects.lease import Lease, lease_path
+from events.errors import RecordLocked, RecordNotWritable
+
+if TYPE_CHECKING:
+    from cli.app import App
+    from events.record import Record
+
+_NEVER = 1 << 62
+"""Microseconds: later than any run was submitted."""
+
+
+def look_here(app: App, record: Record) -> None:
+    """One round of polls of the local provider if one of its runs goes on or a machine of its may still be there,
+    nobody else polls it, and we may write.
+
+    Only looks: a request that waits is left to `record` and `submit`.
+    """
+    if not runs_folder(record.path).is_dir() or not _goes_on(record):
+        return
+    from cli.stores import writing  # which imports this module
+
+    provider = local(app, record.path)
+    try:
+        lease = Lease.take(lease_path(record.path, provider.source))
+        if lease is None:
+            return
+        with lease, writing(app, create=False) as ours, watching(app, ours, provider) as (_, recorder):
+            recorder.round(act=False)
+    except (OSError, RecordNotWritable, RecordLocked):
+        return
+
+
+def _goes_on(record: Record) -> bool:
+    from engine.providers.local.machines import was_kept
+    from projections.projector import caught_up
+
+    with caught_up(record) as store:
+        if any(row.provider == "local" for row in store.runs(open_or_since=_NEVER)):
+            return True
+        # a machine that outlived its run goes by itself, and nobody may have seen that
+        folder = runs_folder(record.path)
+        return any(was_kept(folder, row.provider_id) for row in store.vms.all(billed_or_since=_NEVER))

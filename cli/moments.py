@@ -1,0 +1,116 @@
+"""Reading what a person types for a moment: a time or a position."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from cli.app import App
+    from events.record import Record
+    from projections.view import View
+
+_AGO = re.compile(r"(\d+)\s*(s|m|h|d)(?:\s*ago)?")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def moment(text: str, now: int) -> int:
+    """The moment a person means: an ISO time (UTC without a zone), or `90s`, `15m`, `2h`, `3d` before now.
+
+    Raises:
+        click.BadParameter: it is neither.
+    """
+    from events.clock import SECOND, parse_time
+
+    ago = _AGO.fullmatch(text.strip())
+    if ago is not None:
+        return now - int(ago[1]) * _UNITS[ago[2]] * SECOND
+    try:
+        return parse_time(text.strip())
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is no time; write 2026-11-20T15:00:00Z, or 15m for a quarter of an hour ago"
+        ) from None
+
+
+def length(text: str) -> int:
+    """A duration in microseconds: `90s`, `0.5s`, `200ms`, `15m`, `2h`, `3d`, or plain seconds.
+
+    Raises:
+        click.BadParameter: it is none.
+    """
+    from events.clock import SECOND
+
+    number, unit = text.strip(), 1.0
+    for name, seconds_each in (("ms", 0.001), *_UNITS.items()):
+        if number.endswith(name):
+            number, unit = number.removesuffix(name), seconds_each
+            break
+    try:
+        seconds = float(number) * unit
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds < 1e9:
+        raise click.BadParameter(f"{text!r} is no duration; write 90s, 15m, 2h or plain seconds")
+    return round(seconds * SECOND)
+
+
+def position_or_time(text: str, now: int) -> tuple[int | None, int | None]:
+    """(position, None) or (None, time): what `--at` and `--until` take.
+
+    Raises:
+        click.BadParameter: neither, or a time to come, or a position below 1.
+    """
+    if text.strip().isdecimal():
+        position = int(text)
+        if position < 1:
+            raise click.BadParameter("positions start at 1")
+        return position, None
+    time = moment(text, now)
+    if time > now:
+        raise click.BadParameter(f"{text} has not happened yet")
+    return None, time
+
+
+def at_position(app: App, record: Record, text: str) -> int:
+    """The last position of the record that belongs to what was known at that time or position.
+
+    Raises:
+        click.BadParameter: it is neither, or lies beyond the record's end.
+    """
+    position, time = position_or_time(text, app.clock.now())
+    head = record.head().position
+    if position is not None:
+        if position > head:
+            raise click.BadParameter(f"the record ends at position {head}; {position} is beyond it")
+        return position
+    assert time is not None  # noqa: S101 - one of the two is set
+    return last_before(record, time, head)
+
+
+def after_position(app: App, record: Record, text: str | None) -> int:
+    """The position behind which `--from` begins: a position is itself in it, a time begins with what came after it."""
+    if text is None:
+        return 0
+    found = at_position(app, record, text)
+    return found - 1 if text.strip().isdecimal() else found
+
+
+def last_before(record: Record, time: int, head: int) -> int:
+    """The last position observed at or before `time`, found by halving: positions follow time but for clock steps."""
+    low, high = 0, head
+    while low < high:
+        middle = (low + high + 1) // 2
+        stored = next(iter(record.read(after=middle - 1, limit=1)))
+        if stored.observed_at <= time:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def seen_from(app: App, view: View, at: str | None) -> int:
+    """The moment a view is looked at: now, or with `--at` the last moment it knows."""
+    return app.clock.now() if at is None else view.last_at or app.clock.now()

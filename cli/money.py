@@ -1,0 +1,77 @@
+"""What the money commands reckon from: the whole world, every bill, and the policy in force."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cli.app import App
+    from engine.money.bill import Bill
+    from engine.money.budget import Account
+    from engine.policy import Policy
+    from engine.world.state import WorldState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Books:
+    """Everything that money is reckoned from, at one moment."""
+
+    state: WorldState
+    bills: dict[str, Bill]
+    policy: Policy
+    now: int
+    position: int
+
+    @property
+    def account(self) -> Account:
+        """Where the budget stands."""
+        from engine.money.budget import account
+
+        return account(self.state, self.policy, self.now)
+
+
+@contextmanager
+def books(app: App, at: str | None, *, every_run: bool = True) -> Iterator[Books]:
+    """The books now, or as they were `--at` a time or position.
+
+    Args:
+        every_run: also load the runs that are over and on no live machine; the budget is reckoned without them.
+
+    Raises:
+        RecordNotFound, NotARecord, RecordDamaged, RecordTooNew: as they say.
+        NotConfigured: the settings describe no policy.
+    """
+    from cli.moments import seen_from
+    from cli.stores import viewing
+    from engine.money.bill import bills
+
+    with viewing(app, at) as (_, view):
+        state = view.whole() if every_run else view.world().state
+        yield Books(
+            state=state,
+            bills=bills(state),
+            policy=_policy(app, state, at),
+            now=seen_from(app, view, at),
+            position=view.position,
+        )
+
+
+def _policy(app: App, state: WorldState, at: str | None) -> Policy:
+    """What the settings say now; of the past, the policy adopted last by then, if there was one.
+
+    The budget is one for all sources, so that of a source whose machines are free is as good as any other's.
+    """
+    from engine.settings_policy import policy_from
+
+    known = [steps[-1] for steps in state.policies.values()]
+    if at is not None and known:
+        found = max(known, key=lambda step: step.position).policy
+    else:
+        found = policy_from(app.settings, "dstack")
+    return msgspec.structs.replace(found, free=False)

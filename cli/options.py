@@ -1,0 +1,130 @@
+"""Options and arguments that several commands share."""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from cli.app import App
+
+if TYPE_CHECKING:
+    from projections.store import Store
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _keep_record(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+    if value == "":
+        raise click.BadParameter("it is empty; give a path", ctx)
+    if value is not None:
+        ctx.ensure_object(App).flags["record"] = value
+
+
+def _keep_json(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.ensure_object(App).json = True
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        from importlib.metadata import version
+
+        click.echo(f"steno {version('steno')}")
+        ctx.exit()
+
+
+version_option = click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version."
+)
+
+_record = click.option(
+    "--record",
+    metavar="URL",
+    expose_value=False,
+    callback=_keep_record,
+    help="The record: a path (SQLite) or a database URL; else STENO_RECORD, steno.toml, your data folder.",
+)
+_json = click.option(
+    "--json", is_flag=True, expose_value=False, callback=_keep_json, help="Print JSON with stable keys."
+)
+
+
+def common(function: Command) -> Command:
+    """`--record` and `--json`, which every command takes and `steno` itself takes too."""
+    return _json(_record(function))
+
+
+def _keep_setting(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    if value is not None and parameter.name is not None:
+        ctx.ensure_object(App).flags[parameter.name] = value
+
+
+provider_option = click.option(
+    "--provider",
+    type=click.Choice(["local", "dstack"]),
+    expose_value=False,
+    callback=_keep_setting,
+    help="Where tasks run; else STENO_PROVIDER, steno.toml, local.",
+)
+
+project_option = click.option(
+    "--project",
+    metavar="NAME",
+    expose_value=False,
+    callback=_keep_setting,
+    help="dstack's project; else STENO_PROJECT, steno.toml, the default of dstack's own configuration.",
+)
+
+pass_app = click.make_pass_decorator(App)
+
+
+def _known_runs(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Names of recorded runs that begin so."""
+    return _known(ctx, lambda store: store.names(incomplete))
+
+
+def _known_vms(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Names of recorded machines that begin so, and ids once something is typed."""
+    return _known(ctx, lambda store: (*store.vms.names(incomplete), *store.vms.ids(incomplete)))
+
+
+def _known_either(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Names of runs, then of machines, that begin so."""
+    return _known(ctx, lambda store: (*store.names(incomplete), *store.vms.names(incomplete)))
+
+
+def _known(ctx: click.Context, names: "Callable[[Store], Iterable[str]]") -> list[str]:
+    """What the read model knows; whatever goes wrong, a completion only stays silent."""
+    import contextlib
+    import sqlite3
+    from pathlib import Path
+
+    from events.errors import StenoError
+    from projections.store import Store, beside
+
+    with contextlib.suppress(StenoError, OSError, sqlite3.Error):
+        store = Store.open(beside(Path(ctx.ensure_object(App).settings.record)), write=False)
+        if store is not None:
+            with store:
+                return list(names(store))
+    return []
+
+
+run_argument = click.argument("run", metavar="RUN", shell_complete=_known_runs)
+run_or_vm_argument = click.argument("run", metavar="RUN|VM", shell_complete=_known_either)
+vm_argument = click.argument("vm", metavar="VM", shell_complete=_known_vms)
+optional_vm_argument = click.argument("vm", metavar="[VM]", required=False, shell_complete=_known_vms)
+
+at_option = click.option(
+    "--at",
+    metavar="TIME|POSITION",
+    help="As it was then: an ISO time (UTC if it has no zone) or a position of the record.",
+)
+
+rules_option = click.option(
+    "--rules",
+    metavar="NAME",
+    default="current",
+    show_default=True,
+    help="The rule set; `steno replay --help` lists them.",
+)

@@ -1,0 +1,90 @@
+"""Printing: text for people, JSON for programs, logs for whoever watches the process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.colour import colour_wanted
+from cli.errors import say
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+def emit(text: str) -> None:
+    """Text on stdout, a line end after it; colours only where they are wanted."""
+    click.echo(text, color=colour_wanted(sys.stdout.isatty()))
+
+
+def emit_json(value: object) -> None:
+    """One JSON value on stdout: indented on a terminal, one line in a pipe."""
+    import msgspec
+
+    encoded = msgspec.json.encode(value)
+    if sys.stdout.isatty():
+        encoded = msgspec.json.format(encoded, indent=2)
+    click.echo(encoded.decode())
+
+
+def emit_json_line(value: object) -> None:
+    """One JSON value on one line of stdout, as in JSON Lines."""
+    import msgspec
+
+    click.echo(msgspec.json.encode(value).decode())
+
+
+def hint(text: str) -> None:
+    """A line for the person at the terminal, on stderr, dim; scripts that read stdout never see it."""
+    click.secho(text, err=True, dim=True, color=colour_wanted(sys.stderr.isatty()))
+
+
+def warn(text: str) -> None:
+    """A line on stderr about something that went wrong while the command goes on."""
+    say(text)
+
+
+def columns() -> int:
+    """Width of the terminal; 100 where output is no terminal, COLUMNS where it is set."""
+    with contextlib.suppress(ValueError):
+        return max(40, int(os.environ["COLUMNS"])) if "COLUMNS" in os.environ else _terminal_columns()
+    return _terminal_columns()
+
+
+def _terminal_columns() -> int:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            if stream.isatty():
+                return max(40, os.get_terminal_size(stream.fileno()).columns)
+    return 100
+
+
+@contextlib.contextmanager
+def progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on stderr for work that takes longer than a second; nothing where stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _done, _total: None
+        return
+    import time
+
+    started = time.monotonic()
+    shown = False
+
+    def advance(done: int, total: int) -> None:
+        nonlocal shown
+        if time.monotonic() - started < 1:
+            return
+        shown = True
+        share = min(1.0, done / total) if total else 1.0
+        bar = "█" * round(share * 24)
+        click.echo(f"\r{what} {bar:░<24} {share:4.0%}", err=True, nl=False)
+
+    try:
+        yield advance
+    finally:
+        if shown:
+            click.echo("\r\x1b[K", err=True, nl=False)

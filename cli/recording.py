@@ -1,0 +1,94 @@
+"""The loop of recorder and controller: rounds until somebody says stop, with a line in the log for whatever changes."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from cli.said import Said
+from cli.signals import stoppable
+from engine.effects.lease import holder, lease_path
+from events.clock import SECOND
+from events.errors import RecordLocked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from engine.providers.base import Provider
+    from engine.recorder.recorder import Recorder
+    from engine.recorder.watch import Watch
+    from events.clock import Clock
+    from events.record import Record
+
+_log = logging.getLogger("steno.record")
+_RETRY = 2 * SECOND
+_GLANCE = SECOND // 4
+"""Microseconds between looks whether somebody asked for something: a warm start must not wait for the next poll."""
+
+
+class Terminated(Exception):
+    """SIGTERM: stop in good order."""
+
+
+def record_forever(record: Record, watch: Watch, recorder: Recorder, provider: Provider, clock: Clock) -> None:
+    """Poll, append, fold, decide and act, until SIGTERM (returns) or Ctrl-C (KeyboardInterrupt); trouble is logged, not
+    raised.
+
+    Raises:
+        RecordNotWritable, RecordDamaged: nothing more can be recorded.
+        KeyboardInterrupt: Ctrl-C.
+    """
+    _log.info("recording %s into %s; Ctrl-C stops", provider.source, record.path)
+    with stoppable(signal.SIGTERM, Terminated) as ended, stoppable(signal.SIGINT, KeyboardInterrupt) as interrupted:
+        try:
+            _rounds(record, watch, recorder, provider, clock, (ended, interrupted))
+        except Terminated:
+            _log.info("stopped by SIGTERM")
+            _stopped(watch, recorder, "SIGTERM")
+        except KeyboardInterrupt:
+            _stopped(watch, recorder, "interrupted")
+            raise
+
+
+def _rounds(
+    record: Record,
+    watch: Watch,
+    recorder: Recorder,
+    provider: Provider,
+    clock: Clock,
+    checks: Iterable[Callable[[], None]],
+) -> None:
+    said = Said(provider.source)
+    held: bool | None = None
+    while True:
+        for check in checks:
+            check()
+        try:
+            found = watch.round()
+        except RecordLocked as error:
+            _log.error("%s", error)
+            clock.sleep(_RETRY)
+            continue
+        if watch.holds != held:
+            held = watch.holds
+            if held:
+                recorder.started(f"steno {version('steno')}")
+            else:
+                process = holder(lease_path(record.path, provider.source))
+                _log.warning("process %s records %s already; standing by", process, provider.source)
+        said.round(found, watch, recorder, clock.now())
+        _wait(recorder, clock, found.pause)
+
+
+def _stopped(watch: Watch, recorder: Recorder, why: str) -> None:
+    if watch.holds:
+        recorder.stopped(why)
+
+
+def _wait(recorder: Recorder, clock: Clock, pause: int) -> None:
+    """Sleep until the next round is due or somebody asks for something."""
+    end, seen = clock.now() + pause, recorder.journal.ledger().asked
+    while (left := end - clock.now()) > 0 and recorder.journal.ledger().asked == seen:
+        clock.sleep(min(_GLANCE, left))

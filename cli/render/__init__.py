@@ -1,0 +1,1 @@
+"""Pictures and tables as text: pure functions from values to lines."""

@@ -1,0 +1,60 @@
+"""Costs as tables and as JSON values."""
+
+from cli.render import paint, words
+from engine.money.charge import Line
+from engine.money.report import Report, Row
+from engine.replay.objects import money
+from events.clock import SECOND
+
+_HEADS = {"vm": "MACHINE", "run": "RUN", "day": "DAY", "user": "USER", "gpu": "GPU"}
+_LINES = (Line.PROVISIONING, Line.BUSY, Line.IDLE, Line.TERMINATING, Line.UNCONFIRMED, Line.UNATTRIBUTED, Line.ROUNDING)
+
+
+def table(report: Report, low: int, high: int, columns: int) -> str:
+    """One row each, what it was for, and the sum; lines that are zero everywhere are left out."""
+    shown = [line for line in _LINES if report.total.lines.get(line)]
+    spot = report.total.spot > 0
+    head = (_HEADS[report.by], *(line.value.upper() for line in shown), *(("SPOT",) if spot else ()), "TIME", "TOTAL")
+    rows = [_row(row, shown, spot=spot) for row in (*report.rows, report.total)]
+    rows[-1] = tuple(paint.bold(cell) for cell in rows[-1])
+    last = len(head) - 1
+    spare = [last - 1, *([last - 2] if spot else []), *reversed(range(1, 1 + len(shown)))]
+    drawn = paint.fitted(head, rows, columns, right=range(1, last + 1), spare=spare)
+    least, most = words.short(money(low)), words.short(money(high))
+    if least == most:
+        return drawn
+    bounds = f"between {least} and {most}, for what happened between two polls"
+    return f"{drawn}\n\n{paint.dim(bounds)}"
+
+
+def report_object(report: Report, low: int, high: int) -> dict[str, object]:
+    """The report as JSON values; money is decimal strings of US dollars."""
+    return {
+        "by": report.by,
+        "rows": [_row_object(row) for row in report.rows],
+        "total": _row_object(report.total),
+        "low_usd": money(low),
+        "high_usd": money(high),
+    }
+
+
+def _row(row: Row, shown: list[Line], *, spot: bool) -> tuple[str, ...]:
+    return (
+        paint.cut(row.label, 36),
+        *(words.short(money(row.lines[line])) if row.lines.get(line) else "–" for line in shown),
+        *((words.short(money(row.spot)),) if spot else ()),
+        words.duration(row.time),
+        words.short(money(row.total)),
+    )
+
+
+def _row_object(row: Row) -> dict[str, object]:
+    return {
+        "key": row.key,
+        "label": row.label,
+        "total_usd": money(row.total),
+        "on_demand_usd": money(row.on_demand),
+        "spot_usd": money(row.spot),
+        "machine_seconds": row.time / SECOND,
+        "lines": {line.value: money(row.lines.get(line, 0)) for line in _LINES},
+    }

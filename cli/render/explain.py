@@ -1,0 +1,119 @@
+"""An explanation as a page: verdict, rule, the polls in their own words, what would flip it, what was odd or unseen."""
+
+import textwrap
+from collections.abc import Sequence
+
+import msgspec
+
+from cli.render import paint, vms, words
+from cli.render.runs import called, verdict
+from engine.world.vms import Vm
+from projections.explain import Explanation, Step
+from projections.objects import Anomaly, VmObject
+from projections.quote import Quote, brief
+
+_MARGIN = "  "
+
+
+def page(found: Explanation, not_warm: Sequence[str], columns: int) -> str:
+    """The whole page, wrapped to `columns` (at most 100); `not_warm` says why no warm machine was there."""
+    width = min(columns, 100)
+    run = found.run
+    lines = [f"{paint.bold(called(run))}  {verdict(run)}", paint.dim(f"{run.provider} {run.run_id}"), ""]
+    lines += _titled("Why", [*_wrapped(found.sentence, width), paint.dim(f"{_MARGIN}rule {run.rule or '–'}")])
+    for one in found.evidence:
+        lines += _titled(_heading(one), fields(one, width))
+    if found.steps:
+        lines += _titled("How it got there", [_step(step, width) for step in found.steps])
+    if not_warm:
+        lines += _titled("Why not warm", [row for text in not_warm for row in _item(text, width)])
+    if found.flips:
+        lines += _titled(
+            "What would have changed it", [row for flip in found.flips for row in _item(_flip(flip), width)]
+        )
+    if found.anomalies:
+        rows = [f"poll {odd.position}: {odd.kind}, {odd.detail}" for odd in found.anomalies]
+        lines += _titled("What was odd", [row for text in rows for row in _item(text, width)])
+    if found.gaps:
+        lines += _titled(
+            "When nobody saw it", [row for gap in found.gaps for row in _item(_gap(gap.start, gap.end), width)]
+        )
+    if found.evidence and found.evidence[-1].kind == "poll":
+        lines.append(paint.dim(f"The whole answer: steno poll {found.evidence[-1].position}"))
+    return "\n".join(lines).rstrip()
+
+
+def vm_page(
+    found: VmObject, machine: Vm, why: Sequence[str], anomalies: Sequence[Anomaly], until: int, columns: int
+) -> str:
+    """A machine's page: its state, why it is still up (or gone), what was odd, and its bill so far."""
+    width = min(columns, 100)
+    head = f"{paint.bold(vms.called(found))}  {vms.verdict(found, machine)}"
+    lines = [head, paint.dim(f"{machine.source} {found.vm_id}"), ""]
+    title = "Why it is still up" if machine.billed else "Why it is gone"
+    lines += _titled(title, [row for text in why for row in _item(text, width)])
+    if anomalies:
+        rows = [f"poll {odd.position}: {odd.kind}, {odd.detail}" for odd in anomalies]
+        lines += _titled("What was odd", [row for text in rows for row in _item(text, width)])
+    if found.intervals:
+        lines += _titled("Its bill", [f"{_MARGIN}{row}" for row in vms.bill(found, until).splitlines()])
+    return "\n".join(lines).rstrip()
+
+
+def _titled(title: str, rows: list[str]) -> list[str]:
+    return [paint.bold(title), *rows, ""]
+
+
+def _heading(one: Quote) -> str:
+    return f"{one.kind.capitalize()} {one.position}, {words.moment(one.observed_at)}, {one.source} {one.endpoint}"
+
+
+def fields(one: Quote, width: int) -> list[str]:
+    """The quoted values, under the path of the object they belong to."""
+    if not one.fields:
+        return [f"{_MARGIN}does not show the run"]
+    split = [field.path.rpartition(".") for field in one.fields]
+    longest = max(len(name) for _, _, name in split)
+    rows: list[str] = []
+    under = None
+    for field, (parent, _, name) in zip(one.fields, split, strict=True):
+        if parent != under:
+            under = parent
+            rows.append(paint.dim(f"{_MARGIN}{parent or '.'}"))
+        first = f"{_MARGIN * 2}{paint.dim(name.ljust(longest))}  "
+        value = textwrap.wrap(
+            _json(field.value), max(24, width - longest - 6), break_long_words=False, break_on_hyphens=False
+        ) or ['""']
+        rows.append(first + value[0])
+        rows += [" " * (longest + 6) + more for more in value[1:4]]
+    return rows
+
+
+def _step(step: Step, width: int) -> str:
+    state = paint.pad(paint.state(step.state), 12)
+    kind = "poll" if step.said is None else step.said.kind
+    front = f"{_MARGIN}{words.hour(step.at)}  {state}  {f'{kind} {step.position}':<11} "
+    said = ", ".join(brief(step.said)) if step.said is not None else ""
+    return front + paint.dim(paint.cut(said, max(20, width - paint.width(front))))
+
+
+def _flip(sentence: str) -> str:
+    """`Had the job exited 1: failed/exit_nonzero` with the verdict set off."""
+    change, colon, verdict_then = sentence.partition(": ")
+    return f"{change[:1].upper()}{change[1:]} → {verdict_then}" if colon else sentence
+
+
+def _gap(start: int, end: int) -> str:
+    return f"{words.hour(start)} to {words.hour(end)}, {words.duration(end - start)} without an answer"
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, initial_indent=_MARGIN, subsequent_indent=_MARGIN)
+
+
+def _item(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, initial_indent=f"{_MARGIN}- ", subsequent_indent=f"{_MARGIN}  ")

@@ -1,0 +1,91 @@
+"""Colour and width as pure functions: a painted text still knows how wide it is."""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+
+import click
+
+_ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+
+STATE_COLOURS: dict[str, str] = {
+    "requested": "bright_black",
+    "queued": "bright_black",
+    "provisioning": "blue",
+    "pulling": "blue",
+    "running": "cyan",
+    "finishing": "cyan",
+    "succeeded": "green",
+    "failed": "red",
+    "stopped": "yellow",
+    "lost": "magenta",
+    "idle": "yellow",
+    "busy": "cyan",
+    "draining": "yellow",
+    "terminating": "bright_black",
+    "terminated": "bright_black",
+    "unconfirmed": "magenta",
+}
+"""One colour a state, the same everywhere it is named or drawn."""
+
+
+def state(name: str, text: str | None = None) -> str:
+    """A state's name, or a text about it, in that state's colour."""
+    return click.style(name if text is None else text, fg=STATE_COLOURS.get(name))
+
+
+def dim(text: str) -> str:
+    """Text that is there if you look for it."""
+    return click.style(text, dim=True)
+
+
+def bold(text: str) -> str:
+    """Text to be read first."""
+    return click.style(text, bold=True)
+
+
+def width(text: str) -> int:
+    """Terminal columns a painted text takes."""
+    plain = _ESCAPE.sub("", text)
+    return sum(
+        2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in plain if not unicodedata.combining(char)
+    )
+
+
+def pad(text: str, columns: int, right: bool = False) -> str:
+    """A painted text filled with spaces to `columns`; `right` puts the spaces in front."""
+    fill = " " * max(0, columns - width(text))
+    return fill + text if right else text + fill
+
+
+def cut(text: str, columns: int) -> str:
+    """A plain text of at most `columns`, ending in `…` if some of it is gone."""
+    return text if len(text) <= columns else text[: max(0, columns - 1)] + "…"
+
+
+def fitted(
+    head: Sequence[str], rows: Sequence[Sequence[str]], columns: int, *, right: Sequence[int] = (), spare: Sequence[int]
+) -> str:
+    """As `table`, at most `columns` wide if leaving out `spare` columns, the first named first, can make it so."""
+    kept = list(range(len(head)))
+    drawn = table(head, rows, right=right)
+    for column in spare:
+        if max(width(line) for line in drawn.splitlines()) <= columns:
+            break
+        kept.remove(column)
+        drawn = table(
+            [head[index] for index in kept],
+            [[row[index] for index in kept] for row in rows],
+            right=[place for place, index in enumerate(kept) if index in right],
+        )
+    return drawn
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> str:
+    """Columns under dim headings, two spaces apart; the columns numbered in `right` are set to the right."""
+    widths = [max(width(row[column]) for row in (head, *rows)) for column in range(len(head))]
+
+    def line(cells: Sequence[str]) -> str:
+        return "  ".join(pad(cell, widths[column], column in right) for column, cell in enumerate(cells)).rstrip()
+
+    return "\n".join([dim(line(head)), *(line(row) for row in rows)])

@@ -1,0 +1,98 @@
+"""What a replay found, as text: one rule set, two side by side, or step by step."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from cli.render import anomalies as odd
+from cli.render import paint, words
+from cli.render.runs import replayed, side_by_side
+from cli.render.vms import listing
+from engine.replay.diff import Difference
+from engine.replay.objects import anomaly_object, blind_object, run_object, vm_object
+from engine.replay.result import Replay
+from engine.replay.step import Step
+from engine.world.change import Anomaly as Odd
+from engine.world.change import Moved
+from engine.world.runs import Run
+from events.clock import format_time
+from projections.objects import Anomaly, Blind, RunObject, VmObject
+from projections.quote import brief, quote
+
+
+def runs_of(replay: Replay) -> list[RunObject]:
+    """The run objects of a replay."""
+    return [
+        msgspec.convert(run_object(run, replay.rules, replay.costs.get(run.run_id)), RunObject) for run in replay.runs
+    ]
+
+
+def summary(replay: Replay, columns: int) -> str:
+    """Every run with its verdict, every machine with its bill, then what was odd and when nobody looked."""
+    runs = runs_of(replay)
+    found = f"{words.count(replay.events, 'event')}, {words.count(len(runs), 'run')}"
+    if replay.vms:
+        found += f", {words.count(len(replay.vms), 'machine')}"
+    lines = [f"{paint.bold(replay.rules.name)}  {paint.dim(replay.rules.summary)}", paint.dim(found)]
+    if runs:
+        lines += ["", replayed(runs, columns)]
+    if replay.vms:
+        machines = {vm.vm_id: vm for vm in replay.vms}
+        vms = [msgspec.convert(vm_object(vm, replay.bills[vm.vm_id]), VmObject) for vm in replay.vms]
+        now = max(bill.until for bill in replay.bills.values())
+        lines += ["", listing(vms, machines.__getitem__, now, columns)]
+    return "\n".join([*lines, *_trouble(replay)])
+
+
+def comparison(left: Replay, right: Replay, differences: Sequence[Difference]) -> str:
+    """Both verdicts of every run, the ones that differ marked, and where they part."""
+    lefts = {run.run_id: run for run in runs_of(left)}
+    rights = {run.run_id: run for run in runs_of(right)}
+    ids = dict.fromkeys((*lefts, *rights))
+    pairs = [(lefts.get(run_id), rights.get(run_id)) for run_id in ids]
+    head = f"{words.count(left.events, 'event')}, {words.count(len(ids), 'run')}, "
+    told = "no difference" if not differences else words.count(len(differences), "difference")
+    lines = [paint.dim(head) + paint.bold(told)]
+    if pairs:
+        lines += ["", side_by_side((left.rules.name, right.rules.name), pairs)]
+    return "\n".join(lines)
+
+
+def step_lines(step: Step, runs: Mapping[str, Run]) -> Iterator[str]:
+    """One line for each move and each oddity of a step; `runs` are those of the whole replay."""
+    front = f"{step.position:>8}  {words.hour(step.at)}"
+    for change in step.changes:
+        if isinstance(change, Odd):
+            yield f"{front}  {paint.bold(change.kind.value)}  {change.detail}"
+        elif isinstance(change, Moved) and change.transition is not None:
+            run, move = runs[change.run_id], change.transition
+            said = "" if step.poll is None else ", ".join(brief(quote(step.poll, step.position, run.provider_id)))
+            arrow = f"{move.before.value} → {paint.state(move.after.value)}"
+            yield f"{front}  {paint.bold(run.name or run.run_id)}  {arrow}  {paint.dim(said)}"
+
+
+def step_objects(step: Step, runs: Mapping[str, Run]) -> Iterator[dict[str, object]]:
+    """One JSON object for each move of a step: `{"position", "at", "run_id", "name", "from", "to", "rule"}`."""
+    for change in step.changes:
+        if isinstance(change, Moved) and change.transition is not None:
+            move = change.transition
+            yield {
+                "position": step.position,
+                "at": format_time(step.at),
+                "run_id": change.run_id,
+                "name": runs[change.run_id].name,
+                "from": move.before.value,
+                "to": move.after.value,
+                "rule": move.rule,
+            }
+
+
+def _trouble(replay: Replay) -> list[str]:
+    found = [msgspec.convert(anomaly_object(one), Anomaly) for one in replay.anomalies]
+    gaps = [msgspec.convert(blind_object(one), Blind) for one in replay.blind]
+    lines = []
+    if found:
+        lines += ["", odd.anomalies(found)]
+    if gaps:
+        lines += ["", odd.blind(gaps)]
+    return lines

@@ -1,0 +1,211 @@
+"""Runs in tables, one in full, and two rule sets side by side."""
+
+from collections.abc import Mapping, Sequence
+
+from cli.render import paint, words
+from engine.control.queue import Queued
+from events.clock import SECOND, parse_time
+from projections.objects import RunObject
+
+
+def verdict(run: RunObject) -> str:
+    """`● failed · exit_nonzero · exit 1` in the state's colour."""
+    parts = [f"● {run.state}"]
+    if run.reason is not None:
+        parts.append(run.reason)
+    if run.exit_status is not None:
+        parts.append(f"exit {run.exit_status}")
+    return paint.state(run.state, " · ".join(parts))
+
+
+def ended(run: RunObject) -> str:
+    """One line for the end of a run: its name, its verdict, how long it ran, how it started, what it cost."""
+    parts = [f"{paint.bold(called(run))}  {verdict(run)}"]
+    if run.execution_seconds is not None:
+        parts.append(f"ran {ran(run)}")
+    if run.start is not None:
+        parts.append(f"{run.start} start")
+    said = paid(run)
+    return "  ".join([*parts, said] if said else parts)
+
+
+def paid(run: RunObject) -> str:
+    """`cost $0.0535, dstack says $0.0347`: what its machine's time cost, and the provider's own figure beside it.
+
+    Nothing of a run on this machine while that is free.
+    """
+    figure = None if run.provider == "local" else run.provider_cost_usd
+    if not costs(run):
+        return "" if figure is None else f"{run.provider} says it cost {words.money(figure)}"
+    ours = f"cost {words.short(run.cost_usd)}"
+    return ours if figure is None else f"{ours}, {run.provider} says {words.money(figure)}"
+
+
+def costs(run: RunObject) -> bool:
+    """Whether it has a cost of ours that says something: known, and not the nothing that this machine costs."""
+    return run.cost_usd is not None and (run.provider != "local" or float(run.cost_usd) != 0)
+
+
+def cost_cell(run: RunObject) -> str:
+    """Our cost; the provider's figure in brackets where ours is not known."""
+    if costs(run):
+        return words.short(run.cost_usd)
+    if run.provider_cost_usd is None or run.provider == "local":
+        return "–"
+    return paint.dim(f"({words.money(run.provider_cost_usd)})")
+
+
+def called(run: RunObject) -> str:
+    """What a person calls this run."""
+    return run.name or run.provider_id or run.run_id
+
+
+def listing(
+    runs: Sequence[RunObject], now: int, columns: int, *, waiting: Mapping[str, Queued], machines: Mapping[str, str]
+) -> str:
+    """The table of `ps`, in the order given; a narrow terminal shows fewer columns.
+
+    Args:
+        waiting: run id → its place in Steno's queue.
+        machines: machine id → what a person calls it.
+    """
+    head = ("RUN", "VERDICT", "WHERE", "MACHINE", "START", "SUBMITTED", "RAN", "COST", "ID")
+    rows = [
+        (
+            paint.cut(called(run), 40),
+            verdict(run)
+            + (f" · attempt {run.attempts}" if run.attempts > 1 else "")
+            + (f" · {place(waiting[run.run_id], now)}" if run.run_id in waiting else ""),
+            run.provider,
+            "–" if run.vm_id is None else machines.get(run.vm_id, run.vm_id[:8]),
+            run.start or "–",
+            words.ago(parse_time(run.submitted_at), now) if run.submitted_at else "–",
+            ran(run),
+            cost_cell(run),
+            paint.dim(run.run_id[:8]),
+        )
+        for run in runs
+    ]
+    return paint.fitted(head, rows, columns, right=(6, 7), spare=(8, 2, 3, 5, 4, 7, 6))
+
+
+def place(queued: Queued, now: int) -> str:
+    """`#2 in the queue, in about 3 m`: where a run stands with us, and when it may start."""
+    said = f"#{queued.position} in the queue"
+    if queued.estimated_start is None:
+        return said
+    wait = queued.estimated_start - now
+    return f"{said}, next" if wait <= 0 else f"{said}, in about {words.duration(wait)}"
+
+
+def ran(run: RunObject) -> str:
+    """How long it ran, where that is known."""
+    return "–" if run.execution_seconds is None else words.duration(round(run.execution_seconds * SECOND))
+
+
+def in_full(run: RunObject, now: int, *, queued: Queued | None = None, machine: str | None = None) -> str:
+    """Everything the run object says, the provider's words apart from the verdict.
+
+    Args:
+        queued: its place in Steno's queue, while it waits there.
+        machine: what a person calls its machine.
+    """
+    facts: list[tuple[str, str]] = [
+        ("verdict", verdict(run)),
+        ("rule", run.rule or "–"),
+        ("evidence", ", ".join(f"#{position}" for position in run.evidence) or "–"),
+        *_reported(run),
+        *([] if queued is None else [("waits", f"{place(queued, now)}: {queued.detail or queued.why}")]),
+        ("machine", "–" if run.vm_id is None else f"{machine or run.vm_id}, {run.start or 'unknown'} start"),
+        ("attempts", str(run.attempts)),
+        ("submitted", _moment(run.submitted_at)),
+        ("started", _moment(run.started_at)),
+        ("finished", _moment(run.finished_at)),
+        ("ran", ran(run)),
+        *([("cost", words.short(run.cost_usd))] if costs(run) or run.provider != "local" else []),
+        *([] if run.provider == "local" else [("provider's cost", words.money(run.provider_cost_usd))]),
+        ("run id", run.run_id),
+        ("provider's id", run.provider_id or "–"),
+    ]
+    width = max(len(label) for label, _ in facts)
+    lines = [paint.bold(called(run)) + paint.dim(f"  {run.provider}"), ""]
+    lines += [f"{paint.dim(label.ljust(width))}  {value}" for label, value in facts]
+    moves = [
+        (
+            str(move.position),
+            words.hour(parse_time(move.at)),
+            f"{_from(move.origin)}{paint.state(move.target)}",
+            move.rule or "–",
+        )
+        for move in run.transitions
+    ]
+    if moves:
+        lines += ["", paint.table(("POSITION", "AT", "TRANSITION", "RULE"), moves, right=(0,))]
+    return "\n".join(lines)
+
+
+def replayed(runs: Sequence[RunObject], columns: int) -> str:
+    """The table of `replay`: each verdict with the polls it rests on; a narrow terminal shows fewer columns."""
+    head = ("RUN", "VERDICT", "ATTEMPTS", "START", "RAN", "COST", "EVIDENCE", "RULE")
+    rows = [
+        (
+            paint.cut(called(run), 40),
+            verdict(run),
+            str(run.attempts),
+            run.start or "–",
+            ran(run),
+            cost_cell(run),
+            " ".join(f"#{position}" for position in run.evidence) or "–",
+            paint.dim(run.rule or "–"),
+        )
+        for run in runs
+    ]
+    return paint.fitted(head, rows, columns, right=(2, 4, 5), spare=(7, 2, 3, 5, 4))
+
+
+def side_by_side(names: tuple[str, str], pairs: Sequence[tuple[RunObject | None, RunObject | None]]) -> str:
+    """Each run's verdict under two rule sets; `≠` where they differ."""
+    rows = []
+    for left, right in pairs:
+        run = left or right
+        assert run is not None  # noqa: S101 - a pair has one side at least
+        mark = paint.bold("≠") if differs(left, right) else " "
+        rows.append((mark, paint.cut(called(run), 32), _settled(left), _settled(right)))
+    return paint.table((" ", "RUN", *names), rows)
+
+
+def differs(left: RunObject | None, right: RunObject | None) -> bool:
+    """Whether two rule sets tell a caller different things: state, reason or exit status."""
+    if left is None or right is None:
+        return True
+    return (left.state, left.reason, left.exit_status) != (right.state, right.reason, right.exit_status)
+
+
+def _settled(run: RunObject | None) -> str:
+    if run is None:
+        return paint.dim("not seen")
+    by = paint.dim(f"  #{run.evidence[-1]}") if run.evidence else ""
+    return verdict(run) + by
+
+
+def _reported(run: RunObject) -> list[tuple[str, str]]:
+    if run.reported is None:
+        return [("provider says", "–")]
+    said = [("provider says", _said(run.reported.status, run.reported.reason, None))]
+    several = len(run.reported.jobs) > 1
+    for number, job in enumerate(run.reported.jobs):
+        said.append((f"  job {number}" if several else "  its job", _said(job.status, job.reason, job.exit_status)))
+    return said
+
+
+def _said(status: str | None, reason: str | None, exit_status: int | None) -> str:
+    parts = [status or "–", *([reason] if reason else [])]
+    return " / ".join(parts) + (f", exit_status {exit_status}" if exit_status is not None else "")
+
+
+def _moment(at: str | None) -> str:
+    return "–" if at is None else words.moment(parse_time(at))
+
+
+def _from(origin: str | None) -> str:
+    return "" if origin is None else f"{origin} → "

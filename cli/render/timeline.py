@@ -1,0 +1,142 @@
+"""A run's timeline as a picture: one bar a state on a shared scale, its attempts, and the stretches nobody saw."""
+
+import click
+
+from cli.render import paint, words
+from cli.render.runs import called, paid, verdict
+from events.clock import SECOND, parse_time
+from projections.objects import RunObject
+from projections.timeline import Span, Timeline
+
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400, 172800, 604800)
+_LABEL = 13
+_TIME = 11
+_OPEN = " …"
+
+
+def draw(run: RunObject, life: Timeline, columns: int) -> str:
+    """The whole picture, at most `columns` wide (and not narrower than 48)."""
+    bar = max(20, min(columns, 140) - _LABEL - _TIME - len(_OPEN) - 2)
+    scale = _Scale(life.start, max(life.until - life.start, 1), bar)
+    lines = [f"{paint.bold(called(run))}  {verdict(run)}", *_facts(run, max(columns, 48)), ""]
+    if life.unwatched is not None:
+        lines.append(_row("not yet seen", "bright_black", scale, life.start, life.unwatched, fill="·"))
+    attempt = 1
+    for span in life.spans:
+        if span.attempt != attempt:
+            attempt = span.attempt
+            mark = " " * scale.column(span.start) + f"↻ attempt {attempt}"
+            lines.append(" " * (_LABEL + 2) + paint.dim(mark if len(mark) <= bar + _TIME else mark.strip().rjust(bar)))
+        lines.append(_state_row(span, life, scale))
+    lines += _axis(scale)
+    if life.machine:
+        lines.append(paint.dim("its machine"))
+        lines += [_row(one.phase, "bright_black", scale, one.start, one.end, fill="▒") for one in life.machine]
+    lines += [_row("no answer", "magenta", scale, gap.start, gap.end, fill="░") for gap in life.gaps]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _facts(run: RunObject, columns: int) -> list[str]:
+    facts = [f"{run.provider} {run.run_id}"]
+    if run.attempts > 1:
+        facts.append(f"{run.attempts} attempts")
+    line = [paint.dim("  ".join(facts))]
+    times = []
+    if run.submitted_at is not None:
+        times.append(f"submitted {words.moment(parse_time(run.submitted_at))}")
+    if run.execution_seconds is not None:
+        times.append(f"ran {words.duration(round(run.execution_seconds * SECOND))}")
+    if run.start is not None:
+        times.append(f"{run.start} start")
+    if said := paid(run):
+        times.append(said)
+    return [*line, *(paint.dim(text) for text in _packed(times, columns))]
+
+
+def _packed(parts: list[str], columns: int) -> list[str]:
+    """The parts in as few lines as hold them, two spaces apart."""
+    lines: list[str] = []
+    for part in parts:
+        if lines and len(lines[-1]) + 2 + len(part) <= columns:
+            lines[-1] += f"  {part}"
+        else:
+            lines.append(part)
+    return lines
+
+
+class _Scale:
+    """Microseconds to columns."""
+
+    def __init__(self, start: int, length: int, columns: int) -> None:
+        self.start, self.length, self.columns = start, length, columns
+
+    def eighth(self, at: int) -> int:
+        return round((at - self.start) * self.columns * 8 / self.length)
+
+    def column(self, at: int) -> int:
+        return min(self.columns - 1, self.eighth(at) // 8)
+
+
+def _state_row(span: Span, life: Timeline, scale: _Scale) -> str:
+    end = life.until if span.end is None else span.end
+    colour = paint.STATE_COLOURS.get(span.state)
+    tail = _OPEN if span.end is None and life.verdict is None else ""
+    return _row(span.state, colour, scale, span.start, end, fill="█") + tail
+
+
+def _row(label: str, colour: str | None, scale: _Scale, start: int, end: int, *, fill: str) -> str:
+    bar = _blocks(scale, start, end) if fill == "█" else _shade(scale, start, end, fill)
+    name = paint.pad(_coloured(label, colour), _LABEL)
+    return f"{name}  {paint.pad(_coloured(bar, colour), scale.columns)} {words.duration(end - start):>{_TIME - 1}}"
+
+
+def _coloured(text: str, colour: str | None) -> str:
+    return click.style(text, fg=colour) if text.strip() else text
+
+
+def _blocks(scale: _Scale, start: int, end: int) -> str:
+    """A bar with an eighth of a column's resolution at its end; never nothing, however short the span."""
+    first, last = scale.eighth(start), scale.eighth(end)
+    left = min(first // 8, scale.columns - 1)
+    width = max(1, last - left * 8 if first % 8 < 4 else last - left * 8 - 4)
+    full, rest = divmod(width, 8)
+    return " " * left + "█" * full + (_EIGHTHS[rest] if rest else "")
+
+
+def _shade(scale: _Scale, start: int, end: int, fill: str) -> str:
+    left = scale.column(start)
+    return " " * left + fill * max(1, scale.column(end - 1) - left + 1)
+
+
+def _axis(scale: _Scale) -> list[str]:
+    """A ruler with three to seven round marks, counted from the submission."""
+    seconds = scale.length / SECOND
+    step = next((step for step in _STEPS if seconds / step <= 6), _STEPS[-1])
+    ruler = ["─"] * scale.columns
+    labels = [" "] * (scale.columns + _TIME)
+    at = 0
+    while at <= seconds:
+        column = min(scale.columns - 1, scale.eighth(scale.start + round(at * SECOND)) // 8)
+        text = _mark(at, step)
+        if column + len(text) <= scale.columns + 4:
+            ruler[column] = "┴"
+            labels[column : column + len(text)] = text
+        at += step
+    ruler[0] = "└"
+    indent = " " * (_LABEL + 2)
+    total = f"{words.duration(scale.length):>{_TIME - 1}}"
+    return [
+        paint.dim(f"{indent}{''.join(ruler)} {total}"),
+        paint.dim(f"{indent}{''.join(labels)}"),
+    ]
+
+
+def _mark(at: int, step: int) -> str:
+    if at == 0:
+        return "0"
+    if step < 60:
+        return f"{at} s" if at < 60 else f"{at // 60}:{at % 60:02}"
+    if step < 3600:
+        return f"{at // 60} m" if at < 3600 else f"{at // 3600}:{at % 3600 // 60:02} h"
+    return f"{at // 3600} h" if step < 86400 else f"{at // 86400} d"

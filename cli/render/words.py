@@ -1,0 +1,72 @@
+"""Durations, moments and money as people read them."""
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+from events.clock import SECOND
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def duration(span: int) -> str:
+    """A span of microseconds: `40 ms`, `42.0 s`, `7 m 06 s`, `3 h 05 m`, `2 d 04 h`."""
+    if span < SECOND // 10:
+        return f"{round(span / 1000)} ms"
+    tenths = round(span * 10 / SECOND)
+    seconds = round(span / SECOND)
+    if tenths < 600:
+        return f"{tenths / 10:.1f} s"
+    if seconds < 3600:
+        return f"{seconds // 60} m {seconds % 60:02} s"
+    if seconds < 48 * 3600:
+        return f"{seconds // 3600} h {seconds % 3600 // 60:02} m"
+    return f"{seconds // 86400} d {seconds % 86400 // 3600:02} h"
+
+
+def moment(at: int) -> str:
+    """A moment to the second, UTC: `2026-11-20 15:00:02Z`."""
+    return (_EPOCH + timedelta(microseconds=at)).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def hour(at: int) -> str:
+    """The time of day to the tenth of a second, UTC: `15:00:02.4Z`."""
+    instant = _EPOCH + timedelta(microseconds=at)
+    return f"{instant:%H:%M:%S}.{instant.microsecond // 100_000}Z"
+
+
+def ago(at: int, now: int) -> str:
+    """How long before `now`, to one unit: `12 s ago`, `3 m ago`, `5 h ago`, `4 d ago`."""
+    seconds = max(0, now - at) // SECOND
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= 2 * size or (size == 60 and seconds >= 60):
+            return f"{seconds // size} {unit} ago"
+    return f"{seconds} s ago"
+
+
+def money(usd: str | None) -> str:
+    """A decimal string of US dollars with as many places as say something: `$0.0347`, `$12.50`; `–` where unknown."""
+    if usd is None:
+        return "–"
+    whole, _, places = usd.partition(".")
+    places = places.rstrip("0")
+    return f"${whole}.{places:0<2}"
+
+
+def short(usd: str | None) -> str:
+    """To a cent, or to a hundredth of one where that says more: `$1,400.00`, `$0.0321`, `$0.0660`.
+
+    An amount too small for that keeps all its places.
+    """
+    if usd is None:
+        return "–"
+    rounded = Decimal(usd).quantize(Decimal("0.0001"))
+    if not rounded and Decimal(usd):
+        return money(usd)
+    sign = "-" if rounded < 0 else ""
+    places = 2 if rounded == rounded.quantize(Decimal("0.01")) else 4
+    return f"{sign}${abs(rounded):,.{places}f}"
+
+
+def count(number: int, noun: str, plural: str | None = None) -> str:
+    """`1 run`, `2 runs`, `61,024 polls`."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

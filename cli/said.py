@@ -1,0 +1,115 @@
+"""What a daemon says of its rounds: a line in the log for whatever is new."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, assert_never
+
+from cli.render import words
+from engine.control.decisions import (
+    Alert,
+    CancelDrain,
+    Decision,
+    Hold,
+    Place,
+    Refuse,
+    Requeue,
+    StartDrain,
+    StopRun,
+    StopVm,
+)
+from engine.effects.notices import budget_text
+from engine.world.change import Anomaly, Blind, Moved, VmMoved
+from events import types
+
+if TYPE_CHECKING:
+    from engine.recorder.recorder import Recorder, Round
+    from engine.recorder.watch import Watch
+    from engine.world.state import WorldState
+
+_log = logging.getLogger("steno.record")
+
+
+class Said:
+    """Log lines for what is new: moves, decisions, anomalies, and whether the source answers."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._silent_since: int | None = None
+
+    def round(self, found: Round, watch: Watch, recorder: Recorder, now: int) -> None:
+        """Log what a round brought."""
+        state = watch.world.state
+        self._answers(found, now)
+        for change in found.changes:
+            match change:
+                case Moved(run_id=run_id, transition=move) if move is not None:
+                    run = state.runs[run_id]
+                    reason = f" ({run.reason.value})" if run.terminal and run.reason is not None else ""
+                    _log.info("%s: %s → %s%s", _run(state, run_id), move.before.value, move.after.value, reason)
+                case VmMoved(vm_id=vm_id, step=step) if step is not None:
+                    vm = state.vms[vm_id]
+                    reason = f" ({vm.reason.value})" if not vm.billed and vm.reason is not None else ""
+                    _log.info("%s: %s → %s%s", _vm(state, vm_id), step.before.value, step.after.value, reason)
+                case Anomaly():
+                    _log.warning("%s at position %d: %s", change.kind.value, change.position, change.detail)
+                case Blind() | Moved() | VmMoved():
+                    pass
+        for decision in found.decisions:
+            level, line = said(decision, state)
+            _log.log(level, "%s", line)
+            if isinstance(decision, StopVm):
+                _, outcome = recorder.journal.ledger().vm_outcomes.get(decision.vm_id, (0, None))
+                if isinstance(outcome, types.VmStopFailed):
+                    _log.warning("%s: not ended, and billed on: %s", _vm(state, decision.vm_id), outcome.error)
+
+    def _answers(self, found: Round, now: int) -> None:
+        """Once when it falls silent, once when it is back."""
+        if found.polls == 0:
+            return
+        if found.answered == 0 and self._silent_since is None:
+            self._silent_since = now
+            _log.error("%s does not answer: %s; asking again", self._source, found.trouble)
+        elif found.answered and self._silent_since is not None:
+            _log.info("%s answers again after %s", self._source, words.duration(now - self._silent_since))
+            self._silent_since = None
+
+
+def said(decision: Decision, state: WorldState) -> tuple[int, str]:
+    """(level, line) for one decision."""
+    match decision:
+        case Place():
+            where = f" goes to {_vm(state, decision.vm_id)}" if decision.vm_id else " may start a machine"
+            gpu = "" if decision.gpu is None else f", asking for {decision.gpu}"
+            return logging.INFO, f"{_run(state, decision.run_id)}:{where}{gpu}"
+        case Hold():
+            return logging.INFO, f"{_run(state, decision.run_id)}: waits in the queue: {decision.detail}"
+        case Requeue():
+            gpu = "" if decision.gpu is None else f" for {decision.gpu}"
+            line = f"{_run(state, decision.run_id)}: no capacity; attempt {decision.attempt}{gpu} follows"
+            return logging.WARNING, line
+        case Refuse():
+            return logging.WARNING, f"{_run(state, decision.run_id)}: refused: {decision.why}"
+        case StartDrain():
+            why = f": {decision.detail}" if decision.detail else ""
+            return logging.INFO, f"{_vm(state, decision.vm_id)}: no run goes there any more ({decision.by}){why}"
+        case CancelDrain():
+            return logging.INFO, f"{_vm(state, decision.vm_id)}: stays: {decision.why}"
+        case StopRun():
+            return logging.WARNING, f"{_run(state, decision.run_id)}: stopped, because its machine is to go"
+        case StopVm():
+            return logging.INFO, f"{_vm(state, decision.vm_id)}: told to end ({decision.by})"
+        case Alert():
+            return logging.WARNING, budget_text(decision)
+        case _:
+            assert_never(decision)
+
+
+def _run(state: WorldState, run_id: str) -> str:
+    run = state.runs.get(run_id)
+    return run_id if run is None or run.name is None else run.name
+
+
+def _vm(state: WorldState, vm_id: str) -> str:
+    vm = state.vms.get(vm_id)
+    return f"machine {vm_id if vm is None or vm.facts.name is None else vm.facts.name}"

@@ -1,0 +1,225 @@
+"""Submitting a task and following it to its end."""
+
+from __future__ import annotations
+
+import getpass
+import signal
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from cli.errors import Detached, WaitEnded
+from cli.live import Live
+from cli.output import hint
+from cli.render import words
+from cli.signals import stoppable
+from cli.watching import watching
+from engine.effects.desk import Desk, refuse
+from engine.effects.request import request_run
+from engine.errors import ProviderError, ProviderRefused, ProviderUnreachable
+from engine.replay.objects import run_object
+from engine.replay.record import fill_costs
+from engine.rules.sets import CURRENT
+from engine.world.sources import observability
+from events import types
+from events.clock import SECOND
+from projections.costed import cost_of
+from projections.objects import RunObject
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cli.app import App
+    from cli.task import Task
+    from engine.control.queue import Queued
+    from engine.providers.base import Provider
+    from engine.recorder.recorder import Recorder
+    from engine.recorder.watch import Watch
+    from engine.world.runs import Run
+    from events.record import Record
+
+PATIENCE = 60 * SECOND
+"""How long a submission waits for another process that holds the lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A run that its provider has, or that waits in the queue for its turn."""
+
+    run_id: str
+    provider_id: str | None
+    """None while it waits."""
+    name: str
+    position: int
+    """Of the request."""
+    state: str
+    """`queued` while it waits, else as the newest poll shows it."""
+    queued: str | None = None
+    """Its place in the queue and why it waits, in words."""
+
+
+class Counter:
+    """Where this process submits runs to one provider and follows them, over one watch."""
+
+    def __init__(self, app: App, record: Record, provider: Provider, watch: Watch, recorder: Recorder) -> None:
+        self._app = app
+        self._record = record
+        self._provider = provider
+        self._watch = watch
+        self._recorder = recorder
+        self.desk = Desk(watch, recorder, app.clock)
+
+    def submit(self, task: Task, run_id: str) -> Submitted:
+        """Request the run, then see it to the provider, or into the queue.
+
+        Raises:
+            RefusedByPolicy: its worst case would overrun the budget, so nothing was requested; or it needs more
+                machines than are allowed.
+            TaskInvalid, NameInUse, ProjectNotFound: the provider refuses it, which ends it.
+            ProviderUnreachable, ProviderRefused, ProviderError: it stays requested; the message says what can be done.
+        """
+        journal, provider = self._recorder.journal, self._provider
+        submitter = getpass.getuser()
+        self._afford(task, submitter)
+        position = request_run(
+            journal,
+            self._record.vault,
+            run_id=run_id,
+            provider=provider.name,
+            project=provider.project,
+            name=task.name,
+            configuration=task.configuration,
+            submitter=submitter,
+            base=task.base,
+            fallback=task.fallback,
+        )
+        try:
+            outcome = self.desk.submitted(run_id, PATIENCE)
+        except (ProviderUnreachable, ProviderRefused, ProviderError) as error:
+            then = f"`steno record` hands it over later, `steno stop {task.name}` ends it"
+            raise type(error)(f"{error}; {task.name} stays requested: {then}") from None
+        refuse(outcome)
+        if isinstance(outcome, types.RunHeld):
+            self._watch.catch_up()
+            waits = self._waits(run_id) or outcome.detail
+            return Submitted(run_id, None, task.name, position, state="queued", queued=waits)
+        return Submitted(run_id, journal.ledger().provider_ids[run_id], task.name, position, state="requested")
+
+    def look(self, submitted: Submitted) -> Submitted:
+        """One round of polls if nobody else looks, so that a new run is seen at once; how it stands then."""
+        self._watch.round()
+        run = self._watch.world.state.runs.get(submitted.run_id)
+        if run is None or submitted.queued is not None:
+            return submitted
+        return Submitted(submitted.run_id, submitted.provider_id, submitted.name, submitted.position, run.state.value)
+
+    def follow(self, run_id: str, name: str, *, timeout: int | None) -> RunObject | None:
+        """The run object once its verdict is in; None when `timeout` microseconds are up.
+
+        Meanwhile a live line on stderr; polls, decides and acts while the lease is free.
+        """
+        began, clock = self._app.clock.now(), self._app.clock
+        with stoppable(signal.SIGINT, KeyboardInterrupt) as interrupted, Live(name, began, clock) as live:
+            while True:
+                interrupted()
+                found = self._watch.round()
+                run = self._run(run_id)
+                if run is not None and run.ended:
+                    live.show(run)
+                    return run
+                now = clock.now()
+                source = self._watch.world.state.sources.get(self._provider.source)
+                seen = str(observability(source, now)) if found.trouble else "fresh"
+                live.show(run, seen, self._waits(run_id))
+                left = None if timeout is None else began + timeout - now
+                if left is not None and left <= 0:
+                    return None
+                clock.sleep(found.pause if left is None else min(found.pause, left))
+
+    def _afford(self, task: Task, submitter: str) -> None:
+        """Hold the worst case against the budget, as the world stands; say where nobody knows a price."""
+        policy = self._recorder.policy
+        if policy.free or policy.budget_total is None:
+            return
+        from engine.money.budget import check
+        from engine.readings.terms import read_terms
+
+        self._watch.catch_up()
+        terms = read_terms(msgspec.json.encode(task.configuration), submitter, task.fallback)
+        worst = check(terms, policy, self._watch.world.state, self._app.clock.now())
+        if worst.amount is None:
+            hint(worst.lines[0])
+
+    def _waits(self, run_id: str) -> str | None:
+        """Its place in the queue and why it waits; None where it does not."""
+        run = self._watch.world.state.runs.get(run_id)
+        if run is None or run.held is None:
+            return None
+        from engine.control.queue import queue
+
+        state, source = self._watch.world.state, self._provider.source
+        for one in queue(state, source, self._recorder.policy, self._app.clock.now()):
+            if one.run_id == run_id:
+                return waiting(one)
+        return None
+
+    def _run(self, run_id: str) -> RunObject | None:
+        """The run as the watch's world has it, with its cost so far, ours and the provider's."""
+        run: Run | None = self._watch.world.state.runs.get(run_id)
+        if run is None:
+            return None
+        fill_costs(self._record, [run])
+        return msgspec.convert(run_object(run, CURRENT, cost_of(self._watch.world.state, run_id)), RunObject)
+
+
+@contextmanager
+def counter(app: App, record: Record, provider: Provider, *, adopt: bool = True) -> Iterator[Counter]:
+    """A counter over one provider; the lease is let go of afterwards. `adopt`: see `watching`.
+
+    Raises:
+        RecordNotWritable: the lease cannot be opened, so nothing could be asked for.
+    """
+    with watching(app, record, provider, adopt=adopt) as (watch, recorder):
+        yield Counter(app, record, provider, watch, recorder)
+
+
+def submit(app: App, record: Record, provider: Provider, task: Task, run_id: str) -> Submitted:
+    """As `Counter.submit`, with a counter of its own."""
+    with counter(app, record, provider) as here:
+        return here.submit(task, run_id)
+
+
+def follow(app: App, record: Record, provider: Provider, submitted: Submitted, *, timeout: int | None) -> RunObject:
+    """As `to_the_end`, with a counter of its own."""
+    with counter(app, record, provider) as here:
+        return to_the_end(here, submitted, timeout=timeout)
+
+
+def to_the_end(here: Counter, submitted: Submitted, *, timeout: int | None) -> RunObject:
+    """The run object once its verdict is in; a live line on stderr meanwhile.
+
+    Args:
+        timeout: microseconds after which to stop looking; None: never.
+
+    Raises:
+        WaitEnded: the time is up; the run goes on.
+        Detached: Ctrl-C; the run goes on.
+    """
+    name = submitted.name
+    then = f"`steno timeline {name}` looks at it, `steno stop {name}` ends it"
+    try:
+        run = here.follow(submitted.run_id, name, timeout=timeout)
+    except KeyboardInterrupt:
+        raise Detached(f"{name} goes on: {then}") from None
+    if run is None:
+        raise WaitEnded(f"{name} goes on after --timeout: {then}")
+    return run
+
+
+def waiting(queued: Queued) -> str:
+    """`position 2, starts about 2026-11-20 14:05:00Z: 3 of 3 machines are in use`."""
+    start = queued.estimated_start
+    about = "" if start is None else f", starts about {words.moment(start)}"
+    return f"position {queued.position}{about}: {queued.detail or queued.why}"

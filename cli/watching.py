@@ -1,0 +1,89 @@
+"""A recorder wired from the settings: the provider, the world as the projections left it, the lease."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cli.app import App
+    from engine.effects.webhook import Webhook
+    from engine.providers.base import Provider
+    from engine.recorder.interval import Pace
+    from engine.recorder.recorder import Recorder, TraceSink
+    from engine.recorder.watch import Watch
+    from engine.settings import Settings
+    from events.record import Record
+
+
+@contextmanager
+def watching(
+    app: App,
+    record: Record,
+    provider: Provider,
+    *,
+    since: int | None = None,
+    pace: Pace | None = None,
+    trace: TraceSink | None = None,
+    adopt: bool = True,
+) -> Iterator[tuple[Watch, Recorder]]:
+    """A watch over one provider, and the recorder it polls with; the lease is let go of afterwards.
+
+    Args:
+        since: how far back a first contact reads the provider's history (microseconds, UTC); None: all of it.
+        pace: how often to ask; None: as the provider deserves.
+        trace: also write every poll there.
+        adopt: decide by our settings from now on; else by the policy in force, if there is one: who only ends
+            something does not change how machines are kept.
+
+    Raises:
+        NotConfigured: the settings make no policy.
+    """
+    from engine.effects.lease import lease_path
+    from engine.recorder.recorder import Recorder as Polling
+    from engine.recorder.watch import Watch as Watching
+    from engine.rules.sets import CURRENT
+    from engine.run.stepper import TransitionsStepper
+    from engine.settings_policy import policy_from
+    from engine.vm.stepper import VmTransitionsStepper
+    from engine.world.world import World
+    from projections.folded import take_up_whole
+    from projections.projector import caught_up
+
+    with caught_up(record) as store:
+        state = take_up_whole(store)
+    in_force = state is not None and provider.source in state.policies
+    policy = None if in_force and not adopt else policy_from(app.settings, provider.name)
+    recorder = Polling(
+        record=record,
+        provider=provider,
+        world=World(CURRENT, TransitionsStepper(), state, VmTransitionsStepper()),
+        clock=app.clock,
+        policy=policy,
+        notify=_webhook(app.settings),
+        since=since,
+        pace=pace if pace is not None else _pace(provider),
+        trace=trace,
+    )
+    with Watching(record, recorder, lease_path(record.path, provider.source)) as watch:
+        yield watch, recorder
+
+
+def _webhook(settings: Settings) -> Webhook | None:
+    """Where alerts are posted, if anywhere."""
+    url = settings.value("alerts.webhook")
+    if not url:
+        return None
+    from engine.effects.webhook import Webhook
+
+    return Webhook(url=url, secret=settings.value("alerts.secret") or None)
+
+
+def _pace(provider: Provider) -> Pace:
+    """This machine can be asked more often than a server elsewhere."""
+    from engine.recorder.interval import Pace
+    from events.clock import SECOND
+
+    return Pace(fast=SECOND // 5, slow=5 * SECOND) if provider.name == "local" else Pace()
