@@ -1,0 +1,72 @@
+"""The doctor without a server: what it says of this machine, and of what is missing."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.testing import Steno, refused
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_machine_without_dstack_is_well(steno: Steno) -> None:
+    """Nothing is needed to run here."""
+    found = json.loads(steno("doctor", "--json").stdout)
+    assert list(found) == ["ok", "checks", "dstack", "dstack_problem", "offers", "server_configuration"]
+    assert found["ok"] is True
+    assert [check["name"] for check in found["checks"]] == ["record", "local", "machines", "cloud_key"]
+    assert found["server_configuration"] is None
+
+
+def test_the_idle_timeout_of_this_machine_is_told_with_its_source(steno: Steno) -> None:
+    """Free machines go with their run; priced ones after the timeout, and somebody set it."""
+    assert "goes with its run" in steno("doctor").stdout
+    priced = steno("doctor", STENO_LOCAL_PRICE="1.99", AMD_VM_IDLE_TIMEOUT="300").stdout
+    assert "$1.99/h and end after 5m idle (AMD_VM_IDLE_TIMEOUT)" in priced
+
+
+def test_settings_that_make_no_policy_are_a_failed_check(steno: Steno) -> None:
+    """Exit 2, with what to set."""
+    done = steno("doctor", STENO_VMS_SHARE="user")
+    assert done.returncode == 2
+    assert "✗ machines" in done.stdout
+    assert "vms.mode" in done.stdout
+
+
+def test_who_wants_dstack_is_told_what_is_missing(steno: Steno) -> None:
+    """Exit 2, and the variables to set."""
+    done = steno("doctor", "--provider", "dstack")
+    assert done.returncode == 2
+    assert "STENO_DSTACK_URL" in done.stdout
+
+
+def test_a_server_that_does_not_answer_is_unreachable(steno: Steno) -> None:
+    """Exit 3; what comes after is not looked at."""
+    there = {"STENO_DSTACK_URL": "http://127.0.0.1:1", "STENO_DSTACK_TOKEN": "t", "STENO_PROJECT": "main"}
+    done = steno("doctor", "--json", **there)
+    assert done.returncode == 3
+    states = {check["name"]: check["state"] for check in json.loads(done.stdout)["checks"]}
+    assert states["server"] == "failed"
+    assert states["offers"] == "skipped"
+
+
+def test_the_cloud_key_is_said_to_be_set_and_never_shown(steno: Steno) -> None:
+    """With the block of dstack's server configuration it belongs in."""
+    done = steno("doctor", DSTACK_AMDDEVCLOUD_API_KEY="dop_v1_secret")
+    assert "DSTACK_AMDDEVCLOUD_API_KEY is set" in done.stdout
+    assert "- type: amddevcloud" in done.stdout
+    assert "dop_v1_secret" not in done.stdout + done.stderr
+
+
+def test_a_damaged_record_is_a_failed_check(steno: Steno, home: Path) -> None:
+    """Exit 7, like any command that opens it."""
+    (home / "record.db").write_text("no record" * 50)
+    done = steno("doctor")
+    assert done.returncode == 7
+    assert "✗ record" in done.stdout
+
+
+def test_nothing_is_rented_where_nobody_can_be_asked(steno: Steno) -> None:
+    """Exit 2 without -y."""
+    assert "-y" in refused(steno("doctor", "--provision", stdin=""), 2)

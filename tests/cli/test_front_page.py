@@ -1,0 +1,89 @@
+"""The front page and the catalogue agree with the commands themselves."""
+
+import re
+import subprocess
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from cli.app import App
+from cli.catalogue import ENTRIES, near
+from cli.commands.replay import _NAMES
+from cli.front import page
+from cli.program import steno
+from engine.rules.sets import RULE_SETS
+
+
+def help_of(*words: str) -> str:
+    """The help text of a command."""
+    result = CliRunner().invoke(steno, [*words, "--help"], obj=App(), catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.output
+
+
+def test_the_front_page_fits_eighty_columns() -> None:
+    """A page that wraps is not read."""
+    assert [line for line in page(colour=False).splitlines() if len(line) > 80] == []
+
+
+def test_the_front_page_is_printed_without_importing_click() -> None:
+    """Click alone takes most of the 80 ms the page may take."""
+    code = "import sys; sys.argv[1:] = ['--help']; from cli.main import main; main(); print('click' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"
+    assert done.stdout.startswith("Usage: steno")
+
+
+def test_colour_only_adds_bold() -> None:
+    """Nothing is said by colour alone."""
+    assert re.sub(r"\x1b\[\d+m", "", page(colour=True)) == page(colour=False)
+
+
+@pytest.mark.parametrize("name", sorted(ENTRIES))
+def test_every_command_has_a_help_with_an_example(name: str) -> None:
+    """Each help says what the command gives, shows a line to copy, and takes --record and --json."""
+    text = help_of(name)
+    assert f"steno {name}" in text
+    assert "Example" in text
+    assert [line for line in text.splitlines() if len(line) > 100] == []
+
+
+def leaves(group: click.Group, *path: str) -> list[tuple[tuple[str, ...], click.Command]]:
+    """Every command that does something, with the words that call it."""
+    found: list[tuple[tuple[str, ...], click.Command]] = []
+    context = click.Context(group, obj=App())
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            found += leaves(command, *path, name)
+        else:
+            found.append(((*path, name), command))
+    return found
+
+
+def test_every_command_takes_record_and_json_after_its_name() -> None:
+    """`--record` and `--json` are accepted everywhere."""
+    for path, command in leaves(steno):
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert {"--record", "--json"} <= options, path
+
+
+def test_a_mistyped_command_suggests_the_near_ones() -> None:
+    """The error says what to do next."""
+    assert near("replya", list(ENTRIES)).startswith("; did you mean replay")
+    assert near("zzzz", list(ENTRIES)) == ""
+
+
+def test_replay_takes_the_names_of_all_rule_sets() -> None:
+    """The command lists them without importing the engine."""
+    assert set(_NAMES) == set(RULE_SETS)
+
+
+@pytest.mark.parametrize("name", sorted(ENTRIES))
+def test_every_help_fits_a_terminal_of_eighty_columns(name: str) -> None:
+    """Examples and tables too, which click does not wrap."""
+    shown = CliRunner().invoke(steno, [name, "--help"], obj=App(), terminal_width=80).output
+    assert [line for line in shown.splitlines() if len(line) > 80 and "[current|" not in line] == []

@@ -1,0 +1,287 @@
+"""What a person and a program are told about machines and money, from a recording of a genuine server."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.shell_completion import ShellComplete
+from click.testing import CliRunner, Result
+
+from cli.app import App
+from cli.program import steno
+
+TRACES = Path(__file__).parent.parent / "traces"
+VM = "8c2f31a2-e1d6-5569-99c8-ae8419b951e5"
+
+Call = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def call(tmp_path_factory: pytest.TempPathFactory) -> Call:
+    """`call("vms", "--all")`: a command about a record of two runs on one machine, in this process."""
+    home = tmp_path_factory.mktemp("home")
+    surroundings = {"COLUMNS": "80", "NO_COLOR": "1", "HOME": str(home), "STENO_RECORD": str(home / "record.db")}
+    for name in ("STENO_PROVIDER", "STENO_PROJECT", "DSTACK_PROJECT", "FORCE_COLOR", "AMD_GRANT_CREDITS_TOTAL"):
+        surroundings[name] = ""
+
+    def show(*words: object, **variables: str) -> Result:
+        runner = CliRunner(env=surroundings | variables)
+        return runner.invoke(steno, [str(word) for word in words], obj=App())
+
+    assert show("import", TRACES / "dstack-0.22.5" / "warm_reuse.jsonl.zst").exit_code == 0
+    return show
+
+
+def told(call: Call, *words: object, **variables: str) -> Any:
+    """The JSON a command prints."""
+    done = call(*words, "--json", **variables)
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+LISTED = """\
+MACHINE                 STATE                        GPU           UP     COST
+lab-fleet-0 (not ours)  ● terminated · idle_timeout  MI300X  4 m 24 s  $0.1461
+"""
+
+BY_RUN = """\
+RUN            PROVISIONING     BUSY     IDLE  TERMINATING      TIME    TOTAL
+warm-a              $0.0088  $0.0660        –            –  2 m 15 s  $0.0748
+warm-b                    –  $0.0243        –            –    44.0 s  $0.0243
+(idle)                    –        –  $0.0428            –  1 m 17 s  $0.0428
+(terminating)             –        –        –      $0.0042     7.6 s  $0.0042
+total               $0.0088  $0.0903  $0.0428      $0.0042  4 m 24 s  $0.1461
+"""
+
+
+def test_machines_are_listed_with_state_time_and_cost(call: Call) -> None:
+    """A machine that somebody else's fleet made is marked: Steno never ends it."""
+    assert call("vms", "--all").stdout.splitlines() == LISTED.splitlines()
+
+
+def test_costs_by_run_name_what_no_run_pays(call: Call) -> None:
+    """Idle time and tear-down are rows of their own."""
+    assert call("costs", "--by", "run").stdout.splitlines() == BY_RUN.splitlines()
+
+
+@pytest.mark.parametrize("by", ["vm", "run", "day", "user", "gpu"])
+def test_however_costs_are_cut_they_sum_to_the_machines(call: Call, by: str) -> None:
+    """To the micro-dollar."""
+
+    def micro(usd: str) -> int:
+        return round(float(usd) * 1_000_000)
+
+    found = told(call, "costs", "--by", by)
+    machines = told(call, "vms", "--all")["vms"]
+    assert sum(micro(row["total_usd"]) for row in found["rows"]) == micro(found["total"]["total_usd"])
+    assert micro(found["total"]["total_usd"]) == sum(micro(vm["cost_usd"]) for vm in machines)
+    for row in found["rows"]:
+        assert sum(micro(amount) for amount in row["lines"].values()) == micro(row["total_usd"])
+
+
+def test_the_machine_object_is_that_of_replay(call: Call) -> None:
+    """In the list and alone; beside it the facts and intents that the object leaves out."""
+    replayed = told(call, "replay")["vms"]
+    assert told(call, "vms", "--all")["vms"] == replayed
+    alone = told(call, "vms", "lab-fleet-0")
+    assert {key: alone[key] for key in replayed[0]} == replayed[0]
+    assert (alone["gpu"], alone["gpu_count"], alone["spot"], alone["ours"]) == ("MI300X", 1, False, False)
+    assert alone["created_at"].startswith("2026-11-20T13:47:30")
+
+
+@pytest.mark.parametrize("word", ["lab-fleet-0", VM, VM[:8], "0a1625b9-dce6-4032-9eac-12ee743e0139"])
+def test_a_machine_is_found_by_any_word_for_it(call: Call, word: str) -> None:
+    """Name, id, its beginning, the provider's id."""
+    assert told(call, "vms", word)["vm_id"] == VM
+
+
+def test_the_past_is_told_as_it_was(call: Call) -> None:
+    """`--at` leaves out what came later: an open machine, its cost so far, its run's start."""
+    then = told(call, "vms", "lab-fleet-0", "--at", "2026-11-20T13:48:30Z")
+    assert (then["state"], then["intervals"][-1]["to"]) == ("busy", None)
+    assert float(then["cost_usd"]) < 0.04
+    assert told(call, "budget", "--at", "2026-11-20T13:48:30Z")["rate_now_usd_per_hour"] == "1.990000"
+    assert told(call, "metrics", "--at", "2026-11-20T13:48:30Z")["active_vms"] == 1
+    assert told(call, "metrics")["active_vms"] == 0
+    before = told(call, "costs", "--at", "2026-11-20T13:47:29Z")
+    assert before["total"]["total_usd"] == "0.000000"
+
+
+def test_the_metrics_are_numbers(call: Call) -> None:
+    """The first site's keys in its order."""
+    found = told(call, "metrics")
+    assert list(found) == [
+        "total_cost_usd",
+        "remaining_credits_usd",
+        "credits_used_pct",
+        "tasks_completed",
+        "cold_starts",
+        "warm_reuses",
+        "active_vms",
+    ]
+    assert all(isinstance(value, int | float) and not isinstance(value, bool) for value in found.values())
+    assert (found["tasks_completed"], found["cold_starts"], found["warm_reuses"]) == (2, 1, 1)
+    assert found["remaining_credits_usd"] == pytest.approx(1400 - found["total_cost_usd"])
+
+
+def test_the_budget_is_that_of_the_settings(call: Call) -> None:
+    """A smaller one is crossed; none has no end."""
+    small = told(call, "budget", AMD_GRANT_CREDITS_TOTAL="0.16", AMD_COST_ALERT_THRESHOLD="0.5,0.95")
+    assert (small["total_usd"], small["spent_usd"]) == ("0.160000", "0.146129")
+    assert [one["reached"] for one in small["alerts"]] == [True, False]
+    none = told(call, "budget", AMD_GRANT_CREDITS_TOTAL="off")
+    assert (none["total_usd"], none["remaining_usd"], none["exhausted_at"]) == (None, None, None)
+    assert "█" in call("budget", AMD_GRANT_CREDITS_TOTAL="0.16").stdout
+
+
+def test_the_csv_is_focus_and_sums_to_the_total(call: Call) -> None:
+    """Every charge a line, columns as the specification names them."""
+    rows = list(csv.DictReader(io.StringIO(call("costs", "--format", "csv").stdout)))
+    assert {"BilledCost", "ChargePeriodStart", "ResourceId", "ServiceCategory", "Tags"} <= rows[0].keys()
+    assert round(sum(float(row["BilledCost"]) for row in rows), 6) == 0.146129
+    assert {json.loads(row["Tags"])["line"] for row in rows} == {"provisioning", "busy", "idle", "terminating"}
+
+
+def test_reconciliation_explains_every_micro_dollar(call: Call) -> None:
+    """The causes sum to the difference, of each run and of everything."""
+    found = told(call, "costs", "--reconcile")
+    for one in [*found["runs"], found["total"]]:
+        difference = round(float(one["ours_usd"]) * 1e6) - round(float(one["theirs_usd"]) * 1e6)
+        assert sum(round(float(line["amount_usd"]) * 1e6) for line in one["lines"]) == difference
+    assert {"idle", "tear-down"} <= {line["cause"] for line in found["total"]["lines"]}
+    assert "idle" in call("costs", "--reconcile").stdout
+
+
+def test_performance_stands_beside_its_targets(call: Call) -> None:
+    """Seconds and dollars; the target in the documents' own words."""
+    measures = {one["name"]: one for one in told(call, "costs", "--performance")["measures"]}
+    assert (measures["cold start"]["target"], measures["cold start"]["met"]) == ("< 5 min", True)
+    assert 39 < measures["cold start"]["median"] < 40
+    assert measures["warm start"]["target"] == "< 10 s"
+    assert "cold start" in call("costs", "--performance").stdout
+
+
+def test_the_projection_follows_the_settings(call: Call) -> None:
+    """Rate, idle timeout and budget are the settings'; the rest are the documents' own assumptions."""
+    claims = {one["topic"]: one for one in told(call, "costs", "--project")["claims"]}
+    assert (claims["provisioning"]["amount_usd"], claims["provisioning"]["verdict"]) == ("0.066333", "holds")
+    twice = told(call, "costs", "--project", AMD_MI300X_HOURLY_RATE="3.98")
+    assert twice["inputs"]["usd_per_hour"] == "3.980000"
+    assert {one["topic"]: one for one in twice["claims"]}["provisioning"]["amount_usd"] == "0.132667"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--performance", "--reconcile"),
+        ("--project", "--by", "run"),
+        ("--format", "csv", "--by", "run"),
+        ("--project", "--at", "1"),
+        ("--performance", "--format", "csv"),
+    ],
+)
+def test_two_pages_at_once_are_a_usage_error(call: Call, words: tuple[str, ...]) -> None:
+    """One option would do nothing."""
+    assert call("costs", *words).exit_code == 2
+
+
+def test_explain_of_a_machine_says_why_and_shows_the_bill(call: Call) -> None:
+    """In sentences, and as JSON."""
+    page = call("explain", "lab-fleet-0").stdout
+    assert "Why it is gone" in page
+    assert "idle_timeout" in page
+    assert "Its bill" in page
+    assert told(call, "explain", "lab-fleet-0")["vm"]["vm_id"] == VM
+
+
+def test_explain_of_a_cold_run_says_why_it_was_not_warm(call: Call) -> None:
+    """And of a warm one nothing."""
+    assert told(call, "explain", "warm-a")["not_warm"] == ["No machine had ever been there."]
+    assert told(call, "explain", "warm-b")["not_warm"] == []
+
+
+def test_a_run_is_shown_with_its_machine(call: Call) -> None:
+    """In `show`, `ps` and `timeline`."""
+    assert "lab-fleet-0, cold start" in call("show", "warm-a").stdout
+    assert "lab-fleet-0" in call("ps", "--all", COLUMNS="120").stdout
+    phases = told(call, "timeline", "warm-a")["machine"]["phases"]
+    assert [one["phase"] for one in phases] == ["provisioning", "busy"]
+
+
+def test_no_page_about_money_is_wider_than_the_terminal(call: Call) -> None:
+    """Lines that wrap are not read."""
+    pages = [
+        ("vms", "--all"),
+        ("vms", "lab-fleet-0"),
+        ("costs",),
+        ("costs", "--by", "run"),
+        ("costs", "--performance"),
+        ("costs", "--reconcile"),
+        ("costs", "--project"),
+        ("budget",),
+        ("metrics",),
+        ("explain", "lab-fleet-0"),
+        ("timeline", "warm-a"),
+        ("replay",),
+    ]
+    for words in pages:
+        done = call(*words)
+        assert done.exit_code == 0, done.output
+        assert [line for line in done.stdout.splitlines() if len(line) > 80] == [], words
+        assert "\x1b" not in done.output
+
+
+def test_a_machine_that_is_gone_needs_no_ending(call: Call) -> None:
+    """Stopping it is done already; a word that it is gone would contradict the record."""
+    assert told(call, "vms", "stop", "lab-fleet-0") == {
+        "vm_id": VM,
+        "name": "lab-fleet-0",
+        "state": "terminated",
+        "asked": False,
+        "told": False,
+    }
+    assert "seen to end" in str(call("vms", "gone", "lab-fleet-0", "--at", "5m").exception)
+
+
+def test_somebodys_word_ends_the_bill_of_a_machine_nobody_sees(call: Call, tmp_path: Path) -> None:
+    """Not before it was there, not in the future; from then on it is gone, and costs no more."""
+    record = {"STENO_RECORD": str(tmp_path / "record.db")}
+    assert call("import", TRACES / "dstack-0.22.5" / "unreachable.jsonl.zst", **record).exit_code == 0
+    before = told(call, "vms", "lab-fleet-0", **record)
+    for wrong in ("2026-11-20T13:40:00Z", "2099-01-01T00:00:00Z", "whenever"):
+        assert call("vms", "gone", "lab-fleet-0", "--at", wrong, **record).exit_code != 0
+    assert told(call, "vms", "lab-fleet-0", **record) == before
+
+    said = told(call, "vms", "gone", "lab-fleet-0", "--at", "2026-11-20T13:45:44Z", **record)
+    assert (said["vm_id"], said["ended_at"]) == (before["vm_id"], "2026-11-20T13:45:44.000000Z")
+    after = told(call, "vms", "lab-fleet-0", **record)
+    assert (after["state"], after["intervals"][-1]["to"]) == ("terminated", said["ended_at"])
+    assert float(after["cost_usd"]) < float(before["cost_usd"])
+    assert told(call, "metrics", **record)["active_vms"] == 0
+
+
+@pytest.mark.parametrize("words", [("vms", "nosuch"), ("vms", "stop", "nosuch"), ("explain", "nosuch")])
+def test_a_word_for_nothing_says_what_there_is(call: Call, words: tuple[str, ...]) -> None:
+    """One line, and the command that lists them."""
+    assert "nosuch" in str(call(*words).exception)
+
+
+def test_subcommands_and_machines_are_completed(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`steno vms <TAB>` gives both, `steno vms stop <TAB>` machines, and an id once it is begun."""
+    monkeypatch.setenv("STENO_RECORD", told(call, "config")["settings"]["record"]["value"])
+    assert call("vms", "--all").exit_code == 0  # the read model is there
+
+    def completed(*words: str, begun: str = "") -> list[str]:
+        found = ShellComplete(steno, {"obj": App()}, "steno", "_STENO_COMPLETE").get_completions(list(words), begun)
+        return [one.value for one in found]
+
+    assert set(completed("vms")) >= {"stop", "gone", "lab-fleet-0"}
+    assert completed("vms", "stop", begun="lab") == ["lab-fleet-0"]
+    assert completed("vms", "gone", begun=VM[:3]) == [VM]
+    assert completed("explain", begun="lab") == ["lab-fleet-0"]

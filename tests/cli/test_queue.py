@@ -1,0 +1,88 @@
+"""`steno submit` where there is no room, no money, or somebody else acts: with machines of this host at a price."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from cli.testing import Steno
+
+ONE = {"STENO_LOCAL_PRICE": "1.99", "STENO_MAX_VMS": "1", "STENO_IDLE_TIMEOUT": "1"}
+
+
+def types(steno: Steno) -> list[str]:
+    lines = steno("events", "--json").stdout.splitlines()
+    return [json.loads(line)["type"] for line in lines]
+
+
+@pytest.mark.slow
+def test_a_run_without_room_is_queued_and_said_to_be(steno: Steno) -> None:
+    """Without --wait at once, exit 0; whoever waits gets its turn after the others, on the warm machine."""
+    kept = ONE | {"STENO_IDLE_TIMEOUT": "15"}
+    assert steno("submit", "--name", "first", "--", "sleep 60", **kept).returncode == 0
+    second = steno("submit", "--json", "--name", "second", "--", "true", **kept)
+    assert second.returncode == 0, second.stderr
+    said = json.loads(second.stdout)
+    assert (said["state"], said["provider_id"], said["name"]) == ("queued", None, "second")
+    shown = steno("submit", "--name", "third", "--", "true", **kept)
+    assert shown.stdout == "third\n"
+    assert "queued: position 2" in shown.stderr
+    patient = steno("submit", "--wait", "--timeout", "1s", "--name", "patient", "--", "true", **kept)
+    assert "patient  queued  position 3" in patient.stderr
+    assert "goes on" in patient.stderr
+    taken_back = steno("stop", "second", **kept)
+    assert taken_back.returncode == 0, taken_back.stderr
+    assert "stopped" in taken_back.stdout
+    assert steno("stop", "first", **kept).returncode == 0
+    fourth = steno("submit", "--wait", "--name", "fourth", "--", "true", **kept)
+    assert fourth.returncode == 0, fourth.stderr
+    assert "warm" in fourth.stdout
+    seen = types(steno)
+    assert seen.count("RunPlaced") == 4
+    assert seen.count("SubmitIntended") == 4
+
+
+def test_a_run_the_budget_cannot_bear_is_refused_before_there_is_a_request(steno: Steno) -> None:
+    """Exit 6, one line with the arithmetic; a shorter limit makes it fit."""
+    tight = ONE | {"STENO_BUDGET": "1.00"}
+    refused = steno("submit", "--max-duration", "2h", "--", "true", **tight)
+    assert refused.returncode == 6
+    assert refused.stdout == ""
+    assert len(refused.stderr.strip().splitlines()) == 1
+    assert "$1.99/h" in refused.stderr
+    assert "RunRequested" not in types(steno)
+    assert steno("submit", "--max-duration", "10m", "--", "true", **tight).returncode == 0
+
+
+def test_a_run_that_needs_more_machines_than_are_allowed_is_refused(steno: Steno, home) -> None:
+    """By the controller, which knows the cap: exit 6, and nothing was said to the provider."""
+    (home / "task.dstack.yml").write_text("type: task\nnodes: 3\ncommands: ['true']\n")
+    refused = steno("submit", "-f", "task.dstack.yml", **ONE | {"STENO_MAX_VMS": "2"})
+    assert refused.returncode == 6
+    assert "3 machines" in refused.stderr
+    assert "SubmitIntended" not in types(steno)
+
+
+@pytest.mark.slow
+def test_a_recorder_that_sleeps_wakes_when_somebody_asks(steno: Steno, environment: dict[str, str], home) -> None:
+    """A warm start must not wait for the next poll."""
+    command = [sys.executable, "-m", "cli.main", "record", "--interval", "60"]
+    log = home / "log"
+    with log.open("w") as out:
+        recorder = subprocess.Popen(command, cwd=home, env=environment | ONE, stdout=out, stderr=out)
+    try:
+        deadline = time.monotonic() + 20
+        while "recording" not in log.read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        began = time.monotonic()
+        assert steno("submit", "--name", "asked", "--", "true", **ONE).returncode == 0
+        assert time.monotonic() - began < 20
+    finally:
+        recorder.send_signal(signal.SIGTERM)
+        assert recorder.wait(20) == 0
+    assert "asked: may start a machine" in log.read_text()
+    assert "RecorderStopped" in types(steno)

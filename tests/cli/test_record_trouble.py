@@ -1,0 +1,162 @@
+"""A record that is missing, damaged, locked, foreign or newer: one line, the right exit code, nothing written."""
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from cli.testing import Steno, refused
+
+pytestmark = pytest.mark.slow
+
+TRACES = Path(__file__).parent.parent / "traces" / "dstack-0.22.5"
+READERS = (["ps"], ["show", "x"], ["timeline", "x"], ["explain", "x"], ["events"], ["polls"], ["poll", "1"], ["verify"])
+
+
+@pytest.fixture
+def record(steno: Steno, home: Path) -> Path:
+    """A record of one failed run."""
+    done = steno("import", TRACES / "failure.jsonl.zst")
+    assert done.returncode == 0, done.stderr
+    return home / "record.db"
+
+
+@pytest.mark.parametrize("words", READERS, ids=lambda words: words[0])
+def test_a_reader_does_not_make_a_record(steno: Steno, home: Path, words: list[str]) -> None:
+    """Exit 4, and nothing is there afterwards."""
+    assert str(home / "record.db") in refused(steno(*words), 4)
+    assert list(home.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "words", [["replay"], ["rebuild"], ["export", "--trace", "x.jsonl"], ["stop", "x"], ["logs", "x"]]
+)
+def test_nor_does_any_other_command_that_needs_one(steno: Steno, home: Path, words: list[str]) -> None:
+    """As above."""
+    refused(steno(*words), 4)
+    assert list(home.iterdir()) == []
+
+
+def test_a_file_that_is_no_record_is_refused(steno: Steno, home: Path) -> None:
+    """Exit 7; the file stays as it is."""
+    (home / "notes.txt").write_text("not a record " * 100)
+    assert "not a Steno record" in refused(steno("ps", "--record", "notes.txt"), 7)
+    sqlite3.connect(home / "other.db").executescript("CREATE TABLE t (x)")
+    before = (home / "other.db").read_bytes()
+    assert "not a Steno record" in refused(steno("ps", "--record", "other.db"), 7)
+    assert "not a Steno record" in refused(steno("import", TRACES / "failure.jsonl.zst", "--record", "other.db"), 7)
+    assert (home / "other.db").read_bytes() == before
+
+
+def test_a_truncated_record_is_refused(steno: Steno, record: Path) -> None:
+    """Exit 7, whoever opens it."""
+    content = record.read_bytes()
+    record.write_bytes(content[: len(content) // 2])
+    assert "cut" in refused(steno("ps"), 7)
+    assert "cut" in refused(steno("verify"), 7)
+    assert "cut" in refused(steno("submit", "--", "true"), 7)
+
+
+def test_a_record_of_a_newer_schema_is_refused_and_left_alone(steno: Steno, record: Path) -> None:
+    """Exit 8; update Steno."""
+    with sqlite3.connect(record) as database:
+        database.execute("UPDATE alembic_version SET version_num = '9999'")
+    database.close()
+    before = record.read_bytes()
+    assert "newer" in refused(steno("ps"), 8)
+    assert "newer" in refused(steno("submit", "--", "true"), 8)
+    assert "newer" in refused(steno("db", "upgrade"), 8)
+    assert record.read_bytes() == before
+
+
+def test_a_record_somebody_holds_is_waited_for_and_then_given_up(steno: Steno, record: Path) -> None:
+    """Exit 5 after five seconds; readers do not mind."""
+    holder = sqlite3.connect(record, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    try:
+        assert "held" in refused(steno("import", TRACES / "success.jsonl.zst"), 5)
+        assert steno("ps").returncode == 0
+    finally:
+        holder.execute("ROLLBACK")
+        holder.close()
+
+
+@pytest.mark.usefixtures("held_by_permissions")
+def test_a_read_only_record_is_read_and_not_written(steno: Steno, record: Path) -> None:
+    """Readers work; writers exit 8."""
+    record.chmod(0o400)
+    assert steno("ps").returncode == 0
+    assert "read-only" in refused(steno("import", TRACES / "success.jsonl.zst"), 8)
+
+
+def test_a_byte_changed_by_hand_is_found_and_named(steno: Steno, record: Path) -> None:
+    """`verify` exits 7 and says where; with --json as one object."""
+    assert json.loads(steno("verify", "--json").stdout)["ok"] is True
+    with sqlite3.connect(record) as database:
+        database.execute("DROP TRIGGER events_no_update")
+        database.execute("UPDATE events SET observed_at = observed_at + 1 WHERE position = 7")
+    database.close()
+    done = steno("verify", "--json")
+    assert done.returncode == 7
+    found = json.loads(done.stdout)
+    assert list(found) == ["ok", "events", "head", "damage"]
+    assert found["ok"] is False
+    assert 7 in {one["position"] for one in found["damage"]}
+    assert done.stderr.count("\n") == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_a_saved_head_is_checked(steno: Steno, record: Path) -> None:
+    """`--expect` takes what verify printed."""
+    head = json.loads(steno("verify", "--json").stdout)["head"]
+    assert steno("verify", "--expect", f"{head['position']}:{head['hash']}").returncode == 0
+    other = f"{head['position']}:{'0' * 64}"
+    assert steno("verify", "--expect", other).returncode == 7
+
+
+@pytest.fixture
+def broken(home: Path) -> Path:
+    """A trace whose third line is broken."""
+    with zstandard.open(TRACES / "failure.jsonl.zst", "rt", encoding="utf-8") as file:
+        lines = file.read().splitlines()
+    lines[2] = lines[2][:100]
+    path = home / "broken.jsonl"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_a_broken_line_is_named_and_nothing_is_imported(steno: Steno, home: Path, broken: Path) -> None:
+    """Exit 2; --lenient reads the rest and says how many lines it skipped."""
+    assert "line 3" in refused(steno("import", broken), 2)
+    assert "line 3" in refused(steno("replay", broken), 2)
+    found = json.loads(steno("import", broken, "--lenient", "--json").stdout)
+    assert list(found) == ["polls", "skipped", "first_position", "last_position"]
+    assert found["skipped"] == 1
+    assert json.loads(steno("replay", broken, "--lenient", "--json").stdout)["runs"][0]["state"] == "failed"
+
+
+def test_a_file_that_is_not_there_is_not_found(steno: Steno) -> None:
+    """Exit 4."""
+    for words in (["replay", "no.jsonl"], ["import", "no.jsonl"], ["submit", "-f", "no.yml"]):
+        assert words[-1] in refused(steno(*words), 4)
+
+
+def test_an_unknown_run_suggests_the_near_ones(steno: Steno, record: Path) -> None:
+    """Exit 4."""
+    assert "did you mean bad-run" in refused(steno("show", "bad-rn"), 4)
+    assert "ps --all" in refused(steno("show", "zzz"), 4)
+
+
+def test_a_position_that_is_no_poll_is_not_found(steno: Steno, record: Path) -> None:
+    """Exit 4; a position that is none at all is a usage error."""
+    assert "999999" in refused(steno("poll", "999999"), 4)
+    refused(steno("poll", "0"), 2)
+
+
+def test_the_future_is_refused(steno: Steno, record: Path) -> None:
+    """Exit 2, by time and by position."""
+    assert "beyond" in refused(steno("ps", "--at", "999999"), 2)
+    assert "not happened" in refused(steno("ps", "--at", "2999-01-01T00:00:00Z"), 2)
+    assert "no time" in refused(steno("ps", "--at", "yesterday"), 2)

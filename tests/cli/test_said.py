@@ -1,0 +1,87 @@
+"""What a daemon says of its decisions: one line each, with the names people know."""
+
+import logging
+
+import pytest
+
+from cli.said import said
+from engine.control.decisions import (
+    Alert,
+    CancelDrain,
+    Decision,
+    Hold,
+    Place,
+    Refuse,
+    Requeue,
+    StartDrain,
+    StopRun,
+    StopVm,
+)
+from engine.facts import VmFacts
+from engine.world.runs import Run
+from engine.world.state import WorldState
+from engine.world.vms import Vm
+
+SEEN = {"first_position": 1, "first_at": 0, "last_position": 1, "last_at": 0}
+STATE = WorldState(
+    rules="current",
+    runs={"r1": Run(run_id="r1", provider="dstack", name="matmul", **SEEN)},
+    vms={
+        "v1": Vm(
+            vm_id="v1",
+            provider="dstack",
+            provider_id="i1",
+            source="dstack/main",
+            facts=VmFacts(provider_id="i1", name="lab-fleet-0"),
+            created=0,
+            **SEEN,
+        )
+    },
+)
+PLACE = {"run_id": "r1", "slot": None, "creation": "reuse-or-create", "idle": None}
+
+
+@pytest.mark.parametrize(
+    ("decision", "level", "line"),
+    [
+        (Place(**PLACE, vm_id="v1", gpu=None), logging.INFO, "matmul: goes to machine lab-fleet-0"),
+        (Place(**PLACE, vm_id=None, gpu="MI210"), logging.INFO, "matmul: may start a machine, asking for MI210"),
+        (Hold(run_id="r1", why="cap", detail="3 of 3"), logging.INFO, "matmul: waits in the queue: 3 of 3"),
+        (
+            Requeue(run_id="r1", provider_id="p1", attempt=2, gpu="MI210", not_before=0),
+            logging.WARNING,
+            "matmul: no capacity; attempt 2 for MI210 follows",
+        ),
+        (Refuse(run_id="r1", why="too dear"), logging.WARNING, "matmul: refused: too dear"),
+        (
+            StartDrain(vm_id="v1", by="idle", detail="seen idle for 600 s"),
+            logging.INFO,
+            "machine lab-fleet-0: no run goes there any more (idle): seen idle for 600 s",
+        ),
+        (CancelDrain(vm_id="v1", why="a run is on it"), logging.INFO, "machine lab-fleet-0: stays: a run is on it"),
+        (StopRun(run_id="r1"), logging.WARNING, "matmul: stopped, because its machine is to go"),
+        (StopVm(vm_id="v1", provider_id="i1", by="idle"), logging.INFO, "machine lab-fleet-0: told to end (idle)"),
+        (StopVm(vm_id="v9", provider_id="i9", by="user"), logging.INFO, "machine v9: told to end (user)"),
+        (
+            Alert(threshold=805, spent=1_127_000_000, total=1_400_000_000),
+            logging.WARNING,
+            "Steno: $1127.00 of $1400.00 are spent: the alert at 80.5 % of the budget",
+        ),
+    ],
+    ids=[
+        "place",
+        "place-new",
+        "hold",
+        "requeue",
+        "refuse",
+        "drain",
+        "keep",
+        "stop-run",
+        "stop",
+        "stop-unknown",
+        "alert",
+    ],
+)
+def test_a_decision_is_one_line(decision: Decision, level: int, line: str) -> None:
+    """What costs money or ends something is a warning."""
+    assert said(decision, STATE) == (level, line)

@@ -1,0 +1,42 @@
+"""A signal ends what it should, even if something swallowed its exception."""
+
+import contextlib
+import os
+import signal
+
+import pytest
+
+from cli.signals import stoppable
+
+
+class Stop(Exception):
+    """Raised by the signal."""
+
+
+def send() -> None:
+    """The signal, to this process; its handler runs before this returns."""
+    os.kill(os.getpid(), signal.SIGUSR1)
+
+
+def test_the_signal_raises_where_it_comes() -> None:
+    """At once."""
+    with stoppable(signal.SIGUSR1, Stop), pytest.raises(Stop):
+        send()
+
+
+def test_a_signal_whose_exception_was_swallowed_is_raised_at_the_next_check() -> None:
+    """Python forgets what is raised inside a destructor."""
+    with stoppable(signal.SIGUSR1, Stop) as check:
+        check()
+        with contextlib.suppress(Stop):
+            send()
+        with pytest.raises(Stop):
+            check()
+
+
+def test_afterwards_the_signal_means_what_it_meant_before() -> None:
+    """Nothing is left behind."""
+    before = signal.getsignal(signal.SIGUSR1)
+    with stoppable(signal.SIGUSR1, Stop):
+        assert signal.getsignal(signal.SIGUSR1) != before
+    assert signal.getsignal(signal.SIGUSR1) == before

@@ -1,0 +1,74 @@
+"""Traces that a recorder writes: whole lines, whatever killed it before."""
+
+from pathlib import Path
+
+import pytest
+
+from cli.inputs import trace_reading
+from cli.traces import TraceFile
+from events.poll import Poll
+from events.trace import read_trace
+
+
+def poll(number: int) -> Poll:
+    """An answered poll that can be told from others."""
+    at = 1_763_600_000_000_000 + number * 1_000_000
+    return Poll(
+        source="dstack/main",
+        path="/api/runs/list",
+        req=b'{"project_name":"main"}',
+        started_at=at,
+        observed_at=at + 1000,
+        status=200,
+        body=b'[{"id":"%d"}]' % number,
+        answered=True,
+    )
+
+
+def bodies(path: Path) -> list[bytes | None]:
+    """The answers of a trace, in order."""
+    return [found.body for _, found in read_trace(path, trace_reading()) if found is not None]
+
+
+@pytest.mark.parametrize("name", ["live.jsonl", "live.jsonl.zst"])
+def test_a_trace_is_whole_after_every_poll_and_goes_on_later(tmp_path: Path, name: str) -> None:
+    """It can be read while it is written, and a second recorder appends to it."""
+    path = tmp_path / name
+    first = TraceFile(path)
+    first.write(poll(1))
+    assert bodies(path) == [b'[{"id":"1"}]']
+    first.write(poll(2))
+    first.close()
+    second = TraceFile(path)
+    second.write(poll(3))
+    second.close()
+    assert bodies(path) == [b'[{"id":"1"}]', b'[{"id":"2"}]', b'[{"id":"3"}]']
+
+
+def test_half_a_frame_of_a_killed_recorder_is_cut_off(tmp_path: Path) -> None:
+    """Behind it nothing could be unpacked any more."""
+    path = tmp_path / "live.jsonl.zst"
+    for number in (1, 2):
+        trace = TraceFile(path)
+        trace.write(poll(number))
+        trace.close()
+    path.write_bytes(path.read_bytes()[:-5])
+    again = TraceFile(path)
+    again.write(poll(3))
+    again.close()
+    assert bodies(path) == [b'[{"id":"1"}]', b'[{"id":"3"}]']
+
+
+@pytest.mark.parametrize("half", [b'{"t": "2025', b"x" * 200_000])
+def test_half_a_line_of_a_killed_recorder_is_cut_off(tmp_path: Path, half: bytes) -> None:
+    """Its poll is in the record all the same."""
+    path = tmp_path / "live.jsonl"
+    trace = TraceFile(path)
+    trace.write(poll(1))
+    trace.close()
+    with path.open("ab") as file:
+        file.write(half)
+    again = TraceFile(path)
+    again.write(poll(2))
+    again.close()
+    assert bodies(path) == [b'[{"id":"1"}]', b'[{"id":"2"}]']

@@ -1,0 +1,77 @@
+"""What all tests share: the lab's fixtures (`tests/lab/README.md`).
+
+The lab is a package that is not installed and stays off `sys.path`, where a second `tests` or `conftest` could hide
+behind it: it is loaded from its folder, under the name `stenolab`, and then registered like any plugin.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+
+def _load(name: str, folder: Path) -> None:
+    if name in sys.modules:
+        return
+    spec = importlib.util.spec_from_file_location(
+        name, folder / "__init__.py", submodule_search_locations=[str(folder)]
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+
+
+_load("stenolab", Path(__file__).parent / "lab" / "stenolab")
+
+pytest_plugins = ["stenolab.plugin", "pytester"]
+
+# Laws are not timed: a machine that does other work at the same time breaks none of them.
+settings.register_profile("steno", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("steno")
+
+
+@pytest.fixture
+def held_by_permissions() -> Iterator[None]:
+    """Permissions hold root too until the test ends, and the processes it starts: nobody may override them."""
+    if os.geteuid() != 0:
+        yield
+        return
+    before = capabilities()
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.prctl(PR_SET_SECUREBITS, SECBIT_NOROOT, 0, 0, 0) == 0
+    capabilities(before & ~OVERRIDES)
+    try:
+        yield
+    finally:
+        capabilities(before)
+        assert libc.prctl(PR_SET_SECUREBITS, 0, 0, 0, 0) == 0
+
+
+PR_SET_SECUREBITS = 28
+SECBIT_NOROOT = 1
+"""A program that root starts gets no capabilities for it (linux/securebits.h)."""
+
+
+OVERRIDES = 1 << 1 | 1 << 2
+"""CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH of linux/capability.h."""
+
+
+def capabilities(effective: int | None = None) -> int:
+    """This thread's effective capabilities (the first 32), after setting them if given; the permitted ones stay."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+    data = (ctypes.c_uint32 * 6)()
+    assert libc.capget(header, data) == 0
+    if effective is not None:
+        data[0] = effective
+        assert libc.capset(header, data) == 0
+    return data[0]

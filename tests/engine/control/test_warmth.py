@@ -1,0 +1,304 @@
+"""`why_not_warm` names every cause for which a run started cold; `why_up` why a machine has not gone."""
+
+from typing import Any
+
+from engine.control.warmth import why_not_warm, why_up
+from engine.policy import Policy
+from engine.testing.stage import Stage, run_row, vm_row
+from engine.testing.story import START
+from events import types
+from events.clock import SECOND
+
+PLAIN = Policy(budget_total=None)
+POOL = Policy(mode="pool", budget_total=None)
+
+
+def story(policy: Policy = PLAIN) -> Stage:
+    made = Stage(policy)
+    for fleet in ("shared", "steno-slot-1", "steno-slot-2"):
+        made.ensured(fleet)
+    return made
+
+
+class Told:
+    """A stage told in rows: machines and runs by name, shown again at every look."""
+
+    def __init__(self, policy: Policy = PLAIN) -> None:
+        self.stage = story(policy)
+        self.vms: dict[str, dict[str, Any]] = {}
+        self.jobs: dict[str, dict[str, Any]] = {}
+
+    def look(self, seconds: int = 5, times: int = 1) -> None:
+        for _ in range(times):
+            self.stage.wait(seconds)
+            self.stage.runs(*(run_row(name, **row) for name, row in reversed(self.jobs.items())))
+            self.stage.machines(*(vm_row(name, **row) for name, row in self.vms.items()))
+
+    def hand_over(self, name: str, **task: Any) -> int:
+        self.stage.request(name, **task)
+        self.stage.tell(types.RunPlaced(run_id=f"run-{name}", provider="dstack"))
+        self.stage.taken(name)
+        return self.stage.now
+
+    def cold(
+        self, name: str, on: str, *, submitter: str = "ada", task: dict[str, Any] | None = None, **row: Any
+    ) -> None:
+        submitted = self.hand_over(name, submitter=submitter, **(task or {}))
+        self.stage.wait(5)
+        self.vms[on] = {"status": "busy", "created": self.stage.now, **row}
+        self.jobs[name] = {"status": "running", "on": on, "submitted": submitted}
+        self.look()
+
+    def over(self, name: str) -> None:
+        self.stage.wait(1)
+        on = self.jobs[name]["on"]
+        self.jobs[name] |= {"status": "done", "finished": self.stage.now, "exit_status": 0}
+        self.vms[on] |= {"status": "idle"}
+        self.look(0)
+
+    def gone(self, on: str, **row: Any) -> None:
+        self.vms[on] |= {"status": "terminated", "finished_at": self.stage.now, **row}
+        self.look()
+
+    def why(self, name: str) -> tuple[str, ...]:
+        return tuple(one.split(": ", 1)[-1] for one in why_not_warm(self.stage.world.state, self.stage.run(name)))
+
+    def up(self, name: str = "m", now: int | None = None) -> tuple[str, ...]:
+        made = self.stage
+        return why_up(made.world.state, made.vm(name), made.policy, made.now if now is None else now)
+
+
+# -- why not warm -----------------------------------------------------------------------------------------------------
+
+
+def test_the_first_run_of_all_had_no_machine_to_go_to() -> None:
+    told = Told()
+    told.cold("a", "m")
+    assert told.stage.run("a").start == "cold"
+    assert told.why("a") == ("No machine had ever been there.",)
+
+
+def test_a_warm_run_has_nothing_to_explain() -> None:
+    told = Told()
+    told.cold("a", "m")
+    told.over("a")
+    submitted = told.hand_over("b")
+    told.vms["m"]["status"] = "busy"
+    told.jobs["b"] = {"status": "running", "on": "m", "submitted": submitted}
+    told.look()
+    assert told.stage.run("b").start == "warm"
+    assert told.why("b") == ()
+
+
+def test_a_window_that_was_over_says_by_how_long() -> None:
+    told = Told()
+    told.cold("a", "m")
+    told.over("a")
+    told.look(50, 12)
+    told.gone("m", reason="idle_timeout")
+    told.stage.wait(115)
+    told.cold("b", "n")
+    (why,) = told.why("b")
+    assert why.startswith("it had gone 2m before (idle timeout), its idle window was over ")
+
+
+def test_a_machine_that_differs_says_in_what() -> None:
+    told = Told()
+    told.cold("a", "m", gpu="MI210", spot=True)
+    told.over("a")
+    told.cold("b", "n", task={"resources": {"gpu": "MI300X"}, "backends": ["hotaisle"]})
+    (why,) = told.why("b")
+    assert why.split("; ") == [
+        "GPU: MI300X asked for, MI210 there",
+        "backend: hotaisle asked for, amddevcloud there",
+        "spot policy: on-demand asked for, spot there.",
+    ]
+
+
+def test_a_busy_machine_says_with_what() -> None:
+    told = Told()
+    told.cold("a", "m")
+    told.cold("b", "n")
+    told.over("a")
+    told.over("b")
+    assert told.why("b") == ("it was busy with run a.",)
+
+
+def test_create_is_cause_enough() -> None:
+    """What machines there were does not matter."""
+    told = Told()
+    told.cold("a", "m")
+    told.over("a")
+    told.cold("b", "n", task={"creation_policy": "create"})
+    assert told.why("b") == ("it never goes to a machine that is there.",)
+
+
+def test_a_run_the_provider_had_no_capacity_for_says_when_it_is_asked_again() -> None:
+    told = Told()
+    told.hand_over("a")
+    told.stage.tell(
+        types.RunRequeued(
+            run_id="run-a", provider="dstack", provider_id="p-a", attempt=2, not_before=told.stage.now + 15 * SECOND
+        )
+    )
+    why = why_not_warm(told.stage.world.state, told.stage.run("a"))
+    assert why[0].startswith("It waits (capacity): the provider had none")
+    assert why[0].endswith(", not before 2025-12-15T09:00:15Z.")
+
+
+def test_a_draining_machine_takes_no_run() -> None:
+    told = Told()
+    told.cold("a", "m")
+    told.over("a")
+    vm_id = told.stage.vm_id("m")
+    told.stage.tell(types.VmDrainStarted(vm_id=vm_id, provider="dstack", by="user"))
+    told.cold("b", "n")
+    assert told.why("b") == ("it was draining (user): no new run comes to a machine that is about to go.",)
+
+
+def test_another_users_machine_is_not_shared() -> None:
+    told = Told(Policy(mode="pool", share="user", budget_total=None))
+    told.cold("a", "m", submitter="ada", fleet="steno-slot-1")
+    told.over("a")
+    told.cold("b", "n", submitter="bob", fleet="steno-slot-2")
+    assert told.why("b") == ("other users' runs were on it (share is user).",)
+
+
+def test_what_was_in_the_way_is_what_was_then() -> None:
+    """Later runs of other users on the machine change nothing of why this one was cold."""
+    told = Told(Policy(mode="pool", share="user", budget_total=None))
+    told.cold("a", "m", submitter="ada", fleet="steno-slot-1")
+    told.cold("b", "n", submitter="ada", fleet="steno-slot-2")
+    told.over("a")
+    told.jobs["theirs"] = {"status": "running", "on": "m", "submitted": told.stage.now}
+    told.vms["m"]["status"] = "busy"
+    told.look()
+    assert told.why("b") == ("it was busy with run a.",)
+
+
+def test_a_run_that_waits_says_for_what() -> None:
+    told = Told(Policy(max_vms=1, budget_total=None))
+    told.cold("a", "m")
+    told.stage.request("b")
+    told.stage.settle()
+    why = why_not_warm(told.stage.world.state, told.stage.run("b"))
+    assert why[0] == "It waits (cap): all 1 machines that are allowed (max_vms) are taken."
+    assert why[1].endswith("it was busy with run a.")
+
+
+def test_a_foreign_machine_is_no_candidate() -> None:
+    told = Told()
+    told.vms["theirs"] = {"fleet": "theirs", "created": START - SECOND}
+    told.look()
+    told.cold("a", "m")
+    assert told.why("a") == ("the machine is not Steno's.",)
+
+
+def test_an_unreachable_machine_is_passed_over() -> None:
+    told = Told()
+    told.cold("a", "m")
+    told.over("a")
+    told.vms["m"]["unreachable"] = True
+    told.look()
+    told.cold("b", "n")
+    assert told.why("b") == ("it did not answer the provider.",)
+
+
+# -- why up ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_busy_machine_is_up_for_its_run() -> None:
+    told = Told()
+    told.cold("a", "m")
+    assert told.up() == ("It is busy with run a.",)
+
+
+def test_an_idle_machine_says_how_much_of_which_timeout_it_has_used() -> None:
+    told = Told()
+    told.cold("a", "m", task={"idle_duration": "5m"})
+    told.over("a")
+    told.look(50, 2)
+    (up,) = told.up()
+    assert up.endswith("seen so for 1m40s of 5m (idle_duration of run a, for which it was made).")
+    told.look(50, 5)
+    assert told.up()[-1] == "Its timeout is over: it is drained at the next look."
+
+
+def test_a_timeout_that_is_off_says_whose() -> None:
+    told = Told()
+    told.cold("a", "m", task={"idle_duration": "off"})
+    told.over("a")
+    assert told.up()[0].endswith("its timeout is off: idle_duration of run a, for which it was made.")
+
+
+def test_a_draining_machine_waits_for_its_last_look_and_then_for_the_provider() -> None:
+    told = Told()
+    told.cold("a", "m")
+    told.over("a")
+    told.look(50, 12)
+    told.stage.settle()
+    assert told.up()[-1] == "It goes once a poll asked after the drain began shows it empty."
+    told.look()
+    told.stage.settle()
+    assert told.up()[-1] == "The provider has been told; its answer is not recorded yet."
+    told.stage.stop_refused("m")
+    assert told.up()[-1] == "The provider refused to end it (once): Fleet is in use. It is told again."
+    told.look(20)
+    told.stage.settle()
+    told.stage.stop_taken("m")
+    told.vms["m"]["status"] = "terminating"
+    told.look()
+    assert told.up()[0].startswith("It is going; the provider took our word at ")
+
+
+def test_blindness_comes_first() -> None:
+    told = Told()
+    told.cold("a", "m")
+    told.over("a")
+    up = told.up(now=told.stage.now + 3600 * SECOND)
+    assert up[0] == (
+        "We are blind: dstack/main was last heard 1h ago. No timer advances and no machine is ended meanwhile."
+    )
+
+
+def test_what_is_not_ours_is_said_to_be_so() -> None:
+    told = Told()
+    told.vms["m"] = {"fleet": "theirs"}
+    told.look()
+    told.stage.wish("m")
+    assert told.up()[0] == "It is not Steno's: it is billed and listed, and never ended by Steno."
+
+
+def test_a_foreign_run_keeps_a_machine_that_a_user_wants_gone() -> None:
+    told = Told()
+    told.cold("a", "m")
+    told.over("a")
+    told.jobs["theirs"] = {"status": "running", "on": "m", "submitted": told.stage.now}
+    told.vms["m"]["status"] = "busy"
+    told.look()
+    told.stage.wish("m")
+    assert "was not submitted through Steno, which does not end it, nor the machine under it." in told.up()[1]
+
+
+def test_an_unconfirmed_a_missing_and_a_gone_machine_say_what_they_are() -> None:
+    told = Told()
+    told.cold("a", "m")
+    told.over("a")
+    told.vms["m"]["status"] = "terminating"
+    told.look(50, 20)
+    assert told.up()[0].startswith("It should be gone and was not seen to go: it is still billed.")
+    rows = told.vms.pop("m")
+    told.look()
+    assert told.up()[-1].endswith("absence alone ends nothing.")
+    told.vms["m"] = rows
+    told.gone("m")
+    assert told.up()[0].startswith("It is gone since ")
+
+
+def test_a_machine_with_a_run_on_its_way_says_which() -> None:
+    told = Told(POOL)
+    told.cold("a", "m", fleet="steno-slot-1")
+    told.over("a")
+    told.stage.request("b")
+    told.stage.settle()
+    assert told.up()[0].startswith("run b has a place and may come to it")

@@ -1,0 +1,241 @@
+"""A record, the real local provider and what acts between them."""
+
+import platform
+import socket
+import threading
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from engine.effects.desk import Desk
+from engine.effects.lease import lease_path
+from engine.effects.request import request_run, request_stop
+from engine.effects.webhook import Webhook
+from engine.errors import VmInUse, VmNotFound
+from engine.policy import Policy
+from engine.providers.local.provider import LocalProvider
+from engine.readings.shapes import shape_of
+from engine.recorder.recorder import Recorder
+from engine.recorder.watch import Watch
+from engine.rules.sets import CURRENT
+from engine.run.stepper import TransitionsStepper
+from engine.world.world import World
+from events.clock import SECOND, RandomIds, SystemClock
+from events.record import Record
+
+FREE = Policy(free=True)
+
+
+class Shifted(SystemClock):
+    """The machine's clock, moved on by hand."""
+
+    def __init__(self):
+        self.ahead = 0
+        self.still = None
+
+    def now(self):
+        return (super().now() if self.still is None else self.still) + self.ahead
+
+    def stand_still(self):
+        """From now on it moves by hand only."""
+        self.still = super().now()
+
+
+@dataclass
+class Bench:
+    """Everything one test needs of one record."""
+
+    record: Record
+    provider: LocalProvider
+    path: Path
+    policy: Policy
+    clock: Shifted
+    notify: Webhook | None = None
+
+    def __post_init__(self):
+        self.ids = RandomIds()
+        self.world = World(CURRENT, TransitionsStepper())
+        self.recorder = Recorder(
+            record=self.record,
+            provider=self.provider,
+            world=self.world,
+            clock=self.clock,
+            policy=self.policy,
+            notify=self.notify,
+        )
+        self.journal, self.actor = self.recorder.journal, self.recorder.actor
+        self.watch = Watch(self.record, self.recorder, lease_path(self.path, self.provider.source))
+
+    @property
+    def desk(self):
+        """A desk; the lease is held from the first use on."""
+        return Desk(self.watch, self.recorder, self.clock)
+
+    def ask(self, *commands, name=None, fallback=(), **configuration):
+        """Request a run of these shell lines; its id."""
+        run_id = self.ids.new()
+        request_run(
+            self.journal,
+            self.record.vault,
+            run_id=run_id,
+            provider="local",
+            project=self.provider.project,
+            name=name or f"run-{run_id[:8]}",
+            configuration={"type": "task", "commands": list(commands), **configuration},
+            submitter="ada",
+            base=str(self.path.parent),
+            fallback=fallback,
+        )
+        return run_id
+
+    def ask_to_stop(self, run_id, *, abort=False):
+        ledger = self.journal.ledger()
+        request_stop(
+            self.journal,
+            run_id=run_id,
+            provider="local",
+            project=self.provider.project,
+            provider_id=ledger.provider_ids.get(run_id),
+            name=f"run-{run_id[:8]}",
+            abort=abort,
+            submitter="ada",
+        )
+
+    def run(self, run_id):
+        return self.world.state.runs[run_id]
+
+    def poll_until(self, done, seconds=15):
+        end = self.clock.now() + seconds * SECOND
+        while not done():
+            assert self.clock.now() < end, "it took too long"
+            self.recorder.round()
+            self.clock.sleep(SECOND // 20)
+
+    def finish(self, run_id):
+        """Poll until the run has a verdict; the run."""
+        self.poll_until(lambda: run_id in self.world.state.runs and self.run(run_id).terminal)
+        return self.run(run_id)
+
+    def kinds(self, run_id):
+        return [stored.type for stored in self.record.read(stream=f"run/{run_id}")]
+
+    def facts(self, *types):
+        """Every event of these types."""
+        return [stored.data for stored in self.record.read(types=types)]
+
+    def machines(self):
+        """Every machine, gone or not, in order of first sight."""
+        return list(self.world.state.vms.values())
+
+    def clear(self):
+        """End what still runs on this machine."""
+        self.recorder.round(act=False)
+        for run in self.world.state.runs.values():
+            if not run.terminal and run.provider_id is not None:
+                self.provider.stop(run.provider_id, run.name, True)
+        end = self.clock.now() + 10 * SECOND
+        for vm in self.machines():
+            while vm.billed and self.clock.now() < end:
+                try:
+                    self.provider.stop_vm(vm.provider_id)
+                    break
+                except VmInUse:  # its run is just being stopped
+                    self.clock.sleep(SECOND // 20)
+                except VmNotFound:
+                    break
+
+
+@dataclass
+class Hook:
+    """A webhook that gives these answers in turn, then 200: a status, or what it does instead of answering."""
+
+    answers: list = field(default_factory=list)
+    taken: list = field(default_factory=list)
+    """(headers, body) of every request that came."""
+
+    def __enter__(self):
+        self.free = threading.Event()
+        hook = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                answer = hook.answers.pop(0) if hook.answers else 200
+                hook.taken.append((dict(self.headers), body))
+                if answer == "hang":
+                    hook.free.wait(20)
+                    return
+                if answer == "close":
+                    self.connection.shutdown(socket.SHUT_RDWR)
+                    return
+                self.send_response(answer)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *args):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        self.thread.start()
+        return self
+
+    def __exit__(self, *error):
+        self.free.set()
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.server.server_port}/services/T0/secret-path"
+
+
+def bench_at(path, policy, notify, offer):
+    clock = Shifted()
+    record = Record.open(path, write=True, create=True, shapes=shape_of, clock=clock)
+    state = path.with_name(path.name + ".local")
+    provider = LocalProvider(
+        state,
+        clock=clock,
+        ids=RandomIds(),
+        host=platform.node() or "localhost",
+        environment={"PATH": "/usr/bin:/bin"},
+        **offer,
+    )
+    return Bench(record=record, provider=provider, path=path, policy=policy, clock=clock, notify=notify)
+
+
+@pytest.fixture
+def open_bench():
+    """`open_bench(path)`: a bench over the record at that path, made if it is not there.
+
+    `policy`: what is decided by, free unless given; `notify`: where alerts go; the rest is what machines are like.
+    """
+    with ExitStack() as opened:
+
+        def at(path, *, policy=FREE, notify=None, **offer):
+            made = bench_at(path, policy, notify, offer)
+            opened.enter_context(made.record)
+            opened.callback(made.watch.release)
+            opened.callback(made.clear)
+            return made
+
+        yield at
+
+
+@pytest.fixture
+def bench(open_bench, tmp_path):
+    """A bench over a new record."""
+    return open_bench(tmp_path / "record.db")
+
+
+@pytest.fixture
+def hook():
+    """A webhook that listens."""
+    with Hook() as made:
+        yield made

@@ -1,0 +1,234 @@
+"""Notices, against a real HTTP server that takes them, refuses them, hangs or hangs up."""
+
+import hashlib
+import hmac
+import json
+import socket
+import time
+
+import pytest
+
+from engine.control.decisions import Alert
+from engine.effects import webhook as posting
+from engine.effects.notices import PAUSES, Notices
+from engine.effects.webhook import Webhook, sign
+from engine.vm.states import VmState
+from engine.world.change import Anomaly, AnomalyKind
+from engine.world.state import WorldState
+from engine.world.vms import Vm, VmFacts
+from events.clock import SECOND
+
+pytestmark = pytest.mark.slow
+
+ALERT = Alert(threshold=800, spent=1_120_400_000, total=1_400_000_000)
+
+
+@pytest.fixture
+def clock(bench):
+    return bench.clock
+
+
+def tries(bench, count):
+    return lambda: len(outcomes(bench)) == count
+
+
+def outcomes(bench):
+    return [stored.data for stored in bench.record.read(types={"NoticeDelivered", "NoticeFailed"})]
+
+
+def until(notices, done, seconds=10):
+    end = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < end, "it took too long"
+        notices.round()
+        time.sleep(0.01)
+
+
+def test_an_alert_and_its_notice_are_one_transaction_and_arrive_signed(bench, hook, clock):
+    """Whoever has the secret can check that it came from us, and when; Slack finds its `text`."""
+    notices = Notices(bench.journal, clock, Webhook(url=hook.url, secret="s3cret"))
+    notices.alert(ALERT)
+    crossed, intended = bench.record.read(types={"BudgetCrossed", "NoticeIntended"})
+    assert intended.position == crossed.position + 1
+    until(notices, lambda: outcomes(bench))
+    ((headers, body),) = hook.taken
+    said = json.loads(body)
+    assert said["text"] == "Steno: $1120.40 of $1400.00 are spent: the alert at 80 % of the budget"
+    assert (said["kind"], said["threshold"], said["spent"], said["total"]) == (
+        "budget",
+        800,
+        *(ALERT.spent, ALERT.total),
+    )
+    assert headers["X-Steno-Notice"] == said["notice_id"] == intended.data.notice_id
+    moment, _, digest = headers["X-Steno-Signature"].partition(",v1=")
+    signed = moment.removeprefix("t=").encode() + b"." + body
+    assert hmac.compare_digest(digest, hmac.new(b"s3cret", signed, hashlib.sha256).hexdigest())
+    assert abs(int(moment.removeprefix("t=")) - clock.now() // SECOND) < 60
+    (outcome,) = outcomes(bench)
+    assert (outcome.status, outcome.attempt) == (200, 1)
+    notices.close()
+
+
+def test_a_threshold_is_told_once_whoever_crosses_it(bench, hook, clock):
+    """A second recorder of the same record, of another source, may come to the same figure a moment later."""
+    for spent in (ALERT.spent, ALERT.spent + 7):
+        Notices(bench.journal, clock, Webhook(url=hook.url)).alert(Alert(threshold=800, spent=spent, total=ALERT.total))
+    assert len(bench.facts("BudgetCrossed")) == len(bench.facts("NoticeIntended")) == 1
+
+
+def test_without_a_webhook_an_alert_is_only_recorded(bench, clock):
+    notices = Notices(bench.journal, clock)
+    notices.alert(ALERT)
+    notices.round()
+    assert len(bench.facts("BudgetCrossed")) == 1
+    assert not bench.facts("NoticeIntended")
+    assert notices.due_in(clock.now()) is None
+
+
+def test_without_a_secret_nothing_is_signed(bench, hook, clock):
+    notices = Notices(bench.journal, clock, Webhook(url=hook.url))
+    notices.alert(ALERT)
+    until(notices, lambda: outcomes(bench))
+    assert "X-Steno-Signature" not in hook.taken[0][0]
+    notices.close()
+
+
+def test_a_refused_notice_is_sent_again_after_1_5_25_and_125_seconds_and_then_given_up(bench, hook, clock):
+    """Five tries of one notice under one id; none of them early."""
+    hook.answers = [500, 503, 302, 404, 429, 200]
+    clock.stand_still()
+    notices = Notices(bench.journal, clock, Webhook(url=hook.url))
+    notices.alert(ALERT)
+    for tried, pause in enumerate((*PAUSES, 1000 * SECOND), start=1):
+        until(notices, tries(bench, tried))
+        clock.ahead += pause - 1
+        notices.round()
+        assert not notices._poster.busy
+        assert len(hook.taken) == tried
+        clock.ahead += 1
+    assert [(one.attempt, one.final) for one in outcomes(bench)] == [(n, n == 5) for n in range(1, 6)]
+    assert [one.error for one in outcomes(bench)][:3] == [
+        f"the webhook answered {status}" for status in (500, 503, 302)
+    ]
+    assert len({headers["X-Steno-Notice"] for headers, _ in hook.taken}) == 1
+    assert len({body for _, body in hook.taken}) == 1
+    assert not bench.journal.ledger().notices
+    notices.close()
+
+
+def test_a_webhook_that_hangs_or_hangs_up_holds_up_no_round(bench, hook, clock, monkeypatch):
+    """Each round takes no time; what came of the try is an event of a later one. The address is in none of them."""
+    monkeypatch.setattr(posting, "TIMEOUT", 1.0)
+    hook.answers = ["hang", "close"]
+    notices = Notices(bench.journal, clock, Webhook(url=hook.url))
+    notices.alert(ALERT)
+    for tried in (1, 2):
+        began = time.monotonic()
+        notices.round()
+        assert time.monotonic() - began < 0.9
+        until(notices, tries(bench, tried))
+        clock.ahead += 200 * SECOND
+    assert [one.error.split(":")[0] for one in outcomes(bench)] == [
+        "no answer (ReadTimeout",
+        "no answer (RemoteProtocolError",
+    ]
+    assert b"secret-path" not in bench.path.read_bytes()
+    until(notices, tries(bench, 3))
+    notices.close()
+
+
+def test_an_address_nobody_listens_at_is_a_failed_try(bench, clock):
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        notices = Notices(bench.journal, clock, Webhook(url=f"http://127.0.0.1:{nobody.getsockname()[1]}/x"))
+        notices.alert(ALERT)
+        until(notices, lambda: outcomes(bench))
+    assert outcomes(bench)[0].error.startswith("no answer (ConnectError")
+    notices.close()
+
+
+def test_a_notice_without_outcome_is_sent_by_the_next_process_under_the_same_id(bench, open_bench, hook, clock):
+    """A crash between the call and its outcome: twice at the webhook, once by its id."""
+    dead = Notices(bench.journal, clock, Webhook(url=hook.url))
+    dead.alert(ALERT)
+    dead.round()
+    deadline = time.monotonic() + 5
+    while not hook.taken:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    dead._lease.release()
+    dead._lease = None
+    other = open_bench(bench.path)
+    notices = Notices(other.journal, clock, Webhook(url=hook.url))
+    until(notices, lambda: outcomes(bench))
+    assert len(hook.taken) == 2
+    assert len({headers["X-Steno-Notice"] for headers, _ in hook.taken}) == 1
+    assert len({body for _, body in hook.taken}) == 1
+    notices.close()
+
+
+def test_a_silent_provider_does_not_keep_a_notice_back(open_bench, tmp_path, hook, monkeypatch):
+    """What is wrong may be the very reason of the silence."""
+    bench = open_bench(tmp_path / "silent.db", notify=Webhook(url=hook.url))
+    monkeypatch.setattr(bench.provider, "poll", lambda follow, *, since: iter(()))
+    bench.recorder._notices.alert(ALERT)
+    bench.poll_until(lambda: outcomes(bench))
+    assert len(hook.taken) == 1
+
+
+def test_one_process_sends_at_a_time(bench, open_bench, hook, clock):
+    """The recorders of two sources share a record and its notices."""
+    first = Notices(bench.journal, clock, Webhook(url=hook.url))
+    second = Notices(open_bench(bench.path).journal, clock, Webhook(url=hook.url))
+    hook.answers = ["hang"]
+    first.alert(ALERT)
+    first.round()
+    second.round()
+    assert not second._poster.busy
+    hook.free.set()
+    first.close()
+    until(second, lambda: outcomes(bench))
+    second.close()
+
+
+def machine(state, kind=AnomalyKind.ORPHAN, position=7):
+    vm = Vm(
+        vm_id="v1",
+        provider="dstack",
+        provider_id="i1",
+        source="dstack/main",
+        state=state,
+        facts=VmFacts(provider_id="i1", name="lab-fleet-0", price=1_990_000),
+        created=0,
+        first_position=1,
+        first_at=0,
+        last_position=1,
+        last_at=0,
+    )
+    anomaly = Anomaly(kind=kind, subject="vm/v1", position=position, detail="seen idle, no run known")
+    return WorldState(rules="current", vms={"v1": vm}, anomalies=[anomaly])
+
+
+@pytest.mark.parametrize("kind", [AnomalyKind.ORPHAN, AnomalyKind.ORPHAN_SUSPECTED])
+def test_an_orphan_is_told_once_while_it_may_cost(bench, hook, clock, kind):
+    """Also by a process that starts later and reads of it in the record; not of a machine that is gone by then."""
+    target = Webhook(url=hook.url)
+    gone = Notices(bench.journal, clock, target)
+    gone.look(machine(VmState.TERMINATED, kind))
+    assert not bench.facts("NoticeIntended")
+    state = machine(VmState.IDLE, kind)
+    for notices in (gone, Notices(bench.journal, clock, target), Notices(bench.journal, clock, target)):
+        notices.look(state)
+    state.anomalies.append(Anomaly(kind=AnomalyKind.SCHEMA_DRIFT, subject="vm/v1", position=9, detail="a word"))
+    notices.look(state)
+    (intent,) = bench.facts("NoticeIntended")
+    said = json.loads(intent.body)
+    assert (said["anomaly"], said["vm_id"], said["source"]) == (kind.value, "v1", "dstack/main")
+    assert "lab-fleet-0 of dstack/main at $1.99/h: seen idle, no run known" in said["text"]
+
+
+def test_the_signature_covers_the_time_and_the_body():
+    """As `printf %s '1700000000.{"text":"x"}' | openssl dgst -sha256 -hmac key` gives it."""
+    assert sign("key", 1_700_000_000, b'{"text":"x"}') == (
+        "t=1700000000,v1=4536e1d99657625a6450cffaf320abafeb2707f9f4aa50853fc14b45e64c9dd6"
+    )

@@ -1,0 +1,130 @@
+"""Bills of real machines: recordings of genuine dstack servers, against what the simulated cloud charged."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from engine.money.bill import bills
+from engine.money.reconcile import Cause, reconcile
+from engine.replay.objects import JsonObject
+from engine.replay.result import Replay
+from engine.replay.trace import fold_polls, open_trace, replay_trace
+from engine.world.world import World
+from events.clock import parse_time
+
+TRACES = Path(__file__).parents[2] / "traces"
+RECORDINGS = sorted(TRACES.glob("dstack-*/*.jsonl.zst"))
+
+
+def folded(name: str) -> World:
+    world = World()
+    for _ in fold_polls(world, open_trace(TRACES / f"{name}.jsonl.zst")):
+        pass
+    return world
+
+
+def shown(name: str, rules: str = "current") -> JsonObject:
+    return replay_trace(TRACES / f"{name}.jsonl.zst", rules).to_json()
+
+
+def micro(dollars: str) -> int:
+    return round(float(dollars) * 1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("name", "cost", "runs", "provider"),
+    [
+        # 96.844564 s at $1.99: what the cloud charged; dstack's own figure is 62.790 s
+        ("dstack-0.22.5/success", "0.053534", ["0.034740"], ["0.034700"]),
+        # 264.353347 s; the two runs are 0.0985 to dstack
+        ("dstack-0.22.5/warm_reuse", "0.146129", ["0.074809", "0.024320"], ["0.074200", "0.024300"]),
+    ],
+)
+def test_a_machine_costs_what_the_cloud_charged(name: str, cost: str, runs: list[str], provider: list[str]) -> None:
+    """To the micro-dollar, with all three bounds equal: the provider dates both ends of its life."""
+    found = shown(name)
+    (vm,) = found["vms"]
+    assert (vm["cost_low_usd"], vm["cost_usd"], vm["cost_high_usd"]) == (cost, cost, cost)
+    assert [run["cost_usd"] for run in found["runs"]] == runs
+    assert [run["provider_cost_usd"] for run in found["runs"]] == provider
+
+
+def test_a_warm_reuse_is_one_machine_with_a_cold_and_a_warm_start() -> None:
+    """On both servers, and its intervals say when it was whose."""
+    for version in ("dstack-0.22.5", "dstack-0.19.37"):
+        found = shown(f"{version}/warm_reuse")
+        (vm,) = found["vms"]
+        assert [run["start"] for run in found["runs"]] == ["cold", "warm"]
+        assert {run["vm_id"] for run in found["runs"]} == {vm["vm_id"]}
+        phases = ["provisioning", "busy", "idle", "busy", "idle", "terminating"]
+        assert [one["phase"] for one in vm["intervals"]] == phases
+        assert vm["runs"] == [run["run_id"] for run in found["runs"]]
+
+
+def test_a_machine_of_0_19_37_ends_between_two_polls() -> None:
+    """It has no `finished_at`: the first `terminated` poll, and the poll before as low bound."""
+    (vm,) = shown("dstack-0.19.37/success")["vms"]
+    assert (vm["cost_low_usd"], vm["cost_usd"], vm["cost_high_usd"]) == ("0.054660", "0.055212", "0.055212")
+
+
+def test_a_vanished_machine_is_billed_on_and_its_low_bound_stops_where_it_fell_silent() -> None:
+    """dstack's run says 0.1448 and the machine is terminating still; the cloud charged 0.0300 until it died, which is
+    half a minute before dstack noticed.
+    """
+    (vm,) = shown("dstack-0.22.5/unreachable")["vms"]
+    assert (vm["state"], vm["cost_low_usd"], vm["cost_usd"]) == ("terminating", "0.035451", "0.162965")
+    assert vm["intervals"][-1]["to"] is None
+
+
+def test_a_placeholder_is_no_machine_and_its_run_cost_nothing() -> None:
+    """0.22.5 lists one without a price where there is no capacity."""
+    found = shown("dstack-0.22.5/no_capacity")
+    assert found["vms"] == []
+    assert [(run["vm_id"], run["start"], run["cost_usd"]) for run in found["runs"]] == [(None, None, "0.000000")]
+
+
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: f"{path.parent.name}/{path.name.split('.')[0]}")
+def test_intervals_of_every_recorded_machine_are_its_life_and_sum_to_its_cost(path: Path) -> None:
+    """And all that the two figures differ by is explained, to less than a cent."""
+    world = folded(f"{path.parent.name}/{path.name.split('.')[0]}")
+    state, found = world.state, Replay.of(world).to_json()
+    for vm in found["vms"]:
+        parts = vm["intervals"]
+        assert parse_time(parts[0]["from"]) == state.vms[vm["vm_id"]].created
+        assert all(before["to"] == after["from"] for before, after in pairwise(parts))
+        assert sum(micro(one["cost_usd"]) for one in parts) == micro(vm["cost_usd"])
+        assert micro(vm["cost_low_usd"]) <= micro(vm["cost_usd"]) <= micro(vm["cost_high_usd"])
+    runs, everything = reconcile(state, bills(state))
+    for one in (*runs, everything):
+        assert Cause.UNEXPLAINED not in {line.cause for line in one.lines}
+        assert sum(line.amount for line in one.lines) == one.ours - (one.theirs or 0)
+
+
+def test_what_dstack_leaves_out_of_two_warm_runs_is_idle_and_tear_down() -> None:
+    """0.1461 against 0.0985, line by line."""
+    state = folded("dstack-0.22.5/warm_reuse").state
+    _, everything = reconcile(state, bills(state))
+    assert (everything.ours, everything.theirs) == (146_129, 98_500)
+    assert {line.cause.value: line.amount for line in everything.lines} == {
+        "queueing": -533,
+        "cleaning up": 1_181,
+        "rounding": -19,
+        "idle": 42_776,
+        "tear-down": 4_224,
+    }
+
+
+@pytest.mark.parametrize("version", ["dstack-0.22.5", "dstack-0.19.37"])
+def test_the_blocks_of_a_run_are_read_from_its_offer(version: str) -> None:
+    """Machines of one block here; a run that has more of a shared machine pays for more."""
+    (vm,) = folded(f"{version}/success").state.vms.values()
+    assert (vm.facts.total_blocks, [one.blocks for one in vm.occupancies]) == (1, [1])
+
+
+@pytest.mark.parametrize("rules", ["2025-12-sdk", "2025-12-sdk-enum", "2025-12-sdk-stale"])
+def test_the_first_pollers_knew_no_costs_but_machines_are_facts(rules: str) -> None:
+    """Their runs show neither dstack's figure nor ours; the machine is billed all the same."""
+    found = shown("dstack-0.22.5/success", rules)
+    assert [(run["cost_usd"], run["provider_cost_usd"]) for run in found["runs"]] == [(None, None)]
+    assert [vm["cost_usd"] for vm in found["vms"]] == ["0.053534"]

@@ -1,0 +1,165 @@
+"""What a task asks of its machine, in every way dstack lets it be written."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.readings.terms import OFF, gpus_of, idle_of, read_terms
+from engine.world.runs import Terms
+from events.clock import SECOND
+
+
+def read(**task: Any) -> Terms:
+    return read_terms(json.dumps({"type": "task", **task}).encode(), "me")
+
+
+def test_a_task_that_says_nothing_asks_for_nothing() -> None:
+    """One node, any machine, reused or created."""
+    assert read() == Terms(submitter="me")
+
+
+def test_a_task_reads_as_its_terms() -> None:
+    """Every part that decides where and how long."""
+    terms = read_terms(
+        json.dumps(
+            {
+                "nodes": 2,
+                "backends": ["amddevcloud"],
+                "fleets": ["mine", {"project": "other", "name": "theirs"}, {"name": "third"}],
+                "spot_policy": "auto",
+                "creation_policy": "reuse",
+                "idle_duration": "5m",
+                "max_duration": "2h",
+                "max_price": 2.5,
+                "resources": {"gpu": "MI300X:2", "memory": "64GB.."},
+            }
+        ).encode(),
+        "me",
+        ("MI210",),
+    )
+    assert terms == Terms(
+        submitter="me",
+        gpu=("MI300X",),
+        gpu_count=2,
+        nodes=2,
+        backends=("amddevcloud",),
+        fleets=("mine", "other/theirs", "third"),
+        spot="auto",
+        creation="reuse",
+        idle=300 * SECOND,
+        max_duration=7200 * SECOND,
+        max_price=2_500_000,
+        fallback=("MI210",),
+        resources=b'{"gpu":"MI300X:2","memory":"64GB.."}',
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("5m", 300),
+        ("90s", 90),
+        ("2 h", 7200),
+        ("1d", 86_400),
+        ("1w", 604_800),
+        (300, 300),
+        ("300", 300),
+        (0, 0),
+        ("0", 0),
+        ("0s", 0),
+        ("0m", 0),
+        (True, None),
+        (None, None),
+        ("soon", None),
+        ("5 minutes", None),
+        ("-5m", None),
+        ([], None),
+        (1.5, 1),
+    ],
+    ids=repr,
+)
+def test_an_idle_duration_is_read_as_dstack_reads_it(value: Any, seconds: int | None) -> None:
+    """0 is 0 and not "unset"."""
+    assert idle_of(value) == (None if seconds is None else seconds * SECOND)
+    assert read(idle_duration=value).idle == (None if seconds is None else seconds * SECOND)
+
+
+@pytest.mark.parametrize("value", ["off", False, -1, "-1", -7], ids=repr)
+def test_off_and_below_zero_mean_for_ever(value: Any) -> None:
+    """dstack reads negative durations so, for what is stored from older times."""
+    assert idle_of(value) == OFF
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"), [("off", None), (False, None), (None, None), (-5, None), ("30m", 1800), (60, 60), (0, 0)]
+)
+def test_a_run_may_last_for_ever(value: Any, seconds: int | None) -> None:
+    """`max_duration: off`."""
+    assert read(max_duration=value).max_duration == (None if seconds is None else seconds * SECOND)
+
+
+@pytest.mark.parametrize(
+    ("spec", "models", "count"),
+    [
+        ("MI300X", ("MI300X",), 1),
+        ("MI300X:2", ("MI300X",), 2),
+        ("amd:MI300X:2", ("MI300X",), 2),
+        ("MI300X,MI210:1..4", ("MI300X", "MI210"), 1),
+        ("A100:80GB:4", ("A100",), 4),
+        ("A100:40GB..80GB", ("A100",), 1),
+        ("MI300X:..2", ("MI300X",), 0),
+        ("24GB", (), 1),
+        ("2", (), 2),
+        (2, (), 2),
+        (0, (), 0),
+        ({"name": ["MI300X"], "count": {"min": 1}}, ("MI300X",), 1),
+        ({"name": "MI300X", "count": 8}, ("MI300X",), 8),
+        ({"name": "MI300X", "count": "2..8"}, ("MI300X",), 2),
+        ({"name": ["MI300X"], "count": {"max": 2}}, ("MI300X",), 0),
+        ({"memory": "24GB"}, (), 1),
+        ({"name": ["MI300X"], "count": {"min": 0}}, ("MI300X",), 0),
+        (None, (), 0),
+        (True, (), 0),
+        ("", (), 0),
+        ([], (), 0),
+    ],
+    ids=repr,
+)
+def test_gpus_are_read_as_dstack_reads_them(spec: Any, models: tuple[str, ...], count: int) -> None:
+    """Short forms, ranges, objects."""
+    assert gpus_of(spec) == (models, count)
+
+
+@pytest.mark.parametrize("creation", ["create", "reuse", "reuse-or-create"])
+def test_a_task_may_want_a_machine_of_its_own(creation: str) -> None:
+    """`create` is ours; dstack has the other two."""
+    assert read(creation_policy=creation).creation == creation
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=12),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+KEYS = (
+    "nodes backends fleets spot_policy creation_policy idle_duration max_duration max_price resources".split()  # noqa: SIM905
+)
+
+
+@given(st.dictionaries(st.sampled_from(KEYS), JSON), JSON)
+def test_odd_values_never_raise(task: dict[str, Any], gpu: Any) -> None:
+    """Law: what cannot be read counts as not said; every number can be written down."""
+    terms = read(**{**task, **({"resources": {"gpu": gpu}} if "resources" not in task else {})})
+    assert terms.nodes >= 1
+    assert 0 <= terms.gpu_count <= 10**9
+    assert terms.idle is None or -1 <= terms.idle < 2**62
+    assert terms.max_duration is None or 0 <= terms.max_duration < 2**62
+
+
+@given(st.binary(max_size=40))
+def test_what_is_no_task_asks_for_nothing(text: bytes) -> None:
+    """Nor does it raise."""
+    assert read_terms(text, "me").submitter == "me"

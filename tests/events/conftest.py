@@ -1,0 +1,46 @@
+"""What the tests of the record share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from engine.readings.answers import answered
+from engine.readings.scope import source_of
+from engine.readings.shapes import shape_of
+from events.testing import StandingClock, temporary_record
+from events.trace import TraceReading
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from events.record import Record
+
+RECORDINGS = Path(__file__).parent.parent / "traces"
+
+
+@pytest.fixture
+def clock() -> StandingClock:
+    return StandingClock()
+
+
+@pytest.fixture
+def record(tmp_path: Path, clock: StandingClock) -> Iterator[Record]:
+    """A writable record that knows the shapes of dstack's answers."""
+    with temporary_record(tmp_path, shapes=shape_of, clock=clock) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def reading() -> TraceReading:
+    return TraceReading(source_of=source_of, answered=answered)
+
+
+@pytest.fixture(scope="session")
+def recordings() -> tuple[Path, ...]:
+    """Every recording of a genuine server."""
+    found = tuple(sorted(RECORDINGS.rglob("*.jsonl.zst")))
+    assert found
+    return found

@@ -1,0 +1,13 @@
+"""Times as text and back."""
+
+import pytest
+
+from events.clock import format_time, parse_time
+
+
+@pytest.mark.parametrize(
+    "text", ["0001-01-01T00:00:00.000000Z", "0999-12-31T23:59:59.999999Z", "9999-12-31T23:59:59.999999Z"]
+)
+def test_every_year_has_four_digits(text: str) -> None:
+    """A server's "never" is the year 1: printed so that any reader can read it."""
+    assert format_time(parse_time(text)) == text

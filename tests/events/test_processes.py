@@ -1,0 +1,105 @@
+"""Several processes on one record: nothing lost, no gap, no order broken, whatever is killed."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from events.record import Record
+from events.testing import StandingClock, temporary_record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WRITER = """
+import sys
+from events import types
+from events.clock import SystemClock
+from events.record import Batch, Record
+from events.testing import poll_of, START
+where, name, count, durable = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4] == "durable"
+with Record.open(where, clock=SystemClock(), write=True, create=True) as record:
+    for number in range(count):
+        event = types.SubmitIntended(run_id=name, provider="local", name=str(number))
+        batches = [Batch(f"run/{name}", [event] * 3), Batch("run/shared", [event])]
+        positions = record.append_many(batches, durable=durable)
+        poll = poll_of(b'{"by":"%s","n":%d}' % (name.encode(), number % 5), at=START + number)
+        print(positions[-1], record.append_polls([poll])[0].position, flush=True)
+"""
+
+
+def writer(where: Path, name: str, count: int, durable: str = "quick") -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(where), name, str(count), durable], stdout=subprocess.PIPE, text=True
+    )
+
+
+@pytest.mark.slow
+def test_writers_at_once_leave_no_gap(tmp_path: Path) -> None:
+    """Three processes make the record together and append to it: positions and versions count on, the chain holds."""
+    where = tmp_path / "record.db"
+    writers = [writer(where, name, 40) for name in "abc"]
+    told = [int(word) for one in writers for word in one.communicate()[0].split()]
+    assert [one.returncode for one in writers] == [0, 0, 0]
+    with Record.open(where, clock=StandingClock()) as record:
+        everything = list(record.read())
+        assert [one.position for one in everything] == list(range(1, 3 * 40 * 5 + 1))
+        assert len(set(told)) == len(told)
+        for stream, version in record.streams():
+            assert [one.version for one in everything if one.stream == stream] == list(range(1, version + 1))
+        assert record.version("run/shared") == 120
+        assert record.verify().ok
+
+
+@pytest.mark.slow
+def test_a_subscriber_misses_nothing(tmp_path: Path) -> None:
+    """Who has seen position n has seen everything up to n, also while others write."""
+    where = tmp_path / "record.db"
+    temporary_record(tmp_path).close()
+    writers = [writer(where, name, 30) for name in "ab"]
+    seen: list[int] = []
+    with Record.open(where, clock=StandingClock()) as record:
+        while any(one.poll() is None for one in writers):
+            seen += [one.position for one in record.read(after=len(seen))]
+        seen += [one.position for one in record.read(after=len(seen))]
+    for one in writers:
+        one.communicate()
+    assert seen == list(range(1, 2 * 30 * 5 + 1))
+
+
+@pytest.mark.slow
+def test_a_killed_writer_loses_nothing_it_acknowledged(tmp_path: Path) -> None:
+    """kill -9 at any moment: what was told is there, the record is whole and goes on."""
+    where = tmp_path / "record.db"
+    for round_ in range(5):
+        process = writer(where, f"w{round_}", 100_000, "durable" if round_ % 2 else "quick")
+        assert process.stdout is not None
+        told = process.stdout.readline()
+        time.sleep(0.05 * round_)
+        process.send_signal(signal.SIGKILL)
+        told += process.stdout.read()
+        process.wait()
+        process.stdout.close()
+        positions = [
+            int(word) for line in told.splitlines(keepends=True) if line.endswith("\n") for word in line.split()
+        ]
+        with Record.open(where, clock=StandingClock(), write=True) as record:
+            assert record.head().position >= max(positions)
+            assert record.verify().ok
+            assert {one.stream for one in record.read(after=positions[0] - 1, until=positions[0])} == {"run/shared"}
+
+
+def test_waiting_ends_when_another_process_appends(tmp_path: Path) -> None:
+    """`wait` sees what others write, and its time is the clock's."""
+    where = tmp_path / "record.db"
+    temporary_record(tmp_path).close()
+    with Record.open(where, clock=StandingClock()) as record:
+        assert not record.wait(0, 1_000_000)
+        writer(where, "a", 1).communicate()
+        assert record.wait(0, 1_000_000)
+        assert not record.wait(5, 1_000_000)

@@ -1,0 +1,54 @@
+"""The record against everything genuine servers have said."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from engine.readings.shapes import shape_of
+from events.imports import import_trace
+from events.testing import temporary_record
+from events.trace import read_trace, write_trace_line
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from events.trace import TraceReading
+
+pytestmark = pytest.mark.slow
+
+
+def test_every_poll_of_every_recording_comes_back_equal(
+    recordings: tuple[Path, ...], reading: TraceReading, tmp_path: Path
+) -> None:
+    """An answer is rebuilt equal as JSON to what the server sent, but for secrets, and the line of its trace too."""
+    for number, path in enumerate(recordings):
+        with temporary_record(tmp_path / str(number), shapes=shape_of) as record:
+            found = import_trace(record, path, reading)
+            positions = [one.position for one in record.read(types={"PollRecorded", "PollFailed"})]
+            polls = [poll for _, poll in read_trace(path, reading) if poll is not None]
+            assert found.polls == len(polls) == len(positions)
+            for position, poll in zip(positions, polls, strict=True):
+                expected = record.scrubbed(poll)
+                back = record.poll(position)
+                assert back.body == expected.body
+                assert json.loads(write_trace_line(back)) == json.loads(write_trace_line(expected))
+            assert record.verify().ok
+
+
+def test_importing_a_recording_again_adds_nothing(
+    recordings: tuple[Path, ...], reading: TraceReading, tmp_path: Path
+) -> None:
+    """An import that is repeated, or done by another process, knows every line; the head stays."""
+    path = min(recordings, key=lambda one: one.stat().st_size)
+    with temporary_record(tmp_path, shapes=shape_of) as record:
+        first = import_trace(record, path, reading)
+        head = record.head()
+        again = import_trace(record, path, reading)
+        assert (again.polls, again.known) == (0, first.polls)
+        assert (again.first_position, again.last_position) == (first.first_position, first.last_position)
+    with temporary_record(tmp_path, shapes=shape_of) as record:
+        assert import_trace(record, path, reading).polls == 0
+        assert record.head() == head

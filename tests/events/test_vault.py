@@ -1,0 +1,104 @@
+"""The vault: the one place that can forget."""
+
+from __future__ import annotations
+
+import json
+import stat
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from events.errors import RecordDamaged, RecordNotWritable, SecretGone
+from events.vault import Vault
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TASK = json.dumps(
+    {"type": "task", "env": {"TOKEN": 'hun"ter\\2é', "PORT": 8080, "NONE": None}, "commands": ["echo hun"]}
+).encode()
+
+
+@pytest.fixture
+def vault(tmp_path: Path) -> Vault:
+    return Vault(tmp_path / "record.db.vault")
+
+
+def test_a_concealed_configuration_is_revealed_equal(vault: Vault) -> None:
+    """Text, escapes and numbers come back as they were; in between nothing can be read."""
+    concealed = vault.conceal(TASK, owner="run-1")
+    assert b"ter" not in concealed
+    assert b"8080" not in concealed
+    assert json.loads(vault.reveal(concealed)) == json.loads(TASK)
+    assert json.loads(Vault(vault.path).reveal(concealed)) == json.loads(TASK)
+
+
+def test_what_is_erased_is_gone_from_the_file(vault: Vault) -> None:
+    """After the outcome no byte of a value is left, and revealing says so; another run's copy stays."""
+    concealed = vault.conceal(TASK, owner="run-1")
+    vault.conceal(b'{"env":{"OTHER":"kept-value"}}', owner="run-2")
+    assert b"8080" in vault.path.read_bytes()
+    vault.erase("run-1")
+    vault.erase("run-1")
+    assert vault.owners() == ("run-2",)
+    assert b"8080" not in vault.path.read_bytes()
+    assert b"kept-value" in vault.path.read_bytes()
+    assert [path.name for path in vault.path.parent.iterdir() if b"8080" in path.read_bytes()] == []
+    with pytest.raises(SecretGone):
+        vault.reveal(concealed)
+
+
+def test_a_secret_two_runs_share_stays_until_both_are_done(vault: Vault) -> None:
+    """Erasing is by owner, not by value."""
+    concealed = vault.conceal(TASK, owner="run-1")
+    assert vault.conceal(TASK, owner="run-2") == concealed
+    vault.erase("run-1")
+    assert json.loads(vault.reveal(concealed)) == json.loads(TASK)
+
+
+def test_only_its_owner_may_read_the_file(vault: Vault) -> None:
+    """Mode 0600, from the first byte on."""
+    vault.conceal(TASK, owner="run-1")
+    assert {stat.S_IMODE(path.stat().st_mode) for path in vault.path.parent.iterdir()} == {0o600}
+
+
+def test_commitments_are_equal_for_equal_values_under_one_key_only(vault: Vault, tmp_path: Path) -> None:
+    """The key is minted once and kept; another vault commits otherwise."""
+    one = vault.commitment(b"value")
+    assert one == Vault(vault.path).commitment(b"value") != vault.commitment(b"other")
+    assert one != Vault(tmp_path / "other.vault").commitment(b"value")
+
+
+def test_a_configuration_without_secrets_makes_no_file(vault: Vault) -> None:
+    """Nothing to keep, nothing to write."""
+    assert vault.conceal(b'{"type":"task","env":{}}', owner="run-1") == b'{"type":"task","env":{}}'
+    assert not vault.path.exists()
+
+
+def test_many_writers_lose_nothing(vault: Vault) -> None:
+    """The file is replaced whole, under a lock."""
+    texts = [json.dumps({"env": {"A": f"value-{number}"}}).encode() for number in range(12)]
+    threads = [
+        threading.Thread(target=Vault(vault.path).conceal, args=(text, f"run-{n}")) for n, text in enumerate(texts)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(vault.owners()) == 12
+    assert [json.loads(vault.reveal(vault.commit(text))) for text in texts] == [json.loads(text) for text in texts]
+
+
+def test_a_damaged_vault_is_refused_by_name(vault: Vault) -> None:
+    """A key that is lost would make equal secrets differ without anybody noticing."""
+    vault.path.write_bytes(b'{"key":"00"}')
+    with pytest.raises(RecordDamaged):
+        vault.commitment(b"value")
+
+
+def test_a_vault_for_reading_writes_nothing(tmp_path: Path) -> None:
+    """A reader never makes a key."""
+    with pytest.raises(RecordNotWritable):
+        Vault(tmp_path / "v", write=False).commitment(b"value")
+    assert list(tmp_path.iterdir()) == []

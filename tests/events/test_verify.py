@@ -1,0 +1,263 @@
+"""verify: every changed byte that carries data is found, and named where it can be."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engine.readings.shapes import shape_of
+from events import types
+from events.clock import SECOND
+from events.declared import plain_sql
+from events.errors import StenoError
+from events.head import Head
+from events.record import Batch, Record
+from events.schema import TRIGGERS
+from events.testing import START, StandingClock, poll_of, temporary_record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TABLES = ("events", "parts", "streams", "head", "meta", "alembic_version")
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A closed record with polls that change, entries of a log, intents with ids, and more than one sealed stretch."""
+    folder = tmp_path_factory.mktemp("original")
+    with temporary_record(folder, shapes=shape_of) as record:
+        for number in range(90):
+            moment = START + number * 5 * SECOND
+            record.append_polls([poll_of(listing(number), at=moment)])
+            if number % 3 == 0:
+                entries = [{"id": f"e{one}", "message": f"entry {one}"} for one in range(number // 3, -1, -1)][:5]
+                record.append_polls([poll_of(msgspec.json.encode(entries), path="/api/events/list", at=moment)])
+            intent = types.SubmitIntended(run_id=str(number), provider="dstack", name=f"name-{number}")
+            record.append_many([Batch(f"run/{number % 5}", [intent])])
+            record.append_many([Batch("run/x", [intent], ids=[f"{number + 1:032x}"])])
+    assert {path.name for path in folder.iterdir()} <= {"record.db", "record.db.vault", "record.db.vault.lock"}
+    return folder / "record.db"
+
+
+def listing(number: int) -> bytes:
+    runs = [
+        {
+            "id": f"{name}-of-a-run",
+            "status": ("submitted", "running", "done")[number // 30],
+            "cost": number / 100 if name == "a" else 0.5,
+            "run_spec": {"run_name": name, "configuration": {"commands": [f"python {name}.py --with=arguments"] * 3}},
+            "jobs": [],
+        }
+        for name in "ab"
+    ]
+    return msgspec.json.encode(runs)
+
+
+def check(path: Path, expect: Head | None = None) -> tuple[list[tuple[int | None, str]], bool]:
+    """(position, kind) of every damage; True where the record could not even be opened."""
+    try:
+        with Record.open(path, clock=StandingClock(), check=False) as record:
+            verdict = record.verify(expect=expect)
+    except StenoError:
+        return [], True
+    assert verdict.ok == (not verdict.damage)
+    return [(one.position, one.kind) for one in verdict.damage], False
+
+
+def rows(path: Path) -> list[object]:
+    connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    try:
+        schema = [
+            (*row[:4], plain_sql(row[4])) for row in connection.execute("SELECT * FROM sqlite_schema ORDER BY name")
+        ]
+        return [*(sorted(map(repr, connection.execute(f"SELECT * FROM {table}"))) for table in TABLES), schema]
+    finally:
+        connection.close()
+
+
+@pytest.fixture
+def edited(original: Path, tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    """The record, opened by hand, without what protects it."""
+    copy = tmp_path / "copy.db"
+    copy.write_bytes(original.read_bytes())
+    connection = sqlite3.connect(copy, isolation_level=None)
+    connection.execute("PRAGMA journal_mode = DELETE")
+    for name in TRIGGERS:
+        connection.execute(f"DROP TRIGGER {name}")
+    yield connection
+    connection.close()
+
+
+def verdict_of(connection: sqlite3.Connection) -> list[tuple[int | None, str]]:
+    """What verify says once the triggers are back."""
+    (path,) = [row[2] for row in connection.execute("PRAGMA database_list")]
+    for sql in TRIGGERS.values():
+        connection.execute(sql)
+    connection.close()
+    return check(Path(path))[0]
+
+
+def test_an_untouched_record_is_whole(original: Path) -> None:
+    """Also for somebody who saved an earlier head."""
+    assert check(original) == ([], False)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), mask=st.integers(1, 255))
+@pytest.mark.slow
+def test_a_changed_byte_is_found_if_it_changes_anything(
+    data: st.DataObject, mask: int, original: Path, tmp_path: Path
+) -> None:
+    """Any byte, any change: found, or no row of any table and nothing of the schema is different."""
+    content = bytearray(original.read_bytes())
+    offset = data.draw(st.integers(0, len(content) - 1))
+    content[offset] ^= mask
+    path = tmp_path / "flipped.db"
+    path.write_bytes(content)
+    for beside in ("-wal", "-shm"):
+        if os.path.exists(f"{path}{beside}"):  # noqa: PTH110
+            os.unlink(f"{path}{beside}")  # noqa: PTH108
+    found, refused = check(path)
+    if not found and not refused:
+        assert rows(path) == rows(original)
+
+
+COLUMNS = (
+    ("version", "version + 1"),
+    ("stream_id", "stream_id + 1"),
+    ("kind", "kind + 1"),
+    ("event_id", "x'0102030405060708'"),
+    ("observed_at", "observed_at - 1"),
+    ("took", "took + 1"),
+    ("recorded_after", "recorded_after + 1"),
+    ("scope_id", "2"),
+    ("body_id", "COALESCE(body_id, 0) + 1"),
+    ("data", "substr(data, 1, length(data) - 1)"),
+    ("hash", "x'0000000000000000'"),
+)
+
+
+@pytest.mark.parametrize(("column", "value"), COLUMNS)
+@pytest.mark.parametrize("position", [1, 57, 150, 200])
+def test_every_column_of_an_event_is_held(column: str, value: str, position: int, edited: sqlite3.Connection) -> None:
+    """Whatever is changed in an event's row is found at its position, or the next where the row is a link only."""
+    edited.execute(f"UPDATE OR IGNORE events SET {column} = {value} WHERE position = {position}")
+    if not edited.execute("SELECT changes()").fetchone()[0]:
+        return  # an index refuses that one
+    assert (position, "chain") in verdict_of(edited)
+
+
+def test_damage_behind_damage_is_found_too(edited: sqlite3.Connection) -> None:
+    """After a break the chain is picked up again at the next whole hash."""
+    edited.execute("UPDATE events SET took = took + 1 WHERE position IN (20, 130, 131, 260)")
+    assert [position for position, kind in verdict_of(edited) if kind == "chain"] == [20, 130, 260]
+
+
+def test_a_changed_part_is_named_by_the_first_event_that_uses_it(edited: sqlite3.Connection) -> None:
+    """Bodies are shared: the first position that shows the damage is the one to look at."""
+    (body,) = edited.execute("SELECT body_id FROM events WHERE position = 1").fetchone()
+    edited.execute("UPDATE parts SET data = CAST(data AS BLOB) || x'00' WHERE id = ?", (body,))
+    assert (1, "body") in verdict_of(edited)
+
+
+def test_a_removed_part_is_missed(edited: sqlite3.Connection) -> None:
+    """A body that is gone is damage like one that is changed."""
+    (body,) = edited.execute("SELECT body_id FROM events WHERE position = 3").fetchone()
+    edited.execute("DELETE FROM parts WHERE id = ?", (body,))
+    assert any(kind in {"body", "chain"} and position is not None for position, kind in verdict_of(edited))
+
+
+@pytest.mark.parametrize("position", [1, 2, 99, 100, 101])
+def test_a_removed_event_is_missed(position: int, edited: sqlite3.Connection) -> None:
+    """Positions have no gaps."""
+    edited.execute("DELETE FROM events WHERE position = ?", (position,))
+    assert (position, "missing") in verdict_of(edited)
+
+
+def test_a_cut_tail_is_missed(edited: sqlite3.Connection) -> None:
+    """The head says how far the record went."""
+    (last,) = edited.execute("SELECT position FROM head").fetchone()
+    edited.execute("DELETE FROM events WHERE position > ?", (last - 3,))
+    assert (last - 2, "missing") in verdict_of(edited)
+
+
+def test_an_event_behind_the_head_is_no_event(edited: sqlite3.Connection) -> None:
+    """Nobody can add one without the head."""
+    (last,) = edited.execute("SELECT position FROM head").fetchone()
+    edited.execute("INSERT INTO events SELECT position + 1, stream_id, version + 1, kind, NULL, observed_at, took, "
+                   "recorded_after, scope_id, body_id, data, hash FROM events WHERE position = ?", (last,))  # fmt: skip
+    assert (last + 1, "chain") in verdict_of(edited)
+
+
+def test_a_tail_rewritten_with_its_head_is_found_against_a_saved_head(original: Path, tmp_path: Path) -> None:
+    """The chain alone cannot know that it was longer; a head that was written down can."""
+    copy = tmp_path / "copy.db"
+    copy.write_bytes(original.read_bytes())
+    with Record.open(original, clock=StandingClock()) as record:
+        saved = record.head()
+        middle = record.verify(expect=saved)
+    assert middle.ok
+    with temporary_record(tmp_path, name="other.db") as record:
+        record.append_many([Batch("run/1", [types.StopSucceeded(run_id="1", provider="local")])])
+        shorter = record.head()
+    assert check(tmp_path / "other.db", expect=saved) == ([(saved.position, "expect")], False)
+    assert check(tmp_path / "other.db", expect=shorter) == ([], False)
+    assert check(tmp_path / "other.db", expect=Head(position=0, hash=shorter.hash))[0] == [(0, "expect")]
+
+
+@pytest.mark.parametrize(
+    ("sql", "kind"),
+    [
+        ("UPDATE streams SET version = version + 1 WHERE id = 2", "stream"),
+        ("UPDATE streams SET item_id = 1 WHERE id = 2", "stream"),
+        ("INSERT INTO streams (name, version) VALUES ('run/z', 0)", "stream"),
+        ("UPDATE head SET position = position - 1", "head"),
+        ("UPDATE head SET hash = x'00'", "head"),
+        ("DELETE FROM head", "head"),
+        ("INSERT INTO parts VALUES (9999, x'00', NULL, 0, 0, x'')", "body"),
+        ("INSERT INTO meta VALUES ('more', x'')", "meta"),
+        ("UPDATE alembic_version SET version_num = '0000'", "schema"),
+        ("CREATE TABLE more (a)", "schema"),
+        ("DROP INDEX events_stream", "schema"),
+        ("CREATE TRIGGER more AFTER INSERT ON events BEGIN SELECT 1; END", "trigger"),
+    ],
+)
+def test_what_is_beside_the_events_is_held_too(sql: str, kind: str, edited: sqlite3.Connection) -> None:
+    """Streams, head, description and schema are part of the record."""
+    edited.execute(sql)
+    assert kind in {found for _, found in verdict_of(edited)}
+
+
+def test_a_changed_description_breaks_the_chain_from_its_start(edited: sqlite3.Connection) -> None:
+    """The first hash holds who the record is and when it was made."""
+    edited.execute("UPDATE meta SET value = CAST('1' AS BLOB) WHERE key = 'created_at'")
+    assert (1, "chain") in verdict_of(edited)
+
+
+def test_a_missing_trigger_is_named(original: Path, tmp_path: Path) -> None:
+    """Without its triggers a record is no longer append-only."""
+    copy = tmp_path / "copy.db"
+    copy.write_bytes(original.read_bytes())
+    connection = sqlite3.connect(copy)
+    connection.execute("DROP TRIGGER events_no_update")
+    connection.commit()
+    connection.close()
+    assert check(copy)[0] == [(None, "trigger")]
+
+
+@pytest.mark.parametrize("sql", ["UPDATE events SET took = 1", "DELETE FROM parts", "UPDATE meta SET value = x''"])
+def test_the_triggers_refuse_change(sql: str, original: Path, tmp_path: Path) -> None:
+    """Whoever opens the file by hand must first take the triggers away."""
+    copy = tmp_path / "copy.db"
+    copy.write_bytes(original.read_bytes())
+    connection = sqlite3.connect(copy)
+    with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+        connection.execute(sql)
+    connection.close()

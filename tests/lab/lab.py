@@ -1,0 +1,43 @@
+"""The lab by hand: a genuine dstack server with a simulated cloud, on this machine, for nothing.
+
+eval "$(python tests/lab/lab.py up)"     and then `steno submit --wait -- …` in the same shell
+python tests/lab/lab.py down
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from stenolab import keeper
+from stenolab.environment import EnvironmentUnavailable
+from stenolab.versions import NEWEST, VERSIONS
+from stenolab.waiting import StillWaiting
+
+
+def main() -> int:
+    """0, or 1 with one line that says why not."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=("up", "down", "keep"), help="`keep` is `up` in the foreground")
+    parser.add_argument("version", nargs="?", choices=VERSIONS, default=NEWEST)
+    parser.add_argument("--real-time", action="store_true", help="dstack's own pauses: over a minute for a cold run")
+    given = parser.parse_args()
+    try:
+        match given.command:
+            case "up":
+                kept = keeper.up(given.version, real_time=given.real_time)
+                print(f"dstack {kept.version} at {kept.url}, token {kept.token}", file=sys.stderr)
+                print(f"project {keeper.PROJECT}, fleet {keeper.FLEET}; its cloud at {kept.cloud}", file=sys.stderr)
+                print(kept.exports())
+            case "down":
+                print("down" if keeper.down(given.version) else "was not up", file=sys.stderr)
+            case _:
+                keeper.keep(given.version, real_time=given.real_time)
+    except (EnvironmentUnavailable, StillWaiting) as error:
+        print(f"lab: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,8 @@
+"""The lab: genuine dstack servers against a simulated cloud, everything on loopback and without root.
+
+`environment` makes the servers' own virtual environments, `server` runs a genuine dstack server in one of them, `cloud`
+plays DigitalOcean and its machines, `lab` starts and stops the two together, `steno` runs our own command against
+them, `plugin` offers it all as pytest fixtures. README.md beside this package says how to use it by hand.
+
+Not a part of the product and not installed: `tests/conftest.py` loads it by file location under this name.
+"""

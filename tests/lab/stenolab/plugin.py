@@ -1,0 +1,133 @@
+"""The lab as pytest fixtures. One server of each version per test process, started when first asked for.
+
+`dstack_22`, `dstack_19`: that server. `dstack`: both, one after the other. `steno`, `steno_at`: our command, to run
+against them. Tests that use a server are marked `lab` by themselves, and xdist keeps those of one version in one
+process, so that a whole run starts each server once; it ends with the last of its tests. Without the servers'
+environments the tests skip; with `STENO_REQUIRE_LAB=1` they fail.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from stenolab.environment import EnvironmentUnavailable, ensure
+from stenolab.lab import Lab
+from stenolab.steno import Steno
+from stenolab.versions import NEWEST, OLDEST
+
+FIXTURES = {"dstack_22": NEWEST, "dstack_19": OLDEST}
+
+
+@pytest.fixture(scope="session")
+def dstack_22(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A genuine dstack server of the newest version Steno knows."""
+    yield from _running(NEWEST, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def dstack_19(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A genuine dstack server of the oldest version Steno reads."""
+    yield from _running(OLDEST, tmp_path_factory)
+
+
+@pytest.fixture(scope="session", params=[pytest.param(name, id=version) for name, version in FIXTURES.items()])
+def dstack(request: pytest.FixtureRequest) -> Lab:
+    """Each of the genuine dstack servers."""
+    lab = request.getfixturevalue(request.param)
+    assert isinstance(lab, Lab)
+    return lab
+
+
+@pytest.fixture
+def steno(tmp_path: Path) -> Iterator[Steno]:
+    """Our command with a home and a record of its own, and no dstack project; see `at` for one with."""
+    runner = Steno(folder=tmp_path)
+    yield runner
+    runner.close()
+
+
+class StenoAt(Protocol):
+    """Makes our command, set up for a project as its user would be; `environment` are further variables of its."""
+
+    def __call__(self, lab: Lab, project: str, **environment: str) -> Steno: ...
+
+
+@pytest.fixture
+def steno_at(tmp_path: Path) -> Iterator[StenoAt]:
+    """`steno_at(lab, project)`: our command, set up for that project as its user would be."""
+    yield from _at(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def steno_for_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StenoAt]:
+    """`steno_at` for a fixture that many tests look at."""
+    yield from _at(tmp_path_factory.mktemp("steno"))
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects and xdist groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what uses a server, and gives each version's tests to one process."""
+    for item in items:
+        servers = _servers_of(item)
+        if servers:
+            item.add_marker(pytest.mark.lab)
+        if len(servers) == 1:
+            item.add_marker(pytest.mark.xdist_group(f"dstack-{next(iter(servers))}"))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Finds the last test of each server."""
+    _last.clear()
+    _last.update({version: item for item in session.items for version in _servers_of(item)})
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
+    """Ends a server that no test is left for: idle, it takes a third of a core."""
+    yield
+    for version, last in _last.items():
+        if last is item and version in _labs:
+            _labs.pop(version).close()
+
+
+_last: dict[str, pytest.Item] = {}
+_labs: dict[str, Lab] = {}
+
+
+def _servers_of(item: pytest.Item) -> frozenset[str]:
+    used = set(getattr(item, "fixturenames", ()))
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    return frozenset(FIXTURES[name] for name in used | {parameters.get("dstack")} if name in FIXTURES)
+
+
+def _at(folder: Path) -> Iterator[StenoAt]:
+    runners: list[Steno] = []
+
+    def at(lab: Lab, project: str, **environment: str) -> Steno:
+        where = folder / f"steno-{len(runners)}"
+        runner = Steno(folder=where, home=lab.home(project), **{"STENO_PROVIDER": "dstack", **environment})
+        runners.append(runner)
+        return runner
+
+    yield at
+    for runner in runners:
+        runner.close()
+
+
+def _running(version: str, folders: pytest.TempPathFactory) -> Iterator[Lab]:
+    try:
+        ensure(version)
+    except EnvironmentUnavailable as error:
+        message = f"no dstack {version} to test against ({error}); `make lab` installs it"
+        if os.environ.get("STENO_REQUIRE_LAB"):
+            pytest.fail(message)
+        pytest.skip(message)
+    lab = _labs[version] = Lab(version, folders.mktemp(f"dstack-{version}"))
+    yield lab
+    if _labs.pop(version, None) is not None:
+        lab.close()

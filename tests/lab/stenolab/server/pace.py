@@ -1,0 +1,94 @@
+"""How fast the server works through its queues, and how long it waits before it gives up.
+
+The order of its steps, what it decides and what it says stay genuine; only the pauses between them shrink.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from datetime import timedelta
+from typing import Any
+
+SHORTEST_PAUSE_S = 0.1
+
+_SERVER = "dstack._internal.server."
+_PIPELINES = _SERVER + "background.pipeline_tasks."
+_TASKS = _SERVER + "background.tasks."
+
+# Waits before giving up or trying again: module and name of a timedelta, or of a list of them.
+_PATIENCE_OF_PIPELINES = (
+    (_PIPELINES + "jobs_running", "JOB_DISCONNECTED_RETRY_TIMEOUT"),
+    (_PIPELINES + "jobs_terminating", "JOB_TERMINATION_DEADLINE"),
+    (_PIPELINES + "runs.pending", "_PENDING_RETRY_DELAYS"),
+    (_PIPELINES + "fleets", "_CONSOLIDATION_RETRY_DELAYS"),
+    (_PIPELINES + "instances.common", "TERMINATION_RETRY_TIMEOUT"),
+)
+_PATIENCE_OF_TASKS = (
+    (_TASKS + "process_running_jobs", "JOB_DISCONNECTED_RETRY_TIMEOUT"),
+    (_TASKS + "process_runs", "_PENDING_RETRY_DELAYS"),
+    (_TASKS + "process_fleets", "_CONSOLIDATION_RETRY_DELAYS"),
+    (_TASKS + "process_instances", "TERMINATION_RETRY_TIMEOUT"),
+)
+_INTERVALS_OF_TASKS = tuple(
+    (_TASKS + name, "MIN_PROCESSING_INTERVAL")
+    for name in (
+        "process_running_jobs",
+        "process_runs",
+        "process_fleets",
+        "process_instances",
+        "process_compute_groups",
+    )
+)
+
+
+def install(*, pace: float, patience: float) -> None:
+    """Multiplies the pauses between steps by `pace`, the waits before giving up by `patience`; 1 is dstack's own.
+
+    Before the server's application is imported.
+    """
+    if importlib.util.find_spec(_PIPELINES.rstrip(".")):
+        _quicken_pipelines(pace)
+        _scale(_PATIENCE_OF_PIPELINES, patience)
+    else:  # before 0.20
+        _quicken_tasks(pace)
+        _scale(_INTERVALS_OF_TASKS, pace)
+        _scale(_PATIENCE_OF_TASKS, patience)
+        # The 15 s a runner gets to end a stopped job are written into a function that reads this name.
+        importlib.import_module(_SERVER + "services.jobs").timedelta = (  # type: ignore[attr-defined]
+            lambda seconds: timedelta(seconds=seconds * patience)
+        )
+
+
+def _quicken_pipelines(pace: float) -> None:
+    base: Any = importlib.import_module(_PIPELINES + "base")
+    make_pipeline, make_fetcher = base.Pipeline.__init__, base.Fetcher.__init__
+
+    def pipeline(self: Any, *arguments: Any, min_processing_interval: timedelta, **others: Any) -> None:
+        make_pipeline(self, *arguments, min_processing_interval=min_processing_interval * pace, **others)
+
+    def fetcher(self: Any, *arguments: Any, **others: Any) -> None:
+        make_fetcher(self, *arguments, **{"queue_check_delay": pace, **others})
+
+    base.Pipeline.__init__, base.Fetcher.__init__ = pipeline, fetcher
+    delays = base.Fetcher._DEFAULT_FETCH_DELAYS
+    base.Fetcher._DEFAULT_FETCH_DELAYS = [max(SHORTEST_PAUSE_S, delay * pace) for delay in delays]
+
+
+def _quicken_tasks(pace: float) -> None:
+    background: Any = importlib.import_module(_SERVER + "background")
+    genuine: Any = background.IntervalTrigger
+
+    def trigger(*, seconds: float = 0, jitter: float | None = None, **others: Any) -> Any:
+        if not seconds:
+            return genuine(**others)
+        return genuine(seconds=max(3 * SHORTEST_PAUSE_S, seconds * pace), jitter=jitter and jitter * pace, **others)
+
+    background.IntervalTrigger = trigger
+
+
+def _scale(names: tuple[tuple[str, str], ...], factor: float) -> None:
+    for module_name, name in names:
+        module = importlib.import_module(module_name)
+        value = getattr(module, name)
+        setattr(module, name, [wait * factor for wait in value] if isinstance(value, list) else value * factor)

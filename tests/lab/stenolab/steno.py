@@ -1,0 +1,246 @@
+"""Our own command, run as its user runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from stenolab.lab import GPU, IMAGE
+from stenolab.waiting import StillWaiting, T, wait
+
+COMMAND_S = 120.0
+PAUSE_S = 1.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What a command answered."""
+
+    command: tuple[str, ...]
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        """Standard output, decoded."""
+        return json.loads(self.out)
+
+    def lines(self) -> list[Any]:
+        """Standard output as JSON Lines."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    def done(self, code: int = 0) -> Said:
+        """Itself, if it ended with that exit code, as a sentence or an answer and never as a traceback."""
+        assert self.code == code, f"steno {' '.join(self.command)} → {self.code}\n{self.out}\n{self.err}"
+        assert "Traceback" not in self.out + self.err, self.err
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """What a record says there is."""
+
+    runs: dict[str, dict[str, Any]]
+    """By name."""
+    vms: list[dict[str, Any]]
+    """In order of first sight."""
+    anomalies: list[dict[str, Any]]
+
+    def machine_of(self, run: str) -> dict[str, Any] | None:
+        """The machine that run is or was on, if it is known yet."""
+        if run not in self.runs:
+            return None
+        return next((vm for vm in self.vms if vm["vm_id"] == self.runs[run]["vm_id"]), None)
+
+
+class Background:
+    """A command that is still running; its output is in files."""
+
+    def __init__(self, process: subprocess.Popen[bytes], command: Sequence[str], out: Path, err: Path) -> None:
+        self._process = process
+        self._command = tuple(command)
+        self._out, self._err = out, err
+
+    @property
+    def out(self) -> str:
+        """Standard output so far."""
+        return self._out.read_text()
+
+    @property
+    def err(self) -> str:
+        """Standard error so far."""
+        return self._err.read_text()
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def interrupt(self) -> None:
+        """Ctrl-C."""
+        self._process.send_signal(2)
+
+    def kill(self) -> None:
+        """`kill -9`."""
+        self._process.kill()
+        self._process.wait()
+
+    def finish(self, seconds: float = COMMAND_S) -> Said:
+        """Waits for its end.
+
+        Raises:
+            subprocess.TimeoutExpired: it goes on.
+        """
+        code = self._process.wait(seconds)
+        return Said(command=self._command, code=code, out=self.out, err=self.err)
+
+
+class Steno:
+    """`steno` with a home, a record and a working folder of its own; nothing of the user's environment reaches it."""
+
+    def __init__(self, *, folder: Path, home: Path | None = None, **environment: str) -> None:
+        self.folder = folder
+        self._more = environment
+        self.home = home or folder / "home"
+        self.work = folder / "work"
+        self.record = folder / "record.steno"
+        self._started: list[Background] = []
+        for needed in (self.home, self.work):
+            needed.mkdir(parents=True, exist_ok=True)
+
+    def __call__(
+        self, *arguments: str | Path, code: int | None = 0, seconds: float = COMMAND_S, **environment: str
+    ) -> Said:
+        """Runs a command to its end; asserts its exit code unless `code` is None."""
+        command = [str(argument) for argument in arguments]
+        result = subprocess.run(
+            [*_PYTHON, *command],
+            env=self._environment(environment),
+            cwd=self.work,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+        said = Said(command=tuple(command), code=result.returncode, out=result.stdout, err=result.stderr)
+        return said if code is None else said.done(code)
+
+    def start(self, *arguments: str | Path, **environment: str) -> Background:
+        """Starts a command and goes on; it is killed when the test ends."""
+        command = [str(argument) for argument in arguments]
+        number = len(self._started)
+        out, err = self.folder / f"{number}-{command[0]}.out", self.folder / f"{number}-{command[0]}.err"
+        with out.open("wb") as out_file, err.open("wb") as err_file:
+            process = subprocess.Popen(
+                [*_PYTHON, *command],
+                env=self._environment(environment),
+                cwd=self.work,
+                stdin=subprocess.DEVNULL,
+                stdout=out_file,
+                stderr=err_file,
+            )
+        started = Background(process, command, out, err)
+        self._started.append(started)
+        return started
+
+    def json(self, *arguments: str | Path, **more: Any) -> Any:
+        """The decoded answer of a command with `--json`."""
+        return self(*arguments, "--json", **more).json()
+
+    def follow(self, interval: str = "0.3", *flags: str, **environment: str) -> Background:
+        """Starts `steno record` and waits until it records."""
+        return self._begin("record", "--interval", interval, *flags, **environment)
+
+    def up(self, *flags: str, **environment: str) -> Background:
+        """Starts `steno up`, which asks at its own pace, and waits until it records."""
+        return self._begin("up", *flags, **environment)
+
+    def _begin(self, *command: str, **environment: str) -> Background:
+        def count() -> int:
+            return self("events", "--json", "--type", "RecorderStarted", code=None).out.count("\n")
+
+        before = count()
+        started = self.start(*command, **environment)
+
+        def begun() -> bool:
+            assert started.alive, f"it ended:\n{started.err}"
+            return count() > before
+
+        wait(begun, seconds=COMMAND_S, what="the recorder to begin")
+        return started
+
+    def submit(self, name: str, commands: Sequence[str], *flags: str, code: int | None = 0, **fields: Any) -> Said:
+        """Submits a task file with that name, those commands and those other fields; the lab's image and GPU."""
+        file = self.task(name, commands, **fields)
+        return self("submit", "-f", file, *flags, code=code)
+
+    def task(self, name: str, commands: Sequence[str], **fields: Any) -> Path:
+        """That task file, in the working folder."""
+        task = {"type": "task", "name": name, "image": IMAGE, "resources": {"gpu": GPU}, "commands": list(commands)}
+        file = self.work / f"{name}.dstack.yml"
+        file.write_text(yaml.safe_dump({**task, **fields}))
+        return file
+
+    def shown(self, run: str) -> dict[str, Any]:
+        """The run as `steno show` has it, found by id, provider's id or name."""
+        said = self("show", run, "--json").json()
+        assert isinstance(said, dict)
+        return said
+
+    def world(self) -> World:
+        """Every run and every machine ever, with its bill, as `steno replay` has them."""
+        said = self.json("replay")
+        return World(runs={run["name"]: run for run in said["runs"]}, vms=said["vms"], anomalies=said["anomalies"])
+
+    def events(self, *kinds: str) -> list[dict[str, Any]]:
+        """The record's events of these kinds, in order."""
+        wanted = [word for kind in kinds for word in ("--type", kind)]
+        return self("events", "--json", *wanted).lines()
+
+    def wait(self, run: str, *states: str, seconds: float = 90.0) -> dict[str, Any]:
+        """The run as soon as Steno says it is in one of these states; something must be recording."""
+
+        last = ""
+
+        def reached() -> dict[str, Any] | None:
+            nonlocal last
+            said = self("show", run, "--json", code=None)
+            last = said.err.strip() or said.json()["state"]
+            return said.json() if last in states else None
+
+        try:
+            return self.until(reached, seconds=seconds, what=f"{run} to be {' or '.join(states)}")
+        except StillWaiting as error:
+            raise StillWaiting(f"{error}; steno says: {last}") from None
+
+    def until(self, condition: Callable[[], T | None], *, seconds: float = 60.0, what: str = "the condition") -> T:
+        """The first true value of `condition()`, which is a command or two and costs as much processor time."""
+        return wait(condition, seconds=seconds, what=what, pause=PAUSE_S)
+
+    def close(self) -> None:
+        """Kills what was started and still runs."""
+        for started in self._started:
+            if started.alive:
+                started.kill()
+
+    def _environment(self, more: dict[str, str]) -> dict[str, str]:
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.home),
+            "XDG_DATA_HOME": str(self.folder / "data"),
+            "STENO_RECORD": str(self.record),
+            "NO_COLOR": "1",
+            **self._more,
+            **more,
+        }
+
+
+_PYTHON = (sys.executable, "-m", "cli.main")

@@ -1,0 +1,155 @@
+"""`kill -9` at every boundary, against a genuine server: the server has the run once or not at all, and one machine is
+ended by one request.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from stenolab.lab import GPU, IMAGE, Lab
+from stenolab.ledger import bills_of
+
+from engine.effects.request import request_run
+from engine.policy import Policy
+from engine.providers.dstack.address import address
+from engine.providers.dstack.provider import DstackProvider
+from engine.readings.shapes import shape_of
+from engine.recorder.recorder import Recorder
+from engine.rules.sets import CURRENT
+from engine.run.stepper import TransitionsStepper
+from engine.vm.states import VmState
+from engine.world.world import World
+from events.clock import SECOND, RandomIds, SystemClock
+from events.record import Record
+
+pytestmark = pytest.mark.slow
+
+KILL_AT = Path(__file__).parents[1] / "engine" / "effects" / "kill_at.py"
+KILL_STOP_AT = Path(__file__).with_name("kill_stop_at.py")
+# After each step, which is before the next: the policy; then, past the first look, the place, the slot, the intent, the
+# call and the outcome. What comes before has nothing to do with a server: tests/engine/effects/test_crashes.py.
+SUBMISSION = (6, *range(24, 43, 2))
+STOP = (1, 2, 4, 6, 8)  # before the drain; drained, intended, asked, answered
+KILLED = -9
+LOADED_S = 240.0  # for one step, on a machine that is busy with other tests
+ASK_ONCE = Policy(mode="pool", idle_timeout=None, queue_patience=0, budget_total=None)
+SETTINGS = {"STENO_PROVIDER": "dstack", "STENO_VMS_MODE": "pool", "STENO_QUEUE_PATIENCE": "0", "STENO_BUDGET": "off"}
+
+
+def killed(script: Path, folder: Path, home: Path, boundary: int, *words: str, **settings: str) -> int:
+    """The exit code of `steno`, killed at that boundary, over a record in `folder`."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("STENO_", "DSTACK_", "AMD_"))}
+    env |= {"HOME": str(home), "STENO_RECORD": str(folder / "record.db"), **SETTINGS, **settings}
+    command = [sys.executable, str(script), str(boundary), *words]
+    return subprocess.run(
+        command, env=env, cwd=folder, capture_output=True, check=False, timeout=LOADED_S, stdin=subprocess.DEVNULL
+    ).returncode
+
+
+@contextmanager
+def recording(lab: Lab, project: str, folder: Path, policy: Policy) -> Iterator[Recorder]:
+    """A recorder of that project over the record in `folder`, in this process."""
+    clock = SystemClock()
+    provider = DstackProvider(address(lab.url, lab.token, project), clock=clock, ids=RandomIds())
+    with Record.open(folder / "record.db", write=True, create=True, shapes=shape_of, clock=clock) as record:
+        world = World(CURRENT, TransitionsStepper())
+        yield Recorder(record=record, provider=provider, world=world, clock=clock, policy=policy)
+        assert record.verify().ok
+    provider.close()
+
+
+def kinds(folder: Path) -> list[str]:
+    """The types of the record's events, in order."""
+    with Record.open(folder / "record.db", write=False, shapes=shape_of, clock=SystemClock()) as record:
+        return [event.type for event in record.read()]
+
+
+def test_a_submission_killed_anywhere_is_at_the_server_once(dstack_22: Lab, tmp_path: Path) -> None:
+    """The next recorder of that record brings it there if it is not, and finds it if it is; one slot is made for it."""
+    codes = []
+    for boundary in SUBMISSION:
+        project, folder, name = dstack_22.project(), tmp_path / str(boundary), f"killed-{boundary}"
+        folder.mkdir()
+        words = ("submit", "--name", name, "--gpu", "H100:8", "--", "true")  # no machine has that: it ends at once
+        codes.append(killed(KILL_AT, folder, dstack_22.home(project), boundary, *words))
+        with recording(dstack_22, project, folder, ASK_ONCE) as recorder:
+            for _ in range(2):
+                recorder.round()
+            state = recorder.world.state
+        found = kinds(folder)
+        asked, taken = found.count("RunRequested"), found.count("SubmitSucceeded")
+        there = dstack_22.runs(project)
+        assert (asked, taken, len(there)) in ((0, 0, 0), (1, 1, 1)), boundary
+        assert [run.provider_id for run in state.runs.values()] == [run["id"] for run in there]
+        slots = [fleet["name"] for run in there for fleet in run["run_spec"]["configuration"]["fleets"]]
+        assert slots == ["steno-slot-1"] * taken
+        assert bills_of(dstack_22, project) == []
+    assert codes == [KILLED] * len(SUBMISSION)
+
+
+def test_a_stop_of_a_machine_killed_anywhere_is_one_stop(dstack_22: Lab, tmp_path: Path) -> None:
+    """The next recorder ends the machine if it still lives, and asks the server for nothing if it does not."""
+    lab, places = dstack_22, {}
+    for boundary in STOP:
+        places[boundary] = (lab.project(), tmp_path / str(boundary))
+        places[boundary][1].mkdir()
+        make_idle_machine(lab, *places[boundary], wait=False)
+    for place in places.values():
+        make_idle_machine(lab, *place, wait=True)
+
+    before, codes = deletions(lab), []
+    for boundary, (project, folder) in places.items():
+        words = ("record", "--interval", "0.2")
+        codes.append(killed(KILL_STOP_AT, folder, lab.home(project), boundary, *words, STENO_IDLE_TIMEOUT="1s"))
+        policy = Policy(mode="pool", idle_timeout=SECOND, queue_patience=0, budget_total=None)
+        with recording(lab, project, folder, policy) as recorder:
+
+            def gone(recorder: Recorder = recorder) -> bool:
+                recorder.round()
+                return [vm.state for vm in recorder.world.state.vms.values()] == [VmState.TERMINATED]
+
+            lab.wait(gone, seconds=LOADED_S, what=f"the machine to be gone after kill {boundary}")
+        found = kinds(folder)
+        assert [found.count(kind) for kind in ("VmDrainStarted", "VmStopIntended", "VmStopSucceeded")] == [1, 1, 1]
+        assert "VmStopFailed" not in found
+        (bill,) = bills_of(lab, project)
+        assert bill["deleted"] is not None
+        assert len(lab.runs(project)) == 1
+    assert codes == [KILLED] * len(STOP)
+    assert deletions(lab) - before == len(STOP)
+
+
+def make_idle_machine(lab: Lab, project: str, folder: Path, *, wait: bool) -> None:
+    """A run of ours over the record in `folder` and, with `wait`, its machine idle after it."""
+    task = {"type": "task", "name": "only", "image": IMAGE, "resources": {"gpu": GPU}, "commands": ["true"]}
+    with recording(lab, project, folder, ASK_ONCE) as recorder:
+        if not wait:
+            request_run(
+                recorder.journal,
+                recorder._record.vault,
+                run_id=RandomIds().new(),
+                provider="dstack",
+                project=project,
+                name="only",
+                configuration=task,
+                submitter="lab",
+            )
+            recorder.round()
+            return
+
+        def idle() -> bool:
+            recorder.round()
+            return [vm.state for vm in recorder.world.state.vms.values()] == [VmState.IDLE]
+
+        lab.wait(idle, seconds=LOADED_S, what="an idle machine")
+
+
+def deletions(lab: Lab) -> int:
+    """How often anybody asked this server to end machines."""
+    return (lab.folder / "server.log").read_text(errors="replace").count("Deleting fleets")

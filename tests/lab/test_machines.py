@@ -1,0 +1,176 @@
+"""Machines, money and idle shutdown on genuine servers, through our command: who gets which machine, for how long, at
+what price, held against what the cloud itself charged.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from stenolab.lab import Gate, Lab
+from stenolab.ledger import bill_of, bills_of, micros, most_at_once, of_kind, seconds
+from stenolab.plugin import StenoAt
+from stenolab.steno import Steno, World
+from stenolab.versions import NEWEST, OLDEST
+
+from engine.control.timeout import BACKSTOP
+from engine.recorder.interval import Pace
+from events.clock import SECOND
+
+pytestmark = pytest.mark.slow
+
+LOADED_S = 240.0  # for one step, on a machine that is busy with other tests
+BURST_MODE = {NEWEST: "provider", OLDEST: "pool"}
+PAIR_MODE = {NEWEST: "pool", OLDEST: "provider"}
+TEN = tuple(f"run-{number}" for number in range(10))
+CAP = 3
+IDLE_S = 6
+PRICE = 1.99
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """What was done in one project until no machine was left, as Steno and the cloud tell it."""
+
+    lab: Lab
+    project: str
+    runs: dict[str, dict[str, Any]]
+    vms: list[dict[str, Any]]
+    bills: list[dict[str, Any]]
+    events: list[dict[str, Any]]
+    looks: list[float]
+    """When Steno was told of machines, seconds since the epoch."""
+
+    def interval(self, vm: dict[str, Any]) -> float:
+        """The longest time between two looks while that machine lived, seconds: a loaded machine looks less often."""
+        until = seconds(vm["intervals"][-1]["to"])
+        lived = [look for look in self.looks if seconds(vm["intervals"][0]["from"]) <= look <= until + 1]
+        return max(Pace().fast / SECOND, *(after - before for before, after in itertools.pairwise(lived)))
+
+
+def settings(mode: str, **more: str) -> dict[str, str]:
+    chosen = {"STENO_VMS_MODE": mode, "STENO_MAX_VMS": str(CAP), "STENO_IDLE_TIMEOUT": f"{IDLE_S}s"}
+    return {**chosen, "STENO_BUDGET": "off", **more}
+
+
+def until_all_is_over(steno: Steno, lab: Lab, project: str) -> History:
+    """The history once every run has its verdict and every machine is gone, at the cloud and in the record."""
+
+    world: World | None = None
+
+    def over() -> bool:
+        nonlocal world
+        world = steno.world()
+        ended = all(run["state"] in ("succeeded", "failed", "stopped") for run in world.runs.values())
+        return ended and all(vm["state"] == "terminated" for vm in world.vms)
+
+    steno.until(over, seconds=2 * LOADED_S, what="every run to end, and every machine to go")
+    assert world is not None
+    return History(
+        lab=lab,
+        project=project,
+        runs=world.runs,
+        vms=world.vms,
+        bills=bills_of(lab, project),
+        events=steno.events("VmDrainStarted", "VmStopIntended", "VmStopSucceeded", "VmStopFailed"),
+        looks=[
+            seconds(poll["t"])
+            for poll in steno("polls", "--json").lines()
+            if poll["path"] == "/api/instances/list" and poll["status"] == 200
+        ],
+    )
+
+
+@pytest.fixture(scope="module")
+def burst(dstack: Lab, steno_for_module: StenoAt) -> Iterator[History]:
+    """Ten runs submitted at once where three machines are allowed."""
+    project = dstack.project()
+    steno = steno_for_module(dstack, project, **settings(BURST_MODE[dstack.version]))
+    recorder = steno.follow("0.5")
+    with ThreadPoolExecutor(len(TEN)) as users:
+        list(users.map(lambda name: steno.submit(name, ["sleep 1"]), TEN))
+    yield until_all_is_over(steno, dstack, project)
+    recorder.kill()
+
+
+@pytest.fixture(scope="module")
+def pair(dstack: Lab, steno_for_module: StenoAt) -> Iterator[History]:
+    """Two runs, the second submitted when the first has ended."""
+    project = dstack.project()
+    steno = steno_for_module(dstack, project, **settings(PAIR_MODE[dstack.version]))
+    recorder = steno.up()
+    for name in ("first", "second"):
+        gate = Gate(dstack, f"{project}-{name}")
+        steno.submit(name, [gate.passed])
+        steno.until(
+            lambda: [vm["state"] for vm in steno.world().vms] == ["busy"], seconds=LOADED_S, what="a busy machine"
+        )
+        gate.open()
+        steno.wait(name, "succeeded", seconds=LOADED_S)
+    yield until_all_is_over(steno, dstack, project)
+    recorder.kill()
+
+
+def test_ten_at_once_are_never_more_than_three_machines(burst: History) -> None:
+    """By the cloud's own account; all ten succeed, each machine was made for one of them and taken over by others."""
+    assert {run["state"] for run in burst.runs.values()} == {"succeeded"}
+    assert set(burst.runs) == set(TEN)
+    assert most_at_once(burst.bills) <= CAP
+    starts = [run["start"] for run in burst.runs.values()]
+    assert starts.count("cold") == len(burst.bills) == len(burst.vms)
+    assert starts.count("warm") == len(TEN) - len(burst.vms)
+    assert sorted(run for vm in burst.vms for run in vm["runs"]) == sorted(run["run_id"] for run in burst.runs.values())
+    assert len(burst.bills) < len(TEN)
+
+
+def test_two_runs_back_to_back_are_one_machine(pair: History) -> None:
+    """One cold and one warm start, one machine at the cloud, both runs on it in order."""
+    first, second = pair.runs["first"], pair.runs["second"]
+    assert (first["start"], second["start"]) == ("cold", "warm")
+    (vm,) = pair.vms
+    assert vm["runs"] == [first["run_id"], second["run_id"]]
+    assert len(pair.bills) == 1
+
+
+def test_an_idle_machine_goes_after_the_timeout_and_not_before(pair: History) -> None:
+    """Ended by Steno, once, after at least the timeout by the cloud's account; dstack was told two minutes more."""
+    (vm,) = pair.vms
+    (bill,) = pair.bills
+    assert (vm["state"], vm["reason"]) == ("terminated", "idle_timeout")
+    kinds = [event["type"] for event in pair.events if event["stream"].startswith("vm/")]
+    assert kinds.count("VmStopSucceeded") == 1
+    assert kinds[-3:] == ["VmDrainStarted", "VmStopIntended", "VmStopSucceeded"]
+    assert bill["deleted"] - seconds(pair.runs["second"]["finished_at"]) >= IDLE_S
+    told = pair.lab.run(pair.project, "second")["run_spec"]["configuration"]["idle_duration"]
+    assert told == IDLE_S + BACKSTOP // SECOND
+
+
+def test_the_ledger_agrees_with_what_the_cloud_charged(burst: History, pair: History) -> None:
+    """Every machine, to within one poll interval at its price; its intervals are its life, without gap or rest."""
+    for history in (burst, pair):
+        for vm in history.vms:
+            charged = bill_of(history.lab, history.project, vm["provider_id"])["micro_dollars"]
+            assert abs(micros(vm["cost_usd"]) - charged) <= history.interval(vm) * PRICE / 3600 * 1e6, vm
+            assert micros(vm["cost_low_usd"]) <= micros(vm["cost_usd"]) <= micros(vm["cost_high_usd"])
+            assert sum(micros(one["cost_usd"]) for one in vm["intervals"]) == micros(vm["cost_usd"])
+            assert all(one["to"] == other["from"] for one, other in itertools.pairwise(vm["intervals"]))
+            row = next(row for row in history.lab.instances(history.project) if row["id"] == vm["provider_id"])
+            assert seconds(vm["intervals"][0]["from"]) == seconds(row["created"])
+            if row.get("finished_at") is not None:  # 0.19.37 does not say
+                assert seconds(vm["intervals"][-1]["to"]) == seconds(row["finished_at"])
+
+
+def test_every_run_pays_its_time_and_idling_is_its_own_line(pair: History) -> None:
+    """The cold run pays the boot, the warm one none; what neither was there for is idle time of the machine."""
+    (vm,) = pair.vms
+    assert len(of_kind(vm, "busy")) == 2
+    assert all(micros(run["cost_usd"]) > 0 for run in pair.runs.values())
+    idle = sum(micros(interval["cost_usd"]) for interval in of_kind(vm, "idle"))
+    assert idle >= IDLE_S * PRICE / 3600 * 1e6
+    rest = sum(micros(interval["cost_usd"]) for interval in of_kind(vm, "idle", "terminating", "unconfirmed"))
+    paid = sum(micros(run["cost_usd"]) for run in pair.runs.values())
+    assert paid + rest == micros(vm["cost_usd"])

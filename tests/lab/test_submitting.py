@@ -1,0 +1,132 @@
+"""`steno submit` and its companions against genuine servers: exit codes, files, repositories, output, secrets."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from stenolab.lab import GPU, IMAGE, Lab
+from stenolab.plugin import StenoAt
+from stenolab.steno import Steno
+
+pytestmark = pytest.mark.slow
+
+SECRET = "hunter2-of-the-lab"
+REPOSITORY = "https://git.example.com/team/kernels.git"
+
+
+def test_waiting_tells_how_it_ended(dstack: Lab, steno_at: StenoAt) -> None:
+    """`submit --wait` exits 0 for success and 1 for anything else, in a project that has no fleet yet."""
+    steno = steno_at(dstack, dstack.project())
+    assert steno.submit("good", ["echo fine"], "--wait", "--json").json()["state"] == "succeeded"
+    failed = steno.submit("bad", ["exit 9"], "--wait", "--json", code=1).json()
+    assert (failed["state"], failed["exit_status"]) == ("failed", 9)
+
+
+def test_several_at_once(dstack: Lab, steno_at: StenoAt) -> None:
+    """Three `submit --wait` in one record take turns at the provider, and each tells of its own run."""
+    steno = steno_at(dstack, dstack.project())
+    steno("submit", "--wait", "--provider", "local", "--", "true")  # the record is there
+    codes = (0, 2, 0)
+    with ThreadPoolExecutor(len(codes)) as users:
+        said = list(users.map(lambda n: steno.submit(f"run-{n}", [f"exit {codes[n]}"], "--wait", code=None), range(3)))
+    assert [answer.code for answer in said] == [0, 1, 0]
+    verdicts = {run["name"]: run["exit_status"] for run in steno("ps", "--json").json()["runs"]}
+    assert {name: verdicts[name] for name in ("run-0", "run-1", "run-2")} == {"run-0": 0, "run-1": 2, "run-2": 0}
+
+
+def test_flags_make_a_task(dstack: Lab, steno_at: StenoAt) -> None:
+    """A command after `--`, with the flags in dstack's words, is a task like any other."""
+    steno = steno_at(dstack, dstack.project())
+    flags = ("--image", IMAGE, "--gpu", GPU, "--env", "GREETING=hello", "--name", "by-flags", "--max-duration", "10m")
+    steno("submit", "--wait", *flags, "--", "sh", "-c", "echo $GREETING world")
+    assert "hello world" in steno("logs", "by-flags").out
+
+
+def test_output_is_followed_to_its_end(dstack: Lab, steno_at: StenoAt) -> None:
+    """`logs -f` begins while the run runs, prints every line once, in order, and ends with it."""
+    project = dstack.project()
+    steno = steno_at(dstack, project)
+    steno.follow()
+    steno.submit("talks", ["for i in 1 2 3 4 5 6; do echo line $i; sleep 0.5; done"])
+    dstack.wait_status(project, "talks", "running")
+    said = steno.start("logs", "talks", "-f").finish().done()
+    assert [line for line in said.out.splitlines() if line] == [f"line {i}" for i in range(1, 7)]
+
+
+def test_files_travel_with_the_task(dstack: Lab, steno_at: StenoAt) -> None:
+    """`files:`, a single one and a folder, are there when the commands run."""
+    steno = steno_at(dstack, dstack.project())
+    (steno.work / "kernel.hip").write_text("__global__ void kernel() {}\n")
+    (steno.work / "data" / "deep").mkdir(parents=True)
+    (steno.work / "data" / "deep" / "numbers.txt").write_text("42\n")
+    files = ["kernel.hip", "data:inputs"]
+    steno.submit("with-files", ["cat kernel.hip inputs/deep/numbers.txt"], "--wait", files=files)
+    assert steno("logs", "with-files").out.splitlines() == ["__global__ void kernel() {}", "42"]
+
+
+def test_a_repository_travels_with_the_task(dstack: Lab, steno_at: StenoAt, tmp_path: Path) -> None:
+    """`repos:` brings the commit that is checked out, and what was changed since."""
+    steno = steno_at(dstack, dstack.project())
+    origin = tmp_path / "origin.git"
+    # As variables, because dstack's look at whether a repository is public reads none of git's files.
+    redirect = {
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": f"url.{origin}.insteadOf",
+        "GIT_CONFIG_VALUE_0": REPOSITORY,
+    }
+    clone_with_changes(steno, origin, redirect)
+    dstack.cloud.play_repository(REPOSITORY, origin)
+
+    task = steno.task("with-repo", ["cat *.txt"], repos=[{"local_path": "clone", "path": "."}])
+    steno("submit", "-f", task, "--wait", **redirect)
+
+    assert steno("logs", "with-repo").out.splitlines() == ["committed", "changed"]
+
+
+def clone_with_changes(steno: Steno, origin: Path, environment: dict[str, str]) -> None:
+    """A bare repository at `origin`, and a clone of it in the working folder with a change that is not committed."""
+
+    def git(*arguments: str | Path, at: Path) -> None:
+        person = ("-c", "user.name=Lab", "-c", "user.email=lab@example.com")
+        subprocess.run(["git", *person, *arguments], cwd=at, check=True, env={**os.environ, **environment})
+
+    git("init", "--quiet", "--bare", "--initial-branch", "main", origin, at=origin.parent)
+    git("clone", "--quiet", REPOSITORY, "clone", at=steno.work)
+    clone = steno.work / "clone"
+    git("checkout", "--quiet", "-B", "main", at=clone)
+    (clone / "a.txt").write_text("committed\n")
+    (clone / "b.txt").write_text("original\n")
+    git("add", ".", at=clone)
+    git("commit", "--quiet", "-m", "Begin", at=clone)
+    git("push", "--quiet", "-u", "origin", "main", at=clone)
+    (clone / "b.txt").write_text("changed\n")
+
+
+def test_no_secret_is_kept(dstack: Lab, steno_at: StenoAt) -> None:
+    """The value of an `env:` entry reaches the task, and neither record, vault, trace nor log."""
+    steno = steno_at(dstack, dstack.project())
+    recorder = steno.follow("0.3", "--trace", "all.jsonl")
+    steno.submit("secretive", ["test $TOKEN = " + SECRET[::-1] + "x || exit 3"], env={"TOKEN": SECRET})
+    assert steno.wait("secretive", "failed")["exit_status"] == 3
+    recorder.interrupt()
+    recorder.finish()
+    keepers = [path for path in steno.folder.rglob("*") if path.is_file() and not path.name.endswith(".dstack.yml")]
+    assert keepers
+    assert [path for path in keepers if SECRET.encode() in path.read_bytes()] == []
+
+
+def test_nobody_to_ask(dstack: Lab, steno_at: StenoAt) -> None:
+    """A wrong token is one line and exit 3; a project that is not there, one line and exit 4."""
+    project = dstack.project()
+    steno = steno_at(dstack, project)
+    task = steno.task("never", ["true"])
+    server = {"STENO_DSTACK_URL": dstack.url, "STENO_PROJECT": project, "STENO_DSTACK_TOKEN": dstack.token}
+    wrong = steno("submit", "-f", task, code=3, **{**server, "STENO_DSTACK_TOKEN": "wrong"})
+    missing = steno("submit", "-f", task, code=4, **{**server, "STENO_PROJECT": "nowhere"})
+    for said in (wrong, missing):
+        assert len(said.err.strip().splitlines()) == 1
+    assert dstack.runs(project) == []

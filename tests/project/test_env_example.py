@@ -1,0 +1,89 @@
+"""The shipped `.env.example` and the settings there are say the same."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from engine.settings import Settings, load_settings
+from engine.settings_policy import policy_from
+from engine.settings_table import TABLE
+
+EXAMPLE = Path(__file__).parents[2] / ".env.example"
+ENTRY = re.compile(r"^(#?)([A-Z][A-Z0-9_]*)=(.*)$", re.MULTILINE)
+BY_VARIABLE = {variable: known for known in TABLE for variable in known.variables}
+
+SEEDS = {
+    "DSTACK_BACKEND",
+    "DSTACK_AMDDEVCLOUD_API_KEY",
+    "AMD_VM_IDLE_TIMEOUT",
+    "AMD_VM_MAX_CONCURRENT",
+    "AMD_DEFAULT_GPU",
+    "AMD_MI300X_HOURLY_RATE",
+    "AMD_GRANT_CREDITS_TOTAL",
+    "AMD_COST_ALERT_THRESHOLD",
+    "AMD_CONTAINER_ISOLATION",
+    "AMD_CONTAINER_MEMORY_LIMIT",
+    "AMD_CONTAINER_CPU_LIMIT",
+}
+"""The variables of the `.env` of the project Steno began with."""
+
+
+def load(folder: Path, **environ: str) -> Settings:
+    """The settings of a call in that folder with nothing but its own `.env`."""
+    home = folder / "nobody"
+    return load_settings(flags={}, environ=environ, cwd=folder, home=home, config=home, data=home)
+
+
+def entries() -> dict[str, tuple[bool, str]]:
+    """{variable: (it is commented out, the value shown)}."""
+    return {name: (bool(mark), value) for mark, name, value in ENTRY.findall(EXAMPLE.read_text())}
+
+
+def test_it_names_every_variable_that_is_read_and_no_other() -> None:
+    """Each has a line of its own, or is told of beside the one it is stronger than."""
+    text = EXAMPLE.read_text()
+    assert entries().keys() <= BY_VARIABLE.keys()
+    assert [name for name in BY_VARIABLE if not re.search(rf"\b{name}\b", text)] == []
+    assert entries().keys() >= SEEDS
+
+
+def test_every_setting_with_a_variable_has_one_line() -> None:
+    """Two lines for one setting would make an edit of the weaker one do nothing."""
+    found = [BY_VARIABLE[name].name for name in entries()]
+    assert sorted(found) == sorted(known.name for known in TABLE if known.variables)
+
+
+@pytest.mark.parametrize("name", sorted(entries()))
+def test_a_line_shows_the_default(name: str) -> None:
+    """An empty value where there is none."""
+    assert entries()[name][1] == (BY_VARIABLE[name].default or "")
+
+
+def test_every_line_stands_under_its_meaning() -> None:
+    """A variable without a word about it would be guessed at."""
+    lines = EXAMPLE.read_text().splitlines()
+    for number, line in enumerate(lines):
+        if ENTRY.match(line):
+            above = next(text for text in reversed(lines[:number]) if not ENTRY.match(text))
+            assert re.match("# [A-Za-z(]", above), line
+
+
+@pytest.mark.parametrize("provider", ["local", "dstack"])
+def test_copied_as_it_stands_it_changes_nothing(tmp_path: Path, provider: str) -> None:
+    """Every value and the whole policy are as without it."""
+    before = load(tmp_path)
+    (tmp_path / ".env").write_text(EXAMPLE.read_text())
+    after = load(tmp_path)
+    assert {one.name: one.value for one in after.entries} == {one.name: one.value for one in before.entries}
+    assert policy_from(after, provider) == policy_from(before, provider)
+
+
+def test_what_steno_does_not_use_is_told_only_to_who_sets_it(tmp_path: Path) -> None:
+    """Nothing is taken without a word."""
+    assert not any(entry.unused for entry in load(tmp_path).entries)
+    found = load(tmp_path, AMD_CONTAINER_MEMORY_LIMIT="8GB").find("container.memory_limit")
+    assert found.value == "8GB"
+    assert found.source.startswith("AMD_CONTAINER_MEMORY_LIMIT, not used by Steno: ")

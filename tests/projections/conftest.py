@@ -1,0 +1,43 @@
+"""Records made of genuine recordings."""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from engine.readings.shapes import shape_of
+from engine.replay.trace import open_trace
+from events.clock import SystemClock
+from events.poll import Poll
+from events.record import Record
+
+TRACES = Path(__file__).parent.parent / "traces"
+
+
+@cache
+def polls_of(name: str) -> tuple[Poll, ...]:
+    """The polls of a recording."""
+    return tuple(poll for _, poll in open_trace(TRACES / f"{name}.jsonl.zst") if poll is not None)
+
+
+MakeRecord = Callable[[Path, Sequence[Poll]], Record]
+
+
+@pytest.fixture(scope="session")
+def recording() -> Callable[[str], tuple[Poll, ...]]:
+    """`recording("dstack-0.22.5/success")`: the polls of a genuine server."""
+    return polls_of
+
+
+@pytest.fixture(scope="session")
+def recorded() -> MakeRecord:
+    """`recorded(path, polls)`: the record at `path`, with these polls appended to what it has."""
+
+    def make(path: Path, polls: Sequence[Poll]) -> Record:
+        record = Record.open(path, write=True, create=True, shapes=shape_of, clock=SystemClock())
+        for start in range(0, len(polls), 200):
+            record.append_polls(polls[start : start + 200])
+        return record
+
+    return make

@@ -1,0 +1,97 @@
+"""The store finds what a person means, survives its own loss, and writes all or nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from projections.store import Checkpoint, RunRow, Store, beside, only_writer
+
+
+def row(run_id: str, name: str = "a", provider_id: str | None = None, ended: bool = False, sort_at: int = 0) -> RunRow:
+    """A run with an object that says only its id."""
+    return RunRow(
+        run_id=run_id,
+        provider="dstack",
+        provider_id=provider_id,
+        name=name,
+        ended=ended,
+        sort_at=sort_at,
+        object=run_id.encode(),
+        folded=b"",
+    )
+
+
+@pytest.fixture
+def store() -> Store:
+    """Three runs, two of one name."""
+    found = Store.create(None)
+    found.put_runs(
+        [row("aaa1", "one", "p-1", ended=True, sort_at=3), row("aab2", "two", "p-2"), row("bbb3", "one", "q-3")]
+    )
+    return found
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("aaa1", ["aaa1"]),
+        ("p-2", ["aab2"]),
+        ("one", ["bbb3"]),
+        ("aab", ["aab2"]),
+        ("aa", ["aaa1", "aab2"]),
+        ("q", ["bbb3"]),
+        ("zz", []),
+        ("", []),
+    ],
+)
+def test_a_word_finds_the_run_it_means(store: Store, word: str, meant: list[str]) -> None:
+    """Run id, provider's id, newest of that name, unique prefix: in this order."""
+    assert [found.run_id for found in store.matching(word)] == meant
+
+
+def test_a_run_replaced_keeps_its_place(store: Store) -> None:
+    """Runs are in order of first sight for ever."""
+    store.put_runs([row("aaa1", "renamed")])
+    assert [found.run_id for found in store.runs()] == ["aaa1", "aab2", "bbb3"]
+    assert store.count() == 3
+
+
+def test_the_listing_can_leave_out_old_ended_runs(store: Store) -> None:
+    """Open runs are always listed."""
+    assert [found.run_id for found in store.runs(open_or_since=4)] == ["aab2", "bbb3"]
+    assert {found.run_id for found in store.runs(open_or_since=3)} == {"aaa1", "aab2", "bbb3"}
+
+
+def test_a_failed_transaction_leaves_nothing(store: Store) -> None:
+    """A catch-up that breaks off changes nothing."""
+
+    def broken_off() -> None:
+        with store.writing():
+            store.put_runs([row("ccc4")])
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        broken_off()
+    assert store.run("ccc4") is None
+
+
+@pytest.mark.parametrize("content", [b"", b"not a database at all", b"SQLite format 3\0" + b"\0" * 200])
+def test_a_file_that_is_no_projection_is_none(tmp_path: Path, content: bytes) -> None:
+    """Whatever lies there, it is built anew, never an error."""
+    path = tmp_path / "record.db.projections"
+    assert Store.open(path, write=False) is None
+    path.write_bytes(content)
+    assert Store.open(path, write=False) is None
+
+
+def test_a_stored_checkpoint_is_read_again(tmp_path: Path) -> None:
+    """What was committed is there for the next process."""
+    path = beside(tmp_path / "record.db")
+    with only_writer(path), Store.create(path) as made, made.writing():
+        made.put_runs([row("aaa1")])
+        made.set_checkpoint(Checkpoint(rules="r", position=7, record="r"))
+    opened = Store.open(path, write=False)
+    assert opened is not None
+    assert opened.checkpoint() == Checkpoint(rules="r", position=7, record="r")
+    assert opened.copy().run("aaa1") == row("aaa1")
+    opened.close()

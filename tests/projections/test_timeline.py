@@ -1,0 +1,73 @@
+"""A timeline is a run's transitions laid end to end."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from events.clock import SECOND, format_time
+from projections.objects import Blind
+from projections.testing import T, a_run
+from projections.timeline import timeline, timeline_object
+
+
+def test_states_are_spans_that_meet() -> None:
+    """Each state lasts until the next; the verdict takes no time."""
+    life = timeline(a_run(("queued", 2), ("running", 5), ("finishing", 9), ("succeeded", 10)), [], now=T)
+    assert [(span.state, (span.end or 0) - span.start) for span in life.spans] == [
+        ("queued", 3 * SECOND),
+        ("running", 4 * SECOND),
+        ("finishing", SECOND),
+    ]
+    assert life.verdict == life.until == T + 10 * SECOND
+    assert life.unwatched == T + 2 * SECOND
+
+
+def test_an_open_run_is_counted_to_now() -> None:
+    """The last state of an open run has no end yet."""
+    life = timeline(a_run(("queued", 0), ("running", 5)), [], now=T + 60 * SECOND)
+    assert life.spans[-1].end is None
+    assert life.until == T + 60 * SECOND
+    assert timeline_object(a_run(("running", 0)), life)["until"] == format_time(life.until)
+
+
+def test_a_return_to_the_queue_is_a_new_attempt_even_where_it_took_no_time() -> None:
+    """A retry seen in one poll with what followed still counts."""
+    run = a_run(("queued", 0), ("running", 5), ("queued", 9), ("provisioning", 9), ("running", 12))
+    life = timeline(run, [], now=T + 20 * SECOND)
+    assert [(span.state, span.attempt) for span in life.spans] == [
+        ("queued", 1),
+        ("running", 1),
+        ("provisioning", 2),
+        ("running", 2),
+    ]
+
+
+def test_a_run_of_ours_is_requested_until_a_poll_shows_it() -> None:
+    """What Steno was asked for has no time before Steno knew."""
+    run = a_run(("running", 2), ("succeeded", 5), run_id="5f0c0000-0000-4000-8000-000000000001")
+    life = timeline(run, [], now=T)
+    assert life.unwatched is None
+    assert [(span.state, (span.end or 0) - T) for span in life.spans] == [
+        ("requested", 2 * SECOND),
+        ("running", 5 * SECOND),
+    ]
+
+
+def test_gaps_are_cut_to_the_runs_life() -> None:
+    """Nobody minds that a source was silent before or after."""
+    run = a_run(("running", 0), ("succeeded", 10))
+    silent = [
+        Blind(source="dstack/main", start=format_time(T - 100 * SECOND), end=format_time(T + 4 * SECOND)),
+        Blind(source="dstack/main", start=format_time(T + 20 * SECOND), end=None),
+    ]
+    life = timeline(run, silent, now=T + 90 * SECOND)
+    assert [(gap.start - T, gap.end - T) for gap in life.gaps] == [(0, 4 * SECOND)]
+
+
+@given(st.lists(st.tuples(st.sampled_from(["queued", "provisioning", "running", "finishing"]), st.floats(0, 1000))))
+def test_spans_cover_the_watched_life_exactly(steps: list[tuple[str, float]]) -> None:
+    """No moment between the first poll and the verdict is lost or counted twice."""
+    moves = [*sorted(steps, key=lambda step: step[1]), ("failed", 1001.0)]
+    life = timeline(a_run(*moves), [], now=T)
+    seconds = sum((span.end or 0) - span.start for span in life.spans)
+    first = life.unwatched if life.unwatched is not None else life.start
+    assert seconds == life.until - first

@@ -1,0 +1,31 @@
+"""Fixtures for the dstack provider: one connected to a project of a genuine server, and servers that misbehave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from stenolab.lab import Lab
+
+from engine.providers.dstack.address import address
+from engine.providers.dstack.provider import DstackProvider
+from events.clock import RandomIds, SystemClock
+
+
+@pytest.fixture
+def connect() -> Iterator[Callable[..., DstackProvider]]:
+    """`connect(lab, project, token=…, url=…)`: a provider, closed after the test."""
+    providers: list[DstackProvider] = []
+
+    def made(
+        lab: Lab | None, project: str, *, token: str | None = None, url: str | None = None, fleet_nodes: int = 4
+    ) -> DstackProvider:
+        where = address(url or (lab.url if lab else ""), token or (lab.token if lab else "nobody"), project)
+        providers.append(
+            DstackProvider(where, clock=SystemClock(), ids=RandomIds(), fleet_nodes=fleet_nodes, read_timeout=10.0)
+        )
+        return providers[-1]
+
+    yield made
+    for provider in providers:
+        provider.close()

@@ -1,0 +1,134 @@
+"""The doctor on the genuine servers, and the fleet a submission makes there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from stenolab.lab import Lab
+
+from engine.providers.base import Submission
+from engine.providers.dstack.doctor import Diagnosis, State, diagnose, worst_case
+from engine.providers.dstack.idle import Timeout
+from engine.providers.dstack.provider import DstackProvider
+from events.clock import SECOND
+
+pytestmark = pytest.mark.slow
+
+Connect = Callable[..., DstackProvider]
+TASK: dict[str, object] = {
+    "type": "task",
+    "commands": ["true"],
+    "image": "rocm/dev-ubuntu-24.04",
+    "resources": {"gpu": "MI300X:1"},
+}
+
+
+def states(diagnosis: Diagnosis) -> dict[str, State]:
+    return {check.name: check.state for check in diagnosis.checks}
+
+
+def look(provider: DstackProvider, **more: object) -> Diagnosis:
+    return diagnose(provider.client, {**TASK, **more}, cloud_key_set=False, nodes=2)
+
+
+def test_a_good_set_up_is_ok_throughout(dstack: Lab, connect: Connect) -> None:
+    """Every check passes, offers carry their price, and nothing was made by looking."""
+    project = dstack.project()
+
+    diagnosis = look(connect(dstack, project))
+
+    assert set(states(diagnosis).values()) == {State.OK}
+    assert diagnosis.ok
+    assert diagnosis.server_version == dstack.version
+    assert diagnosis.user == "admin"
+    assert diagnosis.backends == ("amddevcloud",)
+    assert {(offer.price, offer.gpu, offer.spot) for offer in diagnosis.offers} == {
+        (1_990_000, "1 × MI300X 192GB", False)
+    }
+    assert dstack.runs(project) == []
+    assert dstack.instances(project) == []
+    assert dstack.token not in repr(diagnosis)
+
+
+def test_the_first_failure_is_named_and_the_rest_left_out(dstack: Lab, connect: Connect) -> None:
+    """Each step that can go wrong is told apart from the others."""
+    project = dstack.project()
+    cases = {
+        "server": look(connect(None, project, url="http://127.0.0.1:9")),
+        "token": look(connect(dstack, project, token="wrong")),
+        "project": look(connect(dstack, "nowhere")),
+        "backend": look(connect(dstack, project), backends=["hotaisle"]),
+        "offers": look(connect(dstack, project), resources={"gpu": "H100:8"}),
+    }
+    order = ["server", "token", "project", "backend", "fleet", "offers"]
+    for failed, diagnosis in cases.items():
+        found = states(diagnosis)
+        assert not diagnosis.ok
+        assert [found[name] for name in order[: order.index(failed)]] == [State.OK] * order.index(failed)
+        assert found[failed] is State.FAILED
+        assert {found[name] for name in order[order.index(failed) + 1 :]} <= {State.SKIPPED}
+        assert all("\n" not in check.said for check in diagnosis.checks)
+
+
+def test_who_ends_an_idle_machine_is_told(dstack: Lab, connect: Connect) -> None:
+    """The effective timeout with its origin; then the fleets that end machines earlier, or keep them longer."""
+    project = dstack.project()
+    dstack.fleet(project, "hasty", idle_duration="20s")
+    dstack.fleet(project, "patient", idle_duration="1h")
+    provider = connect(dstack, project)
+    slot = provider.plan_slot("steno-slot-1", TASK)
+    assert slot is not None
+    assert provider.ensure_fleet(slot) is False
+    assert provider.plan_slot("steno-slot-1", TASK) is None
+
+    timeout = Timeout(limit=600 * SECOND, origin="AMD_VM_IDLE_TIMEOUT in .env")
+    task = {**TASK, "creation_policy": "create"}
+    found = diagnose(provider.client, task, cloud_key_set=False, nodes=None, timeout=timeout)
+
+    told, *warnings = (check for check in found.checks if check.name == "idle")
+    assert told.said.startswith("Steno ends an idle machine after 0s (the task's creation_policy: create)")
+    assert {warning.said.split(":")[0] for warning in warnings} == {"fleet hasty", "fleet patient"}
+    assert {warning.state for warning in warnings} == {State.WARNING}
+    assert found.ok
+    assert found.offers
+
+
+def test_something_that_is_no_dstack_server(dstack: Lab, connect: Connect) -> None:
+    """An address that answers otherwise is told as such, not as a missing project."""
+    provider = connect(None, "main", url=f"http://127.0.0.1:{dstack.cloud.port}")
+
+    (server, *_) = look(provider).checks
+
+    assert server.state is State.FAILED
+    assert "not as a dstack server" in server.said
+
+
+def test_no_task_fails_for_want_of_a_fleet(dstack_22: Lab, connect: Connect) -> None:
+    """With a fleet for other machines, with a full one, with a burst that outruns the listing: all are placed."""
+    project = dstack_22.project()
+    dstack_22.fleet(project, "other", backends=["amddevcloud"], resources={"gpu": "H100"})
+    provider = connect(dstack_22, project, fleet_nodes=1)
+    task: dict[str, object] = {**TASK, "commands": ["sleep 900"], "idle_duration": "20s"}
+    names = ("first", "second", "third")
+    made = []
+    for name in names:
+        plan = provider.plan_fleet(task)
+        if plan is not None:
+            made.append(plan.name)
+            assert provider.ensure_fleet(plan) is False
+            assert provider.ensure_fleet(plan) is True
+        provider.submit(Submission(run_id="r", name=name, project=project, configuration=task))
+
+    for name in names:
+        assert dstack_22.wait_status(project, name, "running", "failed", seconds=90)["status"] == "running"
+    stem = f"steno-{project[:16].strip('-')}"
+    assert made == [stem, f"{stem}-2", f"{stem}-3"]
+    for name in names:
+        dstack_22.stop_run(project, name, abort=True)
+
+
+def test_the_worst_case_counts_boot_run_idle_and_end() -> None:
+    """At $1.99: half an hour of boot and end, ten minutes of task, five of idle; never rounded down."""
+    assert worst_case(1_990_000, run=600 * SECOND, idle=300 * SECOND) == 1_492_500
+    assert worst_case(1, run=0, idle=0) == 1

@@ -1,0 +1,79 @@
+"""The shipped example is a task dstack takes and runs, and what its documents print is what the code says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from stenolab.lab import Lab
+
+from engine.providers.base import Submission
+from engine.providers.dstack.provider import DstackProvider
+from engine.providers.dstack.server_config import backend_block
+from engine.providers.dstack.task import complete_task, normal_task
+from engine.providers.dstack.task_file import default_task_file, read_task_file
+from engine.providers.dstack.uploads import check_local
+from engine.settings_table import TABLE
+
+ROOT = Path(__file__).parents[3]
+EXAMPLE = ROOT / "examples" / "rocm-dstack-hotaisle"
+GUIDE = (ROOT / "docs" / "amd_devcloud_setup.md").read_text()
+
+
+def example() -> dict[str, object]:
+    found = default_task_file(EXAMPLE)
+    assert found is not None
+    return complete_task(read_task_file(found), {}, found.name)
+
+
+def test_the_example_is_valid_and_complete() -> None:
+    """Image, commands and every file it takes along are there, for one MI300X at both clouds."""
+    task = normal_task(example())
+    check_local(task, EXAMPLE)
+    assert task["image"]
+    assert task["backends"] == ["amddevcloud", "hotaisle"]
+    assert isinstance(task["resources"], dict)
+    assert task["resources"]["gpu"]["name"] == ["MI300X"]
+    assert (task["idle_duration"], task["max_duration"]) == (300, 600)
+
+
+@pytest.mark.slow
+def test_the_example_runs(dstack: Lab, tmp_path: Path, connect: Callable[..., DstackProvider]) -> None:
+    """Its file arrives, its commands run in order; the compiler is one the lab has."""
+    compiler = tmp_path / "hipcc"
+    compiler.write_text(
+        "#!/bin/sh\nset -e\n"
+        "grep -q hip_runtime.h matmul.hip\n"
+        "printf '#!/bin/sh\\necho right' > matmul\n"
+        "chmod +x matmul\n"
+    )
+    compiler.chmod(0o755)
+    project = dstack.project()
+    provider = connect(dstack, project)
+    task = {**example(), "env": {"PATH": f"{tmp_path}:/usr/bin:/bin"}}
+    plan = provider.plan_fleet(task)
+    if plan is not None:
+        provider.ensure_fleet(plan)
+
+    submitted = provider.submit(
+        Submission(run_id="r", name="matmul", project=project, configuration=task, base=str(EXAMPLE))
+    )
+    output = b"".join(provider.logs(submitted.provider_id, "matmul", follow=True))
+
+    assert output == b"right\n"
+    assert dstack.run(project, "matmul")["status"] == "done"
+
+
+@pytest.mark.parametrize("backend", ["amddevcloud", "hotaisle"])
+def test_the_guide_prints_the_blocks_of_the_doctor(backend: str) -> None:
+    """A reader of either sees the same."""
+    assert backend_block("main", backend) in GUIDE
+
+
+def test_the_guide_knows_every_variable_of_dstack() -> None:
+    """A variable that is read is written down."""
+    for known in TABLE:
+        if known.name.startswith("dstack.") or known.name == "project":
+            for variable in known.variables:
+                assert variable in GUIDE

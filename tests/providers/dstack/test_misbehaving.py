@@ -1,0 +1,269 @@
+"""Servers that answer nonsense, slowly or not at all: every call ends, a round is failed polls, nothing is raised."""
+
+from __future__ import annotations
+
+import json
+import socket
+import socketserver
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from engine.errors import ProviderError, ProviderRefused, ProviderUnreachable
+from engine.providers.dstack.address import address
+from engine.providers.dstack.provider import DstackProvider
+from events.clock import RandomIds, SystemClock
+from events.errors import StenoError
+from events.poll import Poll
+
+TOKEN = "a-token-that-must-not-leak"
+Answers = Callable[[socket.socket, bytes, int], bool]
+"""(connection, request, how many requests came before) → keep the connection."""
+
+
+class Bad:
+    """A loopback server that does with each request what `answers` says."""
+
+    def __init__(self, answers: Answers) -> None:
+        self.requests: list[bytes] = []
+        self._providers: list[DstackProvider] = []
+        outer = self
+
+        class Handler(socketserver.BaseRequestHandler):
+            def handle(self) -> None:
+                while request := _read(self.request):
+                    outer.requests.append(request)
+                    if not answers(self.request, request, len(outer.requests) - 1):
+                        return
+
+        self.server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+
+    def provider(self, read_timeout: float = 0.5) -> DstackProvider:
+        where = address(self.url, TOKEN, "main")
+        self._providers.append(DstackProvider(where, clock=SystemClock(), ids=RandomIds(), read_timeout=read_timeout))
+        return self._providers[-1]
+
+    def close(self) -> None:
+        for provider in self._providers:
+            provider.close()
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def _read(connection: socket.socket) -> bytes:
+    whole = b""
+    while b"\r\n\r\n" not in whole:
+        piece = connection.recv(65536)
+        if not piece:
+            return b""
+        whole += piece
+    head, _, body = whole.partition(b"\r\n\r\n")
+    length = next(int(line[15:]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:"))
+    while len(body) < length:
+        body += connection.recv(65536)
+    return head + b"\r\n\r\n" + body
+
+
+def respond(status: int, body: bytes, kind: str = "application/json", extra: str = "") -> Answers:
+    def answer(connection: socket.socket, request: bytes, before: int) -> bool:
+        head = f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n{extra}\r\n"
+        connection.sendall(head.encode() + body)
+        return True
+
+    return answer
+
+
+def reset(connection: socket.socket) -> bool:
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+    return False
+
+
+@pytest.fixture
+def bad() -> Iterator[Callable[[Answers], Bad]]:
+    made: list[Bad] = []
+
+    def start(answers: Answers) -> Bad:
+        made.append(Bad(answers))
+        return made[-1]
+
+    yield start
+    for server in made:
+        server.close()
+
+
+NONSENSE = {
+    "html": (200, b"<html>Bad gateway</html>", "text/html"),
+    "half a json": (200, b'[{"id":', "application/json"),
+    "an object for a list": (200, b'{"detail":"hello"}', "application/json"),
+    "a list without ids": (200, b'[{"status":"done"}]', "application/json"),
+    "a list of numbers": (200, b"[1,2,3]", "application/json"),
+    "nothing": (200, b"", "application/json"),
+    "null": (200, b"null", "application/json"),
+    "no text at all": (200, b"\xff\xfe\x00[", "application/octet-stream"),
+    "a redirect": (302, b"", "text/plain"),
+    "too many requests": (429, b'{"detail":"slow down"}', "application/json"),
+    "unauthorized": (401, b'{"detail":"Not authenticated"}', "application/json"),
+    "a failure": (500, b"Internal Server Error", "text/plain"),
+    "deep": (200, b"[" * 100_000, "application/json"),
+    "gone": (404, b'{"detail":{"msg":"Not found","code":null}}', "application/json"),
+}
+
+
+@pytest.mark.parametrize("case", NONSENSE)
+def test_nonsense_is_a_failed_poll_that_keeps_it(bad: Callable[[Answers], Bad], case: str) -> None:
+    """Whatever is no list of things with an id has told us nothing; status and body are kept as they came."""
+    status, body, kind = NONSENSE[case]
+    provider = bad(respond(status, body, kind)).provider()
+
+    polls = list(provider.poll(["some-run"], since=None))
+
+    first = polls[0]
+    assert (first.status, first.answered, first.complete) == (status, False, False)
+    assert first.body is not None
+    kept = json.loads(first.body) if first.text or case != "deep" else None
+    assert kept == body.decode("utf-8", "replace") if first.text else first.body == body
+    assert not any(poll.answered for poll in polls)
+
+
+@pytest.mark.parametrize("case", NONSENSE)
+def test_nonsense_is_one_line_for_whoever_asked(bad: Callable[[Answers], Bad], case: str) -> None:
+    """Every call that needs an answer says in one line what came instead."""
+    provider = bad(respond(*NONSENSE[case])).provider()
+
+    for call in (
+        lambda: provider.find("name", 0),
+        lambda: provider.stop("id", "name", False),
+        lambda: list(provider.logs("id", "name", follow=True)),
+        lambda: provider.plan_fleet({"type": "task", "commands": ["x"]}),
+    ):
+        with pytest.raises(StenoError) as error:
+            call()
+        assert "\n" not in str(error.value)
+
+
+def test_a_connection_reset_under_a_question_is_tried_once_more(bad: Callable[[Answers], Bad]) -> None:
+    """After a 500 dstack resets the next request on that connection; the second try is on a fresh one."""
+
+    def answers(connection: socket.socket, request: bytes, before: int) -> bool:
+        return reset(connection) if before == 0 else respond(200, b"[]")(connection, request, before)
+
+    server = bad(answers)
+    first = next(server.provider().poll([], since=None))
+
+    assert first.answered
+    assert len(server.requests) == 2
+
+
+def test_a_submission_is_put_once(bad: Callable[[Answers], Bad]) -> None:
+    """A connection cut under `runs/apply` leaves it open whether the task runs: who repeats it must look first."""
+    server = bad(lambda connection, request, before: reset(connection))
+
+    answer = server.provider().client.ask("/api/project/main/runs/apply", {}, again=False)
+
+    assert (answer.status, len(server.requests)) == (None, 1)
+
+
+def test_a_silent_server_is_given_up(bad: Callable[[Answers], Bad]) -> None:
+    """A server that takes the question and says nothing costs the read timeout, once, not once an endpoint."""
+
+    def silent(connection: socket.socket, request: bytes, before: int) -> bool:
+        time.sleep(3)
+        return False
+
+    began = time.monotonic()
+    polls = list(bad(silent).provider(read_timeout=0.3).poll(["a"], since=None))
+
+    assert time.monotonic() - began < 2
+    assert [(poll.status, poll.body) for poll in polls] == [(None, None)]
+    assert polls[0].error is not None
+    assert "Timeout" in polls[0].error
+
+
+def test_a_dripping_server_is_given_up(bad: Callable[[Answers], Bad], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A byte now and then keeps the read timeout quiet; the whole answer has a limit of its own."""
+    monkeypatch.setattr("engine.providers.dstack.client.TOTAL_TIMEOUT", 0.5)
+
+    def drip(connection: socket.socket, request: bytes, before: int) -> bool:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+        for _ in range(100):
+            try:
+                connection.sendall(b" ")
+            except OSError:
+                break
+            time.sleep(0.05)
+        return False
+
+    began = time.monotonic()
+    (poll,) = bad(drip).provider().poll([], since=None)
+
+    assert time.monotonic() - began < 3
+    assert (poll.status, poll.answered) == (None, False)
+
+
+def test_an_endless_answer_is_given_up(bad: Callable[[Answers], Bad], monkeypatch: pytest.MonkeyPatch) -> None:
+    """More bytes than any answer has are not held."""
+    monkeypatch.setattr("engine.providers.dstack.client.LARGEST", 1000)
+
+    (poll,) = bad(respond(200, b" " * 5000)).provider().poll([], since=None)
+
+    assert (poll.status, poll.answered) == (None, False)
+
+
+def test_a_server_that_gives_the_same_page_for_ever_does_not_hold_us(bad: Callable[[Answers], Bad]) -> None:
+    """Paging ends when a page brings nothing new, and such a sweep is not complete."""
+    page = [{"id": str(number), "submitted_at": "2026-01-01T00:00:00Z", "created": "x"} for number in range(100)]
+
+    polls = list(bad(respond(200, json.dumps(page).encode())).provider().poll([], since=None))
+
+    listed = [poll for poll in polls if poll.ep == "runs_list"]
+    assert len(listed) <= 3
+    assert not any(poll.complete for poll in listed)
+
+
+def test_the_token_is_in_no_poll_and_no_error(bad: Callable[[Answers], Bad]) -> None:
+    """Not even where the server repeats the request, as debug pages do."""
+
+    def echo(connection: socket.socket, request: bytes, before: int) -> bool:
+        return respond(200, json.dumps({"detail": request.decode("latin-1")}).encode())(connection, request, before)
+
+    server = bad(echo)
+    provider = server.provider()
+    polls: list[Poll] = list(provider.poll([], since=None))
+    with pytest.raises(ProviderError) as error:
+        provider.find("x", 0)
+
+    assert TOKEN.encode() in server.requests[0]
+    assert all(TOKEN not in repr(poll) for poll in polls)
+    assert TOKEN not in repr(error.value)
+    assert TOKEN not in repr(provider.client.address)
+
+
+def test_no_version_header_and_no_proxy_on_loopback(
+    bad: Callable[[Answers], Bad], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An older server refuses a newer client that names its version; a proxy of the environment is not for loopback."""
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
+    server = bad(respond(200, b"[]"))
+
+    assert next(server.provider().poll([], since=None)).answered
+    head = server.requests[0].partition(b"\r\n\r\n")[0].lower()
+    assert b"x-api-version" not in head
+    assert b"authorization: bearer" in head
+
+
+def test_no_server_is_unreachable(bad: Callable[[Answers], Bad]) -> None:
+    """A refused connection is told as such; a refusal of the token is another thing."""
+    provider = DstackProvider(address("http://127.0.0.1:9", TOKEN, "main"), clock=SystemClock(), ids=RandomIds())
+    with pytest.raises(ProviderUnreachable, match="is the dstack server up"):
+        provider.find("x", 0)
+    with pytest.raises(ProviderRefused):
+        bad(respond(401, b'{"detail":"Not authenticated"}')).provider().find("x", 0)

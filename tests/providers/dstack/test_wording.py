@@ -1,0 +1,124 @@
+"""What dstack is told about a task: the task's own words, and what was decided about its machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.providers.base import Submission
+from engine.providers.dstack.task import complete_task, normal_task
+from engine.providers.dstack.wording import wording
+from events.clock import SECOND
+
+TASK: dict[str, object] = {
+    "type": "task",
+    "commands": ["true"],
+    "image": "rocm/dev-ubuntu-24.04",
+    "resources": {"gpu": "MI300X:192GB:2", "memory": "64GB.."},
+}
+
+
+def told(configuration: dict[str, object] | None = None, **decided: Any) -> dict[str, object]:
+    wanted = Submission(
+        run_id="r", name="a-run", project="main", configuration={**TASK, **(configuration or {})}, **decided
+    )
+    return wording(wanted)
+
+
+def test_a_task_nobody_decided_about_goes_as_it_is() -> None:
+    """Only its name is written in."""
+    assert told() == {**TASK, "name": "a-run"}
+
+
+@pytest.mark.parametrize(
+    ("said", "decided", "sent"),
+    [
+        (None, "reuse-or-create", None),
+        (None, "reuse", "reuse"),
+        ("reuse-or-create", "reuse-or-create", "reuse-or-create"),
+        ("reuse-or-create", "reuse", "reuse"),
+        ("reuse", "reuse", "reuse"),
+        ("reuse", "reuse-or-create", "reuse"),
+        ("create", "reuse-or-create", None),
+        ("create", "reuse", "reuse"),
+    ],
+)
+def test_a_machine_is_never_rented_that_nobody_asked_for(said: str | None, decided: str, sent: str | None) -> None:
+    """`create` is our own word and never sent; `reuse`, said by the task or decided, always is."""
+    configuration = {} if said is None else {"creation_policy": said}
+    assert told(configuration, creation=decided).get("creation_policy") == sent
+
+
+@pytest.mark.parametrize(
+    ("said", "decided", "sent"),
+    [
+        (None, None, None),
+        (None, -1, "off"),
+        (None, 0, "0s"),
+        (None, 600 * SECOND, "600s"),
+        (None, 1, "1s"),
+        (None, 1_500_000, "2s"),
+        ("0m", 600 * SECOND, "0m"),
+        (0, 600 * SECOND, 0),
+        ("off", 600 * SECOND, "off"),
+        (-1, 600 * SECOND, -1),
+    ],
+)
+def test_idle_time_is_filled_in_only_where_the_task_says_none(said: object, decided: int | None, sent: object) -> None:
+    """Zero is not nothing; and dstack is never told less than was decided, its own timeout is the backstop."""
+    configuration = {} if said is None else {"idle_duration": said}
+    assert told(configuration, idle=decided).get("idle_duration") == sent
+
+
+def test_a_slot_is_the_only_place_it_may_go() -> None:
+    """The run names the fleet; dstack then looks nowhere else."""
+    assert told(slot="steno-slot-3")["fleets"] == ["steno-slot-3"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "gpu", "names", "count", "memory"),
+    [
+        ("MI300X:192GB:2", "MI210", ["MI210"], 2, None),
+        ("MI300X", "MI210", ["MI210"], 1, None),
+        ({"name": "MI300X", "count": 4, "vendor": "amd"}, "H100", ["H100"], 4, None),
+        ("MI300X:2", "MI210:64GB:8", ["MI210"], 8, 64.0),
+        (None, "MI210", ["MI210"], 1, None),
+    ],
+)
+def test_the_next_gpu_of_the_list_keeps_the_count(
+    asked: object, gpu: str, names: list[str], count: int, memory: float | None
+) -> None:
+    """Memory and maker came with the first GPU's name and go with it; everything else that was asked for stays."""
+    resources: dict[str, object] = {"memory": "64GB.."} if asked is None else {"memory": "64GB..", "gpu": asked}
+    normal: Any = normal_task(told({"resources": resources}, gpu=gpu))["resources"]
+    found = normal["gpu"]
+    assert (found["name"], found["count"]["min"], (found["memory"] or {}).get("min")) == (names, count, memory)
+    assert normal["memory"]["min"] == 64.0
+
+
+@given(
+    st.sampled_from([None, "create", "reuse", "reuse-or-create"]),
+    st.sampled_from(["reuse", "reuse-or-create"]),
+    st.none() | st.integers(-1, 10**12),
+    st.none() | st.sampled_from(["MI210", "H100:80GB:8"]),
+    st.none() | st.just("steno-slot-1"),
+)
+def test_whatever_was_decided_dstack_can_read_it(
+    said: str | None, creation: str, idle: int | None, gpu: str | None, slot: str | None
+) -> None:
+    """dstack's own model takes every wording, and no secret or command of the task is lost in it."""
+    configuration: dict[str, object] = {"env": {"TOKEN": "s"}} | ({} if said is None else {"creation_policy": said})
+    found = told(configuration, creation=creation, idle=idle, gpu=gpu, slot=slot)
+    normal = normal_task(found)
+    assert found.get("creation_policy") != "create"
+    assert (normal["env"], normal["commands"]) == ({"TOKEN": "s"}, ["true"])
+
+
+def test_a_machine_of_its_own_is_a_valid_wish() -> None:
+    """`creation_policy: create` is taken from a task file and kept; another unknown word is still refused."""
+    task = complete_task({**TASK, "creation_policy": "create"}, {}, "f.yml")
+    assert task["creation_policy"] == "create"
+    assert normal_task(task)["creation_policy"] == "create"

@@ -1,0 +1,195 @@
+"""What a poll of this machine answers, and how the engine reads it."""
+
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from engine.errors import ProviderError
+from engine.providers.local import words
+from engine.providers.local.durable import write_json
+from engine.readings.dstack import read_run
+from engine.readings.scope import read_scope
+
+DONE = ("done", "all_jobs_done", "done", "done_by_runner", 0)
+
+
+def ids(poll) -> list[str]:
+    return [item["id"] for item in msgspec.json.decode(poll.body)]
+
+
+def ended(machine, number: int) -> list[str]:
+    """That many runs that ended long ago, oldest first, as files only."""
+    made = []
+    for at in range(1, number + 1):
+        run_id = f"old-{at:05}"
+        folder = machine.state / run_id
+        folder.mkdir(parents=True)
+        write_json(
+            folder / "accepted.json",
+            {
+                "run_id": run_id,
+                "name": run_id,
+                "user": "me",
+                "at": at,
+                "argv": ["/bin/sh", "-c", "true"],
+                "folder": "/",
+                "max_duration": None,
+                "grace": 10,
+                "ignored": [],
+                "configuration": {"commands": ["true"]},
+            },
+        )
+        write_json(folder / "started.json", {"at": at, "supervisor": 1})
+        write_json(
+            folder / "ended.json", {"reason": "done_by_runner", "exit_status": 0, "message": "exited (0)", "at": at}
+        )
+        made.append(run_id)
+    return made
+
+
+def test_nothing_submitted_is_an_answer(machine) -> None:
+    """An empty machine is no trouble, and asking makes no folder."""
+    poll = machine.poll()
+    assert (poll.answered, poll.complete, poll.body, poll.status) == (True, True, b"[]", 200)
+    assert not machine.state.exists()
+
+
+def test_a_run_is_told_in_words_the_reading_knows(machine) -> None:
+    """Every state of a run reads as facts, without drift."""
+    run_id = machine.submit("until [ -e go ]; do sleep 0.02; done", name="mine", env={"KEY": "hidden"})
+
+    def facts():
+        (item,) = msgspec.json.decode(machine.poll().body, type=list[msgspec.Raw])
+        return read_run(bytes(item))
+
+    running = facts()
+    assert (running.provider_id, running.name, running.project, running.kind) == (run_id, "mine", "here", "task")
+    assert (running.status, running.jobs[0].newest.status, running.drift) == ("running", "running", ())
+    (machine.base / "go").touch()
+    assert machine.end(run_id) == DONE
+    done = facts()
+    job = done.jobs[0].newest
+    assert (done.status, done.reason, job.status, job.reason, job.exit_status) == DONE
+    assert (done.drift, done.submitted_at) == ((), running.submitted_at)
+    assert done.submitted_at <= job.finished_at <= time.time_ns() // 1000
+    assert done.latest == job
+
+
+def test_the_question_reads_as_an_unfiltered_list_of_this_source(machine) -> None:
+    """A trace of these polls is routed to the same source as the live ones."""
+    poll = machine.poll()
+    scope = read_scope(poll.path, poll.req)
+    assert scope.source == poll.source == "local/here"
+    assert (scope.endpoint, scope.filtered, scope.page_after) == ("runs/list", False, None)
+    assert scope.limit > 100
+
+
+def test_an_unchanged_machine_gives_an_unchanged_answer(machine) -> None:
+    """Nothing in the listing moves by itself, so that a poll without news stores nothing."""
+    machine.submit("sleep 60")
+    machine.end(machine.submit("true"))
+    assert machine.poll().body == machine.poll().body
+
+
+def test_runs_are_listed_newest_first(machine) -> None:
+    """As dstack does."""
+    runs = [machine.submit("true") for _ in range(3)]
+    assert ids(machine.poll()) == runs[::-1]
+
+
+def test_the_history_is_told_once_and_then_its_end(machine) -> None:
+    """The first answer has everything, the later ones the newest hundred, the active and the followed runs."""
+    runs = ended(machine, 150)
+    first = machine.poll()
+    assert (ids(first), first.complete) == (runs[::-1], True)
+    active = machine.submit("sleep 60")
+    later, _ = machine.provider.poll((runs[3],), since=None)
+    assert ids(later) == [active, *runs[:49:-1], runs[3]]
+    assert not later.complete
+    assert read_scope(later.path, later.req).limit <= len(ids(later))
+    whole, _ = machine.provider.poll(("vanished",), since=None)
+    assert whole.complete
+    assert ids(whole) == [active, *runs[::-1]]
+
+
+def test_a_first_contact_can_be_bounded(machine) -> None:
+    """`since` leaves older ended runs out, unless they are followed; such an answer proves no absence."""
+    runs = ended(machine, 10)
+    poll, _ = machine.provider.poll((runs[0],), since=8)
+    assert ids(poll) == [runs[9], runs[8], runs[7], runs[0]]
+    assert not poll.complete
+
+
+def test_a_folder_that_cannot_be_read_is_a_failed_poll(machine) -> None:
+    """It says why, and is no evidence of anything."""
+    machine.state.write_text("a file")
+    poll = machine.poll()
+    assert (poll.answered, poll.status, poll.body) == (False, None, None)
+    assert poll.error == f"cannot read {machine.state}: Not a directory"
+
+
+def test_a_damaged_run_does_not_hide_the_others(machine) -> None:
+    """But the answer is not complete, so nobody is thought to be gone."""
+    runs = ended(machine, 2)
+    (machine.state / runs[0] / "ended.json").write_text('{"reason":')
+    poll = machine.poll()
+    assert ids(poll) == [runs[1]]
+    assert poll.answered
+    assert not poll.complete
+    with pytest.raises(ProviderError, match=r"ended.json is damaged .* move its folder away"):
+        machine.provider.logs(runs[0], "", follow=False)
+
+
+def test_no_secret_is_on_the_disk_or_in_the_process_list(machine) -> None:
+    """Values of `env` go through a pipe into the command's environment, and nowhere else."""
+    secret = "correct-horse-battery-staple"
+    run_id = machine.submit(
+        'test -n "$KEY"', "sleep 60", env={"KEY": secret}, registry_auth={"username": "me", "password": secret}
+    )
+    supervisor = machine.supervisor(run_id)
+    written = {path: path.read_bytes() for path in machine.state.rglob("*") if path.is_file()}
+    assert len(written) >= 5
+    assert not [path for path, text in written.items() if secret.encode() in text]
+    assert secret.encode() not in (machine.poll().body or b"")
+    assert machine.item(run_id)["jobs"][0]["job_spec"]["env"] == {"KEY": None}
+    for line in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            assert secret.encode() not in line.read_bytes()
+        except OSError:
+            continue
+    assert secret.encode() not in Path(f"/proc/{supervisor}/environ").read_bytes()
+
+
+def test_what_this_machine_ignores_is_named(machine) -> None:
+    """A GPU is asked for and not given: the run says so."""
+    run_id = machine.submit("true", resources={"gpu": "MI300X:1"}, image="rocm/dev", backends=["hotaisle"])
+    assert machine.item(run_id)["run_spec"]["ignored"] == ["backends", "image", "resources"]
+
+
+def test_a_listing_of_many_runs_is_quick(machine) -> None:
+    """100 runs: some 15 ms at first, 1 ms afterwards, on an idle machine; the limits leave room for a busy one."""
+    ended(machine, 100)
+    began = time.perf_counter()
+    machine.poll()
+    first = time.perf_counter() - began
+    best = 1.0
+    for _ in range(5):
+        began = time.perf_counter()
+        machine.poll()
+        best = min(best, time.perf_counter() - began)
+    assert first < 1
+    assert best < 0.05
+
+
+@pytest.mark.parametrize("reason", sorted(words.ENDS))
+def test_every_end_reads_as_a_known_pair_of_words(machine, reason: str) -> None:
+    """Also the ends that are hard to bring about."""
+    (run_id,) = ended(machine, 1)
+    write_json(machine.state / run_id / "ended.json", {"reason": reason, "exit_status": None, "message": "", "at": 5})
+    (item,) = msgspec.json.decode(machine.poll().body, type=list[msgspec.Raw])
+    facts = read_run(bytes(item))
+    assert facts.drift == ()
+    assert facts.jobs[0].newest.reason == reason
+    assert facts.status in {"done", "failed", "terminated"}

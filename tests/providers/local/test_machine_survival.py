@@ -1,0 +1,181 @@
+"""A machine does not depend on who made it, and is never lost from sight: `kill -9` of anybody, at any point."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from engine.errors import ProviderError
+from engine.providers.local import launch
+
+pytestmark = pytest.mark.slow
+
+DONE = ("done", "all_jobs_done", "done", "done_by_runner", 0)
+UNREACHABLE = ("failed", "job_failed", "failed", "instance_unreachable", None)
+
+SUBMITTER = """
+import os, sys
+from pathlib import Path
+from engine.providers.base import Submission
+from engine.providers.local.provider import LocalProvider
+from events.clock import RandomIds, SystemClock
+state, base, run_id, command = sys.argv[1:]
+provider = LocalProvider(Path(state), clock=SystemClock(), ids=RandomIds(), host="here", environment=os.environ)
+provider.submit(Submission(run_id=run_id, name="from-elsewhere", project="here", slot="steno-slot-1",
+    configuration={"type": "task", "commands": [command], "idle_duration": "1h"}, base=base))
+"""
+
+KILLED_SUBMITTER = """
+import engine.providers.local.{module} as module
+import os, signal
+real = module.{name}
+def dies(*arguments, **options):
+    {before}
+    result = real(*arguments, **options)
+    os.kill(os.getpid(), signal.SIGKILL)
+module.{name} = dies
+"""
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("early", [True, False], ids=["before", "after"])
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("store", "lock"),
+        ("store", "make_machine"),
+        ("machines", "write_json"),
+        ("store", "write_json"),
+        ("store", "sync_folder"),
+        ("provider", "launch"),
+        ("launch", "subprocess.Popen"),
+        ("provider", "_submitted"),
+    ],
+)
+def test_a_submitter_killed_anywhere_leads_to_one_run_on_one_machine(
+    machine, module: str, name: str, early: bool
+) -> None:
+    """At every boundary: submitted again under the same id, it ran once, and one machine is there, idle."""
+    before = "os.kill(os.getpid(), signal.SIGKILL)" if early else ""
+    command = "echo x >> ran; sleep 0.2"
+    run_id = machine.new_id()
+    code = KILLED_SUBMITTER.format(module=module, name=name, before=before) + SUBMITTER
+    argv = [sys.executable, "-c", code, str(machine.state), str(machine.base), run_id, command]
+    assert subprocess.run(argv, check=False, stdout=subprocess.DEVNULL).returncode == -signal.SIGKILL
+    machine.provider.find("from-elsewhere", 0)
+    again = machine.submission(command, run_id=run_id, name="from-elsewhere", idle_duration="1h")
+    assert machine.provider.submit(msgspec.structs.replace(again, slot="steno-slot-1")).provider_id == run_id
+    assert machine.end(run_id) == DONE
+    machine.until(lambda: machine.is_at("idle"))
+    assert (machine.base / "ran").read_text() == "x\n"
+    assert len(machine.processes()) == 1
+
+
+def test_a_machine_outlives_the_kill_of_everybody_else(machine) -> None:
+    """Of the engine's whole process group, and of the run's supervisor: it is idle and can be used."""
+    run_id = machine.new_id()
+    argv = [sys.executable, "-c", SUBMITTER + "import time; print(1, flush=True); time.sleep(60)"]
+    argv += [str(machine.state), str(machine.base), run_id, "sleep 60"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, process_group=0) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        os.killpg(process.pid, signal.SIGKILL)
+    assert machine.words(run_id)[0] in {"provisioning", "running"}
+    machine.kill_supervisor(run_id)
+    assert machine.end(run_id)[3] == "supervisor_lost"
+    machine.until(lambda: machine.is_at("idle"))
+    warm = machine.send("true", slot="steno-slot-1", creation="reuse")
+    assert machine.end(warm) == DONE
+
+
+def test_a_machine_that_died_is_terminated_as_unreachable(machine) -> None:
+    """Nobody can bill a process that is not there; the next run makes another."""
+    machine.end(machine.send("true", idle_duration="1h"))
+    vm = machine.the_machine()
+    kill(machine.pid_of_machine(vm["id"]))
+    machine.until(lambda: not machine.processes())
+    gone = machine.the_machine()
+    assert (gone["status"], gone["termination_reason"]) == ("terminated", "unreachable")
+    assert gone["finished_at"] > gone["created"]
+    assert machine.another().stop_vm(vm["id"]) is None
+    machine.provider = machine.another()
+    assert machine.the_machine() == gone
+    assert machine.end(machine.send("true", idle_duration="1h")) == DONE
+    assert machine.is_at("idle", "terminated") or machine.is_at("busy", "terminated")
+
+
+@pytest.mark.parametrize("boot", [0, 60_000_000], ids=["running", "booting"])
+def test_a_machine_that_dies_takes_its_run_with_it(machine, boot: int) -> None:
+    """As a rented one does, also while it comes up: both are told so, and no process of the run is left."""
+    machine.offers(boot=boot)
+    run_id = machine.send("sleep 600", idle_duration="1h")
+    if not boot:
+        machine.until(lambda: machine.words(run_id)[0] == "running")
+    kill(machine.pid_of_machine(machine.the_machine()["id"]))
+    assert machine.end(run_id, 5) == UNREACHABLE
+    machine.until(lambda: machine.is_at("terminated"))
+    assert machine.the_machine()["termination_reason"] == "unreachable"
+
+
+def test_a_machine_told_to_quit_says_so(machine) -> None:
+    """SIGTERM is what a host sends that goes down."""
+    machine.end(machine.send("true", idle_duration="1h"))
+    os.kill(machine.pid_of_machine(machine.the_machine()["id"]), signal.SIGTERM)
+    machine.until(lambda: machine.is_at("terminated"))
+    vm = machine.the_machine()
+    assert vm["termination_reason"] == "unreachable"
+    assert vm["termination_reason_message"] == "the machine's process was told to quit"
+
+
+def test_a_machine_whose_folder_is_gone_goes_too(machine, tmp_path: Path) -> None:
+    """Who throws a record away throws its machines away."""
+    machine.end(machine.send("true", idle_duration="off"))
+    machine.state.rename(tmp_path / "thrown-away")
+    machine.until(lambda: not machine.processes())
+
+
+def test_a_machine_without_its_run_is_found_by_the_same_submission(machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A supervisor that died before it announced leaves an idle machine, which the second try takes."""
+    submission = machine.submission("echo x >> ran", idle_duration="1h")
+    start = "import sys, os, signal; sys.path.append(sys.argv[1]); import engine.providers.local.supervisor as s"
+    die = "s.adopt_orphans = lambda: os.kill(os.getpid(), signal.SIGKILL)"
+    with monkeypatch.context() as patch:
+        patch.setattr(launch, "_PROGRAM", f"{start}\n{die}\ns.main()")
+        with pytest.raises(ProviderError, match="did not start"):
+            machine.provider.submit(submission)
+    machine.until(lambda: machine.is_at("idle"))
+    assert machine.provider.submit(submission).provider_id == submission.run_id
+    assert machine.end(submission.run_id) == DONE
+    assert len(machine.processes()) == len(machine.machines()) == 1
+
+
+@pytest.mark.slow
+def test_a_run_in_the_last_moment_is_never_hit(machine) -> None:
+    """Runs that come just as the machine goes for idling: each succeeds, on the old machine or on a new one."""
+    for wait in (0.0, 0.18, 0.22, 0.26, 0.3, 0.34, 0.38, 0.42):
+        time.sleep(wait)  # the machine looks every 0.2 s whether it has idled for 0.2 s
+        submission = msgspec.structs.replace(machine.submission("true"), idle=200_000)
+        assert machine.end(machine.provider.submit(submission).provider_id) == DONE
+
+
+def test_an_idle_machine_is_small_and_holds_no_secret(machine) -> None:
+    """Some 8 MB of its own, started apart: neither its memory map's environment nor its folder has the task's."""
+    machine.end(machine.send("true", idle_duration="1h", env={"KEY": "correct-horse"}))
+    (pid,) = machine.processes()
+    told = dict(
+        line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.count(":") == 1
+    )
+    assert int(told["VmRSS"].split()[0]) < 20_000
+    assert b"correct-horse" not in Path(f"/proc/{pid}/environ").read_bytes()
+    assert b"correct-horse" not in Path(f"/proc/{pid}/cmdline").read_bytes()
+    folder = machine.state / ".machines"
+    assert not [path for path in folder.rglob("*") if path.is_file() and b"correct-horse" in path.read_bytes()]
+    assert os.getsid(pid) == pid

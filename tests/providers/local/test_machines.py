@@ -1,0 +1,341 @@
+"""Machines of this host: made, kept warm, used again and let go, told in dstack's words."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from engine.errors import TaskInvalid, VmInUse, VmNotFound
+from engine.providers.local.spec import gpu_label
+from engine.readings.dstack import read_run
+from engine.readings.instances import read_vm
+from engine.readings.scope import read_scope
+from engine.replay.trace import open_trace
+from events.clock import parse_time
+
+pytestmark = pytest.mark.slow
+
+DONE = ("done", "all_jobs_done", "done", "done_by_runner", 0)
+STOPPED = ("terminated", "stopped_by_user", "terminated", "terminated_by_user", None)
+NO_CAPACITY = ("failed", "job_failed", "failed", "failed_to_start_due_to_no_capacity", None)
+RECORDED = Path(__file__).parents[2] / "traces" / "dstack-0.22.5" / "success.jsonl.zst"
+
+
+def job(item: dict) -> dict:
+    return item["jobs"][0]["job_submissions"][0]
+
+
+def on(machine, run_id: str) -> object:
+    """The machine a run was on, by what the run says."""
+    return job(machine.item(run_id))["job_provisioning_data"]["instance_id"]
+
+
+# -- one that is there for one run
+
+
+def test_a_run_that_keeps_nothing_warm_is_its_machine(machine) -> None:
+    """No process beside the supervisor; the machine's life is the run's, and it is free."""
+    run_id = machine.submit("until [ -e go ]; do sleep 0.02; done")
+    item, vm = machine.item(run_id), machine.the_machine()
+    assert machine.processes() == []
+    assert (vm["status"], vm["busy_blocks"], vm["price"], vm["backend"]) == ("busy", 1, 0.0, "local")
+    assert (vm["hostname"], vm["created"]) == (
+        job(item)["job_provisioning_data"]["hostname"],
+        item["submitted_at"],
+    )
+    (machine.base / "go").touch()
+    assert machine.end(run_id) == DONE
+    vm, finished_at = machine.the_machine(), job(machine.item(run_id))["finished_at"]
+    assert (vm["status"], vm["termination_reason"], vm["finished_at"]) == ("terminated", "idle_timeout", finished_at)
+    assert machine.item(run_id)["cost"] == 0
+
+
+def test_a_machine_has_the_fields_that_a_genuine_server_gives(machine) -> None:
+    """Name for name those of a recording of 0.22.5, and it reads without drift, at every status."""
+    recorded = {
+        name
+        for _, poll in open_trace(RECORDED)
+        if poll is not None and poll.path.endswith("instances/list")
+        for item in msgspec.json.decode(poll.body or b"[]")
+        for name in item
+    }
+    machine.offers(price=1_990_000, boot=300_000, gpu="MI300X", gpu_count=2)
+    run_id = machine.send("sleep 0.2", slot="steno-slot-1", idle_duration="off")
+    seen = {}
+    while set(seen) != {"provisioning", "busy", "idle", "terminating", "terminated"}:
+        _, poll = machine.provider.poll((), since=None)
+        (item,) = msgspec.json.decode(poll.body, type=list[msgspec.Raw])
+        facts = read_vm(bytes(item))
+        assert facts.drift == ()
+        seen[facts.status] = facts
+        assert set(msgspec.json.decode(item)) == recorded
+        if facts.status == "idle":
+            machine.provider.stop_vm(facts.provider_id)
+    scope = read_scope(poll.path, poll.req)
+    assert (scope.source, scope.endpoint, poll.source) == ("local/here", "instances/list", "local/here")
+    made, busy, gone = seen["provisioning"], seen["busy"], seen["terminated"]
+    assert (made.price, made.gpu, made.gpu_count, made.gpu_memory_mib) == (1_990_000, "MI300X", 2, 196608)
+    assert (made.name, made.fleet, made.instance_num, made.spot) == ("steno-slot-1-0", "steno-slot-1", 0, False)
+    assert (made.hostname, made.backend, made.total_blocks) == (None, "local", 1)
+    run = read_run(msgspec.json.encode(machine.item(run_id))).jobs[0].newest
+    assert run is not None
+    assert (busy.hostname, made.price) == (run.hostname, run.price)
+    assert busy.hostname is not None
+    assert (made.reason, gone.reason, gone.finished_at is not None) == (None, "terminated_by_user", True)
+    assert [seen[word].busy_blocks for word in ("provisioning", "busy", "idle", "terminated")] == [1, 1, 0, 0]
+
+
+# -- kept warm
+
+
+def test_a_second_run_takes_the_machine_of_the_first(machine) -> None:
+    """Two back to back are one machine, one process: created for the first, there before the second."""
+    machine.offers(price=1_990_000)
+    first = machine.send("true", idle_duration="1h")
+    machine.end(first)
+    machine.until(lambda: machine.is_at("idle"))
+    second = machine.send("sleep 0.3")
+    assert machine.the_machine()["status"] == "busy"
+    assert machine.end(second) == DONE
+    machine.until(lambda: machine.is_at("idle"))
+    assert on(machine, first) == on(machine, second) == machine.the_machine()["id"]
+    assert len(machine.processes()) == 1
+    created = parse_time(str(machine.the_machine()["created"]))
+    assert parse_time(str(machine.item(first)["submitted_at"])) == created
+    assert parse_time(str(machine.item(second)["submitted_at"])) > created
+
+
+def test_a_cold_run_waits_until_its_machine_is_up(machine) -> None:
+    """In status provisioning, with no address yet; the time is the machine's boot. A warm one does not wait."""
+    machine.offers(boot=2_000_000)
+    began = time.monotonic()
+    cold = machine.send("echo x > ran", idle_duration=3600)
+    assert machine.words(cold)[:3] == ("provisioning", None, "provisioning")
+    assert job(machine.item(cold))["job_provisioning_data"]["hostname"] == ""
+    assert machine.is_at("provisioning")
+    assert not (machine.base / "ran").exists()
+    machine.end(cold)
+    assert time.monotonic() - began >= 2
+    again = time.monotonic()
+    machine.end(machine.send("true"))
+    assert time.monotonic() - again < 2
+
+
+def test_a_boot_is_waited_for_also_where_nothing_is_kept(machine) -> None:
+    """The run's own supervisor waits then."""
+    machine.offers(boot=2_000_000)
+    began = time.monotonic()
+    run_id = machine.submit("true")
+    assert machine.words(run_id)[0] == "provisioning"
+    assert machine.is_at("provisioning")
+    assert machine.end(run_id) == DONE
+    assert time.monotonic() - began >= 2
+    assert machine.is_at("terminated")
+    assert machine.processes() == []
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_run_is_stopped_while_its_machine_comes_up(machine, kept: bool) -> None:
+    """Its command never existed; a kept machine comes up all the same and waits for another run."""
+    machine.offers(boot=3_000_000)
+    run_id = machine.send("echo x > ran", **({"idle_duration": "1h"} if kept else {}))
+    machine.provider.stop(run_id, "", False)
+    assert machine.words(run_id)[0] in {"terminating", "terminated"}
+    assert machine.end(run_id, 2) == STOPPED
+    assert machine.is_at("provisioning" if kept else "terminated")
+    if kept:
+        machine.until(lambda: machine.is_at("idle"))
+        assert machine.end(machine.send("true")) == DONE
+    assert not (machine.base / "ran").exists()
+    assert len(machine.machines()) == 1
+
+
+def test_a_machine_goes_when_nobody_came_for_long_enough(machine) -> None:
+    """Its own backstop, in dstack's words, with no engine anywhere; a run meanwhile starts the count again."""
+    first = machine.send("true", idle_duration=2)
+    machine.end(first)
+    machine.until(lambda: machine.is_at("idle"))
+    machine.end(machine.send("sleep 2.5"))
+    machine.until(lambda: machine.is_at("idle"))
+    ended = time.monotonic()
+    machine.until(lambda: not machine.processes())
+    assert 1 < time.monotonic() - ended < 6
+    vm = machine.the_machine()
+    assert (vm["status"], vm["termination_reason"]) == ("terminated", "idle_timeout")
+    assert vm["termination_reason_message"] == "Instance idle for 2s"
+
+
+@pytest.mark.parametrize(("told", "otherwise", "kept"), [("off", None, True), (False, 0, True), (0, 10**9, False)])
+def test_zero_and_off_are_not_the_same_as_unset(machine, told: object, otherwise: int | None, kept: bool) -> None:
+    """What the task says comes first, what comes with the submission stands in for it, and the default is nothing."""
+    submission = machine.submission("true", idle_duration=told)
+    machine.provider.submit(msgspec.structs.replace(submission, idle=otherwise))
+    assert bool(machine.processes()) == kept
+    machine.until(lambda: machine.is_at("idle" if kept else "terminated"))
+
+
+def test_the_submission_says_how_long_where_the_task_does_not(machine) -> None:
+    """`Submission.idle`."""
+    submission = machine.submission("true")
+    machine.provider.submit(msgspec.structs.replace(submission, idle=3_600_000_000))
+    machine.until(lambda: machine.is_at("idle"))
+    with pytest.raises(TaskInvalid, match="idle_duration"):
+        machine.submit("true", idle_duration="soon")
+
+
+# -- who gets which
+
+
+def test_a_slot_has_one_machine(machine) -> None:
+    """A run for a busy slot fails for want of capacity, one for a free slot takes what is there."""
+    first = machine.send("sleep 60", slot="steno-slot-1", idle_duration="1h")
+    refused = machine.send("true", slot="steno-slot-1")
+    assert machine.words(refused) == NO_CAPACITY
+    item = job(machine.item(refused))
+    assert (item["status_message"], item["job_provisioning_data"]) == ("no capacity", None)
+    assert item["termination_reason_message"] == "steno-slot-1 has its machine, steno-slot-1-0, and it is not free"
+    machine.provider.stop(first, "", True)
+    machine.end(first)
+    warm = machine.send("true", slot="steno-slot-1")
+    assert machine.end(warm) == DONE
+    assert on(machine, warm) == on(machine, first)
+    assert on(machine, machine.send("true", slot="steno-slot-2")) != on(machine, first)
+
+
+def test_reuse_never_makes_a_machine(machine) -> None:
+    """Without one that is idle the run has failed, and nothing was made."""
+    run_id = machine.send("true", creation="reuse")
+    assert machine.words(run_id) == NO_CAPACITY
+    assert machine.machines() == []
+    first = machine.send("true", idle_duration="1h")
+    machine.end(first)
+    assert machine.end(machine.send("true", creation="reuse")) == DONE
+    assert len(machine.machines()) == 1
+
+
+def test_create_never_takes_a_used_machine(machine) -> None:
+    """A machine of its own, beside the idle one."""
+    first = machine.send("true", idle_duration="1h")
+    machine.end(first)
+    second = machine.send("true", creation_policy="create")
+    assert on(machine, second) != on(machine, first)
+
+
+def test_one_that_found_no_place_can_be_asked_for_again(machine) -> None:
+    """The same run id gets a new id at the provider, and the old one stays as it was; asked twice it is one run."""
+    submission = msgspec.structs.replace(machine.submission("true", name="mine"), creation="reuse")
+    assert machine.provider.submit(submission).provider_id == submission.run_id
+    again = msgspec.structs.replace(submission, creation="reuse-or-create")
+    taken = machine.provider.submit(again)
+    assert taken.provider_id == f"{submission.run_id}-2"
+    assert machine.another().submit(again) == taken
+    assert machine.provider.find("mine", 0) == taken.provider_id
+    assert machine.end(taken.provider_id) == DONE
+    assert machine.words(submission.run_id) == NO_CAPACITY
+
+
+@pytest.mark.parametrize(("text", "label"), [("MI300X", ("MI300X", 1)), (" MI210:2 ", ("MI210", 2))])
+def test_a_label_is_a_model_and_a_number(text: str, label: tuple[str, int]) -> None:
+    """As `STENO_LOCAL_GPU` has it."""
+    assert gpu_label(text) == label
+
+
+@pytest.mark.parametrize("text", ["", "2", "MI300X:0", "MI300X:17", "MI300X:x", "MI 300", ":1", "a" * 40])
+def test_what_is_no_label_is_refused(text: str) -> None:
+    """With what it must be."""
+    with pytest.raises(ValueError, match="as MI300X or MI300X:2"):
+        gpu_label(text)
+
+
+def test_a_labelled_host_has_no_other_gpus(machine) -> None:
+    """With a label a task's GPU is followed, so that a fallback list can be tried; without one it is ignored."""
+    machine.offers(gpu="MI210", gpu_count=1)
+    asks = machine.submission("true", resources={"gpu": "MI300X:1"})
+    assert machine.words(machine.provider.submit(asks).provider_id) == NO_CAPACITY
+    assert machine.end(machine.send("true", resources={"gpu": "MI210:1"})) == DONE
+    fallback = msgspec.structs.replace(asks, run_id=machine.new_id(), name="other", gpu="MI210")
+    assert machine.end(machine.provider.submit(fallback).provider_id) == DONE
+    assert machine.item(fallback.run_id)["run_spec"]["ignored"] == []
+
+
+def test_of_many_who_want_a_slot_one_gets_it(machine) -> None:
+    """Looking for a place and taking it are one step: ten at once never share a machine, and make one."""
+
+    def ask(number: int) -> str:
+        submission = machine.submission("sleep 0.5", name=f"run-{number}", idle_duration="1h")
+        return machine.another().submit(msgspec.structs.replace(submission, slot="steno-slot-1")).provider_id
+
+    with ThreadPoolExecutor(10) as pool:
+        runs = list(pool.map(ask, range(10)))
+    assert sorted(machine.words(run_id) != NO_CAPACITY for run_id in runs) == [False] * 9 + [True]
+    assert len(machine.processes()) == len(machine.machines()) == 1
+
+
+# -- told to go
+
+
+def test_an_idle_machine_goes_when_told(machine) -> None:
+    """Within a second, by the user's word; told again it is left alone."""
+    machine.end(machine.send("true", idle_duration="1h"))
+    vm_id = machine.the_machine()["id"]
+    machine.provider.stop_vm(vm_id)
+    machine.provider.stop_vm(vm_id)
+    machine.until(lambda: machine.is_at("terminated"), 2)
+    assert machine.the_machine()["termination_reason"] == "terminated_by_user"
+    machine.provider.stop_vm(vm_id)
+    later = machine.send("true", idle_duration="1h")
+    assert on(machine, later) != vm_id
+
+
+def test_a_machine_with_a_run_on_it_is_not_ended(machine) -> None:
+    """Whether it is kept or there for that run only; nothing is done to either."""
+    kept = machine.send("sleep 60", idle_duration="1h", name="first")
+    bound = machine.send("sleep 60", name="second")
+    for run_id, name in ((kept, "first"), (bound, "second")):
+        with pytest.raises(VmInUse, match=name):
+            machine.another().stop_vm(on(machine, run_id))
+    time.sleep(0.4)
+    assert machine.is_at("busy", "busy")
+    machine.provider.stop(bound, "", True)
+    machine.end(bound)
+    machine.provider.stop_vm(on(machine, bound))
+
+
+@pytest.mark.parametrize("vm_id", ["", "..", "nobody", "a/b"])
+def test_an_unknown_machine_is_not_found(machine, vm_id: str) -> None:
+    """Before anything was submitted and after."""
+    with pytest.raises(VmNotFound):
+        machine.provider.stop_vm(vm_id)
+    machine.end(machine.submit("true"))
+    with pytest.raises(VmNotFound):
+        machine.provider.stop_vm(vm_id)
+
+
+# -- the listing
+
+
+def test_a_machine_is_told_gone_however_many_went(machine) -> None:
+    """The newest hundred stay; older ones are left out once they were told, and the answer says that it is not all."""
+    machine.end(machine.submit("true"))
+    made = machine.state / next(entry.name for entry in machine.state.iterdir() if not entry.name.startswith("."))
+    assert len(machine.machines()) == 1
+    for number in range(130):
+        copy = machine.state / f"old-{number:03}"
+        copy.mkdir()
+        for name in ("started.json", "ended.json"):
+            (copy / name).write_bytes((made / name).read_bytes())
+        accepted = msgspec.json.decode((made / "accepted.json").read_bytes())
+        accepted |= {"run_id": copy.name, "at": 1000 + number}
+        accepted["machine"] |= {"id": f"vm-{number:03}", "created": 1000 + number}
+        (copy / "accepted.json").write_bytes(msgspec.json.encode(accepted))
+    _, first = machine.provider.poll((), since=None)
+    assert len(msgspec.json.decode(first.body)) == 131
+    assert first.complete
+    _, later = machine.provider.poll(("old-002",), since=None)
+    told = msgspec.json.decode(later.body)
+    assert (len(told), told[-1]["id"], later.complete) == (101, "vm-002", False)
+    assert read_scope(later.path, later.req).limit <= len(told)
+    _, bounded = machine.another().poll((), since=parse_time(told[0]["finished_at"]) + 1)
+    assert (bounded.body, bounded.complete) == (b"[]", False)

@@ -1,0 +1,185 @@
+"""Ending a run: on request, by force, and when its time is over; always with everything it started."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from engine.errors import RunNotFound
+
+pytestmark = pytest.mark.slow
+
+STOPPED = ("terminated", "stopped_by_user", "terminated", "terminated_by_user", None)
+ABORTED = ("terminated", "aborted_by_user", "aborted", "aborted_by_user", None)
+TIMED_OUT = ("failed", "job_failed", "terminated", "max_duration_exceeded", None)
+
+DAEMON = """python3 -c "
+import os, signal, time
+if os.fork(): os._exit(0)
+os.setsid()
+if os.fork(): os._exit(0)
+[signal.signal(number, signal.SIG_IGN) for number in (signal.SIGTERM, signal.SIGHUP)]
+open('daemon.part', 'w').write(f'{os.getpid()}\\n')
+os.rename('daemon.part', 'daemon')
+time.sleep(600)" """
+
+
+def gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def test_a_stop_ends_the_whole_tree_and_leaves_no_exit_status(machine) -> None:
+    """As dstack has it: `terminated`, by the user, exit status null, although the shell died of the signal."""
+    run_id = machine.submit("sleep 600 & echo $! > child", "setsid sleep 600 & echo $! > other", "wait")
+    pids = [int(machine.wait_for("child")), int(machine.wait_for("other"))]
+    asked = time.monotonic()
+    machine.provider.stop(run_id, "", False)
+    assert machine.words(run_id)[:2] == ("terminating", "stopped_by_user") or machine.words(run_id) == STOPPED
+    assert machine.end(run_id) == STOPPED
+    assert time.monotonic() - asked < 5
+    assert all(map(gone, pids))
+
+
+def test_a_stopped_command_may_tidy_up(machine) -> None:
+    """SIGTERM first: what the command does about it counts, what it exits with does not."""
+    run_id = machine.submit("trap 'echo tidied; exit 0' TERM; echo ready; while :; do sleep 0.05; done")
+    next(machine.provider.logs(run_id, "", follow=True))
+    machine.provider.stop(run_id, "", False)
+    assert machine.end(run_id) == STOPPED
+    assert machine.output(run_id).endswith(b"tidied\n")
+
+
+def test_a_command_that_ignores_the_request_is_killed_after_its_grace(machine) -> None:
+    """`stop_duration` is the grace."""
+    run_id = machine.submit("trap '' TERM; echo ready; while :; do sleep 0.05; done", stop_duration=1)
+    next(machine.provider.logs(run_id, "", follow=True))
+    asked = time.monotonic()
+    machine.provider.stop(run_id, "", False)
+    assert machine.end(run_id) == STOPPED
+    assert 1 <= time.monotonic() - asked < 6
+
+
+def test_a_daemon_that_left_its_session_and_ignores_signals_is_killed_too(machine) -> None:
+    """Double fork, new session, SIGTERM ignored: it is still the run's."""
+    run_id = machine.submit(DAEMON, "sleep 600", stop_duration="1s")
+    daemon = int(machine.wait_for("daemon"))
+    machine.provider.stop(run_id, "", False)
+    assert machine.end(run_id) == STOPPED
+    assert gone(daemon)
+
+
+def test_a_daemon_does_not_outlive_a_command_that_ends_by_itself(machine) -> None:
+    """Nor one that hides while the command ends."""
+    run_id = machine.submit(DAEMON, "until [ -e daemon ]; do sleep 0.02; done")
+    assert machine.end(run_id)[:2] == ("done", "all_jobs_done")
+    assert gone(int(machine.wait_for("daemon")))
+
+
+def test_an_abort_does_not_ask(machine) -> None:
+    """SIGKILL at once."""
+    run_id = machine.submit("trap 'echo never' TERM; echo ready; while :; do sleep 0.05; done")
+    next(machine.provider.logs(run_id, "", follow=True))
+    machine.provider.stop(run_id, "", True)
+    assert machine.end(run_id) == ABORTED
+    assert machine.output(run_id) == b"ready\n"
+
+
+def test_an_abort_overtakes_a_stop_and_a_stop_not_an_abort(machine) -> None:
+    """Who waits for a grace of a day can still end it now."""
+    run_id = machine.submit("trap '' TERM; echo ready; while :; do sleep 0.05; done", stop_duration="1d")
+    next(machine.provider.logs(run_id, "", follow=True))
+    machine.provider.stop(run_id, "", False)
+    time.sleep(0.5)
+    assert machine.words(run_id) == ("terminating", "stopped_by_user", "terminating", "terminated_by_user", None)
+    machine.provider.stop(run_id, "", True)
+    machine.provider.stop(run_id, "", False)
+    assert machine.end(run_id) == ABORTED
+
+
+def test_without_a_grace_only_an_abort_kills(machine) -> None:
+    """`stop_duration: off`."""
+    run_id = machine.submit("trap '' TERM; echo ready; while :; do sleep 0.05; done", stop_duration="off")
+    next(machine.provider.logs(run_id, "", follow=True))
+    machine.provider.stop(run_id, "", False)
+    time.sleep(0.5)
+    assert machine.words(run_id)[0] == "terminating"
+    machine.provider.stop(run_id, "", True)
+    assert machine.end(run_id) == ABORTED
+
+
+def test_a_suspended_command_can_be_stopped(machine) -> None:
+    """A process in state T hears SIGTERM only once it goes on."""
+    run_id = machine.submit("echo $$ > pid", "kill -STOP $$", "sleep 600")
+    machine.wait_for("pid")
+    time.sleep(0.2)
+    machine.provider.stop(run_id, "", False)
+    assert machine.end(run_id, 5) == STOPPED
+
+
+def test_a_run_is_ended_when_its_time_is_over(machine) -> None:
+    """`max_duration` counts from the start of the command."""
+    run_id = machine.submit("sleep 600 & sleep 600", max_duration="1s")
+    began = time.monotonic()
+    assert machine.end(run_id) == TIMED_OUT
+    assert 0.8 <= time.monotonic() - began < 5
+
+
+def test_a_run_within_its_time_is_left_alone(machine) -> None:
+    """The limit is no verdict."""
+    run_id = machine.submit("sleep 0.3", max_duration=5)
+    assert machine.end(run_id)[0] == "done"
+
+
+def test_stopping_an_ended_run_changes_nothing(machine) -> None:
+    """Not even the files."""
+    run_id = machine.submit("true")
+    words = machine.end(run_id)
+    files = sorted(path.name for path in (machine.state / run_id).iterdir())
+    machine.provider.stop(run_id, "", True)
+    assert machine.words(run_id) == words
+    assert sorted(path.name for path in (machine.state / run_id).iterdir()) == files
+
+
+def test_stopping_an_unknown_run_is_refused(machine) -> None:
+    """One line that names it."""
+    with pytest.raises(RunNotFound, match="there is no local run mine"):
+        machine.provider.stop("no-such-id", "mine", False)
+
+
+def test_a_flood_of_output_does_not_delay_a_stop(machine) -> None:
+    """The supervisor looks for the request however busy the pipe is."""
+    machine.provider = machine.another(output_limit=1_000)
+    run_id = machine.submit("cat /dev/zero")
+    time.sleep(0.3)
+    asked = time.monotonic()
+    machine.provider.stop(run_id, "", False)
+    assert machine.end(run_id) == STOPPED
+    assert time.monotonic() - asked < 3
+
+
+def test_a_fork_bomb_of_short_lived_processes_is_ended(machine) -> None:
+    """New processes appear while the old ones are killed."""
+    run_id = machine.submit("echo ready", "for i in 1 2 3; do (while :; do (sleep 0.01 &) ; done) & done; wait")
+    next(machine.provider.logs(run_id, "", follow=True))
+    machine.provider.stop(run_id, "", True)
+    assert machine.end(run_id) == ABORTED
+
+
+def test_a_supervisor_that_is_told_to_quit_ends_the_run_and_says_so(machine) -> None:
+    """A machine that shuts down sends SIGTERM: the run is the machine's failure."""
+    run_id = machine.submit("sleep 600")
+    os.kill(machine.supervisor(run_id), signal.SIGTERM)
+    assert machine.end(run_id) == ("failed", "job_failed", "failed", "supervisor_lost", None)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_a_supervisor_does_not_mind_a_terminal_signal(machine, number: signal.Signals) -> None:
+    """Ctrl-C and a closing terminal are not for it."""
+    run_id = machine.submit("sleep 0.5")
+    os.kill(machine.supervisor(run_id), number)
+    assert machine.end(run_id)[0] == "done"

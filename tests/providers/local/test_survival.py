@@ -1,0 +1,257 @@
+"""A run does not depend on who started it, and its end is known whatever died."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from engine.errors import ProviderError
+from engine.providers.local import launch
+from engine.providers.local.tree import marked
+
+pytestmark = pytest.mark.slow
+
+LOST = ("failed", "job_failed", "failed", "supervisor_lost", None)
+DONE = ("done", "all_jobs_done", "done", "done_by_runner", 0)
+
+SUBMITTER = """
+import os, sys, time
+from pathlib import Path
+from engine.providers.base import Submission
+from engine.providers.local.provider import LocalProvider
+from events.clock import RandomIds, SystemClock
+state, base, run_id, command = sys.argv[1:]
+provider = LocalProvider(Path(state), clock=SystemClock(), ids=RandomIds(), host="here", environment=os.environ)
+provider.submit(Submission(run_id=run_id, name="from-elsewhere", project="here",
+    configuration={"type": "task", "commands": [command]}, base=base))
+print("submitted", flush=True)
+time.sleep(600)
+"""
+
+
+def submitter(machine, command: str) -> tuple[str, list[str]]:
+    run_id = machine.new_id()
+    return run_id, [sys.executable, "-c", SUBMITTER, str(machine.state), str(machine.base), run_id, command]
+
+
+def test_a_run_outlives_the_kill_of_its_submitter(machine) -> None:
+    """`kill -9` of the whole process group of the engine; what happens afterwards is seen later."""
+    run_id, argv = submitter(machine, "until [ -e go ]; do sleep 0.02; done; echo after; exit 5")
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, process_group=0) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"submitted\n"
+        os.killpg(process.pid, signal.SIGKILL)
+    assert machine.words(run_id)[0] == "running"
+    (machine.base / "go").touch()
+    assert machine.end(run_id)[-1] == 5
+    assert machine.output(run_id) == b"after\n"
+
+
+def test_a_run_outlives_its_terminal(machine) -> None:
+    """Closing the window hangs up everything in its session; the run is in none."""
+    run_id, argv = submitter(machine, "until [ -e go ]; do sleep 0.02; done; tty; exit 6")
+    child, terminal = pty.fork()
+    if child == 0:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever runs the tests may have it ignored (nohup)
+        os.execv(argv[0], argv)
+    assert b"submitted" in os.read(terminal, 100)
+    os.close(terminal)
+    os.waitpid(child, 0)
+    (machine.base / "go").touch()
+    assert machine.end(run_id)[-1] == 6
+    assert machine.output(run_id) == b"not a tty\n"
+
+
+def test_the_submitter_has_no_child_to_wait_for(machine) -> None:
+    """No zombie stays in a long-lived engine, and no parent can be asked to kill its children."""
+    machine.submit("sleep 60")
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_a_lost_supervisor_ends_the_run_and_what_is_left_of_it(machine) -> None:
+    """`kill -9` of the supervisor: the exit status is lost, so the machine has failed the run, for good."""
+    run_id = machine.submit("setsid sleep 600 & sleep 600", "echo never")
+    machine.kill_supervisor(run_id)
+    assert machine.end(run_id) == LOST
+    assert marked(run_id) == []
+    first = machine.item(run_id)
+    machine.provider = machine.another()
+    assert machine.item(run_id) == first
+
+
+def test_a_command_that_kills_its_supervisor_is_found_out(machine) -> None:
+    """Its own parent is within its reach."""
+    run_id = machine.submit("kill -9 $PPID", "sleep 600")
+    assert machine.end(run_id) == LOST
+
+
+def test_following_the_output_of_a_lost_run_ends(machine) -> None:
+    """Nobody will write any more."""
+    run_id = machine.submit("echo here", "sleep 600")
+    pieces = machine.provider.logs(run_id, "", follow=True)
+    assert next(pieces) == b"here\n"
+    machine.kill_supervisor(run_id)
+    assert b"".join(pieces) == b""
+
+
+def test_stopping_a_lost_run_ends_what_is_left_of_it(machine) -> None:
+    """A stop that nobody is there to hear is done by the one who asks, and is a stop."""
+    run_id = machine.submit("sleep 600 & sleep 600; echo never")
+    machine.kill_supervisor(run_id)
+    machine.provider.stop(run_id, "", True)
+    assert marked(run_id) == []
+    assert machine.words(run_id) == ("terminated", "aborted_by_user", "aborted", "aborted_by_user", None)
+
+
+def test_a_lost_run_in_a_folder_that_cannot_be_written_is_still_told(machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading must not fail because writing would."""
+    run_id = machine.submit("sleep 600")
+    machine.kill_supervisor(run_id)
+
+    def refuse(path: Path, value: object) -> None:
+        raise OSError(30, "Read-only file system", str(path))
+
+    monkeypatch.setattr("engine.providers.local.state.write_json", refuse)
+    assert machine.end(run_id) == LOST
+
+
+def sabotaged(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    """Run these lines in the supervisor before it starts (`s` is its module)."""
+    start = "import sys, os, signal; sys.path.append(sys.argv[1]); import engine.providers.local.supervisor as s"
+    monkeypatch.setattr(launch, "_PROGRAM", f"{start}\n{code}\ns.main()")
+
+
+DIE = "os.kill(os.getpid(), signal.SIGKILL)"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        DIE,
+        f"s.json.loads = lambda text: {DIE}",
+        f"s.adopt_orphans = lambda: {DIE}",
+        f"s.write_json = lambda path, value: {DIE}",
+    ],
+    ids=["at-once", "before-the-plan", "before-announcing", "at-announcing"],
+)
+def test_a_supervisor_that_dies_before_the_start_leaves_a_run_that_can_be_submitted_again(
+    machine, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    """Nothing was started, nothing is listed, nothing is found; the same submission then starts it, once."""
+    submission = machine.submission("echo x >> ran", name="mine")
+    with monkeypatch.context() as patch:
+        sabotaged(patch, code)
+        with pytest.raises(ProviderError, match="did not start"):
+            machine.provider.submit(submission)
+    assert machine.poll().body == b"[]"
+    assert machine.provider.find("mine", 0) is None
+    assert machine.provider.submit(submission).provider_id == submission.run_id
+    assert machine.end(submission.run_id) == DONE
+    assert machine.wait_for("ran") == "x"
+
+
+@pytest.mark.parametrize(
+    ("code", "ran"),
+    [
+        (f"s.Supervisor.start = lambda self, env: {DIE}", False),
+        (f"s._acknowledge = lambda: {DIE}", True),
+        (f"s.Supervisor._settle = lambda *words: {DIE}", True),
+    ],
+    ids=["before-the-command", "before-the-answer", "before-the-end-is-written"],
+)
+def test_a_supervisor_that_dies_after_announcing_is_never_replaced(
+    machine, monkeypatch: pytest.MonkeyPatch, code: str, ran: bool
+) -> None:
+    """Whether the command ran is not known, so it is not run again: the run is lost, and found as such."""
+    submission = machine.submission("echo x >> ran", name="mine")
+    sabotaged(monkeypatch, code)
+    machine.provider.submit(submission)
+    monkeypatch.undo()
+    if ran:
+        machine.wait_for("ran")
+    assert machine.end(submission.run_id) == LOST
+    assert machine.provider.find("mine", 0) == submission.run_id
+    assert machine.provider.submit(submission).provider_id == submission.run_id
+    time.sleep(0.3)
+    assert (machine.base / "ran").exists() == ran
+    assert not ran or (machine.base / "ran").read_text() == "x\n"
+
+
+def test_a_supervisor_that_fails_says_what_happened(machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A defect of ours is the run's `supervisor_lost`, with its text, and ends the command."""
+    sabotaged(monkeypatch, "def broken(self): raise RuntimeError('a defect')\ns.Supervisor.run = broken")
+    run_id = machine.submit("sleep 600")
+    assert machine.end(run_id) == LOST
+    message = machine.item(run_id)["latest_job_submission"]["status_message"]
+    assert message == "the supervisor failed: RuntimeError('a defect')"
+
+
+def test_an_exit_status_is_written_once_the_disk_has_room_again(machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The supervisor keeps it until then, and the run shows as running."""
+    code = """
+tries = []
+def full(path, value, write=s.write_json):
+    if path.name == "ended.json":
+        tries.append(1)
+        if len(tries) < 2: raise OSError(28, "No space left on device")
+    write(path, value)
+s.write_json = full"""
+    sabotaged(monkeypatch, code)
+    run_id = machine.submit("exit 9")
+    assert machine.end(run_id)[-1] == 9
+
+
+def test_no_announcement_no_command(machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that is full at the start refuses the run in one line."""
+    sabotaged(monkeypatch, "def full(path, value): raise OSError(28, 'No space left on device')\ns.write_json = full")
+    with pytest.raises(ProviderError, match="No space left on device") as raised:
+        machine.submit("touch ran")
+    assert "\n" not in str(raised.value)
+    assert not (machine.base / "ran").exists()
+
+
+KILLED_SUBMITTER = """
+import engine.providers.local.{module} as module
+from engine.providers.local import durable, launch, state, store
+import os, signal
+real = module.{name}
+def dies(*arguments, **options):
+    {before}
+    result = real(*arguments, **options)
+    os.kill(os.getpid(), signal.SIGKILL)
+module.{name} = dies
+"""
+
+
+@pytest.mark.parametrize("early", [True, False], ids=["before", "after"])
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("store", "lock"),
+        ("store", "write_json"),
+        ("store", "sync_folder"),
+        ("provider", "launch"),
+        ("launch", "subprocess.Popen"),
+        ("provider", "_submitted"),
+    ],
+)
+def test_a_submitter_killed_anywhere_leads_to_one_run(machine, module: str, name: str, early: bool) -> None:
+    """At every boundary: submitting again under the same run id ends in one run that ran once."""
+    before = "os.kill(os.getpid(), signal.SIGKILL)" if early else ""
+    run_id, argv = submitter(machine, "echo x >> ran; sleep 0.2")
+    argv[2] = KILLED_SUBMITTER.format(module=module, name=name, before=before) + SUBMITTER
+    assert subprocess.run(argv, check=False, stdout=subprocess.DEVNULL).returncode == -signal.SIGKILL
+    found = machine.provider.find("from-elsewhere", 0)
+    assert found in {run_id, None}
+    again = machine.submission("echo x >> ran; sleep 0.2", run_id=run_id, name="from-elsewhere")
+    assert machine.provider.submit(again).provider_id == run_id
+    assert machine.end(run_id) == DONE
+    assert (machine.base / "ran").read_text() == "x\n"
+    assert len(msgspec.json.decode(machine.poll().body or b"")) == 1
