@@ -1,0 +1,288 @@
+"""How fast a history folds: a trace through the command, a record through the Run machine, beside `eventsourcing`.
+
+    python benchmarks/replay.py [POLLS]
+
+The busy record is four endpoints a round, five seconds apart, one run behind the other; a run takes 60 rounds, shows
+itself otherwise in six of them, and has a machine of its own, which is listed until it is gone. The long record is
+typical days: for two thirds of the time nothing is active, some hundred runs a day. Rates are per second of process
+CPU, the best of several; only ratios mean anything. Memory
+is measured in a process of its own, over what the imports take.
+"""
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from eventsourcing.application import Application
+from eventsourcing.domain import Aggregate, event
+from record_table import Measured, show
+
+from engine.money.bill import bills
+from engine.readings.shapes import shape_of
+from engine.replay.record import world_of
+from engine.replay.trace import open_trace
+from engine.run.states import PROGRESS, TRIGGER_TO, Trigger
+from engine.run.stepper import TableStepper, TransitionsStepper
+from engine.testing.machines import machine_item
+from engine.testing.story import START, job, run_item, submission
+from events.clock import SECOND, SystemClock
+from events.poll import Poll
+from events.record import Record
+
+ROOT = Path(__file__).parent.parent
+ROUNDS = 3
+BUSY = 100_000
+"""Polls of the busy record, at most."""
+IDLE = 120
+"""Rounds without a run, behind each run of the long record."""
+PHASES = (
+    ("submitted", "submitted", None, None, None, 3),
+    ("provisioning", "provisioning", None, None, None, 20),
+    ("provisioning", "pulling", None, None, None, 8),
+    ("running", "running", None, None, None, 20),
+    ("running", "terminating", None, "done_by_runner", 0, 3),
+    ("terminating", "done", "all_jobs_done", "done_by_runner", 0, 6),
+)
+MACHINE = ("provisioning", "provisioning", "busy", "busy", "busy", "idle")
+"""What the machine shows in each phase of its run; then it is terminating for a round, and terminated."""
+INSTANCES = ("/api/instances/list", b'{"project_names":["main"],"limit":100}')
+OTHERS = (
+    ("/api/project/main/fleets/list", b"{}"),
+    ("/api/events/list", b'{"limit":100}'),
+)
+RUNS_LIST = "/api/runs/list"
+RUNS = b'{"project_name":"main","limit":100,"only_active":true}'
+
+
+def history(count: int, idle: int) -> Iterator[Poll]:
+    """`count` polls and a few more: the last run is finished. After each run `idle` rounds show nothing."""
+    moment, made, number, before = START, 0, 0, b"[]"
+    while made < count:
+        number += 1
+        submitted = (moment - START) / SECOND
+        for phase, (run, status, reason, why, exit_status, rounds) in enumerate(PHASES):
+            machines = listed(number, MACHINE[phase], submitted, None)
+            shown = submission(
+                status, exit_status=exit_status, reason=why, submitted=submitted, hostname="10.0.0.1", price=1.99
+            )
+            item = run_item(f"run-{number}", run, job(shown), reason=reason, submitted=submitted)
+            head, tail = json.dumps([item], separators=(",", ":")).split('"cost":0.0', 1)
+            for turn in range(rounds):
+                body = f'{head}"cost":{turn * 0.0028:.4f}{tail}'.encode()
+                yield poll(RUNS_LIST, RUNS, moment, body)
+                yield poll(*INSTANCES, moment, before if phase == 0 else machines)
+                for path, req in OTHERS:
+                    yield poll(path, req, moment, b"[]")
+                moment += 5 * SECOND
+                made += 4
+        going = listed(number, "terminating", submitted, None)
+        before = listed(number, "terminated", submitted, (moment - START) / SECOND)
+        for turn in range(idle):
+            yield poll(*INSTANCES, moment, before if turn else going)
+            for path, req in ((RUNS_LIST, RUNS), *OTHERS):
+                yield poll(path, req, moment, b"[]")
+            moment += 5 * SECOND
+            made += 4
+
+
+def listed(number: int, status: str, created: float, finished: float | None) -> bytes:
+    """The answer that lists the machine of one run."""
+    row = machine_item(f"machine-{number}", status, created=created, finished=finished)
+    return json.dumps([row], separators=(",", ":")).encode()
+
+
+def poll(path: str, req: bytes, moment: int, body: bytes) -> Poll:
+    """One answered poll of 12 ms."""
+    return Poll(
+        source="dstack/main",
+        path=path,
+        req=req,
+        started_at=moment,
+        observed_at=moment + 12_000,
+        status=200,
+        body=body,
+        answered=True,
+    )
+
+
+def make(path: Path, count: int, idle: int) -> None:
+    """Write the record."""
+    with Record.open(path, clock=SystemClock(), write=True, create=True, shapes=shape_of) as record:
+        batch: list[Poll] = []
+        for one in history(count, idle):
+            batch.append(one)
+            if len(batch) == 2000:
+                record.append_polls(batch)
+                batch.clear()
+        record.append_polls(batch)
+
+
+def rate(work: Callable[[], int]) -> float:
+    """Events a second of CPU, the best of several rounds; `work` says how many it did."""
+    best = 0.0
+    for _ in range(ROUNDS):
+        began = time.process_time()
+        done = work()
+        best = max(best, done / (time.process_time() - began))
+    return best
+
+
+class Followed(Aggregate):
+    """A run as an `eventsourcing` aggregate, one event a status."""
+
+    @event("Started")
+    def __init__(self) -> None:
+        self.status = "requested"
+
+    @event("Shown")
+    def show(self, status: str) -> None:
+        """The provider showed this status."""
+        self.status = status
+
+
+def rebuilt() -> float:
+    """Events a second of CPU at which `eventsourcing` rebuilds an aggregate of 2,000."""
+    application: Application = Application()
+    run = Followed()
+    for number in range(1999):
+        run.show("running" if number % 2 else "pulling")
+    application.save(run)
+
+    def work() -> int:
+        for _ in range(5):
+            application.repository.get(run.id)
+        return 10_000
+
+    return rate(work)
+
+
+def folded(path: Path) -> tuple[float, float]:
+    """(rows a second of the bare cursor, polls a second of the fold)."""
+    with Record.open(path, clock=SystemClock(), shapes=shape_of) as record:
+        scanned = rate(lambda: sum(1 for _ in record.scan()))
+
+    def fold() -> int:
+        with Record.open(path, clock=SystemClock(), shapes=shape_of) as record:
+            return world_of(record).state.events
+
+    return scanned, rate(fold)
+
+
+def stepped(stepper: TableStepper | TransitionsStepper) -> float:
+    """Steps a second of CPU through the Run machine, forward and back by a retry."""
+    way = [(PROGRESS[place], TRIGGER_TO[PROGRESS[place + 1]]) for place in range(5)] + [(PROGRESS[5], Trigger.RETRY)]
+
+    def work() -> int:
+        for _ in range(2000):
+            for state, trigger in way:
+                stepper.step(state, trigger)
+        return 2000 * len(way)
+
+    return rate(work)
+
+
+def billed(path: Path) -> float:
+    """Microseconds of CPU for the bill of one machine."""
+    with Record.open(path, clock=SystemClock(), shapes=shape_of) as record:
+        state = world_of(record).state
+
+    def work() -> int:
+        return len(bills(state))
+
+    return 1e6 / rate(work)
+
+
+def memory(path: Path) -> float:
+    """Megabytes a fold of the record takes over its imports, in a process of its own."""
+    found = subprocess.run(
+        [sys.executable, __file__, "--memory", str(path)], capture_output=True, check=True, text=True
+    )
+    return float(found.stdout)
+
+
+def resident() -> int:
+    """Bytes of this process in memory now."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * resource.getpagesize()
+
+
+def measure_memory(path: Path) -> None:
+    """Print what `memory` reads."""
+    with Record.open(path, clock=SystemClock(), shapes=shape_of) as record:
+        next(iter(record.scan()))
+        before = resident()
+        world = world_of(record)
+        print((resident() - before) / 1e6)
+        assert world.state.events
+
+
+def replayed(folder: Path) -> tuple[float, float]:
+    """(seconds of `steno replay` over a recording of 10 MB, its size in MB)."""
+    whole = folder / "ten.jsonl"
+    lines: list[bytes] = []
+    with whole.open("wb") as file:
+        from events.lines import numbered_lines
+
+        lines = [
+            line.rstrip(b"\n") + b"\n"
+            for _, line in numbered_lines(ROOT / "tests/traces/dstack-0.22.5/several.jsonl.zst")
+        ]
+        while file.tell() < 10_000_000:
+            file.writelines(lines)
+    assert sum(1 for _ in open_trace(whole)) > 1000
+    command = [
+        sys.executable,
+        "-c",
+        "import sys; from cli.main import main; sys.exit(main())",
+        "replay",
+        str(whole),
+        "--json",
+    ]
+    best = 1e9
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        subprocess.run(command, check=True, capture_output=True)
+        best = min(best, time.perf_counter() - began)
+    return best, whole.stat().st_size / 1e6
+
+
+def main(count: int) -> None:
+    """Measure and print."""
+    with tempfile.TemporaryDirectory() as folder:
+        path, weeks = Path(folder) / "record.db", Path(folder) / "long.db"
+        make(path, min(count, BUSY), 0)
+        make(weeks, count, IDLE)
+        seconds, size = replayed(Path(folder))
+        scanned, polls = folded(path)
+        _, quiet = folded(weeks)
+        baseline = rebuilt()
+        table, live = stepped(TableStepper()), stepped(TransitionsStepper())
+        taken = memory(weeks)
+        bill = billed(path)
+    show(
+        f"replay ({count:,} polls)",
+        [
+            Measured(f"steno replay, a trace of {size:.0f} MB", seconds, "s", "≤ 2 s", seconds <= 2),
+            Measured("fold of the busy record", polls / 1000, "k/cpu-s", "≥ 500 k", polls >= 500_000),
+            Measured("  its cursor alone", scanned / 1000, "k/cpu-s", "the limit", True),
+            Measured("  × eventsourcing rebuild", polls / baseline, "×", "≥ 12", polls >= 12 * baseline),
+            Measured("fold of the long record", quiet / 1000, "k/cpu-s", "≥ 500 k", quiet >= 500_000),
+            Measured("  × eventsourcing rebuild", quiet / baseline, "×", "≥ 12", quiet >= 12 * baseline),
+            Measured("steps of the compiled table", table / 1000, "k/cpu-s", "≥ 500 k", table >= 500_000),
+            Measured("  × the transitions machine", table / live, "×", "≥ 10", table >= 10 * live),
+            Measured("bill of a machine with one run", bill, "µs", "≤ 300 µs", bill <= 300),
+            Measured("memory of the fold of the long record", taken, "MB", "≤ 10 MB", taken <= 10),
+        ],
+    )
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--memory"]:
+        measure_memory(Path(sys.argv[2]))
+    else:
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000)
