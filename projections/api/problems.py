@@ -1,0 +1,89 @@
+"""What goes wrong over HTTP, as RFC 9457 problems: one table from our errors to statuses."""
+
+from http import HTTPStatus
+
+import msgspec
+
+from engine import errors as engine
+from events import errors as events
+
+MEDIA_TYPE = "application/problem+json"
+
+
+class Problem(Exception):
+    """A request that is answered with a problem; the sentence says what is wrong and what to do.
+
+    Args:
+        field: the part of the request that is wrong, as its sender wrote it: `limit`, `problem_def.tests[0].sizes`.
+        headers: further headers of the answer, as `Retry-After`.
+    """
+
+    def __init__(
+        self, status: int, detail: str, *, field: str | None = None, headers: tuple[tuple[str, str], ...] = ()
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.field = field
+        self.headers = headers
+
+
+class ProblemObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A problem as it is sent (RFC 9457); `type` is left out, which means `about:blank`: the status says it."""
+
+    title: str
+    status: int
+    detail: str
+    field: str | None = None
+    """The part of the request that is wrong."""
+
+
+STATUSES: dict[type[BaseException], int] = {
+    events.PositionNotFound: 404,
+    events.VersionConflict: 409,
+    events.IdConflict: 409,
+    events.SecretGone: 409,
+    events.UnreadableInput: 422,
+    events.RecordLocked: 503,
+    events.RecordNotFound: 503,
+    events.RecordNotWritable: 503,
+    events.NotARecord: 503,
+    events.RecordDamaged: 503,
+    events.RecordTooNew: 503,
+    engine.ProviderUnreachable: 502,
+    engine.ProviderRefused: 502,
+    engine.ProviderError: 502,
+    engine.NotConfigured: 503,
+    engine.ProjectNotFound: 404,
+    engine.RunNotFound: 404,
+    engine.VmNotFound: 404,
+    engine.VmInUse: 409,
+    engine.TaskInvalid: 422,
+    engine.NameInUse: 409,
+    engine.Conflict: 409,
+    engine.RefusedByPolicy: 403,
+    events.StenoError: 400,
+}
+"""The status of every error class; a subclass has that of its nearest listed ancestor."""
+
+
+def problem_of(error: BaseException) -> Problem:
+    """An error of ours as a problem; anything else is a mistake of Steno's, told without its text."""
+    if isinstance(error, Problem):
+        return error
+    for ancestor in type(error).__mro__:
+        if ancestor in STATUSES:
+            return Problem(STATUSES[ancestor], str(error) or (error.__doc__ or "").strip())
+    return Problem(500, "a mistake in Steno itself; its log has it")
+
+
+def problem_body(problem: Problem) -> bytes:
+    """The JSON that is sent."""
+    return msgspec.json.encode(
+        ProblemObject(
+            title=HTTPStatus(problem.status).phrase,
+            status=problem.status,
+            detail=" ".join(problem.detail.split()),
+            field=problem.field,
+        )
+    )
