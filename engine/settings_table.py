@@ -5,6 +5,7 @@ import re
 import msgspec
 
 from engine.settings_profiles import PROFILES
+from engine.settings_service import host, origins, port, submit_rate
 from engine.settings_values import (
     Parse,
     budget,
@@ -180,6 +181,33 @@ TABLE: tuple[Known, ...] = (
         variables=("STENO_WEBHOOK_SECRET",),
         help="what alerts are signed with (HMAC-SHA256)",
         secret=True,
+    ),
+    Known(
+        name="api.host",
+        variables=("STENO_API_HOST",),
+        default="127.0.0.1",
+        help="where the HTTP service listens; anywhere but on loopback it needs a token (steno token create)",
+        parse=host,
+    ),
+    Known(
+        name="api.port",
+        variables=("STENO_API_PORT",),
+        default="8642",
+        help="the HTTP service's port; 0: any that is free",
+        parse=port,
+    ),
+    Known(
+        name="api.cors",
+        variables=("STENO_API_CORS",),
+        help="origins whose pages may call the HTTP service, with commas between; not set: only its own",
+        parse=origins,
+    ),
+    Known(
+        name="api.submit_rate",
+        variables=("STENO_API_SUBMIT_RATE",),
+        default="30/m",
+        help="how many runs one caller may ask for over HTTP in a second, minute or hour: 1/s, 30/m; off: no limit",
+        parse=submit_rate,
     ),
     Known(
         name="container.isolation",
