@@ -1,0 +1,62 @@
+"""What only a provider can do, handed to the service by whoever wires it: projections know no providers."""
+
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+import msgspec
+
+from engine.policy import Policy
+from engine.world.runs import Run
+
+
+class Completed(msgspec.Struct, frozen=True, kw_only=True):
+    """A task as its provider will take it; secret values are in clear and in memory only."""
+
+    name: str
+    configuration: dict[str, object]
+
+
+class Outside(Protocol):
+    """The provider that this service's settings name, as far as HTTP needs it; called from worker threads."""
+
+    @property
+    def provider(self) -> str:
+        """`dstack` or `local`: where a task that is asked for here goes."""
+        ...
+
+    def project(self) -> str:
+        """Whose runs these are at the provider (the host's name for this machine).
+
+        Raises:
+            NotConfigured: the settings name none.
+        """
+        ...
+
+    def policy(self) -> Policy:
+        """What the settings say about machines and money.
+
+        Raises:
+            NotConfigured: they make no policy.
+        """
+        ...
+
+    def complete(self, configuration: Mapping[str, object], *, run_id: str, where: str) -> Completed:
+        """The task, valid and named, as `steno submit -f` would make it; nothing of this machine's environment is in it.
+
+        Args:
+            configuration: a dstack task configuration as JSON values.
+            run_id: what a name is made of where the configuration has none.
+            where: what to call the configuration in a message.
+
+        Raises:
+            TaskInvalid: the provider would refuse it, or it takes something from this machine.
+        """
+        ...
+
+    def logs(self, run: Run, *, follow: bool) -> Iterator[bytes]:
+        """The run's output in order, piece by piece, asked of its own provider; with `follow`, until it has ended.
+
+        Raises:
+            RunNotFound, ProviderUnreachable, ProviderRefused, ProviderError: as they say.
+        """
+        ...

@@ -1,0 +1,35 @@
+"""What the HTTP service is made of, as one value: made once, at the edge, and handed to every part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from engine.settings import Settings
+    from events.clock import Clock, Ids
+    from projections.api.access.tokens import Tokens
+    from projections.api.feed.feed import Feed
+    from projections.api.outside import Outside
+    from projections.live import Projector
+    from projections.pool import Pool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """Everything that answers to HTTP stand on."""
+
+    clock: Clock
+    ids: Ids
+    settings: Settings
+    record_path: Path
+    pool: Pool
+    """Read models, now or as they were."""
+    projector: Projector
+    """Keeps them caught up."""
+    feed: Feed
+    """The record as it grows, and the engine's own world at its head."""
+    tokens: Tokens
+    outside: Outside
