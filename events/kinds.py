@@ -52,6 +52,7 @@ KINDS: Final[dict[int, tuple[str, int]]] = {
     36: ("NoticeIntended", 1),
     37: ("NoticeDelivered", 1),
     38: ("NoticeFailed", 1),
+    41: ("TaskReported", 1),
 }
 
 CODES: Final[dict[type, int]] = {

@@ -65,6 +65,9 @@ class RunRequested(_Fact, frozen=True, kw_only=True):
     idempotency_key: str | None = None
     fallback: tuple[str, ...] = ()
     """GPU models to ask for, in this order, where the first has no capacity."""
+    kernel: bytes | None = None
+    """JSON text of an `engine.kernel.mark.Mark`: the task reports in framed lines of its output, and these are read.
+    None: a task like any other."""
 
 
 class StopRequested(_Fact, frozen=True, kw_only=True):
@@ -175,6 +178,24 @@ class IntentAbandoned(_Fact, frozen=True, kw_only=True):
     why: str
     policy: bool = False
     """A policy (budget, concurrency) refuses it."""
+
+
+# -- what a task itself says
+
+
+class TaskReported(_Fact, frozen=True, kw_only=True):
+    """The task said this in a framed line of its output; or nothing more of its output will be read."""
+
+    run_id: str
+    provider: str
+    provider_id: str
+    """The provider's id of the attempt that said it."""
+    seq: int
+    """1, 2, 3 … in the order of the output."""
+    frame: bytes = b""
+    """The JSON text of the line, verbatim; empty where `last`."""
+    last: bool = False
+    """True: nothing more is read, whatever the task said or did not say."""
 
 
 # -- machines: where a run goes, and when a machine goes
@@ -390,6 +411,7 @@ Event = (
     | NoticeIntended
     | NoticeDelivered
     | NoticeFailed
+    | TaskReported
 )
 """Any fact."""
 

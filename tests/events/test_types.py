@@ -18,7 +18,7 @@ FIXTURES = Path(__file__).parent / "fixtures"
 WRITTEN = {kind: named for kind, named in KINDS.items() if kind not in POLLS and kind not in OBSERVED.values()}
 """Polls and observations keep their facts in the columns of their rows; a stored record proves those."""
 
-JSON_TEXTS = {"configuration", "policy", "body"}
+JSON_TEXTS = {"configuration", "policy", "body", "kernel", "frame"}
 """Fields that hold JSON text as bytes."""
 
 

@@ -1,6 +1,7 @@
 """dstack as a provider: one project of one server."""
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing
 
 from engine.errors import NotConfigured, ProjectNotFound
 from engine.providers.base import FleetPlan, Submission, Submitted
@@ -18,7 +19,9 @@ FLEET_NODES = 3
 
 
 class DstackProvider:
-    """Polls, submits, finds, stops and reads output over one keep-alive connection; not for several threads at once."""
+    """Polls, submits, finds, stops and reads output over one keep-alive connection; but for `logs`, not for several threads at
+    once.
+    """
 
     name = "dstack"
 
@@ -35,6 +38,7 @@ class DstackProvider:
         self.source = f"dstack/{address.project}"
         self.project = address.project
         self._fleet_nodes = fleet_nodes
+        self._read_timeout = read_timeout
         self.client = Client(address, clock, read_timeout=read_timeout)
         self._rounds = Rounds(self.client, ids, self.source)
         self._version: str | None = None
@@ -65,8 +69,9 @@ class DstackProvider:
         machines.stop_vm(self.client, provider_id)
 
     def logs(self, provider_id: str, name: str, *, follow: bool) -> Iterator[bytes]:  # noqa: ARG002
-        """See `logs.logs`."""
-        return logs.logs(self.client, provider_id, follow=follow)
+        """See `logs.logs`; over a connection of its own, so that it may be read in another thread."""
+        with closing(Client(self.client.address, self.client.clock, read_timeout=self._read_timeout)) as client:
+            yield from logs.logs(client, provider_id, follow=follow)
 
     def plan_fleet(self, task: Mapping[str, object], /) -> FleetPlan | None:
         """The fleet to be made before this task; None where one is there, or where the server makes its own.
