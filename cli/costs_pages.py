@@ -42,8 +42,9 @@ def measured(app: App, found: Books) -> None:
 
 def reconciled(app: App, found: Books) -> None:
     """Our cost of each run beside dstack's own figure, and every difference by its cause."""
-    from cli.render.reconciled import page, reconciliation_object
+    from cli.render.reconciled import page
     from engine.money.reconcile import reconcile
+    from projections.money_objects import reconciliation_object
 
     runs, everything = reconcile(found.state, found.bills)
     if app.json:

@@ -87,6 +87,8 @@ def at_position(app: App, record: Record, text: str) -> int:
             raise click.BadParameter(f"the record ends at position {head}; {position} is beyond it")
         return position
     assert time is not None  # noqa: S101 - one of the two is set
+    from projections.last_before import last_before
+
     return last_before(record, time, head)
 
 
@@ -96,19 +98,6 @@ def after_position(app: App, record: Record, text: str | None) -> int:
         return 0
     found = at_position(app, record, text)
     return found - 1 if text.strip().isdecimal() else found
-
-
-def last_before(record: Record, time: int, head: int) -> int:
-    """The last position observed at or before `time`, found by halving: positions follow time but for clock steps."""
-    low, high = 0, head
-    while low < high:
-        middle = (low + high + 1) // 2
-        stored = next(iter(record.read(after=middle - 1, limit=1)))
-        if stored.observed_at <= time:
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 def seen_from(app: App, view: View, at: str | None) -> int:

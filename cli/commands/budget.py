@@ -29,11 +29,12 @@ def command(app: App, at: str | None) -> None:
       AMD_GRANT_CREDITS_TOTAL=500 steno budget
     """
     from cli.money import books
-    from cli.render.budget import budget_object, page
+    from cli.render.budget import page
+    from projections.money_objects import budget_object
 
     with books(app, at, every_run=False) as found:
         account = found.account
         if app.json:
-            emit_json(budget_object(account, found) | {"position": found.position})
+            emit_json(budget_object(account, found.state, found.policy) | {"position": found.position})
         else:
             emit(page(account, found, columns()))

@@ -80,7 +80,7 @@ def _check_types(types: tuple[str, ...]) -> None:
 
 
 def _print(app: App, stored: Stored) -> None:
-    from cli.event_rows import event_row
+    from projections.event_rows import event_row
 
     row = event_row(stored)
     if app.json:

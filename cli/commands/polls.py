@@ -34,8 +34,8 @@ def command(app: App, start: str | None, end: str | None, failed: bool, source: 
       steno polls --failed --from 2h
       steno polls --json | jq -r 'select(.changed != []) | .position'
     """
-    from cli.poll_rows import poll_rows
     from cli.stores import reading
+    from projections.poll_rows import poll_rows
 
     with reading(app) as record:
         after, until = _bounds(app, record, start, end)

@@ -131,7 +131,7 @@ def _show(app: App, view: View, word: str) -> None:
     if app.json:
         import msgspec
 
-        from cli.vm_rows import beside
+        from projections.vm_facts import beside
 
         emit_json(msgspec.to_builtins(found) | beside(machine) | {"anomalies": anomalies, "position": view.position})
         return

@@ -1,10 +1,9 @@
-"""The budget as a page and as JSON values."""
+"""The budget as a page."""
 
 from cli.money import Books
 from cli.render import paint, words
 from engine.money.budget import Account
 from engine.replay.objects import money
-from events.clock import format_time
 
 _BAR = 40
 
@@ -27,31 +26,6 @@ def page(account: Account, books: Books, columns: int) -> str:
     if account.total:
         lines += ["", _bar(account, min(_BAR, columns - 2))]
     return "\n".join(lines)
-
-
-def budget_object(account: Account, books: Books) -> dict[str, object]:
-    """The account as JSON values; money is decimal strings of US dollars."""
-    used = None if account.total is None else round(account.spent * 100 / account.total, 1)
-    return {
-        "total_usd": money(account.total),
-        "spent_usd": money(account.spent),
-        "committed_usd": money(account.committed),
-        "remaining_usd": money(account.remaining),
-        "available_usd": money(account.available),
-        "used_pct": used,
-        "spent_24h_usd": money(account.spent_day),
-        "rate_now_usd_per_hour": money(account.rate_now),
-        "burn_rate_usd_per_hour": money(account.burn_rate_hourly),
-        "exhausted_at": None if account.exhausted_at is None else format_time(account.exhausted_at),
-        "alerts": [
-            {
-                "threshold": threshold / 1000,
-                "reached": threshold in account.crossed,
-                "told_at_position": books.state.crossed.get(f"{threshold}/{account.total}"),
-            }
-            for threshold in books.policy.thresholds
-        ],
-    }
 
 
 def _alerts(account: Account, books: Books) -> list[tuple[str, str]]:

@@ -1,18 +1,17 @@
-"""Costs as tables and as JSON values."""
+"""Costs as tables."""
 
 from cli.render import paint, words
 from engine.money.charge import Line
 from engine.money.report import Report, Row
 from engine.replay.objects import money
-from events.clock import SECOND
+from projections.money_objects import LINES
 
 _HEADS = {"vm": "MACHINE", "run": "RUN", "day": "DAY", "user": "USER", "gpu": "GPU"}
-_LINES = (Line.PROVISIONING, Line.BUSY, Line.IDLE, Line.TERMINATING, Line.UNCONFIRMED, Line.UNATTRIBUTED, Line.ROUNDING)
 
 
 def table(report: Report, low: int, high: int, columns: int) -> str:
     """One row each, what it was for, and the sum; lines that are zero everywhere are left out."""
-    shown = [line for line in _LINES if report.total.lines.get(line)]
+    shown = [line for line in LINES if report.total.lines.get(line)]
     spot = report.total.spot > 0
     head = (_HEADS[report.by], *(line.value.upper() for line in shown), *(("SPOT",) if spot else ()), "TIME", "TOTAL")
     rows = [_row(row, shown, spot=spot) for row in (*report.rows, report.total)]
@@ -27,17 +26,6 @@ def table(report: Report, low: int, high: int, columns: int) -> str:
     return f"{drawn}\n\n{paint.dim(bounds)}"
 
 
-def report_object(report: Report, low: int, high: int) -> dict[str, object]:
-    """The report as JSON values; money is decimal strings of US dollars."""
-    return {
-        "by": report.by,
-        "rows": [_row_object(row) for row in report.rows],
-        "total": _row_object(report.total),
-        "low_usd": money(low),
-        "high_usd": money(high),
-    }
-
-
 def _row(row: Row, shown: list[Line], *, spot: bool) -> tuple[str, ...]:
     return (
         paint.cut(row.label, 36),
@@ -46,15 +34,3 @@ def _row(row: Row, shown: list[Line], *, spot: bool) -> tuple[str, ...]:
         words.duration(row.time),
         words.short(money(row.total)),
     )
-
-
-def _row_object(row: Row) -> dict[str, object]:
-    return {
-        "key": row.key,
-        "label": row.label,
-        "total_usd": money(row.total),
-        "on_demand_usd": money(row.on_demand),
-        "spot_usd": money(row.spot),
-        "machine_seconds": row.time / SECOND,
-        "lines": {line.value: money(row.lines.get(line, 0)) for line in _LINES},
-    }

@@ -23,18 +23,6 @@ def page(runs: Sequence[Reconciliation], everything: Reconciliation, state: Worl
     return "\n".join(lines)
 
 
-def reconciliation_object(one: Reconciliation, state: WorldState) -> dict[str, object]:
-    """One side-by-side as JSON values; money is decimal strings of US dollars."""
-    return {
-        "run_id": one.run_id,
-        "name": None if one.run_id is None else _name(one, state),
-        "ours_usd": money(one.ours),
-        "theirs_usd": money(one.theirs),
-        "lines": [{"cause": line.cause.value, "amount_usd": money(line.amount)} for line in one.lines],
-        "divergence_usd": money(one.divergence),
-    }
-
-
 def _figures(name: str, one: Reconciliation) -> tuple[str, str, str, str]:
     difference = _difference(one)
     return (
