@@ -52,6 +52,8 @@ KINDS: Final[dict[int, tuple[str, int]]] = {
     36: ("NoticeIntended", 1),
     37: ("NoticeDelivered", 1),
     38: ("NoticeFailed", 1),
+    39: ("TokenCreated", 1),
+    40: ("TokenRevoked", 1),
     41: ("TaskReported", 1),
 }
 

@@ -358,6 +358,33 @@ class NoticeFailed(_Fact, frozen=True, kw_only=True):
     """True: it is not tried again."""
 
 
+# -- who may ask
+
+
+class TokenCreated(_Fact, frozen=True, kw_only=True):
+    """Somebody may use the HTTP service from now on; the token itself is in no record, nor is its hash."""
+
+    token_id: str
+    name: str
+    """What commands under this token are recorded as."""
+    role: Literal["read", "submit", "admin"]
+    expires_at: int | None = None
+    """Microseconds, UTC; None: it holds until revoked."""
+    by: str
+    """Who made it."""
+
+
+class TokenRevoked(_Fact, frozen=True, kw_only=True):
+    """That token is worth nothing from now on."""
+
+    token_id: str
+    name: str
+    role: Literal["read", "submit", "admin"]
+    expires_at: int | None = None
+    by: str
+    """Who revoked it."""
+
+
 # -- who was looking
 
 
@@ -412,6 +439,8 @@ Event = (
     | NoticeDelivered
     | NoticeFailed
     | TaskReported
+    | TokenCreated
+    | TokenRevoked
 )
 """Any fact."""
 
