@@ -26,6 +26,7 @@ def environment(home: Path) -> dict[str, str]:
         "HOME": str(home),
         "LANG": "C.UTF-8",
         "STENO_RECORD": str(home / "record.db"),
+        "STENO_API_PORT": "0",  # many run side by side
     }
 
 

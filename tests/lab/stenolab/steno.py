@@ -238,6 +238,7 @@ class Steno:
             "XDG_DATA_HOME": str(self.folder / "data"),
             "STENO_RECORD": str(self.record),
             "NO_COLOR": "1",
+            "STENO_API_PORT": "0",  # many run side by side
             **self._more,
             **more,
         }
