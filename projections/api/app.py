@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -26,24 +24,19 @@ PARTS = (
     "projections.api.amd.routes",
     "projections.api.dashboard.routes",
 )
-"""Each has `routes(service)`, and `OPENAPI` for those routes that FastAPI does not describe; the first match answers."""
+"""Each has `routes(service)`, and `OPENAPI` for routes that FastAPI does not describe; the first match answers."""
 
 
 def build_app(service: Service) -> ASGIApp:
-    """The application that a server serves.
-
-    Its lifespan must be run: what commands append through is closed there.
-    """
-    parts = _parts()
+    """The application that a server serves; `service.closing` is closed when it does not any more."""
     router = FastAPI(
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
         exception_handlers=handlers(),
-        lifespan=_lifespan(parts),
     )
-    for part in parts:
+    for part in _parts():
         router.router.routes.extend(_routes(part, service))
     app: ASGIApp = Failures(router)
     for front in ("projections.api.hot", "projections.api.access.gate"):
@@ -51,19 +44,6 @@ def build_app(service: Service) -> ASGIApp:
         if found is not None:
             app = found.in_front(service, app)
     return app
-
-
-def _lifespan(parts: Iterable[Any]) -> Any:
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        try:
-            yield
-        finally:
-            for part in parts:
-                if hasattr(part, "close"):
-                    await part.close()
-
-    return lifespan
 
 
 def _routes(part: Any, service: Service) -> list[BaseRoute]:

@@ -41,7 +41,7 @@ class Outside(Protocol):
         ...
 
     def complete(self, configuration: Mapping[str, object], *, run_id: str, where: str) -> Completed:
-        """The task, valid and named, as `steno submit -f` would make it; nothing of this machine's environment is in it.
+        """The task, valid and named, as `steno submit -f` would make it, without anything of this machine's.
 
         Args:
             configuration: a dstack task configuration as JSON values.

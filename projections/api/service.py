@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -33,3 +34,5 @@ class Service:
     """The record as it grows, and the engine's own world at its head."""
     tokens: Tokens
     outside: Outside
+    closing: ExitStack = field(default_factory=ExitStack)
+    """What the parts hold open; whoever made the service closes it when nothing is served any more."""

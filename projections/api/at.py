@@ -1,0 +1,124 @@
+"""`?at=` and `?min_position=`: which moment of the record a read shows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from events.clock import parse_time
+from projections.api.parameters import Asked, Parameter
+from projections.api.problems import Problem
+from projections.last_before import last_before
+from projections.pool import Behind, Look
+
+if TYPE_CHECKING:
+    from events.record import Record
+    from projections.api.service import Service
+
+_POSITION = re.compile("[0-9]{1,18}")
+_TIME = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.,][0-9]{1,9})?)?(Z|[+-][0-9:]{2,6})?)?"
+)
+_PAST = "a position, or a time as 2026-11-20T15:00:00Z"
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A moment as somebody asks for it: a position, or a time (microseconds, UTC)."""
+
+    position: int | None
+    time: int | None
+
+
+def _read_at(text: str) -> Moment:
+    if _POSITION.fullmatch(text) is not None:
+        if int(text) < 1:
+            raise ValueError(f"{_PAST}; positions start at 1")
+        return Moment(int(text), None)
+    if _TIME.fullmatch(text) is None:
+        raise ValueError(_PAST)
+    try:
+        return Moment(None, parse_time(text.upper()))
+    except (ValueError, OverflowError):
+        raise ValueError(_PAST) from None
+
+
+def _read_position(text: str) -> int:
+    if _POSITION.fullmatch(text) is None:
+        raise ValueError("a position: a whole number")
+    return int(text)
+
+
+AT = Parameter(
+    name="at",
+    help="Show everything as it was: at a position, or at a time (ISO 8601, UTC unless it says otherwise).",
+    schema={
+        "anyOf": [
+            {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
+            {"type": "string", "format": "date-time"},
+        ]
+    },
+    read=_read_at,
+)
+MIN_POSITION = Parameter(
+    name="min_position",
+    help="Wait up to two seconds until this position is shown: what a command answered, seen by the read behind it.",
+    schema={"type": "integer", "minimum": 0, "maximum": 10**18 - 1},
+    read=_read_position,
+)
+MOMENT = (AT, MIN_POSITION)
+"""What every read takes."""
+
+
+@contextmanager
+def look(service: Service, asked: Asked) -> Iterator[Look]:
+    """The record and its read models at the moment asked for; blocks, so it is for worker threads.
+
+    Raises:
+        Problem: 400, the moment has not been; 409, `min_position` lies beyond the record; 503, the read models did not
+            come so far in time.
+    """
+    moment, least = asked.given["at"], asked.given["min_position"]
+    if not isinstance(moment, Moment):
+        with _now(service, least if isinstance(least, int) else None) as found:
+            yield found
+        return
+    with _now(service, least if isinstance(least, int) else None) as found:
+        position = _position_of(moment, found.record, service.clock.now())
+    with service.pool.at(position) as found:
+        yield found
+
+
+@contextmanager
+def _now(service: Service, least: int | None) -> Iterator[Look]:
+    if least is None:
+        with service.pool.now() as found:
+            yield found
+        return
+    with service.pool.now() as found:
+        head = found.record.head().position
+        if found.position >= least:
+            yield found
+            return
+    if head < least:
+        raise Problem(409, f"the record ends at position {head}; nothing has {least} yet", field="min_position")
+    try:
+        with service.pool.now(min_position=least) as found:
+            yield found
+    except Behind as error:
+        raise Problem(503, f"{error} Ask again.", field="min_position", headers=(("Retry-After", "1"),)) from None
+
+
+def _position_of(moment: Moment, record: Record, now: int) -> int:
+    head = record.head().position
+    if moment.position is not None:
+        if moment.position > head:
+            raise Problem(400, f"the record ends at position {head}; {moment.position} is beyond it", field="at")
+        return moment.position
+    assert moment.time is not None  # noqa: S101 - one of the two is set
+    if moment.time > now:
+        raise Problem(400, "that time has not come yet", field="at")
+    return last_before(record, moment.time, head)

@@ -1,0 +1,131 @@
+"""Query parameters: each reads its text or says what it should have been, and describes itself for the OpenAPI."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from starlette.requests import Request
+
+from projections.api.problems import Problem
+
+_SHOWN = 60
+"""Characters of a wrong value that an answer repeats."""
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One query parameter; given once, or left out."""
+
+    name: str
+    help: str
+    schema: Mapping[str, object]
+    read: Callable[[str], object]
+    """Raises ValueError, whose text says what the value must be."""
+    default: object = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a request names: the parts of its path, and its parameters with their defaults."""
+
+    path: Mapping[str, str]
+    given: Mapping[str, object] = field(default_factory=dict)
+
+    def number(self, name: str) -> int:
+        """A parameter that is a number and has a default."""
+        value = self.given[name]
+        if not isinstance(value, int):
+            raise TypeError(f"{name} is no number")
+        return value
+
+    def text(self, name: str) -> str | None:
+        """A parameter that is a text; None where it was left out."""
+        value = self.given[name]
+        return value if isinstance(value, str) else None
+
+    def flag(self, name: str) -> bool:
+        """A parameter that is a switch."""
+        return self.given[name] is True
+
+
+def asked_of(request: Request, parameters: Iterable[Parameter]) -> Asked:
+    """What a request asks for, checked.
+
+    Raises:
+        Problem: 400, with the parameter that is unknown, repeated or no value of its kind.
+    """
+    known = {one.name: one for one in parameters}
+    found: dict[str, object] = {one.name: one.default for one in known.values()}
+    seen: set[str] = set()
+    for name, text in request.query_params.multi_items():
+        if name not in known:
+            there = ", ".join(known) or "none"
+            raise Problem(400, f"there is no parameter {_cut(name)}; there are: {there}", field=_cut(name))
+        if name in seen:
+            raise Problem(400, f"{name} is given more than once", field=name)
+        seen.add(name)
+        try:
+            found[name] = known[name].read(text)
+        except ValueError as error:
+            raise Problem(400, f"{name} is {_cut(text)!r}; it must be {error}", field=name) from None
+    return Asked(path=request.path_params, given=found)
+
+
+def integer(name: str, help_: str, *, low: int, high: int, default: int | None = None) -> Parameter:
+    """A whole number within bounds."""
+    said = f"a whole number from {low} to {high}"
+
+    def read(text: str) -> int:
+        if _INTEGER.fullmatch(text) is None or not low <= int(text) <= high:
+            raise ValueError(said)
+        return int(text)
+
+    schema: dict[str, object] = {"type": "integer", "minimum": low, "maximum": high}
+    if default is not None:
+        schema["default"] = default
+    return Parameter(name=name, help=help_, schema=schema, read=read, default=default)
+
+
+def choice(name: str, help_: str, among: Iterable[str], default: str | None = None) -> Parameter:
+    """One of a few words."""
+    words = tuple(among)
+
+    def read(text: str) -> str:
+        if text not in words:
+            raise ValueError(f"one of {', '.join(words)}")
+        return text
+
+    schema: dict[str, object] = {"type": "string", "enum": list(words)}
+    if default is not None:
+        schema["default"] = default
+    return Parameter(name=name, help=help_, schema=schema, read=read, default=default)
+
+
+def flag(name: str, help_: str) -> Parameter:
+    """`true` or `false`; left out, false."""
+    words = {"true": True, "false": False}
+
+    def read(text: str) -> bool:
+        if text not in words:
+            raise ValueError("true or false")
+        return words[text]
+
+    return Parameter(name=name, help=help_, schema={"type": "boolean", "default": False}, read=read, default=False)
+
+
+def text(name: str, help_: str, *, longest: int = 200) -> Parameter:
+    """Any text up to a length."""
+
+    def read(given: str) -> str:
+        if len(given) > longest:
+            raise ValueError(f"at most {longest} characters long")
+        return given
+
+    return Parameter(name=name, help=help_, schema={"type": "string", "maxLength": longest}, read=read)
+
+
+def _cut(given: str) -> str:
+    return given if len(given) <= _SHOWN else given[:_SHOWN] + "…"
