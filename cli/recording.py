@@ -40,6 +40,7 @@ def record_forever(record: Record, watch: Watch, recorder: Recorder, provider: P
         RecordNotWritable, RecordDamaged: nothing more can be recorded.
         KeyboardInterrupt: Ctrl-C.
     """
+    recorder.stays = True
     _log.info("recording %s into %s; Ctrl-C stops", provider.source, record.path)
     with stoppable(signal.SIGTERM, Terminated) as ended, stoppable(signal.SIGINT, KeyboardInterrupt) as interrupted:
         try:

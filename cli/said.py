@@ -18,7 +18,7 @@ from engine.control.decisions import (
     StopRun,
     StopVm,
 )
-from engine.effects.notices import budget_text
+from engine.effects.wording import budget_text
 from engine.world.change import Anomaly, Blind, Moved, VmMoved
 from events import types
 

@@ -62,7 +62,7 @@ def watching(
         world=World(CURRENT, TransitionsStepper(), state, VmTransitionsStepper()),
         clock=app.clock,
         policy=policy,
-        notify=_webhook(app.settings),
+        notify=webhook_of(app.settings),
         since=since,
         pace=pace if pace is not None else _pace(provider),
         trace=trace,
@@ -71,14 +71,20 @@ def watching(
         yield watch, recorder
 
 
-def _webhook(settings: Settings) -> Webhook | None:
-    """Where alerts are posted, if anywhere."""
+def webhook_of(settings: Settings) -> Webhook | None:
+    """Where notices are posted and what of, if anywhere."""
     url = settings.value("alerts.webhook")
     if not url:
         return None
     from engine.effects.webhook import Webhook
+    from engine.settings_values import alerts
 
-    return Webhook(url=url, secret=settings.value("alerts.secret") or None)
+    return Webhook(
+        url=url,
+        secret=settings.value("alerts.secret") or None,
+        kinds=alerts(settings.value("alerts.on") or "off"),
+        dashboard=settings.value("api.url") or None,
+    )
 
 
 def _pace(provider: Provider) -> Pace:

@@ -8,6 +8,7 @@ from engine.settings_profiles import PROFILES
 from engine.settings_service import host, origins, port, submit_rate
 from engine.settings_values import (
     Parse,
+    alerts,
     budget,
     duration,
     machines,
@@ -181,6 +182,19 @@ TABLE: tuple[Known, ...] = (
         variables=("STENO_WEBHOOK_SECRET",),
         help="what alerts are signed with (HMAC-SHA256)",
         secret=True,
+    ),
+    Known(
+        name="alerts.on",
+        variables=("STENO_ALERTS_ON",),
+        default="run_end,anomaly,budget,orphan",
+        help="what the webhook is told of: run_end, anomaly, budget, orphan, with commas between; off: nothing",
+        parse=alerts,
+    ),
+    Known(
+        name="api.url",
+        variables=("STENO_API_URL",),
+        help="the address of the HTTP service as people reach it, for the links of notices",
+        parse=webhook,
     ),
     Known(
         name="api.host",

@@ -18,6 +18,9 @@ _LENGTH = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,6})?)\s*(s|m|h|d|w)?")
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _OFF: Final = frozenset({"off", "none", "unlimited"})
 
+ALERTS: Final = frozenset({"run_end", "anomaly", "budget", "orphan"})
+"""What the webhook can be told of."""
+
 Parse = Callable[[str], object]
 
 
@@ -174,6 +177,20 @@ def webhook(text: str) -> str:
     if not fits:
         raise ValueError("an address: https://example.org/hook")
     return text.strip()
+
+
+def alerts(text: str) -> frozenset[str]:
+    """What the webhook is told of; nothing for `off`.
+
+    Raises:
+        ValueError: one of the words is none of `ALERTS`.
+    """
+    if is_off(text):
+        return frozenset()
+    found = frozenset(part.strip() for part in text.split(","))
+    if not found <= ALERTS:
+        raise ValueError("some of run_end, anomaly, budget, orphan, with commas between, or off")
+    return found
 
 
 def one_of(*choices: str) -> Parse:

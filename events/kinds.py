@@ -55,6 +55,7 @@ KINDS: Final[dict[int, tuple[str, int]]] = {
     39: ("TokenCreated", 1),
     40: ("TokenRevoked", 1),
     41: ("TaskReported", 1),
+    42: ("AlertsAdopted", 1),
 }
 
 CODES: Final[dict[type, int]] = {

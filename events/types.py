@@ -331,13 +331,23 @@ class BudgetCrossed(_Fact, frozen=True, kw_only=True):
     total: int
 
 
+class AlertsAdopted(_Fact, frozen=True, kw_only=True):
+    """What the webhook is told of a source from here on; what was over before is never told."""
+
+    source: str
+    kinds: tuple[str, ...]
+    """Empty: nothing is told any more."""
+
+
 class NoticeIntended(_Fact, frozen=True, kw_only=True):
     """We are about to tell the webhook."""
 
     notice_id: str
-    kind: Literal["budget", "orphan"]
+    kind: Literal["budget", "orphan", "run_end", "anomaly", "test"]
     body: bytes
     """The JSON text sent."""
+    about: tuple[str, ...] = ()
+    """The ids of the facts that a digest tells together; empty: the notice is about one, under its own id."""
 
 
 class NoticeDelivered(_Fact, frozen=True, kw_only=True):
@@ -435,6 +445,7 @@ Event = (
     | VmStopFailed
     | VmGoneConfirmed
     | BudgetCrossed
+    | AlertsAdopted
     | NoticeIntended
     | NoticeDelivered
     | NoticeFailed

@@ -23,6 +23,7 @@ KINDS = frozenset(
         "VmStopIntended",
         "VmStopSucceeded",
         "VmStopFailed",
+        "AlertsAdopted",
         "NoticeIntended",
         "NoticeDelivered",
         "NoticeFailed",
@@ -93,6 +94,14 @@ class OpenNotice:
     """When the newest did."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """Since when the webhook is told of something."""
+
+    position: int
+    at: int
+
+
 @dataclass(slots=True, kw_only=True)
 class Ledger:
     """What is open, in order of request, and which runs are known to the provider under which id."""
@@ -113,7 +122,9 @@ class Ledger:
     vm_outcomes: dict[str, tuple[int, VmStopOutcome]] = field(default_factory=dict)
     """The newest of each machine, with its position."""
     noticed: set[str] = field(default_factory=set)
-    """Every notice there ever was."""
+    """Every notice there ever was, and every fact a digest told."""
+    told: dict[str, dict[str, Mark]] = field(default_factory=dict)
+    """Source → what the webhook is told of it, each since when."""
     taken: dict[str, TakenStop] = field(default_factory=dict)
     """The newest stop of each run that the provider took."""
     asked: int = 0
@@ -149,6 +160,9 @@ class Ledger:
             case types.VmStopSucceeded() | types.VmStopFailed():
                 self.vm_stops.pop(event.vm_id, None)
                 self.vm_outcomes[event.vm_id] = (position, event)
+            case types.AlertsAdopted():
+                known, here = self.told.get(event.source, {}), Mark(position=position, at=observed_at)
+                self.told[event.source] = {kind: known.get(kind, here) for kind in event.kinds}
             case types.NoticeIntended() | types.NoticeDelivered() | types.NoticeFailed():
                 self._notice(position, observed_at, event)
             case _:
@@ -204,8 +218,9 @@ class Ledger:
     ) -> None:
         match event:
             case types.NoticeIntended():
-                self.noticed.add(event.notice_id)
-                self.notices[event.notice_id] = OpenNotice(intent=event, position=position)
+                self.noticed.update((event.notice_id, *event.about))
+                if event.kind != "test":  # whoever asked for a test sends it, once
+                    self.notices[event.notice_id] = OpenNotice(intent=event, position=position)
             case types.NoticeDelivered():
                 self.notices.pop(event.notice_id, None)
             case types.NoticeFailed():

@@ -6,6 +6,8 @@ import threading
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 
+from engine.settings_values import ALERTS
+
 TIMEOUT = 10.0
 """Seconds for each of connecting, writing and waiting for the answer."""
 
@@ -17,6 +19,10 @@ class Webhook:
     url: str = field(repr=False)
     secret: str | None = field(default=None, repr=False)
     """What they are signed with; None: they are not signed."""
+    kinds: frozenset[str] = ALERTS
+    """What it is told of."""
+    dashboard: str | None = None
+    """The address of our own service, for links; None: notices have none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +57,7 @@ class Poster:
 
     def post(self, notice_id: str, body: bytes, *, attempt: int, now: int) -> None:
         """Start one try. `now`: seconds since the epoch, part of what is signed."""
-        headers = {"Content-Type": "application/json", "User-Agent": "steno", "X-Steno-Notice": notice_id}
-        if self._webhook.secret is not None:
-            headers["X-Steno-Signature"] = sign(self._webhook.secret, now, body)
+        headers = headers_of(self._webhook, notice_id, body, now)
         # A daemon: a process that ends does not wait for a server that hangs; the notice is then sent again.
         thread = threading.Thread(target=self._run, args=(notice_id, body, headers, attempt), daemon=True)
         self._threads[notice_id] = thread
@@ -78,6 +82,14 @@ class Poster:
     def _run(self, notice_id: str, body: bytes, headers: dict[str, str], attempt: int) -> None:
         status, error = send(self._webhook.url, body, headers)
         self._answers.put(Answer(notice_id=notice_id, attempt=attempt, status=status, error=error))
+
+
+def headers_of(webhook: Webhook, notice_id: str, body: bytes, now: int) -> dict[str, str]:
+    """The headers of one try made `now` (seconds since the epoch), the signature among them."""
+    headers = {"Content-Type": "application/json", "User-Agent": "steno", "X-Steno-Notice": notice_id}
+    if webhook.secret is not None:
+        headers["X-Steno-Signature"] = sign(webhook.secret, now, body)
+    return headers
 
 
 def send(url: str, body: bytes, headers: dict[str, str]) -> tuple[int | None, str | None]:

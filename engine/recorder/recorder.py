@@ -105,7 +105,9 @@ class Recorder:
         self._rhythm = Rhythm()
         self._trace = trace
         self._decide = decide
-        self._notices = Notices(self.journal, clock, notify)
+        self._notices = Notices(self.journal, clock, notify, source=provider.source, made_again=self._needed)
+        self.stays = False
+        """Whether it watches until it is stopped, and does not act just once: its settings say what is told."""
         asks_again = not self.policy.free and self.policy.queue_patience > 0
         self.actor = Actor(self.journal, provider, record.vault, clock, self._notices, asks_again=asks_again)
         self._fold = RecordFold(record, world)
@@ -183,6 +185,7 @@ class Recorder:
         if self._adopt:
             adopt_policy(self.journal, self._provider.source, self.policy, state)
             self._adopt = False
+        self._notices.take_up(stays=self.stays)
         self.actor.end_runs(state)
         self.actor.stops.unheard(state.runs[run_id] for run_id in state.unsettled)
 

@@ -10,7 +10,8 @@ import pytest
 
 from engine.control.decisions import Alert
 from engine.effects import webhook as posting
-from engine.effects.notices import PAUSES, Notices
+from engine.effects.delivery import PAUSES
+from engine.effects.notices import Notices
 from engine.effects.webhook import Webhook, sign
 from engine.vm.states import VmState
 from engine.world.change import Anomaly, AnomalyKind
@@ -103,7 +104,7 @@ def test_a_refused_notice_is_sent_again_after_1_5_25_and_125_seconds_and_then_gi
         until(notices, tries(bench, tried))
         clock.ahead += pause - 1
         notices.round()
-        assert not notices._poster.busy
+        assert not notices._delivery.poster.busy
         assert len(hook.taken) == tried
         clock.ahead += 1
     assert [(one.attempt, one.final) for one in outcomes(bench)] == [(n, n == 5) for n in range(1, 6)]
@@ -156,8 +157,8 @@ def test_a_notice_without_outcome_is_sent_by_the_next_process_under_the_same_id(
     while not hook.taken:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    dead._lease.release()
-    dead._lease = None
+    dead._delivery._lease.release()
+    dead._delivery._lease = None
     other = open_bench(bench.path)
     notices = Notices(other.journal, clock, Webhook(url=hook.url))
     until(notices, lambda: outcomes(bench))
@@ -184,25 +185,29 @@ def test_one_process_sends_at_a_time(bench, open_bench, hook, clock):
     first.alert(ALERT)
     first.round()
     second.round()
-    assert not second._poster.busy
+    assert not second._delivery.poster.busy
     hook.free.set()
     first.close()
     until(second, lambda: outcomes(bench))
     second.close()
 
 
-def machine(state, kind=AnomalyKind.ORPHAN, position=7):
+def machine(bench, state, kind=AnomalyKind.ORPHAN):
+    """A world with a machine that a poll of just now showed."""
+    bench.recorder.round()
+    (newest,) = bench.record.read(types={"PollRecorded"}, limit=1, backwards=True)
+    source, position = bench.provider.source, newest.position
     vm = Vm(
         vm_id="v1",
         provider="dstack",
         provider_id="i1",
-        source="dstack/main",
+        source=source,
         state=state,
         facts=VmFacts(provider_id="i1", name="lab-fleet-0", price=1_990_000),
         created=0,
         first_position=1,
         first_at=0,
-        last_position=1,
+        last_position=position,
         last_at=0,
     )
     anomaly = Anomaly(kind=kind, subject="vm/v1", position=position, detail="seen idle, no run known")
@@ -213,18 +218,20 @@ def machine(state, kind=AnomalyKind.ORPHAN, position=7):
 def test_an_orphan_is_told_once_while_it_may_cost(bench, hook, clock, kind):
     """Also by a process that starts later and reads of it in the record; not of a machine that is gone by then."""
     target = Webhook(url=hook.url)
-    gone = Notices(bench.journal, clock, target)
-    gone.look(machine(VmState.TERMINATED, kind))
+    source = bench.provider.source
+    gone = Notices(bench.journal, clock, target, source=source)
+    gone.look(machine(bench, VmState.TERMINATED, kind))
     assert not bench.facts("NoticeIntended")
-    state = machine(VmState.IDLE, kind)
-    for notices in (gone, Notices(bench.journal, clock, target), Notices(bench.journal, clock, target)):
+    state = machine(bench, VmState.IDLE, kind)
+    for notices in (gone, *(Notices(bench.journal, clock, target, source=source) for _ in range(2))):
+        notices.close()
         notices.look(state)
     state.anomalies.append(Anomaly(kind=AnomalyKind.SCHEMA_DRIFT, subject="vm/v1", position=9, detail="a word"))
     notices.look(state)
     (intent,) = bench.facts("NoticeIntended")
     said = json.loads(intent.body)
-    assert (said["anomaly"], said["vm_id"], said["source"]) == (kind.value, "v1", "dstack/main")
-    assert "lab-fleet-0 of dstack/main at $1.99/h: seen idle, no run known" in said["text"]
+    assert (said["anomaly"], said["vm_id"], said["source"]) == (kind.value, "v1", source)
+    assert f"lab-fleet-0 of {source} at $1.99/h: seen idle, no run known" in said["text"]
 
 
 def test_the_signature_covers_the_time_and_the_body():
