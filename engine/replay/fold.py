@@ -58,11 +58,21 @@ class RecordFold:
         self._repeats = world.rules.watch is not Watch.CLOCK
         self._absent = self._is_something_missing()
 
-    def run(self, until: Until | None = None, each: Callable[[int, tuple[Change, ...]], None] | None = None) -> None:
-        """Fold everything behind the world's position, up to `until`; `each` is told what every event changed."""
+    def run(
+        self,
+        until: Until | None = None,
+        each: Callable[[int, tuple[Change, ...]], None] | None = None,
+        *,
+        repeats: bool = True,
+    ) -> None:
+        """Fold everything behind the world's position, up to `until`; `each` is told what every event changed, with
+        the world as it is after it.
+
+        Without `repeats`, `each` is not told of polls that only repeat the one before: those change nothing.
+        """
         limit = until if until is not None else Until()
         state = self.world.state
-        sources = self._sources if self._repeats and each is None else {}
+        sources = self._sources if self._repeats and (each is None or not repeats) else {}
         current, source, lanes = -1, _NOBODY, _NOBODY.lanes
         last_at, repeated, folded = state.last_at or 0, 0, state.position
         rows = self.record.scan(after=state.position, until=limit.position)
@@ -104,6 +114,7 @@ class RecordFold:
                 changes = self._whole(position, kind, stream, at, took, scope_id, listing_id)
                 current = -1
             if each is not None:
+                state.last_at = max(last_at, state.last_at or 0) or None
                 each(position, changes)
         self._write_down()
         state.events += repeated

@@ -1,0 +1,1 @@
+"""The record as it grows: one thread folds it, what it says goes to every listener."""

@@ -1,0 +1,199 @@
+"""What a position says, as one message of an event stream: the same bytes whenever and from wherever it is made."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from engine.replay.fold import RecordFold
+from engine.replay.objects import JsonObject, run_object, vm_object
+from engine.replay.record import fill_costs
+from engine.replay.until import Until
+from engine.rules.sets import CURRENT
+from engine.world.change import Change, Moved, VmMoved
+from engine.world.vms import Vm
+from engine.world.world import World
+from events.clock import format_time
+from events.stored import Stored
+from events.types import NAMES, ProviderEventSeen, RunObserved, SubmitSucceeded, VmObserved
+from projections.api.feed.costs import Costs
+
+if TYPE_CHECKING:
+    from engine.world.state import WorldState
+    from events.record import Record
+
+_SAID: Final = NAMES - {"PollRecorded"}
+"""Events that always give a message; an answered poll gives one only where it moved something by itself."""
+_OBSERVED = (RunObserved, VmObserved, ProviderEventSeen)
+_AHEAD: Final = 64
+"""Events read at a time behind the end, to see what the last poll was followed by."""
+
+
+class Frame(NamedTuple):
+    """The message of one position."""
+
+    position: int
+    about: frozenset[str]
+    """Streams it concerns: its own, of every run and machine in it, and of the runs on such a machine."""
+    data: bytes
+    """`id: …`, `data: …` and an empty line."""
+
+
+class Framer:
+    """A fold of one record that turns positions into frames."""
+
+    def __init__(self, record: "Record", world: World, position: int) -> None:
+        """Go on behind `position`, where the world stands."""
+        self.position = position
+        self._record = record
+        self._world = world
+        self._fold = RecordFold(record, world)
+        self._costs: Costs | None = None
+        self._frames: list[Frame] = []
+        self._events: dict[int, Stored] = {}
+        self._seen_with: dict[int, set[str]] = {}
+        """Poll → the streams of its observations."""
+        self.changes: list[Change] = []
+        """What the last `advance` changed, in order."""
+
+    @property
+    def state(self) -> "WorldState":
+        """The world as it is now."""
+        return self._world.state
+
+    def skip(self, until: int) -> None:
+        """Go on to `until` without making frames."""
+        if until > self.position:
+            self._fold.run(Until(position=until))
+            self.position, self._costs = until, None
+
+    def advance(self, until: int) -> list[Frame]:
+        """The frames behind `position` and up to `until`, which is not beyond the record's head; then stands there."""
+        after, self._frames, self.changes = self.position, [], []
+        if self._costs is None:
+            self._costs = Costs(self.state)
+        said = list(self._record.read(after=after, until=until, types=_SAID))
+        groups: dict[int, list[Stored]] = {}
+        for one in said:
+            if isinstance(one.data, _OBSERVED):
+                groups.setdefault(one.data.poll, []).append(one)
+        self._events = {one.position: one for one in said}
+        self._seen_with = {poll: {one.stream for one in group} for poll, group in groups.items()}
+        self._look_ahead(after, until)
+        for poll, group in groups.items():
+            if poll > self.position:
+                self._run(poll)
+            self._observed(group)
+        self._run(until)
+        return self._frames
+
+    def _run(self, until: int) -> None:
+        self._fold.run(Until(position=until), self._each, repeats=False)
+        self._the_costs.moved()
+        self.position = until
+
+    @property
+    def _the_costs(self) -> Costs:
+        assert self._costs is not None  # noqa: S101 - `advance` made it
+        return self._costs
+
+    def _look_ahead(self, after: int, until: int) -> None:
+        """The observations of the last poll that lie behind `until`: what they show is not the poll's own to tell."""
+        while True:
+            ahead = list(self._record.read(after=until, limit=_AHEAD))
+            for one in ahead:
+                if not isinstance(one.data, _OBSERVED) or one.data.poll > until:
+                    return
+                if one.data.poll > after:
+                    self._seen_with.setdefault(one.data.poll, set()).add(one.stream)
+            if len(ahead) < _AHEAD:
+                return
+            until = ahead[-1].position
+
+    # -- one position ------------------------------------------------------------------------------------------------
+
+    def _each(self, position: int, changes: tuple[Change, ...]) -> None:
+        """An event that is no observation; the world is as it is after it."""
+        event = self._events.get(position)
+        self.changes += changes
+        self._the_costs.moved(changes)
+        if event is None:
+            runs, vms = self._changed(changes, self._seen_with.get(position, set()))
+            if runs or vms:
+                (poll,) = self._record.read(after=position - 1, until=position, limit=1)
+                self._add(poll, runs, vms)
+            return
+        if isinstance(event.data, SubmitSucceeded):
+            self._the_costs.renamed(event.data.run_id)
+        self._add(event, *self._changed(changes, {event.stream}))
+
+    def _observed(self, group: Iterable[Stored]) -> None:
+        """What a poll showed otherwise than before; the world is as it is after the poll."""
+        runs = [run_id for one in group if (run_id := _id_of(one.stream, "run")) is not None]
+        self._fill(runs)
+        for one in group:
+            self._add(one, (), ())
+
+    def _changed(self, changes: Iterable[Change], but: set[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """(runs, machines) that changed, those left out that are told by events of their own; in order of change."""
+        runs: dict[str, None] = {}
+        vms: dict[str, None] = {}
+        for change in changes:
+            if isinstance(change, Moved) and f"run/{change.run_id}" not in but and change.run_id in self.state.runs:
+                runs[change.run_id] = None
+            elif isinstance(change, VmMoved) and f"vm/{change.vm_id}" not in but:
+                vms[change.vm_id] = None
+        return tuple(runs), tuple(vms)
+
+    def _add(self, event: Stored, runs: tuple[str, ...], vms: tuple[str, ...]) -> None:
+        """Make the frame of an event, with the object of its own stream and of others it changed."""
+        about = {event.stream}
+        said: dict[str, Any] = {
+            "position": event.position,
+            "event": event.type,
+            "stream": event.stream,
+            "at": format_time(event.observed_at),
+        }
+        run_id, vm_id = _id_of(event.stream, "run"), _id_of(event.stream, "vm")
+        own = () if run_id is None else (run_id,)
+        if not isinstance(event.data, RunObserved):
+            self._fill((*own, *runs))
+        if run_id is not None and run_id in self.state.runs:
+            said["run"] = self._run_object(run_id)
+        elif vm_id is not None and vm_id in self.state.vms:
+            said["vm"] = self._vm_object(vm_id, about)
+        if runs:
+            said["runs"] = [self._run_object(one) for one in runs]
+            about.update(f"run/{one}" for one in runs)
+        if vms:
+            said["vms"] = [self._vm_object(one, about) for one in vms]
+        data = b"id: %d\ndata: %b\n\n" % (event.position, msgspec.json.encode(said))
+        self._frames.append(Frame(event.position, frozenset(about), data))
+
+    def _fill(self, run_ids: Iterable[str]) -> None:
+        """Read the provider's own cost of runs."""
+        runs = self.state.runs
+        fill_costs(self._record, [run for run_id in run_ids if (run := runs.get(run_id)) is not None])
+
+    def _run_object(self, run_id: str) -> JsonObject:
+        return run_object(self.state.runs[run_id], CURRENT, self._the_costs.of_run(run_id))
+
+    def _vm_object(self, vm_id: str, about: set[str]) -> JsonObject:
+        vm = self.state.vms[vm_id]
+        about.add(f"vm/{vm_id}")
+        about.update(f"run/{run_id}" for run_id in self._on(vm))
+        return vm_object(vm, self._the_costs.bill(vm_id))
+
+    def _on(self, vm: Vm) -> set[str]:
+        """The runs a machine is of interest to: those on it, and the one it was made for while that has not ended."""
+        found = {one.run_id for one in vm.occupants}
+        made_for = None if vm.made_for is None else self.state.runs.get(vm.made_for)
+        if made_for is not None and not made_for.terminal:
+            found.add(made_for.run_id)
+        return found
+
+
+def _id_of(stream: str, kind: str) -> str | None:
+    """The id in the name of a stream of that kind."""
+    before, _, found = stream.partition("/")
+    return found if before == kind else None
