@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 HEARTBEAT: Final = 15.0
 """Seconds of silence after which a comment is sent."""
@@ -88,3 +88,13 @@ class Listener:
             self.wake()
             left = HEARTBEAT
         self._timer = self._loop.call_later(max(left, 0.1), self._tick)
+
+
+def cancelling(task: asyncio.Task[Any] | None) -> Callable[[], None]:
+    """What drops a client by cancelling the task that serves it."""
+
+    def cancel() -> None:
+        if task is not None:
+            task.cancel()
+
+    return cancel

@@ -1,0 +1,238 @@
+"""`/api/stream` and `/api/runs/{id}/stream`: the record as server-sent events, from wherever a client was."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+from starlette.requests import Request
+from starlette.routing import BaseRoute, Route
+
+from engine.errors import RunNotFound
+from projections.api.feed.listener import cancelling
+from projections.api.parameters import Parameter, asked_of
+from projections.api.problems import Problem
+from projections.api.reads.read import LONGEST
+from projections.objects import RunObject, VmObject
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+    from engine.world.state import WorldState
+    from projections.api.feed.feed import Feed
+    from projections.api.service import Service
+
+LAST_EVENT_ID: Final = "Last-Event-ID"
+RETRY: Final = b"retry: 1000\n\n"
+"""How long (milliseconds) a browser waits before it comes back: the first thing it is told."""
+_HEADERS: Final = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+)
+_POSITION: Final = re.compile("[0-9]{1,18}")
+_PATIENCE: Final = 30.0
+"""Seconds until the feed must know where the record stands."""
+_SEEN: Final = 2.0
+"""Seconds until a run that was asked for a moment ago must be known."""
+
+
+def _read_position(text: str) -> int:
+    if _POSITION.fullmatch(text) is None:
+        raise ValueError("a position: a whole number, 0 for the beginning")
+    return int(text)
+
+
+_AFTER = Parameter(
+    name="after",
+    help=f"Begin behind this position (0: at the beginning); {LAST_EVENT_ID} goes before it. Neither: from now on.",
+    schema={"type": "integer", "minimum": 0, "maximum": 10**18 - 1},
+    read=_read_position,
+)
+
+
+class Stream:
+    """One of the two streams, as an ASGI application."""
+
+    def __init__(self, service: Service) -> None:
+        self._feed = service.feed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope)
+        after = _after(request)
+        await _ready(self._feed)
+        word = request.path_params.get("id")
+        subject = None if word is None else f"run/{await _run_id(self._feed, word)}"
+        if after is not None:
+            await _expect_there(self._feed, *after)
+        await send({"type": "http.response.start", "status": 200, "headers": list(_HEADERS)})
+        if scope["method"] == "HEAD":
+            await send({"type": "http.response.body", "body": b""})
+            return
+        await _send(self._feed, None if after is None else after[0], subject, scope, receive, send)
+
+
+async def _send(feed: Feed, after: int | None, subject: str | None, scope: Scope, receive: Receive, send: Send) -> None:
+    """Send frames until the client is gone, is dropped or the server stops."""
+    drop = scope.get("steno.abort", cancelling(asyncio.current_task()))
+    with feed.listening(after, drop) as listener:
+        await send({"type": "http.response.body", "body": RETRY, "more_body": True})
+        leaving = asyncio.ensure_future(_left(receive))
+        leaving.add_done_callback(lambda _: listener.close())
+        try:
+            async with aclosing(feed.pieces(listener, subject)) as pieces:
+                async for piece in pieces:
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+        finally:
+            leaving.cancel()
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def _left(receive: Receive) -> None:
+    """Until the client is gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+# -- what a request says --------------------------------------------------------------------------------------------
+
+
+def _after(request: Request) -> tuple[int, str] | None:
+    """Where the client was, and the field that says so; None: it wants what comes from now on.
+
+    Raises:
+        Problem: 400, what it says is no position.
+    """
+    given = asked_of(request, (_AFTER,)).given["after"]
+    last = [one.strip() for one in request.headers.getlist(LAST_EVENT_ID) if one.strip()]
+    if len(last) > 1:
+        raise Problem(400, f"{LAST_EVENT_ID} is given more than once", field=LAST_EVENT_ID)
+    if last:
+        if _POSITION.fullmatch(last[0]) is None:
+            raise Problem(400, f"{last[0][:60]!r} is no position of a record: a whole number", field=LAST_EVENT_ID)
+        return int(last[0]), LAST_EVENT_ID
+    return (given, "after") if isinstance(given, int) else None
+
+
+async def _ready(feed: Feed) -> None:
+    if not await feed.ready(_PATIENCE):
+        said = feed.trouble or "the server is stopping"
+        raise Problem(503, said, headers=(("Retry-After", "1"),))
+
+
+async def _expect_there(feed: Feed, after: int, field: str) -> None:
+    """That the record has come as far as the client says.
+
+    Raises:
+        Problem: 400, it has not: the client was told by another record.
+    """
+    if after <= feed.position:
+        return
+    head = await asyncio.to_thread(feed.head)
+    if after > head:
+        raise Problem(400, f"the record ends at position {head}; {after} is beyond it", field=field)
+    await feed.beyond(after, _PATIENCE)
+
+
+async def _run_id(feed: Feed, word: str) -> str:
+    """The run a word means; one that was asked for a moment ago is waited for.
+
+    Raises:
+        RunNotFound: there is none.
+    """
+    found = await asyncio.to_thread(_found, feed, word)
+    if found is None and len(word) <= LONGEST:
+        await feed.beyond(await asyncio.to_thread(feed.head), _SEEN)
+        found = await asyncio.to_thread(_found, feed, word)
+    if found is None:
+        raise RunNotFound(f"there is no run {word[:LONGEST]!r}; GET /api/runs lists them all")
+    return found
+
+
+def _found(feed: Feed, word: str) -> str | None:
+    with feed.state() as state:
+        return run_meant(state, word)
+
+
+def run_meant(state: WorldState, word: str) -> str | None:
+    """The id of the run that a word names: its run id, the provider's, or its name (the newest of that name)."""
+    if word in state.runs:
+        return word
+    for provider in dict.fromkeys(key.partition("/")[0] for key in state.by_provider):
+        found = state.by_provider.get(f"{provider}/{word}")
+        if found is not None:
+            return found
+    return next((run.run_id for run in reversed(state.runs.values()) if run.name == word), None)
+
+
+# -- what the parts of the application ask for ----------------------------------------------------------------------
+
+
+def routes(service: Service) -> list[BaseRoute]:
+    """Both streams."""
+    stream = Stream(service)
+    return [Route(path, stream, methods=["GET"]) for path in _SUMMARIES]
+
+
+class StreamMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """The `data` of one message; its `id` is the position."""
+
+    position: int
+    event: str
+    """The type of the event there."""
+    stream: str
+    at: str
+    """When it was observed."""
+    run: RunObject | UnsetType = UNSET
+    """Where the stream is a run's: the run after the event."""
+    vm: VmObject | UnsetType = UNSET
+    """Where the stream is a machine's: the machine after it."""
+    runs: tuple[RunObject, ...] | UnsetType = UNSET
+    """Other runs that the event moved."""
+    vms: tuple[VmObject, ...] | UnsetType = UNSET
+    """Other machines that the event moved."""
+
+
+_SUMMARIES: Final = {
+    "/api/stream": "Everything that happens, as server-sent events; answered polls that moved nothing are left out",
+    "/api/runs/{id}/stream": "As /api/stream, only what concerns one run and the machine it is on",
+}
+
+
+def _described(path: str, summary: str) -> dict[str, object]:
+    problem = {"description": "A problem (RFC 9457); it names the field."}
+    parameters: list[dict[str, object]] = [
+        {"name": _AFTER.name, "in": "query", "description": _AFTER.help, "schema": dict(_AFTER.schema)},
+        {
+            "name": LAST_EVENT_ID,
+            "in": "header",
+            "description": "The position of the last message the client has: it goes on behind it.",
+            "schema": dict(_AFTER.schema),
+        },
+    ]
+    if "{id}" in path:
+        said = "A run id, the provider's id, or a name (the newest of that name)."
+        parameters.append(
+            {"name": "id", "in": "path", "required": True, "description": said, "schema": {"type": "string"}}
+        )
+    schema = {"type": "string", "x-data": {"$ref": "#/components/schemas/StreamMessage"}}
+    answers: dict[str, object] = {
+        "200": {"description": "Server-sent events, for as long as both want.", "content": {_SSE: {"schema": schema}}},
+        "400": problem,
+        "503": problem,
+    }
+    if "{id}" in path:
+        answers["404"] = problem
+    return {"get": {"summary": summary, "tags": ["streams"], "parameters": parameters, "responses": answers}}
+
+
+_SSE: Final = "text/event-stream"
+_, _schemas = msgspec.json.schema_components((StreamMessage,), ref_template="#/components/schemas/{name}")
+OPENAPI: Final[dict[str, object]] = {
+    "paths": {path: _described(path, summary) for path, summary in _SUMMARIES.items()},
+    "components": {"schemas": _schemas},
+}
