@@ -1,0 +1,1 @@
+"""The dashboard: static files that read the API like anybody else."""

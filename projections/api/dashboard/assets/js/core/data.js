@@ -1,0 +1,127 @@
+// What pages read: each path once, kept while loading, read again when something happened, put back by the slider.
+import { read } from "./api.js";
+import { learn } from "./clock.js";
+import { useEffect, useRef, useState } from "./dom.js";
+import { connection, onLive, onReset } from "./live.js";
+import { moment } from "./moment.js";
+import { store } from "./store.js";
+
+const EVERY = 1000; // milliseconds between two reads of the same path while things happen
+const KEPT = 120; // answers about the past that are kept: they never change
+const AGAIN = 3000; // after a failure
+
+const entries = new Map();
+const past = new Map();
+// How many reads are under way; the slider's play waits for them.
+export const pending = store(0);
+
+class Entry {
+  constructor(path) {
+    Object.assign(this, { path, data: null, error: null, position: null, at: undefined, loading: false });
+    Object.assign(this, { listeners: new Set(), control: null, timer: null, last: 0, every: EVERY });
+  }
+
+  tell() { for (const listener of [...this.listeners]) listener(); }
+
+  // Reads for the moment shown; what is under way for another moment is abandoned.
+  async load({ min_position } = {}) {
+    const at = moment.get().at;
+    if (this.loading && this.asked === at && min_position === undefined) return;
+    this.control?.abort();
+    clearTimeout(this.timer);
+    this.timer = null;
+    const kept = at === null ? undefined : past.get(`${at} ${this.path}`);
+    if (kept) { this.take(kept, at); return; }
+    const control = new AbortController();
+    Object.assign(this, { control, loading: true, asked: at, last: performance.now() });
+    this.tell();
+    pending.set(pending.get() + 1);
+    try {
+      const found = await this.read(at, min_position, control.signal);
+      if (this.control !== control) return;
+      learn(found.date);
+      if (at !== null && /^\d+$/.test(at)) keep(`${at} ${this.path}`, found);
+      this.take(found, at);
+    } catch (error) {
+      if (error.name === "AbortError" || this.control !== control) return;
+      Object.assign(this, { error, loading: false, at });
+      this.tell();
+      if (error.status === 0 || error.status >= 500) this.soon({}, AGAIN);
+    } finally {
+      pending.set(pending.get() - 1);
+    }
+  }
+
+  async read(at, min_position, signal) {
+    if (at !== null) return read(this.path, { at, signal });
+    try {
+      return await read(this.path, { min_position, signal });
+    } catch (error) {
+      if (min_position === undefined || error.status !== 503) throw error;
+      return read(this.path, { signal }); // the projections are behind: what they have is better than nothing
+    }
+  }
+
+  take({ data, position }, at) {
+    Object.assign(this, { data, position, at, error: null, loading: false });
+    this.tell();
+  }
+
+  // Reads again, at most once in `every` milliseconds.
+  soon(options, delay = Math.max(0, this.every - (performance.now() - this.last))) {
+    if (this.timer !== null) return;
+    this.timer = setTimeout(() => {
+      this.timer = null;
+      if (this.listeners.size) this.load(options.live ? { min_position: connection.get().position ?? undefined } : {});
+    }, delay);
+  }
+}
+
+function keep(key, found) {
+  past.set(key, found);
+  if (past.size > KEPT) past.delete(past.keys().next().value);
+}
+
+function entryOf(path) {
+  if (!entries.has(path)) entries.set(path, new Entry(path));
+  return entries.get(path);
+}
+
+moment.listen(() => { for (const entry of entries.values()) if (entry.listeners.size && entry.asked !== moment.get().at) entry.load(); });
+onReset(() => { past.clear(); for (const entry of entries.values()) if (entry.listeners.size) entry.load(); });
+
+const NOTHING = { data: null, error: null, loading: false, stale: false, position: null, reload() {} };
+
+// `{data, error, loading, stale, position, reload}` of a GET at the moment shown; `path` null reads nothing.
+//   on(message): whether a live message concerns it (all do); every: milliseconds between two live reads.
+//   data of the path before stays, with stale true, until the next is there.
+export function useData(path, { on, every = EVERY } = {}) {
+  const [, redraw] = useState(0);
+  const before = useRef(null);
+  const entry = path === null ? null : entryOf(path);
+  useEffect(() => {
+    if (entry === null) return undefined;
+    const listener = () => redraw((count) => count + 1);
+    entry.listeners.add(listener);
+    entry.every = every;
+    if (entry.asked !== moment.get().at || entry.data === null || moment.get().at === null) entry.load();
+    listener();
+    const off = onLive((message) => { if (moment.get().at === null && (!on || on(message))) entry.soon({ live: true }); });
+    return () => { entry.listeners.delete(listener); off(); };
+  }, [entry]);
+  if (entry === null) return NOTHING;
+  if (entry.data !== null) before.current = entry.data;
+  const stale = entry.data === null || entry.at !== moment.get().at;
+  return {
+    data: entry.data ?? before.current, error: entry.error, loading: entry.loading, stale, position: entry.position,
+    reload: () => entry.load(),
+  };
+}
+
+// Whether a live message is about this run, about this machine, or moved things of that kind.
+export const about = {
+  run: (id) => (message) => message.run?.run_id === id || Boolean(message.runs?.some((run) => run.run_id === id)),
+  vm: (id) => (message) => message.vm?.vm_id === id || Boolean(message.vms?.some((vm) => vm.vm_id === id)),
+  runs: (message) => Boolean(message.run || message.runs),
+  vms: (message) => Boolean(message.vm || message.vms),
+};

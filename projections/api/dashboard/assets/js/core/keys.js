@@ -1,0 +1,41 @@
+// The keyboard, everywhere but in fields: `g` and a letter go to a page, brackets step through the marks.
+import { goTo, isPast, step } from "./moment.js";
+import { navigate } from "./router.js";
+import { store } from "./store.js";
+
+export const PAGES = { o: "/", r: "/runs", m: "/machines", c: "/costs", s: "/submit", e: "/record", i: "/incidents" };
+export const KEYS = [
+  ["g o", "overview"], ["g r", "runs"], ["g m", "machines"], ["g c", "costs"], ["g s", "submit"], ["g e", "record"],
+  ["g i", "incidents"], ["/", "to the page's filter"], ["[  ]", "one mark back, one mark on"],
+  ["{  }", "ten marks back, ten on (with shift)"], ["l", "back to live"], ["p", "play through the marks, or pause"],
+  ["t", "type a time or a position"], ["d", "light or dark"], ["?", "these keys"],
+];
+export const help = store(false);
+const actions = new Map();
+// What a key does while a component is there: `onKey("p", play)`; returns how to stop.
+export function onKey(key, action) {
+  actions.set(key, action);
+  return () => actions.delete(key);
+}
+
+const typing = (element) => element instanceof HTMLElement && (element.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(element.tagName));
+let leader = 0;
+
+addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || typing(event.target)) return;
+  if (document.querySelector("dialog[open]") && event.key !== "?") return;
+  const led = event.timeStamp - leader < 1500;
+  leader = 0;
+  if (led && PAGES[event.key]) navigate(PAGES[event.key]);
+  else if (event.key === "g") { leader = event.timeStamp; return; }
+  else if (event.key === "/") document.querySelector("[data-filter]")?.focus();
+  else if (event.key === "[") step(-1);
+  else if (event.key === "]") step(1);
+  else if (event.key === "{") step(-10);
+  else if (event.key === "}") step(10);
+  else if (event.key === "l") { if (isPast()) goTo(null); }
+  else if (event.key === "?") help.set(!help.get());
+  else if (actions.has(event.key)) actions.get(event.key)();
+  else return;
+  event.preventDefault();
+});

@@ -1,0 +1,102 @@
+// The moment every page shows: live, or a position of the record. `?at=` in the page's address holds it.
+import { get } from "./api.js";
+import { ms } from "./words.js";
+import { onPlace, query, setQuery } from "./router.js";
+import { store, useStore } from "./store.js";
+
+// at: null (live), a position, or an ISO time while the slider is on its way; time (ms) and position where known.
+const state = store({ at: query("at"), time: null, position: positionOf(query("at")), dragging: false });
+// The record's own facts at its head, and the marks of its life; null until first answered.
+const record = store(null);
+
+function positionOf(at) { return at !== null && /^\d+$/.test(at) ? Number(at) : null; }
+
+export const moment = state;
+export const recordFacts = record;
+export const useAt = () => useStore(state, (now) => now.at);
+export const useMoment = () => useStore(state);
+export const useRecord = () => useStore(record);
+export const isPast = () => state.get().at !== null;
+
+// While dragging: pages follow, the address does not.
+export function preview(time) {
+  state.set({ at: new Date(time).toISOString(), time, position: null, dragging: true });
+}
+
+// Goes to a position, an ISO time or null (live), and says so in the address.
+export function goTo(at, { time = null, push = false } = {}) {
+  const text = at === null ? null : String(at);
+  const wasLive = query("at") === null;
+  state.set({ at: text, time, position: positionOf(text), dragging: false });
+  setQuery({ at: text }, { replace: !(push || (wasLive && text !== null)) });
+  if (text !== null && (time === null || positionOf(text) === null)) settle(text);
+}
+
+let settling = null;
+// Finds the time of a position, or the position of a time.
+async function settle(at) {
+  settling?.abort();
+  settling = new AbortController();
+  try {
+    const found = await get("/api/record", { at, signal: settling.signal });
+    if (state.get().at !== at) return;
+    const time = positionOf(at) === null ? ms(at) : ms(found.last_at);
+    state.set({ at: String(found.position), time, position: found.position, dragging: false });
+    setQuery({ at: String(found.position) }, { replace: true });
+  } catch (error) {
+    if (error.name !== "AbortError") problem.set({ at, error });
+  }
+}
+
+// Set when the address or a person names a moment that is none: {at, error}.
+export const problem = store(null);
+
+onPlace(() => {
+  const at = query("at");
+  if (at === state.get().at || state.get().dragging) return;
+  problem.set(null);
+  state.set({ at, time: null, position: positionOf(at), dragging: false });
+  if (at !== null) settle(at);
+});
+
+// The record's facts, first and again; at the head whatever moment is shown.
+export async function readRecord() {
+  record.set(await get("/api/record"));
+  return record.get();
+}
+
+export function startMoment() { if (state.get().at !== null) settle(state.get().at); }
+
+// The mark before (-1) or after (+1) the moment shown, `steps` further; null: there is none in that direction.
+export function markFrom(steps) {
+  const marks = record.get()?.marks ?? [];
+  if (!marks.length) return null;
+  const { at, position, time } = state.get();
+  const place = at === null ? marks.length : lowerBound(marks, position, time);
+  if (steps < 0) return marks[Math.max(0, place + steps)];
+  const same = place < marks.length && isAt(marks[place], position, time) ? 1 : 0;
+  const next = place + same + steps - 1;
+  return next >= marks.length ? null : marks[next];
+}
+
+const isAt = (mark, position, time) => (position === null ? ms(mark.at) === time : mark.position === position);
+
+function lowerBound(marks, position, time) {
+  const before = (mark) => (position === null ? ms(mark.at) < (time ?? 0) : mark.position < position);
+  let low = 0;
+  let high = marks.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (before(marks[middle])) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+// Steps by marks; past the last one is live.
+export function step(steps) {
+  if (steps > 0 && !isPast()) return;
+  const mark = markFrom(steps);
+  if (mark) goTo(mark.position, { time: ms(mark.at) });
+  else if (steps > 0) goTo(null);
+}

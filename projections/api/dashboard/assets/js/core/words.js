@@ -1,0 +1,75 @@
+// Durations, moments and money as people read them: the same words as the command line's.
+const dash = "–";
+
+// Milliseconds of an ISO time or a number of milliseconds; null stays null.
+export const ms = (at) => (at === null || at === undefined ? null : typeof at === "number" ? at : Date.parse(at));
+
+// `40 ms`, `42.0 s`, `7 m 06 s`, `3 h 05 m`, `2 d 04 h` of milliseconds.
+export function duration(span) {
+  if (span === null || span === undefined || Number.isNaN(span)) return dash;
+  if (span < 100) return `${Math.max(0, Math.round(span))} ms`;
+  const two = (value) => String(value).padStart(2, "0");
+  const seconds = Math.round(span / 1000);
+  if (Math.round(span / 100) < 600) return `${(span / 1000).toFixed(1)} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} m ${two(seconds % 60)} s`;
+  if (seconds < 48 * 3600) return `${Math.floor(seconds / 3600)} h ${two(Math.floor((seconds % 3600) / 60))} m`;
+  return `${Math.floor(seconds / 86400)} d ${two(Math.floor((seconds % 86400) / 3600))} h`;
+}
+
+// The same without tenths: what ticks each second.
+export const ticking = (span) => (span < 60000 ? `${Math.max(0, Math.floor(span / 1000))} s` : duration(Math.floor(span / 1000) * 1000));
+
+// `2026-11-20 15:00:02Z`
+export function moment(at) {
+  const time = ms(at);
+  return time === null || Number.isNaN(time) ? dash : new Date(time).toISOString().slice(0, 19).replace("T", " ") + "Z";
+}
+export const day = (at) => moment(at).slice(0, 10);
+// `15:00:02Z`
+export const clock = (at) => (ms(at) === null ? dash : moment(at).slice(11));
+// `15:00`, or `11-20 15:00` where the span is longer than a day, or `11-20`, for axes.
+export function tick(at, span) {
+  const text = moment(at);
+  if (span > 8 * 86400e3) return text.slice(5, 10);
+  if (span > 20 * 3600e3) return text.slice(5, 16);
+  return span > 5 * 60e3 ? text.slice(11, 16) : text.slice(11, 19);
+}
+
+// `12 s ago`, `3 m ago`, `5 h ago`, `4 d ago`
+export function ago(at, now) {
+  const gap = Math.floor((now - ms(at)) / 1000);
+  const text = span(Math.abs(gap));
+  return gap < 0 ? `in ${text}` : `${text} ago`;
+}
+// One unit: `12 s`, `3 m`
+export function span(seconds) {
+  for (const [size, unit] of [[86400, "d"], [3600, "h"], [60, "m"]]) {
+    if (seconds >= 2 * size || (size === 60 && seconds >= 60)) return `${Math.floor(seconds / size)} ${unit}`;
+  }
+  return `${seconds} s`;
+}
+
+// To a cent, or to a hundredth of one where that says more: `$1,400.00`, `$0.0321`.
+export function money(usd) {
+  if (usd === null || usd === undefined) return dash;
+  const value = Number(usd);
+  const rounded = Math.round(Math.abs(value) * 10000) / 10000;
+  const sign = value < 0 && (rounded || value) ? "−" : "";
+  if (!rounded && value) return `${sign}$${String(usd).replace("-", "").replace(/0+$/, "")}`;
+  const places = Math.round(rounded * 10000) % 100 === 0 ? 2 : 4;
+  return `${sign}$${rounded.toLocaleString("en-US", { minimumFractionDigits: places, maximumFractionDigits: places })}`;
+}
+// With a sign: `+$0.0231`
+export const signed = (usd) => (Number(usd) > 0 ? `+${money(usd)}` : money(usd));
+// All its places that say something: `$1.99`, `$0.034712`
+export function price(usd) {
+  if (usd === null || usd === undefined) return dash;
+  const [whole, places = ""] = String(usd).split(".");
+  return `$${whole}.${places.replace(/0+$/, "").padEnd(2, "0")}`;
+}
+
+export const number = (value) => (value === null || value === undefined ? dash : Number(value).toLocaleString("en-US"));
+// `1 run`, `2 runs`
+export const count = (value, noun, plural = `${noun}s`) => `${number(value)} ${value === 1 ? noun : plural}`;
+export const short = (id) => (id ? id.slice(0, 8) : dash);
+export const called = (run) => run.name || run.provider_id || run.run_id;

@@ -1,0 +1,69 @@
+// The frame round every page: header, strip, page, tape, and the windows over them.
+import { ApiProblem } from "../core/api.js";
+import { html, useEffect, useErrorBoundary, useRef } from "../core/dom.js";
+import { KEYS, help, onKey } from "../core/keys.js";
+import { Link, usePage, usePlace } from "../core/router.js";
+import { useSession } from "../core/session.js";
+import { useStore } from "../core/store.js";
+import { nextTheme } from "./theme.js";
+import { Asking, Sheet } from "../ui/dialog.js";
+import { Empty, Loading, PageHead, Problem } from "../ui/notes.js";
+import { Tip } from "../ui/tip.js";
+import { Strip } from "./strip.js";
+import { Tape } from "./tape.js";
+
+const NAV = [["/", "Overview"], ["/runs", "Runs"], ["/machines", "Machines"], ["/costs", "Costs"], ["/submit", "Submit"], ["/record", "Record"], ["/incidents", "Incidents"]];
+
+function Header() {
+  const { path } = usePlace();
+  const who = useSession();
+  const on = (to) => (to === "/" ? path === "/" : path === to || path.startsWith(`${to}/`));
+  useEffect(() => onKey("d", nextTheme), []);
+  return html`<header class="header">
+    <${Link} class="brand" to="/" aria-label="Steno, overview"><svg viewBox="0 0 26 26" aria-hidden="true"><circle class="reel" cx="13" cy="13" r="12"/><path class="cut" d="M5 14h4l2.500-6 3.500 11 2.500-7H21"/></svg><span>Steno</span><//>
+    <nav class="nav" aria-label="Pages">${NAV.map(([to, name]) => html`<${Link} key=${to} to=${to} aria-current=${on(to) ? "page" : null}>${name}<//>`)}</nav>
+    <div class="tools">
+      ${who && who.via !== "loopback" && html`<span class="who" title="${who.name}, ${who.role}">${who.name}</span>`}
+      <button type="button" class="icon" aria-label="Light or dark" title="Light or dark (d)" onClick=${nextTheme}><svg viewBox="0 0 18 18" aria-hidden="true"><circle cx="9" cy="9" r="6.500" fill="none" stroke="currentColor" stroke-width="1.600"/><path d="M9 2.500a6.500 6.500 0 0 1 0 13z" fill="currentColor"/></svg></button>
+      <button type="button" class="icon" aria-label="Keys" title="Keys (?)" onClick=${() => help.set(true)}>?</button>
+    </div></header>`;
+}
+
+function Help() {
+  if (!useStore(help)) return null;
+  return html`<${Sheet} title="Keys" onClose=${() => help.set(false)}>
+    <div class="keys">${KEYS.map(([key, what]) => html`<span>${key.split(/ +/).map((one) => html`<kbd>${one}</kbd> `)}</span><span>${what}</span>`)}</div>
+    <p class="legend dim">On the tape: arrows move a little, Page Up and Page Down further, Home is the record's beginning, End is live.</p>
+    <div class="actions"><button type="button" class="button" onClick=${() => help.set(false)}>Close</button></div><//>`;
+}
+
+// A page that fails says so and leaves the frame as it is.
+function Guard({ children }) {
+  const [error, reset] = useErrorBoundary((thrown) => console.error(thrown));
+  if (!error) return children;
+  return html`<${PageHead} title="This page failed" /><${Problem} error=${new ApiProblem({ title: "A mistake of the dashboard's", detail: String(error.message ?? error) })} retry=${reset} />`;
+}
+
+function Shown({ shown }) {
+  if (shown === null) return html`<${PageHead} title=" " /><${Loading} height="5" />`;
+  if (shown.page === null) return html`<${PageHead} title="No such page" /><${Empty} title="There is no page ${shown.path}"><${Link} to="/">To the overview<//><//>`;
+  if (shown.error) return html`<${PageHead} title="Not loaded" /><${Problem} error=${new ApiProblem({ title: "The page was not loaded", detail: "The server does not answer, or has been updated since." })} retry=${() => location.reload()} />`;
+  const Page = shown.module.default;
+  return html`<${Guard} key=${shown.path}><${Page} params=${shown.params} /><//>`;
+}
+
+export function Frame() {
+  const shown = usePage();
+  const first = useRef(true);
+  useEffect(() => {
+    if (shown === null) return;
+    const name = shown.module ? shown.module.title(shown.params) : "No such page";
+    document.title = `${name} · Steno`;
+    if (first.current) { first.current = false; return; }
+    scrollTo(0, 0);
+    document.querySelector("#page h1")?.focus({ preventScroll: true });
+  }, [shown]);
+  return html`<a class="skip" href="#page">To the page</a><${Header} /><${Strip} />
+    <main class="main" id="page" tabindex="-1"><${Shown} shown=${shown} /></main>
+    <${Tape} /><${Help} /><${Asking} /><${Tip} />`;
+}

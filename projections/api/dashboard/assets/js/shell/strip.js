@@ -1,0 +1,40 @@
+// The strip under the header: whether this is now or then, whether we are looking, and how far it is up to date.
+import { classes, html } from "../core/dom.js";
+import { useNow } from "../core/clock.js";
+import { useData } from "../core/data.js";
+import { useConnection } from "../core/live.js";
+import { goTo, problem, useMoment } from "../core/moment.js";
+import { useStore } from "../core/store.js";
+import { ago, moment, number, span } from "../core/words.js";
+
+const LAMPS = { live: ["s-fresh", "Live"], connecting: ["s-none", "Connecting"], reconnecting: ["s-stale", "Reconnecting"], paused: ["s-none", "Paused"] };
+
+function Lamp({ state, children, title }) {
+  return html`<span class="lamp ${state}" title=${title}><i></i>${children}</span>`;
+}
+
+function Sources({ sources, now }) {
+  return sources.map((one) => html`<${Lamp} key=${one.name} state="s-${one.observability}" title=${one.last_answered ? `last answered ${moment(one.last_answered)}` : "never answered"}>
+    ${one.name} ${one.observability}${one.observability !== "fresh" && one.last_answered ? html` <span class="dim">since ${ago(one.last_answered, now).replace(" ago", "")}</span>` : ""}<//>`);
+}
+
+export function Strip() {
+  const at = useMoment();
+  const { state, position, since } = useConnection();
+  const overview = useData("/api/overview", { every: 2000 });
+  const wrong = useStore(problem);
+  const now = useNow();
+  const sources = overview.data?.sources ?? [];
+  const blind = sources.filter((one) => one.observability === "blind");
+  if (at.at !== null) {
+    const when = at.time === null ? "…" : moment(at.time);
+    return html`<div class="strip past" role="status"><span>${wrong ? wrong.error.detail : html`As of ${when}${at.position !== null && html`<span class="dim wide-only">, position ${number(at.position)}</span>`}`}</span>
+      <button type="button" onClick=${() => goTo(null)}>Back to live</button>
+      <span class="grow"></span>${blind.length > 0 && html`<${Lamp} state="s-blind">${blind.map((one) => one.name).join(", ")} blind then<//>`}</div>`;
+  }
+  const [lamp, word] = LAMPS[state];
+  return html`<div class=${classes("strip", state === "reconnecting" && "reconnecting", blind.length > 0 && "blind")} role="status">
+    <${Lamp} state=${lamp}>${word}${state === "reconnecting" && html`<span class="dim"> for ${span(Math.max(0, Math.floor((Date.now() - since) / 1000)))}; shown is what was last heard</span>`}<//>
+    ${blind.length > 0 ? html`<span>Blind: nobody has answered for ${blind.map((one) => `${one.name} ${one.last_answered ? `since ${moment(one.last_answered)}` : "ever"}`).join(", ")}</span>` : html`<${Sources} sources=${sources} now=${now} />`}
+    <span class="grow"></span><span class="dim wide-only">position ${number(position ?? overview.position)}</span></div>`;
+}

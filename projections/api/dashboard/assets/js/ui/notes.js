@@ -1,0 +1,32 @@
+// What stands where there is nothing yet, nothing to show, or something wrong.
+import { html } from "../core/dom.js";
+
+// `<${Empty} title="No run yet" say="steno submit …">What to do.<//>`; `say` is what to type.
+export const Empty = ({ title, say, children }) => html`<div class="empty"><strong>${title}</strong>
+  ${children && html`<div>${children}</div>`}
+  ${say && [].concat(say).map((line) => html`<div><code class="say">${line}</code></div>`)}</div>`;
+
+// An ApiProblem, with its field; `retry` offers to try again.
+export function Problem({ error, retry }) {
+  if (!error) return null;
+  const head = error.status ? `${error.title || "Problem"} (${error.status})` : error.title || "Problem";
+  return html`<div class="problem" role="alert"><strong>${head}</strong>
+    <span>${error.detail || error.message}${error.field && html` <span class="dim">Field: <code>${error.field}</code></span>`}</span>
+    ${retry && html`<div><button type="button" class="button small" onClick=${retry}>Try again</button></div>`}</div>`;
+}
+
+// The room the content will take: height 1 (a line) to 5 (a page).
+export const Loading = ({ height = 3 }) => html`<div class="skeleton h-${height}" role="status"><span class="hidden-text">Loading</span></div>`;
+
+// `<${Await} read=${useData(path)} height="4">${(data) => …}<//>`: skeleton, problem or content, old content dimmed meanwhile.
+export function Await({ read, height = 3, children }) {
+  const { data, error, stale, reload } = read;
+  const problem = error && html`<${Problem} error=${error} retry=${reload} />`;
+  if (data === null) return problem || html`<${Loading} height=${height} />`;
+  return html`${problem}<div class=${stale ? "stale" : ""} aria-busy=${stale ? "true" : null}>${children(data)}</div>`;
+}
+
+export const PageHead = ({ title, children }) => html`<div class="page-head"><h1 tabindex="-1">${title}</h1>${children}</div>`;
+
+export const Panel = ({ title, more, flush, children, id, class: names = "" }) => html`<section class="panel ${flush ? "flush" : ""} ${names}" aria-label=${title}>
+  <header><h2 id=${id}>${title}</h2>${more && html`<span class="grow"></span><span class="more">${more}</span>`}</header>${children}</section>`;

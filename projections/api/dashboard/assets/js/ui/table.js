@@ -1,0 +1,25 @@
+// Tables: a caption, a header that stays, arrows from row to row, columns that give way on narrow screens.
+import { classes, html } from "../core/dom.js";
+
+function arrows(event) {
+  if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
+  const links = [...event.currentTarget.querySelectorAll("a.row")];
+  const place = links.indexOf(document.activeElement);
+  const next = links[place + (event.key === "ArrowDown" ? 1 : -1)];
+  if (place < 0 || !next) return;
+  event.preventDefault();
+  next.focus();
+}
+
+// columns: [{head, cell(row), right, hide: "phone"|"narrow", key}]; the link of a row is an `<${Link} class="row">` in a cell.
+// `caption` is read aloud; it is shown with `titled`. `foot` is one row of cells for the sum.
+export function Table({ caption, columns, rows, rowKey = (row, index) => index, foot, titled = false, stale = false }) {
+  const names = (column) => classes(column.right && "right", column.hide && `hide-${column.hide}`);
+  return html`<div class=${classes("table-wrap", stale && "stale")}>
+    <table class="table" onKeyDown=${arrows}>
+      <caption class=${titled ? "" : "hidden-text"}>${caption}</caption>
+      <thead><tr>${columns.map((column) => html`<th scope="col" class=${names(column)}>${column.head || html`<span class="hidden-text">${column.say ?? "more"}</span>`}</th>`)}</tr></thead>
+      <tbody>${rows.map((row, index) => html`<tr key=${rowKey(row, index)}>${columns.map((column) => html`<td class=${names(column)}>${column.cell(row, index)}</td>`)}</tr>`)}</tbody>
+      ${foot && html`<tfoot><tr>${foot.map((cell, index) => html`<td class=${names(columns[index])}>${cell}</td>`)}</tr></tfoot>`}
+    </table></div>`;
+}

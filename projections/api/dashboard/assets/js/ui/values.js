@@ -1,0 +1,29 @@
+// Times, money and durations on the page.
+import { useNow } from "../core/clock.js";
+import { classes, html } from "../core/dom.js";
+import * as words from "../core/words.js";
+
+// `2026-11-20 15:00:02Z` with how long ago; `relative` shows the distance and keeps the time as title; `clock` the hour alone.
+export function Time({ at, relative = false, clock = false, both = false }) {
+  const now = useNow();
+  if (at === null || at === undefined) return html`<span class="dim">–</span>`;
+  const absolute = words.moment(at);
+  const far = words.ago(at, now);
+  const text = relative ? far : clock ? words.clock(at) : absolute;
+  return html`<time class="nowrap" datetime=${absolute.replace(" ", "T")} title=${relative ? absolute : far}>${text}${both && html` <span class="dim">${far}</span>`}</time>`;
+}
+
+export function Money({ usd, sign = false, exact = false, class: names }) {
+  return html`<span class=${classes("nowrap", names)}>${exact ? words.price(usd) : sign ? words.signed(usd) : words.money(usd)}</span>`;
+}
+
+// Of milliseconds, or `seconds`.
+export const Duration = ({ span, seconds }) => html`<span class="nowrap">${words.duration(seconds === undefined ? span : seconds === null ? null : seconds * 1000)}</span>`;
+
+// Ticks while it lasts: from `from` to `to`, or to the moment shown.
+export function Elapsed({ from, to = null }) {
+  const now = useNow();
+  if (from === null || from === undefined) return html`<span class="dim">–</span>`;
+  const span = (to === null ? now : words.ms(to)) - words.ms(from);
+  return html`<span class="nowrap">${to === null ? words.ticking(Math.max(0, span)) : words.duration(Math.max(0, span))}</span>`;
+}
