@@ -25,30 +25,37 @@ def request_run(
     base: str | None = None,
     idempotency_key: str | None = None,
     fallback: tuple[str, ...] = (),
+    request_id: str | None = None,
 ) -> int:
     """Append the request for one run; its position.
 
     Args:
         fallback: GPU models to ask for, in this order, where the first has no capacity.
+        request_id: the identity of the request itself (32 hexadecimal digits), where it may come twice.
+
+    Raises:
+        VersionConflict, IdConflict: with a `request_id`, another request for that run is there; nothing was appended.
 
     Secret values of the configuration go to the vault under the run's id first and only their commitments into the
     record, so that a request in the record always has its secrets until its outcome.
     """
     concealed = vault.conceal(msgspec.json.encode(configuration), owner=run_id)
-    return journal.run(
-        run_id,
-        types.RunRequested(
-            run_id=run_id,
-            provider=provider,
-            project=project,
-            name=name,
-            configuration=concealed,
-            base=base,
-            submitter=submitter,
-            idempotency_key=idempotency_key,
-            fallback=fallback,
-        ),
+    request = types.RunRequested(
+        run_id=run_id,
+        provider=provider,
+        project=project,
+        name=name,
+        configuration=concealed,
+        base=base,
+        submitter=submitter,
+        idempotency_key=idempotency_key,
+        fallback=fallback,
     )
+    if request_id is None:
+        return journal.run(run_id, request)
+    from events.record import Batch
+
+    return journal.append(Batch(f"run/{run_id}", (request,), expected_version=0, ids=(request_id,)))[0]
 
 
 def request_stop(

@@ -7,6 +7,7 @@ import msgspec
 
 from engine.policy import Policy
 from engine.world.runs import Run
+from events.clock import Clock
 
 
 class Completed(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,8 +54,11 @@ class Outside(Protocol):
         """
         ...
 
-    def logs(self, run: Run, *, follow: bool) -> Iterator[bytes]:
+    def logs(self, run: Run, *, follow: bool, clock: Clock) -> Iterator[bytes]:
         """The run's output in order, piece by piece, asked of its own provider; with `follow`, until it has ended.
+
+        Args:
+            clock: what it waits by; its `sleep` raises once nobody listens any more.
 
         Raises:
             RunNotFound, ProviderUnreachable, ProviderRefused, ProviderError: as they say.

@@ -1,0 +1,98 @@
+"""GET /api/runs/{id}/logs: what a run wrote, asked of its provider; it is no part of the record."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+from anyio import CapacityLimiter, WouldBlock, to_thread
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+
+from engine.errors import Conflict
+from projections.api.parameters import asked_of, flag
+from projections.api.problems import Problem
+from projections.api.reads.output import Output
+from projections.api.reads.read import check_path, parameter_object, path_parameters
+from projections.folded import decode_run
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from engine.world.runs import Run
+    from projections.api.service import Service
+
+PATH = "/api/runs/{id}/logs"
+AT_ONCE = 64
+"""Outputs that are passed on at the same time; each has a thread."""
+_FOLLOW = flag("follow", "Go on until the run has ended.")
+_KIND = "text/plain; charset=utf-8"
+
+
+def route(service: Service) -> BaseRoute:
+    """The route."""
+    limiters: list[CapacityLimiter] = []
+
+    async def endpoint(request: Request) -> Response:
+        asked = asked_of(request, (_FOLLOW,))
+        check_path(asked)
+        run = await to_thread.run_sync(_run, service, asked.path["id"])
+        if request.method == "HEAD":
+            return Response(media_type=_KIND, headers=_HEADERS)
+        if not limiters:
+            limiters.append(CapacityLimiter(AT_ONCE))
+        limiter = limiters[0]
+        output = Output(service, run, follow=asked.flag("follow"))
+        try:
+            limiter.acquire_on_behalf_of_nowait(output)
+        except WouldBlock:
+            said = f"{AT_ONCE} outputs are being passed on already: try again"
+            raise Problem(503, said, headers=(("Retry-After", "5"),)) from None
+        try:
+            await output.begin()
+        except BaseException:
+            output.end()
+            limiter.release_on_behalf_of(output)
+            raise
+        return StreamingResponse(_passed(output, limiter), media_type=_KIND, headers=_HEADERS)
+
+    return Route(PATH, endpoint, methods=["GET"])
+
+
+async def _passed(output: Output, limiter: CapacityLimiter) -> AsyncIterator[bytes]:
+    try:
+        async for piece in output:
+            yield piece
+    finally:
+        output.end()
+        limiter.release_on_behalf_of(output)
+
+
+def _run(service: Service, word: str) -> Run:
+    with service.pool.now() as look:
+        run = decode_run(look.view.row(word).folded)
+    if run.provider_id is None:
+        raise Conflict(f"{run.name} has not reached its provider, so there is no output")
+    return run
+
+
+_HEADERS = {"Cache-Control": "no-store"}
+
+OPENAPI: dict[str, Any] = {
+    "paths": {
+        PATH: {
+            "get": {
+                "operationId": "getRunLogs",
+                "summary": "What a run wrote, as its provider has it; not part of the record",
+                "tags": ["runs"],
+                "parameters": [*path_parameters(PATH), parameter_object(_FOLLOW)],
+                "responses": {
+                    "200": {
+                        "description": "The output as it comes: any bytes, mostly text.",
+                        "content": {"text/plain": {"schema": {"type": "string"}}},
+                    }
+                },
+            }
+        }
+    }
+}

@@ -1,0 +1,63 @@
+"""Reads about machines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from projections.api.paging import CURSOR, LIMIT, cursor_of, cut
+from projections.api.parameters import Asked, flag
+from projections.api.reads import shapes
+from projections.api.reads.read import Read
+from projections.vm_facts import beside
+
+if TYPE_CHECKING:
+    from projections.api.service import Service
+    from projections.pool import Look
+
+
+def _list(_: Service, look: Look, asked: Asked) -> object:
+    limit, behind = asked.number("limit"), asked.given["cursor"]
+    found = look.view.page_of_vms(
+        behind=behind if isinstance(behind, int) else None, limit=limit + 1, live=asked.flag("live")
+    )
+    rows, more = cut(found, limit)
+    return {
+        "vms": [msgspec.Raw(value) for _, value in rows],
+        "next": cursor_of(rows[-1][0]) if more else None,
+        "position": look.position,
+    }
+
+
+def _one(_: Service, look: Look, asked: Asked) -> object:
+    view = look.view
+    found = view.vm(asked.path["id"])
+    return (
+        msgspec.to_builtins(found)
+        | beside(view.machine(found.vm_id))
+        | {
+            "why_up": view.why_up(found.vm_id, look.now),
+            "anomalies": view.anomalies_of_vm(found.vm_id),
+            "position": look.position,
+        }
+    )
+
+
+READS = (
+    Read(
+        path="/api/vms",
+        summary="Machines with their bills, the one first seen last first",
+        answer=_list,
+        shape=shapes.MachinePage,
+        parameters=(CURSOR, LIMIT, flag("live", "Only machines that may be billed now.")),
+        tag="machines",
+    ),
+    Read(
+        path="/api/vms/{id}",
+        summary="One machine: its bill, the provider's facts, and why it is still up",
+        answer=_one,
+        shape=shapes.MachineAnswer,
+        tag="machines",
+    ),
+)

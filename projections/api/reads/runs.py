@@ -1,0 +1,158 @@
+"""Reads about runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from engine.money.bill import bill_vm
+from engine.money.charge import all_charges
+from engine.money.reconcile import reconcile_run
+from engine.money.tariff import Book
+from engine.replay.objects import money
+from engine.run.states import State
+from projections.api.paging import CURSOR, LIMIT, SORTED_CURSOR, Place, cursor_of, cut
+from projections.api.parameters import Asked, choice, text
+from projections.api.reads import shapes
+from projections.api.reads.read import Read
+from projections.event_rows import event_row
+from projections.explain import explain, explanation_object
+from projections.folded import decode_run
+from projections.money_objects import charge_object, reconciliation_object
+from projections.objects import RunObject
+from projections.queued import queued_object
+from projections.timeline import timeline, timeline_object
+
+if TYPE_CHECKING:
+    from engine.world.vms import Vm
+    from projections.api.service import Service
+    from projections.pool import Look
+
+
+def _list(_: Service, look: Look, asked: Asked) -> object:
+    limit = asked.number("limit")
+    behind = asked.given["cursor"]
+    found = look.view.page_of_runs(
+        behind=behind if isinstance(behind, Place) else None,
+        limit=limit + 1,
+        state=asked.text("state"),
+        name=asked.text("name"),
+        newest_first=asked.text("order") == "newest",
+    )
+    rows, more = cut(found, limit)
+    return {
+        "runs": [msgspec.Raw(value) for _, value in rows],
+        "next": cursor_of(Place(*rows[-1][0])) if more else None,
+        "position": look.position,
+    }
+
+
+def _one(_: Service, look: Look, asked: Asked) -> object:
+    return look.view.row(asked.path["id"]).object
+
+
+def _timeline(_: Service, look: Look, asked: Asked) -> object:
+    view = look.view
+    row = view.row(asked.path["id"])
+    run = view.run(row.run_id)
+    vm = None if run.vm_id is None else view.vm(run.vm_id)
+    life = timeline(run, view.blind_of(row), look.now, vm)
+    return timeline_object(run, life) | {"position": look.position}
+
+
+def _explain(_: Service, look: Look, asked: Asked) -> object:
+    view = look.view
+    row = view.row(asked.path["id"])
+    source, queued = view.source_of(row, look.now), view.queued(look.now).get(row.run_id)
+    return explanation_object(explain(look.record, view, row, look.now)) | {
+        "not_warm": view.why_not_warm(row.run_id),
+        "observability": None if source is None else source.observability,
+        "queued": None if queued is None else queued_object(queued),
+        "position": look.position,
+    }
+
+
+def _events(_: Service, look: Look, asked: Asked) -> object:
+    row, limit = look.view.row(asked.path["id"]), asked.number("limit")
+    after = asked.given["cursor"]
+    found = look.record.read(
+        stream=f"run/{row.run_id}",
+        after=after if isinstance(after, int) else 0,
+        until=look.position,
+        limit=limit + 1,
+    )
+    events, more = cut(list(found), limit)
+    return {
+        "events": [event_row(stored) for stored in events],
+        "next": cursor_of(events[-1].position) if more else None,
+        "position": look.position,
+    }
+
+
+def _costs(_: Service, look: Look, asked: Asked) -> object:
+    row = look.view.row(asked.path["id"])
+    run, shown, state = decode_run(row.folded), look.view.run(row.run_id), look.view.world().state
+    vms = {vm_id: vm for vm_id, vm in state.vms.items() if _concerns(vm, run.run_id)}
+    book, until = Book.of(state), state.last_at if state.last_at is not None else 0
+    bills = {vm_id: bill_vm(vm, until=until, book=book) for vm_id, vm in vms.items()}
+    part = msgspec.structs.replace(state, vms=vms, runs={run.run_id: run})
+    charges = [charge for charge in all_charges(part, bills) if charge.run_id == run.run_id]
+    machines = {(one.run_id, one.job): vm for vm in vms.values() for one in vm.occupancies}
+    return {
+        "run_id": run.run_id,
+        "cost_usd": shown.cost_usd,
+        "provider_cost_usd": money(run.cost),
+        "charges": [charge_object(charge) for charge in charges],
+        "reconciliation": reconciliation_object(reconcile_run(run, charges, part, machines), part),
+        "position": look.position,
+    }
+
+
+def _concerns(vm: Vm, run_id: str) -> bool:
+    """Whether a run was on a machine, or it was made for that run."""
+    return vm.made_for == run_id or any(one.run_id == run_id for one in vm.occupancies)
+
+
+READS = (
+    Read(
+        path="/api/runs",
+        summary="Runs, a page at a time, by when they were submitted",
+        answer=_list,
+        shape=shapes.RunPage,
+        parameters=(
+            SORTED_CURSOR,
+            LIMIT,
+            choice("state", "Only runs in this state.", (state.value for state in State)),
+            text("name", "Only runs of this name."),
+            choice("order", "Which come first.", ("newest", "oldest"), default="newest"),
+        ),
+    ),
+    Read(path="/api/runs/{id}", summary="One run", answer=_one, shape=RunObject),
+    Read(
+        path="/api/runs/{id}/timeline",
+        summary="Where a run's time went: states, attempts, the machine's phases, gaps in which nobody looked",
+        answer=_timeline,
+        shape=shapes.TimelineAnswer,
+    ),
+    Read(
+        path="/api/runs/{id}/explain",
+        summary="Why a run is where it is: the rule, the polls that say so, and what would flip it",
+        answer=_explain,
+        shape=shapes.ExplanationAnswer,
+    ),
+    Read(
+        path="/api/runs/{id}/events",
+        summary="The events of a run's own stream, in order",
+        answer=_events,
+        shape=shapes.EventPage,
+        parameters=(CURSOR, LIMIT),
+    ),
+    Read(
+        path="/api/runs/{id}/costs",
+        summary="What a run is charged, and why the provider's figure is another",
+        answer=_costs,
+        shape=shapes.RunCosts,
+    ),
+)
+"""In the order of the OpenAPI document."""

@@ -1,0 +1,113 @@
+"""Stops asked for over HTTP, of runs and of machines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from engine.effects.request import request_stop, request_vm_stop
+from engine.effects.steps import may_be_made_again
+from engine.errors import Conflict
+from engine.vm.states import VmState
+from engine.world.holdings import source_of
+from projections.folded import decode_run
+
+if TYPE_CHECKING:
+    from engine.effects.journal import Journal
+    from engine.world.runs import Run
+    from engine.world.vms import Vm
+    from projections.api.service import Service
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunToStop:
+    """A run, and whether there is anything to stop."""
+
+    run: Run
+    project: str
+    position: int
+    """Of the look; of the request, once there is one."""
+    asked: bool
+
+    @property
+    def answer(self) -> dict[str, object]:
+        """As JSON values."""
+        return {
+            "run_id": self.run.run_id,
+            "position": self.position,
+            "state": self.run.state.value,
+            "asked": self.asked,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VmToStop:
+    """A machine, and whether there is anything to end."""
+
+    vm: Vm
+    project: str
+    position: int
+    """Of the look; of the request, once there is one."""
+    asked: bool
+
+    @property
+    def answer(self) -> dict[str, object]:
+        """As JSON values."""
+        return {"vm_id": self.vm.vm_id, "position": self.position, "state": self.vm.state.value, "asked": self.asked}
+
+
+def run_to_stop(service: Service, word: str) -> RunToStop:
+    """The run a person means. One that found no capacity has ended, and may be about to be asked for again.
+
+    Raises:
+        RunNotFound: none, or more than one.
+    """
+    with service.pool.now() as look:
+        run = decode_run(look.view.row(word).folded)
+        steps = look.view.world().state.policies.get(source_of(run))
+        policy = steps[-1].policy if steps else service.outside.policy()
+        asked = not run.terminal or may_be_made_again(run, policy.queue_patience, look.now)
+        project = run.project or service.outside.project()
+        return RunToStop(run=run, project=project, position=look.position, asked=asked)
+
+
+def stop_run(journal: Journal, found: RunToStop, submitter: str, *, abort: bool) -> RunToStop:
+    """Append the request. For the writer's thread."""
+    run = found.run
+    position = request_stop(
+        journal,
+        run_id=run.run_id,
+        provider=run.provider,
+        project=found.project,
+        provider_id=run.provider_id,
+        name=run.name or "",
+        abort=abort,
+        submitter=submitter,
+    )
+    return replace(found, position=position)
+
+
+def vm_to_stop(service: Service, word: str) -> VmToStop:
+    """The machine a person means.
+
+    Raises:
+        VmNotFound: none, or more than one.
+        Conflict: it is not Steno's to end.
+    """
+    with service.pool.now() as look:
+        vm = look.view.machine(look.view.vm_row(word).vm_id)
+        gone = vm.state is VmState.TERMINATED
+        if not gone and not vm.ours:
+            name = vm.facts.name or vm.provider_id
+            raise Conflict(
+                f"Steno did not make {name} and never ends such a machine: use the provider's own command "
+                f"(`dstack fleet delete {vm.facts.fleet or 'FLEET'}`)"
+            )
+        project = vm.facts.project or service.outside.project()
+        return VmToStop(vm=vm, project=project, position=look.position, asked=not gone)
+
+
+def stop_vm(journal: Journal, found: VmToStop, submitter: str, *, when_idle: bool) -> VmToStop:
+    """Append the request. For the writer's thread."""
+    position = request_vm_stop(journal, found.vm, project=found.project, when_idle=when_idle, submitter=submitter)
+    return replace(found, position=position)

@@ -1,0 +1,52 @@
+"""Where commands are appended: one thread with one open record, so that they follow one another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from engine.effects.journal import Journal
+from engine.readings.shapes import shape_of
+from events.record import Record
+
+if TYPE_CHECKING:
+    from events.clock import Clock
+
+_T = TypeVar("_T")
+
+
+class Writer:
+    """Appends for one service. The record is opened at the first command."""
+
+    def __init__(self, path: Path, *, clock: Clock) -> None:
+        self._path = path
+        self._clock = clock
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="steno-commands")
+        self._journal: Journal | None = None
+
+    async def do(self, work: Callable[[Journal], _T]) -> _T:
+        """What `work` gives, called in the writer's thread behind all that was asked for before.
+
+        Raises:
+            RecordLocked, RecordNotWritable and what else opening a record raises.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._do, work)
+
+    def close(self) -> None:
+        """Finish what is under way, and let go of the record."""
+        self._thread.submit(self._let_go).result()
+        self._thread.shutdown()
+
+    def _do(self, work: Callable[[Journal], _T]) -> _T:
+        if self._journal is None:
+            record = Record.open(self._path, write=True, shapes=shape_of, clock=self._clock)
+            self._journal = Journal(record)
+        return work(self._journal)
+
+    def _let_go(self) -> None:
+        if self._journal is not None:
+            self._journal.record.close()
+            self._journal = None
