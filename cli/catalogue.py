@@ -22,7 +22,7 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
     (
         "Run things",
         (
-            Entry("up", "up", "Record a provider and control its machines, until interrupted."),
+            Entry("up", "up", "Record a provider, control its machines, serve the dashboard."),
             Entry("submit", "submit", "Submit a task, and with --wait follow it to its end."),
             Entry("stop", "stop", "Ask that a run end."),
             Entry("logs", "logs", "Print a run's output."),
@@ -44,6 +44,14 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry("costs", "costs", "Show what everything cost, by machine, run, day, user or GPU."),
             Entry("budget", "budget", "Show what is spent, committed and left, and until when."),
             Entry("metrics", "metrics", "Print the figures a front end shows."),
+            Entry("notify", "notify", "List what the webhook was told, or send it a test notice."),
+        ),
+    ),
+    (
+        "HTTP",
+        (
+            Entry("serve", "serve", "Serve dashboard, API, live stream and metrics, and only that."),
+            Entry("token", "token", "Make, list and revoke tokens for the HTTP service."),
         ),
     ),
     (

@@ -87,7 +87,7 @@ class News:
     # -- runs
 
     def _ended(self, state: WorldState) -> list[Run]:
-        """The runs that ended, or may have, since the last look, in order of first sight."""
+        """The runs that ended, or may have, since the last look, in the order in which they ended."""
         new: list[Run] = []
         for run in reversed(state.runs.values()):
             if run.first_position <= self._position:
@@ -100,7 +100,7 @@ class News:
             run.run_id for run in ended
         }
         self._position = state.position
-        return ended
+        return sorted(ended, key=lambda run: (run.finished_at or 0, run.first_position))
 
     def _is_new_end(self, run: Run, mark: Mark, now: int) -> bool:
         if not run.transitions:

@@ -1,11 +1,8 @@
 """A record, the real local provider and what acts between them."""
 
 import platform
-import socket
-import threading
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -22,6 +19,7 @@ from engine.recorder.recorder import Recorder
 from engine.recorder.watch import Watch
 from engine.rules.sets import CURRENT
 from engine.run.stepper import TransitionsStepper
+from engine.testing.hook import Hook
 from engine.world.world import World
 from events.clock import SECOND, RandomIds, SystemClock
 from events.record import Record
@@ -146,53 +144,6 @@ class Bench:
                     self.clock.sleep(SECOND // 20)
                 except VmNotFound:
                     break
-
-
-@dataclass
-class Hook:
-    """A webhook that gives these answers in turn, then 200: a status, or what it does instead of answering."""
-
-    answers: list = field(default_factory=list)
-    taken: list = field(default_factory=list)
-    """(headers, body) of every request that came."""
-
-    def __enter__(self):
-        self.free = threading.Event()
-        hook = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self):
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                answer = hook.answers.pop(0) if hook.answers else 200
-                hook.taken.append((dict(self.headers), body))
-                if answer == "hang":
-                    hook.free.wait(20)
-                    return
-                if answer == "close":
-                    self.connection.shutdown(socket.SHUT_RDWR)
-                    return
-                self.send_response(answer)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *args):
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-        self.thread.start()
-        return self
-
-    def __exit__(self, *error):
-        self.free.set()
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
-
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self.server.server_port}/services/T0/secret-path"
 
 
 def bench_at(path, policy, notify, offer):

@@ -21,6 +21,13 @@ KILLED = -9
 pytestmark = pytest.mark.slow
 
 
+def boundaries(count):
+    """Every boundary up to `count`. An odd one lies before something: a kill there leaves behind what one at the
+    boundary before it leaves, so all but the first are left to `make test-long`.
+    """
+    return [pytest.param(n, marks=() if n == 1 or n % 2 == 0 else pytest.mark.long) for n in range(1, count + 1)]
+
+
 @pytest.fixture
 def steno(tmp_path):
     """`steno(boundary, *args)`: the genuine command in a folder of its own, killed at that boundary."""
@@ -43,7 +50,7 @@ def steno(tmp_path):
     return run
 
 
-@pytest.mark.parametrize("boundary", range(1, 17))
+@pytest.mark.parametrize("boundary", boundaries(16))
 def test_a_submission_killed_anywhere_becomes_exactly_one_run(steno, open_bench, tmp_path, boundary):
     """Whatever point the kill hits: a recorded request ends as one run that ran once, an unrecorded one as none."""
     task = "echo once >> ran.txt; sleep 0.3"
@@ -65,7 +72,7 @@ def test_a_submission_killed_anywhere_becomes_exactly_one_run(steno, open_bench,
             assert b"hunter2-secret" not in file.read_bytes(), file
 
 
-@pytest.mark.parametrize("boundary", range(1, 11))
+@pytest.mark.parametrize("boundary", boundaries(10))
 def test_a_recorder_killed_anywhere_loses_nothing_it_wrote(steno, open_bench, tmp_path, boundary):
     """What was committed is there and verifies; the next recorder goes on to the right verdict."""
     bench = open_bench(tmp_path / "record.db")
@@ -80,7 +87,7 @@ def test_a_recorder_killed_anywhere_loses_nothing_it_wrote(steno, open_bench, tm
     assert bench.record.verify(expect=head).ok
 
 
-@pytest.mark.parametrize("boundary", range(1, 9))
+@pytest.mark.parametrize("boundary", boundaries(8))
 def test_a_stop_killed_anywhere_still_stops(steno, open_bench, tmp_path, boundary):
     """A recorded stop is carried out by the next holder of the lease."""
     bench = open_bench(tmp_path / "record.db")
@@ -106,8 +113,8 @@ POLICY = Policy(max_vms=1, idle_timeout=SECOND, budget_total=1000 * DOLLAR, thre
 """What the settings say: a dollar a second, and an alert at the first dollar."""
 
 
-@pytest.mark.parametrize("boundary", range(1, 39))
-def test_a_controller_killed_anywhere_ends_in_one_run_one_machine_one_stop_one_notice(
+@pytest.mark.parametrize("boundary", boundaries(46))
+def test_a_controller_killed_anywhere_ends_in_one_run_one_machine_one_stop_and_tells_each_thing_once(
     steno, open_bench, tmp_path, hook, boundary
 ):
     """Placed, without capacity, made again, placed, run, idle, drained, ended, told: whatever point the kill hits, and
@@ -138,7 +145,7 @@ def test_a_controller_killed_anywhere_ends_in_one_run_one_machine_one_stop_one_n
     def over():
         run, machines = bench.world.state.runs.get(run_id), bench.machines()
         ended = run is not None and run.terminal and machines and not any(vm.billed for vm in machines)
-        return ended and bench.facts("NoticeDelivered")
+        return ended and len(bench.facts("NoticeDelivered")) == 2
 
     bench.poll_until(over)
     assert bench.run(run_id).state is State.SUCCEEDED
@@ -146,11 +153,12 @@ def test_a_controller_killed_anywhere_ends_in_one_run_one_machine_one_stop_one_n
     (vm,) = bench.machines()
     assert (vm.state, vm.runs) == (VmState.TERMINATED, (run_id,))
     assert bench.kinds(run_id).count("SubmitSucceeded") == 2
-    once = ("RunRequeued", "VmDrainStarted", "VmStopIntended", "VmStopSucceeded", "BudgetCrossed", "NoticeIntended")
+    once = ("RunRequeued", "VmDrainStarted", "VmStopIntended", "VmStopSucceeded", "BudgetCrossed", "AlertsAdopted")
     for kind in once:
         assert len(bench.facts(kind)) == 1, kind
-    assert len({headers["X-Steno-Notice"] for headers, _ in hook.taken}) == 1
-    assert len(hook.taken) <= 2
+    assert sorted(intent.kind for intent in bench.facts("NoticeIntended")) == ["budget", "run_end"]
+    assert len({headers["X-Steno-Notice"] for headers, _ in hook.taken}) == 2
+    assert len(hook.taken) <= 3
     assert bench.record.verify().ok
     for file in (path for path in tmp_path.rglob("*") if path.is_file()):
         assert b"hunter2-secret" not in file.read_bytes(), file

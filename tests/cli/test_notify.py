@@ -1,0 +1,226 @@
+"""`steno notify`, and what `steno up` tells a genuine webhook on this machine."""
+
+import hashlib
+import hmac
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.testing import Steno
+from engine.testing.hook import Hook
+
+
+@pytest.fixture
+def hook() -> Iterator[Hook]:
+    """A webhook that listens."""
+    with Hook() as made:
+        yield made
+
+
+def listed(steno: Steno, *words: str) -> list[dict[str, Any]]:
+    """The notices of the record, newest first."""
+    done = steno("notify", "list", "--json", *words)
+    assert done.returncode == 0, done.stderr
+    notices: list[dict[str, Any]] = json.loads(done.stdout)["notices"]
+    return notices
+
+
+def signed(headers: dict[str, str], body: bytes, secret: bytes) -> bool:
+    """Whether the signature is that of this body with this secret."""
+    moment, _, digest = headers["X-Steno-Signature"].partition(",v1=")
+    expected = hmac.new(secret, moment.removeprefix("t=").encode() + b"." + body, hashlib.sha256).hexdigest()
+    return hmac.compare_digest(digest, expected)
+
+
+def test_a_test_notice_arrives_signed_and_stands_in_the_record(steno: Steno, hook: Hook) -> None:
+    """Once; Slack finds its text and its blocks, and we say what came back."""
+    done = steno("notify", "test", STENO_WEBHOOK=hook.url, STENO_WEBHOOK_SECRET="s3cret", STENO_ALERTS_ON="run_end")
+    assert (done.returncode, done.stderr) == (0, "")
+    ((headers, body),) = hook.taken
+    assert signed(headers, body, b"s3cret")
+    said = json.loads(body)
+    assert said["text"] == "Steno: a test notice. What is told here: run_end."
+    assert said["blocks"] == [{"type": "section", "text": {"type": "mrkdwn", "text": said["text"]}}]
+    assert done.stdout == f"the webhook answered 200: notice {said['notice_id']}, signed\n"
+    (notice,) = listed(steno)
+    assert (notice["kind"], notice["state"], notice["status"], notice["attempts"]) == ("test", "delivered", 200, 1)
+    assert notice["notice_id"] == said["notice_id"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (500, "the webhook answered 500"),
+        (302, "the webhook answered 302"),
+        ("close", "no answer (RemoteProtocolError: Server disconnected without sending a response.)"),
+    ],
+)
+def test_a_webhook_that_does_not_take_it_is_exit_3_and_is_not_asked_again(
+    steno: Steno, hook: Hook, answer: Any, error: str
+) -> None:
+    """A redirect is not followed: what is signed for one address is not shown to another."""
+    hook.answers = [answer]
+    done = steno("notify", "test", "--json", STENO_WEBHOOK=hook.url)
+    assert (done.returncode, done.stderr) == (3, f"steno: the test notice was not taken: {error}\n")
+    said = json.loads(done.stdout)
+    assert (said["delivered"], said["error"], said["signed"]) == (False, error, False)
+    (notice,) = listed(steno, "--state", "failed")
+    assert (notice["error"], notice["status"]) == (error, None)
+    assert (len(hook.taken), hook.elsewhere) == (1, 0)
+
+
+def test_nobody_there_is_exit_3_and_the_address_is_not_shown(steno: Steno, home: Path) -> None:
+    """An address can be a key to itself."""
+    with Hook() as gone:
+        address = gone.url
+    done = steno("notify", "test", STENO_WEBHOOK=address)
+    assert done.returncode == 3
+    assert "secret-path" not in done.stdout + done.stderr + steno("notify").stdout
+    assert not any(b"secret-path" in file.read_bytes() for file in home.iterdir() if file.is_file())
+
+
+def test_without_a_webhook_there_is_nothing_to_test(steno: Steno, home: Path) -> None:
+    """Exit 2, which setting is missing, and no record is made for it."""
+    done = steno("notify", "test")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "STENO_WEBHOOK" in done.stderr
+    assert not (home / "record.db").exists()
+    assert steno("notify").returncode == 4
+
+
+@pytest.mark.parametrize("value", ["run_ends", "budget,,orphan", "all"])
+def test_a_kind_that_is_none_is_named(steno: Steno, value: str) -> None:
+    """Exit 2; what it may be."""
+    done = steno("notify", "test", STENO_WEBHOOK="http://127.0.0.1:9/", STENO_ALERTS_ON=value)
+    assert done.returncode == 2
+    assert "alerts.on" in done.stderr
+    assert "run_end, anomaly, budget, orphan" in done.stderr
+
+
+def test_a_page_of_notices(steno: Steno, hook: Hook) -> None:
+    """The newest first, one a line, no longer than the terminal."""
+    for answer in (200, 503):
+        hook.answers = [answer]
+        steno("notify", "test", STENO_WEBHOOK=hook.url)
+    page = steno("notify", COLUMNS="80").stdout.splitlines()
+    assert [line[22:].split("  ")[0].strip() for line in page] == ["failed", "delivered"]
+    assert page[0].endswith("test     the webhook answered 503")
+    assert all(len(line) <= 80 for line in page)
+    assert steno("notify", "-n", "1").stderr == "1 older not shown; --last shows more\n"
+    assert steno("notify", "list", "--state", "pending").stdout == ""
+
+
+# -- what a recorder tells
+
+
+@pytest.fixture
+def up(home: Path, environment: dict[str, str]) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
+    """`up(**variables)`: a recorder that goes on until it is killed."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(**variables: str) -> "subprocess.Popen[str]":
+        process = subprocess.Popen(
+            [sys.executable, "-m", "cli.main", "record", "--interval", "0.1"],
+            cwd=home,
+            env=environment | variables,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def until(done: Callable[[], object], seconds: float = 30) -> None:
+    """Wait for it."""
+    end = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < end, "it took too long"
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_an_end_is_told_once_through_a_webhook_that_fails_and_a_recorder_that_is_killed(
+    steno: Steno, up: Callable[..., "subprocess.Popen[str]"], hook: Hook
+) -> None:
+    """500, then a try that hangs when the recorder is killed -9, then taken: one notice by its id, one in the record,
+    and nothing of the run that ended before anybody told of anything.
+    """
+    assert steno("submit", "--wait", "--name", "before", "--", "true").returncode == 0
+    hook.answers = [500, "hang"]
+    settings = {"STENO_WEBHOOK": hook.url, "STENO_WEBHOOK_SECRET": "s3cret", "STENO_API_URL": "https://steno.example/"}
+    first = up(**settings)
+    assert steno("submit", "--name", "job-1", "--", "sleep 0.3; exit 3").returncode == 0
+    until(lambda: len(hook.taken) == 2)
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    up(**settings)
+    until(lambda: listed(steno, "--state", "delivered"))
+    assert len({headers["X-Steno-Notice"] for headers, _ in hook.taken}) == 1
+    assert len(hook.taken) == 3
+    assert all(signed(headers, body, b"s3cret") for headers, body in hook.taken)
+    (notice,) = listed(steno)
+    said = json.loads(hook.taken[-1][1])
+    run = said["run"]
+    assert (run["name"], run["state"], run["reason"], run["exit_status"]) == ("job-1", "failed", "exit_nonzero", 3)
+    assert said["text"].startswith("Steno: job-1 failed (exit_nonzero, exit 3), ran ")
+    assert said["text"].endswith(f" https://steno.example/runs/{run['run_id']}")
+    assert said["blocks"][0]["text"]["text"].endswith(f"<https://steno.example/runs/{run['run_id']}|Show in Steno>")
+    assert said["link"] == f"https://steno.example/runs/{run['run_id']}"
+    assert (notice["kind"], notice["facts"]) == ("run_end", 1)
+    shown = json.loads(steno("show", "job-1", "--json").stdout)
+    assert (run["evidence"], run["transitions"]) == (shown["evidence"], shown["transitions"])
+
+
+@pytest.mark.slow
+def test_a_dozen_ends_at_once_are_each_told_once(
+    steno: Steno, up: Callable[..., "subprocess.Popen[str]"], hook: Hook, home: Path
+) -> None:
+    """Whatever notice each is in; nothing is left to tell."""
+    gate = home / "gate"
+    for number in range(12):
+        task = f"until test -e {gate}; do sleep 0.05; done"
+        assert steno("submit", "--name", f"job-{number}", "--", task).returncode == 0
+    up(STENO_WEBHOOK=hook.url)
+    until(lambda: all(run["state"] == "running" for run in json.loads(steno("ps", "--json").stdout)["runs"]))
+    gate.touch()
+
+    def told() -> list[str]:
+        bodies = [json.loads(body) for _, body in hook.taken]
+        return [run["name"] for body in bodies for run in body.get("runs", [body.get("run")])]
+
+    until(lambda: len(told()) >= 12)
+    assert sorted(told()) == sorted(f"job-{number}" for number in range(12))
+    assert all(notice["state"] != "failed" for notice in listed(steno))
+
+
+@pytest.mark.slow
+def test_nothing_of_a_trace_or_of_the_past_is_told(
+    steno: Steno, up: Callable[..., "subprocess.Popen[str]"], hook: Hook
+) -> None:
+    """Import, replay, rebuild and the first look of a recorder at a record full of ended runs send nothing."""
+    trace = Path(__file__).parent.parent / "traces" / "dstack-0.22.5" / "warm_reuse.jsonl.zst"
+    settings = {"STENO_WEBHOOK": hook.url}
+    assert steno("submit", "--wait", "--name", "past", "--", "true").returncode == 0
+    for words in (("import", trace), ("replay",), ("rebuild",), ("import", trace)):
+        assert steno(*words, **settings).returncode == 0
+    recorder = up(**settings)
+    until(lambda: "AlertsAdopted" in steno("events", "--type", "AlertsAdopted").stdout)
+    polls = len(steno("polls", "--json").stdout.splitlines())
+    until(lambda: len(steno("polls", "--json").stdout.splitlines()) > polls + 5)
+    os.kill(recorder.pid, signal.SIGTERM)
+    assert recorder.wait() == 0
+    assert (listed(steno), hook.taken) == ([], [])
