@@ -49,10 +49,7 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
     ),
     (
         "HTTP",
-        (
-            Entry("serve", "serve", "Serve dashboard, API, live stream and metrics, and only that."),
-            Entry("token", "token", "Make, list and revoke tokens for the HTTP service."),
-        ),
+        (Entry("serve", "serve", "Serve dashboard, API, live stream and metrics, and only that."),),
     ),
     (
         "Record and replay",

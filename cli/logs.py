@@ -76,5 +76,5 @@ def _install(*handlers: logging.Handler, level: int) -> None:
     root = logging.getLogger()
     root.handlers[:] = handlers
     root.setLevel(level)
-    for chatty in ("httpx", "httpcore", "alembic", "sqlalchemy", "transitions"):
+    for chatty in ("httpx", "httpcore", "alembic", "sqlalchemy", "transitions", "uvicorn", "uvicorn.error", "asyncio"):
         logging.getLogger(chatty).setLevel(max(level, logging.WARNING))

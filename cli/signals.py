@@ -1,6 +1,8 @@
 """Signals as exceptions that cannot be lost."""
 
+import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -29,3 +31,27 @@ def stoppable(number: signal.Signals, error: type[BaseException]) -> Iterator[Ca
         yield check
     finally:
         signal.signal(number, before)
+
+
+@contextmanager
+def ending(code: int) -> Iterator[None]:
+    """While it lasts the process is ending in order: SIGTERM says nothing new, a further Ctrl-C ends it at once.
+
+    Args:
+        code: what the process leaves with then.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def leave(_number: int, _frame: FrameType | None) -> None:
+        os._exit(code)
+
+    before = [(number, signal.getsignal(number)) for number in (signal.SIGTERM, signal.SIGINT)]
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, leave)
+    try:
+        yield
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)

@@ -89,7 +89,7 @@ def described(
                 f"{error} (the GPU, {defaulted}, is the setting dstack.gpu: --gpu or STENO_GPU changes it, off is none)"
             )
             raise TaskInvalid(said) from None
-    _apply_profile(configuration, flags, chosen, profile)
+    apply_profile(configuration, flags, chosen, profile)
     given = configuration.get("name")
     stem = command[0].rsplit("/", 1)[-1].split()[0] if command and command[0].split() else None
     name = check_name(str(given)) if given else choose_name(run_id, stem)
@@ -98,7 +98,7 @@ def described(
     return Task(name=name, configuration=configuration, base=str(folder.resolve()), fallback=fallback)
 
 
-def _apply_profile(
+def apply_profile(
     configuration: dict[str, object], flags: Mapping[str, object], chosen: object, ambient: str | None
 ) -> None:
     """Lay the profile of the command line over the configuration, or let the setting's fill in what it leaves open."""

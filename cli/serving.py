@@ -1,0 +1,160 @@
+"""The HTTP service wired from the settings, and its life inside a process."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from cli.errors import INTERRUPTED
+from cli.signals import ending, stoppable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from cli.app import App
+    from projections.api.server import Server
+    from projections.api.service import Service
+
+_log = logging.getLogger("steno.api")
+_WARM_UP = 3.0
+"""Seconds that the end of a process waits for an import that is under way."""
+
+
+class Terminated(Exception):
+    """SIGTERM: stop in good order."""
+
+
+@contextmanager
+def serving(app: App, record: Path) -> Iterator[Server]:
+    """A server of the record at this path, taking requests; afterwards it has ended in order.
+
+    Raises:
+        NotConfigured: it would listen beyond loopback and there is no token, or it cannot listen there at all.
+        Conflict: another process has the port.
+        ServerFailed: it could not begin.
+    """
+    from engine.settings_service import host, port
+    from projections.api.access.gate import Gate
+    from projections.api.app import build_app
+    from projections.api.server import Server as Serving
+    from projections.api.server import allow_many_connections, bound
+
+    at = host(app.settings.value("api.host") or "")
+    service = assembled(app, record)
+    expect_guarded(service, at)
+    allow_many_connections()
+    sockets = bound(at, port(app.settings.value("api.port") or ""))
+    stack = ExitStack()
+    for one in sockets:
+        stack.callback(one.close)
+    try:
+        gate = build_app(service)
+        if not isinstance(gate, Gate):
+            raise TypeError("the gate is in front of everything")
+
+        def stop_streams() -> None:
+            gate.close()
+            service.feed.stop()
+
+        stack.callback(service.pool.close)
+        stack.callback(gate.log.stop)
+        gate.log.start()
+        stack.callback(service.projector.stop)
+        service.projector.start()
+        stack.callback(_warming_up().join, _WARM_UP)
+        server = Serving(gate, sockets, starting=service.feed.start, stopping=stop_streams)
+        stack.callback(server.stop)
+        server.start()
+        yield server
+    finally:
+        with ending(INTERRUPTED):
+            stack.close()
+
+
+def announced(server: Server, record: Path, *, show: bool = False) -> None:
+    """Say where it serves, and show it in a browser if so wished."""
+    _log.info("serving %s (record %s)", server.url, record)
+    if show:
+        import webbrowser
+
+        if not webbrowser.open(server.url_here):
+            _log.warning("no browser could be started; open %s yourself", server.url_here)
+
+
+def serve_until_stopped(server: Server) -> None:
+    """Until SIGTERM (returns) or Ctrl-C.
+
+    Raises:
+        ServerFailed: it ended by itself.
+        KeyboardInterrupt: Ctrl-C.
+    """
+    with stoppable(signal.SIGTERM, Terminated), stoppable(signal.SIGINT, KeyboardInterrupt):
+        try:
+            server.wait()
+        except Terminated:
+            _log.info("stopped by SIGTERM")
+
+
+def assembled(app: App, record: Path) -> Service:
+    """Everything the service stands on, nothing of it started."""
+    from cli.outside import Provided
+    from projections.api.access.token_file import tokens_path
+    from projections.api.access.tokens import Tokens
+    from projections.api.feed.feed import Feed
+    from projections.api.service import Service as Parts
+    from projections.live import Projector
+    from projections.pool import Pool
+
+    projector = Projector(record, clock=app.clock)
+    feed = Feed(record, clock=app.clock)
+    feed.listen(lambda _position: projector.wake())
+    return Parts(
+        clock=app.clock,
+        ids=app.ids,
+        settings=app.settings,
+        record_path=record,
+        pool=Pool(record, clock=app.clock, wake=projector.wake),
+        projector=projector,
+        feed=feed,
+        tokens=Tokens(tokens_path(record), app.clock),
+        outside=Provided(app, record),
+    )
+
+
+def expect_guarded(service: Service, host: str) -> None:
+    """Look that who can reach the service from elsewhere needs a token, and that there is one.
+
+    Raises:
+        NotConfigured: there is none, or the file they are in cannot be read.
+    """
+    from engine.errors import NotConfigured
+    from projections.api.access.hosts import listens_on_loopback
+
+    usable = service.tokens.usable()
+    if service.tokens.trouble is not None:
+        raise NotConfigured(f"{service.tokens.trouble}: put it right, or move it away and make the tokens anew")
+    if usable or listens_on_loopback(host):
+        return
+    source = service.settings.find("api.host").source
+    raise NotConfigured(
+        f"api.host is {host} ({source}), which other machines can reach, and without a token anybody there could run "
+        "things: make one with `steno token create --role read|submit|admin`, or listen on 127.0.0.1"
+    )
+
+
+def _warming_up() -> threading.Thread:
+    """Import meanwhile what the first submission needs."""
+    thread = threading.Thread(target=_warm_up, name="steno-warm-up", daemon=True)
+    thread.start()
+    return thread
+
+
+def _warm_up() -> None:
+    from cli.outside import warm_up
+
+    with suppress(ImportError):  # the first submission says what is missing
+        warm_up()

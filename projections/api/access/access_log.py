@@ -1,0 +1,90 @@
+"""A line in the log for every answer: method, path, status, how long, who. Never the query, a header or a body."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from events.clock import SECOND
+from projections.api.access.tokens import without_secrets
+
+if TYPE_CHECKING:
+    from starlette.types import Scope
+
+    from events.clock import Clock
+    from projections.api.access.exchange import Exchange
+
+_log = logging.getLogger("steno.access")
+_KEPT: Final = 10_000
+"""Lines that wait to be written; where the log stands still the oldest are dropped, and counted."""
+_PAUSE: Final = 0.2
+"""Seconds between writing."""
+_LONGEST: Final = 200
+_QUIET: Final = frozenset({"/healthz", "/readyz", "/metrics"})
+"""Asked every few seconds by machines: told only where the answer is no good one."""
+
+_Line = tuple[int, str, bytes, int, int, str]
+
+
+class AccessLog:
+    """Written by a thread of its own: a terminal that stands still holds no request up."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lines: deque[_Line] = deque(maxlen=_KEPT)
+        self._taken = 0
+        self._written = 0
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to write, if anybody listens."""
+        if _log.isEnabledFor(logging.INFO):
+            self._thread = threading.Thread(target=self._run, name="steno-access-log", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Write the rest, and end."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(1.0)
+
+    def answered(self, scope: Scope, exchange: Exchange) -> None:
+        """Tell of one answer."""
+        if self._thread is None or (scope["path"] in _QUIET and exchange.status < 400):
+            return
+        now = self._clock.now()
+        who = "-" if exchange.who is None else exchange.who.name
+        self._lines.append((now, scope["method"], scope["raw_path"], exchange.status, now - exchange.began_at, who))
+        self._taken += 1
+
+    def _run(self) -> None:
+        while not self._stopping.wait(_PAUSE):
+            self._write()
+        self._write()
+
+    def _write(self) -> None:
+        while self._lines:
+            at, *line = self._lines.popleft()
+            self._written += 1
+            _tell(at, _text(*line))
+        lost = self._taken - self._written - len(self._lines)
+        if lost > 0:
+            self._written += lost
+            _tell(self._clock.now(), f"{lost} requests are not told: the log was too slow")
+
+
+def _text(method: str, path: bytes, status: int, took: int, who: str) -> str:
+    shown = path.decode("ascii", "backslashreplace")
+    shown = without_secrets(shown if shown.isprintable() else ascii(shown))
+    shown = shown if len(shown) <= _LONGEST else shown[:_LONGEST] + "…"
+    return f"{method} {shown} {status or '-'} {took / 1000:.1f} ms {who}"
+
+
+def _tell(at: int, text: str) -> None:
+    """One line as of that moment, though it is written later."""
+    record = _log.makeRecord(_log.name, logging.INFO, __file__, 0, text, (), None)
+    record.created, record.msecs = at / SECOND, at // 1000 % 1000
+    _log.handle(record)

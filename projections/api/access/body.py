@@ -1,0 +1,73 @@
+"""The body of a request: read whole before anybody looks at it, bounded in size, depth and time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from events.depth import MAX_DEPTH, too_deep
+from projections.api.problems import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.types import Receive
+
+MAX_BODY: Final = 1024 * 1024
+"""Bytes."""
+BODY_SECONDS: Final = 30
+"""How long a body may take to come."""
+
+
+async def read_body(headers: Mapping[bytes, bytes], receive: Receive) -> bytes | None:
+    """All of it; None: the client has gone.
+
+    Raises:
+        Problem: it is too large, too slow, nested too deeply, or no text.
+    """
+    length = headers.get(b"content-length", b"0")
+    if not length.isdigit():
+        raise Problem(400, "the header Content-Length is no number", field="Content-Length")
+    if len(length) > 10 or int(length) > MAX_BODY:
+        raise _too_large()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            body = await _all(receive)
+    except TimeoutError:
+        raise Problem(408, f"the body may take {BODY_SECONDS} seconds to come", field="body", headers=_CLOSE) from None
+    if body:
+        _check(body)
+    return body
+
+
+async def _all(receive: Receive) -> bytes | None:
+    pieces: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        piece = message.get("body", b"")
+        size += len(piece)
+        if size > MAX_BODY:
+            raise _too_large()
+        pieces.append(piece)
+        if not message.get("more_body", False):
+            return b"".join(pieces)
+
+
+def _check(body: bytes) -> None:
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        raise Problem(400, f"the body is no UTF-8 at byte {error.start}", field="body") from None
+    if too_deep(body):
+        raise Problem(400, f"the body nests deeper than {MAX_DEPTH}", field="body")
+
+
+_CLOSE = (("Connection", "close"),)
+"""What is left of the body is not waited for."""
+
+
+def _too_large() -> Problem:
+    return Problem(413, f"the body may have {MAX_BODY} bytes", field="body", headers=_CLOSE)

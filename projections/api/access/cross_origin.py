@@ -1,0 +1,70 @@
+"""Pages of other sites: what they may send, and what the few that are listed may read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from projections.api.access.hosts import same_host
+from projections.api.problems import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_EXPOSED: Final = b"ETag, Location, Retry-After, Steno-Position"
+_PREFLIGHT: Final = (
+    (b"access-control-allow-methods", b"GET, POST, DELETE"),
+    (b"access-control-allow-headers", b"Authorization, Content-Type, Idempotency-Key, If-None-Match, Last-Event-ID"),
+    (b"access-control-max-age", b"600"),
+)
+
+Headers = tuple[tuple[bytes, bytes], ...]
+
+
+class CrossOrigin:
+    """The rule for pages of other origins; those listed in `api.cors` count as our own, without cookies."""
+
+    def __init__(self, listed: tuple[str, ...]) -> None:
+        self._listed = frozenset(origin.encode() for origin in listed)
+
+    def check(self, method: str, headers: Mapping[bytes, bytes]) -> None:
+        """Look that what changes something comes from no page of another site.
+
+        A browser says where a request comes from and no page can make it lie; who is no browser says nothing.
+
+        Raises:
+            Problem: it comes from such a page.
+        """
+        if method in _SAFE:
+            return
+        origin, site = headers.get(b"origin"), headers.get(b"sec-fetch-site")
+        if origin is not None and origin.lower() in self._listed:
+            return
+        if site is not None:
+            ours = site.lower() in {b"same-origin", b"none"}
+        else:
+            ours = origin is None or same_host(origin.decode("latin-1"), headers.get(b"host", b"").decode("latin-1"))
+        if not ours:
+            field = "Origin" if origin is not None else "Sec-Fetch-Site"
+            raise Problem(403, "this comes from a page of another site; api.cors lists those that may", field=field)
+
+    def answer(self, headers: Mapping[bytes, bytes]) -> Headers:
+        """What to add to an answer so that a listed page may read it."""
+        if not self._listed:
+            return ()
+        origin = headers.get(b"origin", b"")
+        if origin.lower() not in self._listed:
+            return ((b"vary", b"Origin"),)
+        return (
+            (b"access-control-allow-origin", origin),
+            (b"access-control-expose-headers", _EXPOSED),
+            (b"vary", b"Origin"),
+        )
+
+    def preflight(self, method: str, headers: Mapping[bytes, bytes]) -> Headers | None:
+        """The answer to a listed page that asks what it may send; None: this is no such question."""
+        if method != "OPTIONS" or b"access-control-request-method" not in headers:
+            return None
+        if headers.get(b"origin", b"").lower() not in self._listed:
+            return None
+        return _PREFLIGHT

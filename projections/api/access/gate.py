@@ -1,0 +1,143 @@
+"""The gate: every request passes it first, and reaches the application only as one that may be answered."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from engine.settings_service import origins, submit_rate
+from events.clock import SECOND
+from projections.api.access.access_log import AccessLog
+from projections.api.access.body import read_body
+from projections.api.access.cross_origin import CrossOrigin
+from projections.api.access.door import Door
+from projections.api.access.exchange import Ended, Exchange
+from projections.api.access.hosts import listens_on_loopback
+from projections.api.access.limits import check_head
+from projections.api.access.rate import Rate
+from projections.api.access.roles import asks_for_a_run, needed
+from projections.api.problems import MEDIA_TYPE, Problem, problem_body, problem_of
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from projections.api.access.who import Who
+    from projections.api.service import Service
+
+LAST_WORDS: Final = 1.0
+"""Seconds that streams have to end by themselves once the server stops."""
+_WITHOUT_BODY: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_log = logging.getLogger("steno.access")
+
+
+def in_front(service: Service, app: ASGIApp) -> Gate:
+    """The gate of a service, in front of its application."""
+    return Gate(service, app)
+
+
+class Gate:
+    """Checks a request in this order: its form, who asks, what that one may, how often, its body; then hands it on.
+
+    The application finds who asks in the scope, under `steno.who`; on a path that is open to all it finds nobody.
+    """
+
+    def __init__(self, service: Service, app: ASGIApp) -> None:
+        settings = service.settings
+        rate = submit_rate(settings.value("api.submit_rate") or "off")
+        self.log = AccessLog(service.clock)
+        self._app = app
+        self._clock = service.clock
+        self._tokens = service.tokens
+        self._door = Door(service.tokens, on_loopback=listens_on_loopback(settings.value("api.host") or ""))
+        self._pages = CrossOrigin(origins(settings.value("api.cors") or "off"))
+        self._rate = None if rate is None else Rate(*rate)
+        self._streams: set[Exchange] = set()
+        self._closing = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or hand on what is none."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        exchange = Exchange(receive, send, self._tokens, self._clock, self._streams)
+        try:
+            await self._pass(scope, exchange)
+            if self._closing:
+                await exchange.finish()
+        except Problem as problem:
+            await _refuse(exchange, problem)
+        except asyncio.CancelledError:
+            if not self._closing:
+                raise
+            await exchange.finish()
+        except Ended:
+            pass
+        except Exception as error:  # noqa: BLE001 - the last resort of every request
+            if not exchange.complete:
+                _log.error("%s %s: %s: %s", scope["method"], scope["path"], type(error).__name__, error)
+                await _refuse(exchange, problem_of(error))
+        finally:
+            self._streams.discard(exchange)
+            self.log.answered(scope, exchange)
+
+    def close(self) -> None:
+        """The server stops: streams that do not end by themselves are ended, in good form; call it in the loop."""
+        self._closing = True
+        asyncio.get_running_loop().call_later(LAST_WORDS, self._cut)
+
+    def _cut(self) -> None:
+        for exchange in tuple(self._streams):
+            if exchange.task is not None:
+                exchange.task.cancel()
+
+    async def _pass(self, scope: Scope, exchange: Exchange) -> None:
+        method, path = scope["method"], scope["path"]
+        headers = check_head(scope)
+        exchange.extra = self._pages.answer(headers)
+        preflight = self._pages.preflight(method, headers)
+        if preflight is not None:
+            await exchange.send({"type": "http.response.start", "status": 204, "headers": list(preflight)})
+            await exchange.send({"type": "http.response.body", "body": b""})
+            return
+        role = needed(method, path)
+        if role is not None:
+            peer = scope["client"][0] if scope["client"] else None
+            exchange.who = scope["steno.who"] = who = self._door.who(headers, peer)
+            if not who.role.covers(role):
+                raise Problem(403, f"{method} {path} needs a token of the role {role}; this one's is {who.role}")
+        if method not in _WITHOUT_BODY:
+            self._pages.check(method, headers)
+            if exchange.who is not None and asks_for_a_run(method, path):
+                self._limit(exchange.who)
+            body = await read_body(headers, exchange.receive)
+            if body is None:
+                return
+            exchange.has_read(body)
+        await self._app(scope, exchange.receive, exchange.send)
+
+    def _limit(self, who: Who) -> None:
+        wait = 0 if self._rate is None else self._rate.take(who.token_id or who.name, self._clock.now())
+        if wait and self._rate is not None:
+            seconds = -(-wait // SECOND)
+            raise Problem(
+                429,
+                f"{who.name} may ask for {self._rate.most} runs in {self._rate.span // SECOND} s (api.submit_rate); "
+                f"again in {seconds} s",
+                headers=(("Retry-After", str(seconds)),),
+            )
+
+
+async def _refuse(exchange: Exchange, problem: Problem) -> None:
+    """Answer with a problem; where an answer has begun there is no place for one, and the connection is cut."""
+    if exchange.status:
+        return
+    body = problem_body(problem)
+    headers = [
+        (b"content-type", MEDIA_TYPE.encode()),
+        (b"content-length", b"%d" % len(body)),
+        (b"cache-control", b"no-store"),
+        *((name.lower().encode(), value.encode()) for name, value in problem.headers),
+    ]
+    await exchange.send({"type": "http.response.start", "status": problem.status, "headers": headers})
+    await exchange.send({"type": "http.response.body", "body": body})

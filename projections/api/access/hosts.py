@@ -1,0 +1,54 @@
+"""Names and addresses: what is this machine, and which page sent a request."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+from typing import Final
+from urllib.parse import urlsplit
+
+_HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(?::([0-9]{1,5}))?")
+
+
+def is_loopback(address: str) -> bool:
+    """Whether a literal address is this machine's own loopback, also as IPv6 writes IPv4."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return (mapped or found).is_loopback
+
+
+def listens_on_loopback(host: str) -> bool:
+    """Whether who listens at this host or address is reached from this machine alone."""
+    try:
+        found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+    except OSError:
+        return False  # `bound` says what is wrong with it
+    return all(is_loopback(str(entry[4][0])) for entry in found)
+
+
+def names_loopback(host: str) -> bool:
+    """Whether a `Host` header names this machine: a page elsewhere that points its own name here does not."""
+    found = _HOST.fullmatch(host)
+    if found is None:
+        return False
+    name = found[1].strip("[]").rstrip(".").lower()
+    return name == "localhost" or name.endswith(".localhost") or is_loopback(name)
+
+
+def same_host(origin: str, host: str) -> bool:
+    """Whether a page of this `Origin` was served under this `Host`; the scheme may be a proxy's."""
+    try:
+        parts = urlsplit(origin)
+        port = parts.port
+    except ValueError:
+        return False
+    default = {"http": 80, "https": 443}.get(parts.scheme)
+    found = _HOST.fullmatch(host)
+    if parts.hostname is None or default is None or found is None:
+        return False
+    named = found[1].strip("[]").lower()
+    return parts.hostname == named and (port or default) == int(found[2] or default)

@@ -1,0 +1,103 @@
+"""HTTP as uvicorn reads it, with bounds on the head of a request: how large it is, and how long it takes to come."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from projections.api.problems import MEDIA_TYPE, Problem, problem_body
+
+if TYPE_CHECKING:
+    import asyncio
+
+MAX_HEAD: Final = 64 * 1024
+"""Bytes of request line and headers that are read before the connection is closed."""
+HEAD_SECONDS: Final = 10
+"""How long the head of a request may take to come, from the connection or its first byte on."""
+
+_log = logging.getLogger("steno.access")
+
+
+class Protocol(HttpToolsProtocol):
+    """One connection. What is no HTTP, or too much of it, is answered with a problem and closed."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._in_head = True
+        self._head = 0
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """A connection: a request has to come, or it is closed."""
+        super().connection_made(transport)
+        self._deadline = self.loop.call_later(HEAD_SECONDS, self._too_slow)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is gone."""
+        self._cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of one or more requests."""
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            pass  # nothing is offered to upgrade to: it is answered as if it had not asked
+        except httptools.HttpParserError:
+            self.refuse(Problem(400, "this is no HTTP request"))
+            return
+        if not self._in_head:
+            if self._deadline is not None:
+                self._cancel()
+            return
+        self._head += len(data)
+        if self._head > MAX_HEAD:
+            self.refuse(Problem(431, f"the head of a request may have {MAX_HEAD} bytes"))
+        elif self._deadline is None:
+            self._deadline = self.loop.call_later(HEAD_SECONDS, self._too_slow)
+
+    def on_message_begin(self) -> None:
+        """The first byte of a request."""
+        self._unset_keepalive_if_required()
+        self._in_head = True
+        self._head = 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """The head is there."""
+        self._in_head = False
+        super().on_headers_complete()
+
+    def refuse(self, problem: Problem) -> None:
+        """Answer what never became a request, and close."""
+        self._cancel()
+        if self.transport.is_closing():
+            return
+        if self.cycle is not None and not self.cycle.response_complete and self.cycle.response_started:
+            self.transport.close()  # in the middle of an answer there is no place for another
+            return
+        body = problem_body(problem)
+        lines = [name + b": " + value for name, value in self.server_state.default_headers]
+        lines += [b"content-type: " + MEDIA_TYPE.encode(), b"content-length: %d" % len(body), b"connection: close"]
+        self.transport.write(STATUS_LINE[problem.status] + b"\r\n".join(lines) + b"\r\n\r\n" + body)
+        self.transport.close()
+        _log.info("- - %s %s", problem.status, problem.detail)
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's own words are no problem object
+        """As uvicorn calls it."""
+        self.refuse(Problem(400, "this is no HTTP request"))
+
+    def _too_slow(self) -> None:
+        self._deadline = None
+        if self._head:
+            self.refuse(Problem(408, f"the head of a request may take {HEAD_SECONDS} seconds"))
+        elif not self.transport.is_closing():
+            self.transport.close()  # nothing was asked, so nothing is answered
+
+    def _cancel(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None

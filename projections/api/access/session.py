@@ -1,0 +1,138 @@
+"""A browser's session: a token is given once, and a cookie that no script can read stands for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import anyio.to_thread
+import msgspec
+from starlette.responses import Response
+from starlette.routing import Route
+
+from projections.api.access.door import Door
+from projections.api.access.hosts import listens_on_loopback
+from projections.api.problems import Problem
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.routing import BaseRoute
+
+    from projections.api.access.who import Who
+    from projections.api.service import Service
+
+PATH: Final = "/api/session"
+
+
+class Login(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What a browser logs in with."""
+
+    token: str
+
+
+class Session(msgspec.Struct, frozen=True, kw_only=True):
+    """Who asks."""
+
+    name: str
+    role: Literal["read", "submit", "admin"]
+    via: Literal["token", "session", "loopback"]
+
+
+def routes(service: Service) -> list[BaseRoute]:
+    """`/api/session`: who am I (GET), log in (POST), log out (DELETE)."""
+    tokens = service.tokens
+    door = Door(tokens, on_loopback=listens_on_loopback(service.settings.value("api.host") or ""))
+
+    async def who_am_i(request: Request) -> Response:
+        peer = request.client.host if request.client is not None else None
+        return _answer(door.who(_headers(request), peer))
+
+    async def log_in(request: Request) -> Response:
+        try:
+            login = msgspec.json.decode(await request.body(), type=Login)
+        except msgspec.DecodeError as error:
+            raise Problem(400, f'send {{"token": "steno_…"}} as JSON: {error}', field="token") from None
+        who = tokens.bearer(login.token)
+        if who is None:
+            raise Problem(
+                401,
+                "this token is unknown, revoked or expired; `steno token create` makes one",
+                field="token",
+                headers=(("WWW-Authenticate", 'Bearer realm="steno", error="invalid_token"'),),
+            )
+        value, seconds = await anyio.to_thread.run_sync(tokens.opened, who)
+        answer = _answer(who)
+        _set_cookie(request, answer, tokens.cookie, value, seconds)
+        return answer
+
+    async def log_out(request: Request) -> Response:
+        cookie = door.cookie(_headers(request))
+        answer = Response(status_code=204, headers={"Cache-Control": "no-store"})
+        if cookie is not None:
+            await anyio.to_thread.run_sync(tokens.close, cookie)
+            _set_cookie(request, answer, tokens.cookie, "", 0)
+        return answer
+
+    return [
+        Route(PATH, who_am_i, methods=["GET"]),
+        Route(PATH, log_in, methods=["POST"]),
+        Route(PATH, log_out, methods=["DELETE"]),
+    ]
+
+
+def _answer(who: Who) -> Response:
+    session = Session(name=who.name, role=who.role.value, via=who.via)
+    return Response(msgspec.json.encode(session), media_type="application/json", headers={"Cache-Control": "no-store"})
+
+
+def _set_cookie(request: Request, answer: Response, name: str, value: str, seconds: int) -> None:
+    """Behind a proxy that speaks TLS the cookie never goes over anything else."""
+    tls = request.url.scheme == "https" or request.headers.get("x-forwarded-proto", "").lower() == "https"
+    answer.set_cookie(name, value, max_age=seconds, path="/", secure=tls, httponly=True, samesite="strict")
+
+
+def _headers(request: Request) -> dict[bytes, bytes]:
+    return dict(request.headers.raw)
+
+
+def _problem(description: str) -> dict[str, Any]:
+    schema = {"$ref": "#/components/schemas/ProblemObject"}
+    return {"description": description, "content": {"application/problem+json": {"schema": schema}}}
+
+
+_SESSION: Final = {
+    "description": "who asks",
+    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Session"}}},
+}
+_COMPONENTS: Final = msgspec.json.schema_components((Login, Session), ref_template="#/components/schemas/{name}")[1]
+
+OPENAPI: Final[dict[str, Any]] = {
+    "paths": {
+        PATH: {
+            "get": {
+                "operationId": "get_session",
+                "summary": "Who asks, by token, by session, or by being on this machine",
+                "tags": ["access"],
+                "responses": {"200": _SESSION, "400": _problem("malformed"), "401": _problem("nobody we know")},
+            },
+            "post": {
+                "operationId": "log_in",
+                "summary": "Log a browser in: the answer sets a cookie that no script can read",
+                "tags": ["access"],
+                "security": [],
+                "requestBody": {
+                    "required": True,
+                    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Login"}}},
+                },
+                "responses": {"200": _SESSION, "400": _problem("malformed"), "401": _problem("no such token")},
+            },
+            "delete": {
+                "operationId": "log_out",
+                "summary": "End the browser's session",
+                "tags": ["access"],
+                "security": [],
+                "responses": {"204": {"description": "ended, or there was none"}, "400": _problem("malformed")},
+            },
+        }
+    },
+    "components": {"schemas": _COMPONENTS},
+}

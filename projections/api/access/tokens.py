@@ -1,0 +1,179 @@
+"""The tokens of a record, as a running server knows them: looked up in memory, changes in the file seen at once."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import re
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from events.clock import SECOND
+from projections.api.access.token_file import Stored, TokenFile
+from projections.api.access.who import Role, Who
+from projections.api.problems import Problem
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from events.clock import Clock
+
+_log = logging.getLogger("steno.access")
+
+TOKEN: Final = re.compile(r"steno_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
+SECRET: Final = re.compile(r"(steno_[0-9a-f]{12}_)[A-Za-z0-9_-]+")
+"""A token in any text; what to leave of it is group 1."""
+LOOK_AGAIN: Final = SECOND // 4
+"""How often the file is looked at, microseconds: a revoked token works for no longer."""
+SESSION: Final = 12 * 3600 * SECOND
+"""How long a browser stays logged in, microseconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """A token that may be used, until `expires_at`."""
+
+    who: Who
+    digest: bytes
+    expires_at: int | None
+
+
+class Tokens:
+    """The tokens beside a record.
+
+    What is known is kept in memory and the file's stamp is looked at every `LOOK_AGAIN`: a request costs no file.
+    Where the file cannot be read, no token is valid and no request without one is taken either.
+    """
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self.file = TokenFile(path)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._stamp: object = None
+        self._looked_at: int | None = None
+        self._known: dict[str, Known] = {}
+        self._ended: dict[str, int] = {}
+        self._key = b""
+        self.trouble: str | None = None
+        """Why the file cannot be used, if so."""
+
+    def expect_usable(self) -> None:
+        """Look that the file says who may ask.
+
+        Raises:
+            Problem: it cannot be read, so nobody may.
+        """
+        self._look()
+        if self.trouble is not None:
+            raise Problem(503, "this service cannot read its tokens now; its log says why")
+
+    def usable(self) -> int:
+        """How many tokens may be used now."""
+        self._look()
+        now = self._clock.now()
+        return sum(1 for known in self._known.values() if known.expires_at is None or now < known.expires_at)
+
+    def bearer(self, text: str) -> Who | None:
+        """Whose token that is; None: nobody's, or no longer."""
+        found = TOKEN.fullmatch(text)
+        if found is None:
+            return None
+        known = self._valid(found[1])
+        return known.who if known is not None and hmac.compare_digest(digest(text), known.digest) else None
+
+    def holds(self, who: Who) -> bool:
+        """Whether what let this caller in still would."""
+        return who.token_id is None or self._valid(who.token_id) is not None
+
+    @property
+    def cookie(self) -> str:
+        """The name of this record's session cookie: a browser does not tell two ports of one machine apart."""
+        self._look()
+        return "steno_" + hashlib.sha256(self._key).hexdigest()[:12]
+
+    def opened(self, who: Who) -> tuple[str, int]:
+        """The cookie value of a new session of a token's owner, and for how many seconds it holds."""
+        known = None if who.token_id is None else self._valid(who.token_id)
+        if known is None or who.token_id is None:
+            raise Problem(401, "this token is unknown, revoked or expired: ask for another")
+        now = self._clock.now()
+        until = now + SESSION if known.expires_at is None else min(now + SESSION, known.expires_at)
+        self.file.ensure_key()
+        self._look(at_once=True)
+        text = f"{who.token_id}.{until}.{self.file.fresh()}"
+        return f"{text}.{self._sealed(text, known)}", max(1, (until - now) // SECOND)
+
+    def session(self, cookie: str) -> Who | None:
+        """Whose session a cookie's value is; None: nobody's, or no longer."""
+        parts = cookie.rsplit(".", 1)
+        fields = parts[0].split(".")
+        if len(parts) != 2 or len(fields) != 3 or not fields[1].isdecimal() or len(fields[1]) > 18:
+            return None
+        known = self._valid(fields[0])
+        if known is None or not cookie.isascii() or not hmac.compare_digest(parts[1], self._sealed(parts[0], known)):
+            return None
+        if int(fields[1]) <= self._clock.now() or fields[2] in self._ended:
+            return None
+        who = known.who
+        return Who(name=who.name, role=who.role, via="session", token_id=who.token_id)
+
+    def close(self, cookie: str) -> None:
+        """End a session; its cookie is worth nothing from now on, in no process."""
+        if self.session(cookie) is not None:
+            _, until, nonce, _ = cookie.split(".")
+            self.file.end_session(nonce, int(until), self._clock.now())
+            self._look(at_once=True)
+
+    def _sealed(self, text: str, known: Known) -> str:
+        return hmac.new(self._key, text.encode() + known.digest, hashlib.sha256).hexdigest()
+
+    def _valid(self, token_id: str) -> Known | None:
+        self._look()
+        known = self._known.get(token_id)
+        if known is None or (known.expires_at is not None and self._clock.now() >= known.expires_at):
+            return None
+        return known
+
+    def _look(self, *, at_once: bool = False) -> None:
+        now = self._clock.now()
+        if not at_once and self._looked_at is not None and 0 <= now - self._looked_at < LOOK_AGAIN:
+            return
+        with self._lock:
+            self._looked_at = now
+            stamp = self.file.stamp()
+            if stamp == self._stamp and self.trouble is None:
+                return
+            try:
+                content = self.file.read()
+            except OSError as error:
+                self._unreadable(f"{self.file.path} cannot be read ({(error.strerror or str(error)).lower()})")
+                return
+            except ValueError as error:
+                self._unreadable(f"{self.file.path} is damaged ({error})")
+                return
+            self._key = content.key
+            self._known = {token.id: _known(token) for token in content.tokens if token.hash is not None}
+            self._ended = content.ended
+            self._stamp, self.trouble = stamp, None
+
+    def _unreadable(self, why: str) -> None:
+        if why != self.trouble:
+            _log.error("%s: no request is taken until it is put right", why)
+        self._known, self._key, self._stamp, self.trouble = {}, b"", None, why
+
+
+def _known(token: Stored) -> Known:
+    who = Who(name=token.name, role=Role(token.role), via="token", token_id=token.id)
+    return Known(who=who, digest=bytes.fromhex(token.hash or ""), expires_at=token.expires_at)
+
+
+def digest(text: str) -> bytes:
+    """What is kept of a token; its 256 random bits need no slower hash."""
+    return hashlib.sha256(text.encode()).digest()
+
+
+def without_secrets(text: str) -> str:
+    """Text for a log, tokens in it cut to their ids."""
+    return SECRET.sub(r"\1…", text) if "steno_" in text else text

@@ -1,0 +1,205 @@
+"""The HTTP server: uvicorn in a thread of its own, on sockets that are bound before it starts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+import threading
+from typing import TYPE_CHECKING, Final
+
+import uvicorn
+import uvloop
+
+from engine.errors import Conflict, NotConfigured
+from events.errors import StenoError
+from projections.api.access.headers import SECURITY_HEADERS
+from projections.api.access.protocol import Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from starlette.types import ASGIApp
+
+GRACE: Final = 5
+"""Seconds that requests in flight may still take once the server is told to stop."""
+_BACKLOG: Final = 2048
+"""Connections the system holds for us: 1,000 clients come back in one moment after a restart."""
+
+_FILES: Final = 65_536
+"""Open files asked for, if that many are allowed."""
+
+
+class ServerFailed(StenoError):
+    """The HTTP server ended by itself."""
+
+
+def bound(host: str, port: int) -> tuple[socket.socket, ...]:
+    """Listening sockets at every address of `host`; all share one port, also where `port` is 0.
+
+    Raises:
+        Conflict: another process has the port.
+        NotConfigured: this machine has no such address, or may not listen there.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise NotConfigured(f"api.host is {host}, which names no address ({error.strerror}): give another") from None
+    sockets: list[socket.socket] = []
+    try:
+        for family, address in dict.fromkeys((entry[0], entry[4]) for entry in found):
+            at = (address[0], sockets[0].getsockname()[1], *address[2:]) if sockets else address
+            sockets.append(_bound(family, at, host))
+    except BaseException:
+        for one in sockets:
+            one.close()
+        raise
+    return tuple(sockets)
+
+
+def allow_many_connections() -> None:
+    """Let this process have as many open files as the system allows it: each client is one."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, _FILES)), hard))
+
+
+def _bound(family: int, address: tuple[object, ...], host: str) -> socket.socket:
+    one = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        one.bind(address)
+        one.listen(_BACKLOG)
+        one.setblocking(False)  # noqa: FBT003 - socket's own signature
+    except OSError as error:
+        one.close()
+        if error.errno == errno.EADDRINUSE:
+            said = f"port {address[1]} of {host} is in use: stop what listens there, or choose another with --port"
+            raise Conflict(said) from None
+        raise NotConfigured(
+            f"cannot listen at {host}, port {address[1]} ({(error.strerror or str(error)).lower()}): "
+            "choose another with --host and --port"
+        ) from None
+    return one
+
+
+class Server:
+    """An ASGI application served at `sockets`.
+
+    Args:
+        starting: called in the server's loop before the first connection is taken.
+        stopping: called in the server's loop when no further one is taken: streams must end then.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        sockets: Sequence[socket.socket],
+        *,
+        starting: Callable[[asyncio.AbstractEventLoop], None] = lambda _loop: None,
+        stopping: Callable[[], None] = lambda: None,
+    ) -> None:
+        address, self.port = sockets[0].getsockname()[:2]
+        self.url = f"http://{_bracketed(address)}:{self.port}"
+        """Where it listens."""
+        here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)  # noqa: S104 - nothing is bound here
+        self.url_here = f"http://{_bracketed(here)}:{self.port}"
+        """How this machine itself reaches it."""
+        self._sockets = list(sockets)
+        config = uvicorn.Config(
+            app,
+            http=Protocol,
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            headers=[(name.decode(), value.decode()) for name, value in SECURITY_HEADERS],
+            proxy_headers=False,
+            backlog=_BACKLOG,
+            timeout_graceful_shutdown=GRACE,
+        )
+        self._uvicorn = _Uvicorn(config, starting, stopping)
+        self._thread = threading.Thread(target=self._run, name="steno-http", daemon=True)
+        self._ended = threading.Event()
+        self._failure: BaseException | None = None
+
+    def start(self) -> None:
+        """Serve in a thread; connections are taken when this returns.
+
+        Raises:
+            ServerFailed: it could not begin.
+        """
+        self._thread.start()
+        self._uvicorn.ready.wait()
+        self.check()
+
+    def check(self) -> None:
+        """Look that it still serves.
+
+        Raises:
+            ServerFailed: it ended by itself.
+        """
+        if self._failure is not None:
+            raise ServerFailed(f"the HTTP server ended: {type(self._failure).__name__}: {self._failure}")
+
+    def wait(self) -> None:
+        """Until it has ended; a signal's exception comes through.
+
+        Raises:
+            ServerFailed: it ended by itself.
+        """
+        self._ended.wait()
+        self.check()
+
+    def stop(self) -> None:
+        """Take no further connections, let requests in flight end for `GRACE` seconds, and end; again does nothing."""
+        self._uvicorn.should_exit = True
+        if self._thread.ident is not None:
+            self._ended.wait()
+            self._thread.join()
+        for one in self._sockets:
+            one.close()
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(self._uvicorn.serve(sockets=self._sockets))
+        except BaseException as error:  # noqa: BLE001 - told by whoever waits for this thread
+            self._failure = error
+        finally:
+            self._ended.set()
+            self._uvicorn.ready.set()
+
+
+def _bracketed(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
+
+
+class _Uvicorn(uvicorn.Server):
+    """uvicorn with a word before its first connection and one before it waits for the last ones."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        starting: Callable[[asyncio.AbstractEventLoop], None],
+        stopping: Callable[[], None],
+    ) -> None:
+        super().__init__(config)
+        self.ready = threading.Event()
+        self._starting = starting
+        self._stopping = stopping
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self._starting(asyncio.get_running_loop())
+        await super().startup(sockets)
+        self.ready.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._stopping()
+        await super().shutdown(sockets)

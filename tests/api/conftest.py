@@ -1,0 +1,215 @@
+"""The HTTP service for tests: in a thread of the test's own process, or as the genuine command."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import httpx
+import pytest
+
+from cli.app import App
+from cli.serving import serving
+from engine.readings.shapes import shape_of
+from engine.replay.trace import open_trace
+from engine.settings import load_settings
+from events.clock import SystemClock
+from events.poll import Poll
+from events.record import Record
+from projections.projector import caught_up
+
+if TYPE_CHECKING:
+    from projections.api.server import Server
+
+TRACES = Path(__file__).parent.parent / "traces"
+TOWN = ("success", "failure", "warm_reuse", "several", "retry_success", "no_capacity", "unreachable")
+"""Recordings of a genuine server that together have runs of every end, machines, costs, gaps and anomalies."""
+_READY = re.compile(r"serving (http://\S+) ")
+
+
+def polls_of(name: str) -> tuple[Poll, ...]:
+    """The polls of a recording, as `dstack-0.22.5/success`."""
+    return tuple(poll for _, poll in open_trace(TRACES / f"{name}.jsonl.zst") if poll is not None)
+
+
+def appended(path: Path, polls: Sequence[Poll]) -> Path:
+    """The record at `path`, made if it is not there, with these polls appended."""
+    with Record.open(path, write=True, create=True, shapes=shape_of, clock=SystemClock()) as record:
+        for start in range(0, len(polls), 200):
+            record.append_polls(polls[start : start + 200])
+    return path
+
+
+def isolated(record: Path, **settings: str) -> App:
+    """One call of Steno that sees these settings (`api__cors` is `api.cors`) and nothing of who runs the tests."""
+    app = App()
+    app.flags = {"record": str(record), "api.port": "0"}
+    app.flags |= {name.replace("__", "."): value for name, value in settings.items()}
+    nobody = record.parent / "nobody"
+    app._settings = load_settings(flags=app.flags, environ={}, cwd=nobody, home=nobody, config=nobody, data=nobody)
+    return app
+
+
+@dataclass
+class Served:
+    """A service that runs in this process."""
+
+    url: str
+    client: httpx.Client
+    """Asks it, without a token and without following redirects."""
+    record: Path
+    server: Server
+    _end: Callable[[], None] = field(repr=False)
+
+    def stop(self) -> None:
+        """End it in order; a second time does nothing."""
+        self._end()
+
+
+class Serve(Protocol):
+    """`served(record_path, **settings)`; settings by name, `api.cors` written `api__cors`."""
+
+    def __call__(self, record: Path, **settings: str) -> Served: ...
+
+
+@pytest.fixture
+def served() -> Iterator[Serve]:
+    """The real server of a record on a port of its own, as often as asked for; all have ended when the test has."""
+    with ExitStack() as every:
+
+        def serve(record: Path, **settings: str) -> Served:
+            stack = ExitStack()
+            server = stack.enter_context(serving(isolated(record, **settings), record))
+            client = stack.enter_context(httpx.Client(base_url=server.url_here, timeout=20, trust_env=False))
+            every.callback(stack.close)
+            return Served(url=server.url_here, client=client, record=record, server=server, _end=stack.close)
+
+        yield serve
+
+
+@pytest.fixture(scope="session")
+def _town(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("town")
+    path = folder / "record.db"
+    for name in TOWN:
+        appended(path, polls_of(f"dstack-0.22.5/{name}"))
+    with Record.open(path, shapes=shape_of, clock=SystemClock()) as record, caught_up(record):
+        pass
+    return folder
+
+
+@pytest.fixture
+def town(_town: Path, tmp_path: Path) -> Path:
+    """A record of the test's own: runs of every end, machines, costs, gaps, anomalies; its read models are there."""
+    folder = tmp_path / "town"
+    shutil.copytree(_town, folder)
+    return folder / "record.db"
+
+
+@pytest.fixture
+def empty_record(tmp_path: Path) -> Path:
+    """A record in which nothing has happened."""
+    return appended(tmp_path / "empty.db", ())
+
+
+class Process:
+    """`steno …` as a process of its own; what it says is kept line by line."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.out: list[str] = []
+        self.err: list[str] = []
+        self._ready = threading.Event()
+        self._readers = [
+            threading.Thread(target=self._read, args=(process.stdout, self.out)),
+            threading.Thread(target=self._read, args=(process.stderr, self.err)),
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def _read(self, stream: Iterator[str], lines: list[str]) -> None:
+        for line in stream:
+            lines.append(line.rstrip("\n"))
+            if _READY.search(line):
+                self._ready.set()
+        self._ready.set()
+
+    @property
+    def url(self) -> str:
+        """Where it says it serves, once it does."""
+        assert self._ready.wait(60)
+        found = next((match[1] for line in self.out if (match := _READY.search(line))), None)
+        assert found is not None, (self.out, self.err)
+        return found
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        self.process.send_signal(number)
+
+    def ended(self, timeout: float = 30) -> int:
+        """Its exit code, once it has ended and all it said is there."""
+        code = self.process.wait(timeout)
+        for reader in self._readers:
+            reader.join(10)
+        return code
+
+    def close(self) -> None:
+        """End it, if it has not ended."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.ended()
+        for stream in (self.process.stdout, self.process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+@contextmanager
+def started(folder: Path, *words: object, **variables: str) -> Iterator[Process]:
+    """`steno …` in an empty home, with a port of its own and nothing of who runs the tests; it has ended afterwards."""
+    home = folder / "home"
+    home.mkdir(exist_ok=True)
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8", "STENO_API_PORT": "0"}
+    process = Process(
+        subprocess.Popen(
+            [sys.executable, "-m", "cli.main", *map(str, words)],
+            cwd=home,
+            env=environment | variables,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    )
+    try:
+        yield process
+    finally:
+        process.close()
+
+
+class StartSteno(Protocol):
+    """`steno_served(record_path, *more words, **variables)`: the process of `steno serve`, ready."""
+
+    def __call__(self, record: Path, *words: object, **variables: str) -> Process: ...
+
+
+@pytest.fixture
+def steno_served(tmp_path: Path) -> Iterator[StartSteno]:
+    """`steno serve` as the genuine command, as often as asked for."""
+    with ExitStack() as stack:
+
+        def start(record: Path, *words: object, **variables: str) -> Process:
+            process = stack.enter_context(started(tmp_path, "serve", "--record", record, *words, **variables))
+            assert process.url
+            return process
+
+        yield start
