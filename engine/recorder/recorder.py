@@ -14,6 +14,7 @@ from engine.effects.notices import Notices
 from engine.effects.policies import adopt_policy
 from engine.effects.steps import may_be_made_again
 from engine.effects.webhook import Webhook
+from engine.kernel.reports import Reports
 from engine.policy import Policy
 from engine.providers.base import Provider
 from engine.readings.dstack import read_run
@@ -111,6 +112,7 @@ class Recorder:
         asks_again = not self.policy.free and self.policy.queue_patience > 0
         self.actor = Actor(self.journal, provider, record.vault, clock, self._notices, asks_again=asks_again)
         self._fold = RecordFold(record, world)
+        self._reports = Reports(self.journal, provider, clock)
 
     def started(self, software: str) -> None:
         """Write down that somebody looks from now on."""
@@ -123,7 +125,8 @@ class Recorder:
         self.journal.source(source, types.RecorderStopped(source=source, why=why))
 
     def close(self) -> None:
-        """Let others send what is still to be told."""
+        """Let others send what is still to be told, and read what is still to be said."""
+        self._reports.close()
         self._notices.close()
 
     def round(self, *, act: bool = True) -> Round:
@@ -139,6 +142,7 @@ class Recorder:
         self._take_in(changes)
         if act:
             self._begin()
+            self._reports.look(self.world.state)
         polls = answered = 0
         trouble: str | None = None
         for poll in self._provider.poll(self._followed(), since=self._since):
@@ -225,7 +229,7 @@ class Recorder:
     def _moves(self) -> bool:
         """Whether something is on its way that the next poll may show elsewhere."""
         machines = any(vm.state not in _SETTLED for vm in ours_of(self.world.state, self._provider.source))
-        return machines or bool(self._followed()) or bool(self.actor.open())
+        return machines or bool(self._followed()) or bool(self.actor.open()) or self._reports.busy
 
     def _pause(self) -> int:
         due = self._notices.due_in(self._clock.now())

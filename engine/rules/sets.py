@@ -42,6 +42,8 @@ class RuleSet:
     """The first verdict stays, whatever comes."""
     metadata: bool
     """It knows exit status and cost."""
+    hears: bool = False
+    """What a task itself reports says why its exit status is not zero."""
     summary: str
 
 
@@ -63,6 +65,7 @@ CURRENT: Final = RuleSet(
     judge=current.judge,
     final=False,
     metadata=True,
+    hears=True,
     summary="ours: the newest decisive observation alone gives the verdict",
 )
 

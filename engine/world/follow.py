@@ -1,5 +1,7 @@
 """What one observation does to one run: its words are taken down, the rules are asked, the machine is moved."""
 
+import msgspec
+
 from engine.facts import RunFacts
 from engine.readings.scope import Scope
 from engine.rules.moves import Live, Verdict
@@ -9,7 +11,8 @@ from engine.run.reasons import Reason
 from engine.run.states import PROGRESS, TRIGGER_TO, State, Trigger
 from engine.run.stepper import Stepper
 from engine.world.change import Anomaly, AnomalyKind, Change, Moved, Transition
-from engine.world.runs import Reported, ReportedJob, Run
+from engine.world.hearing import heard, unheard
+from engine.world.runs import Reported, ReportedJob, Run, Said
 from engine.world.tick import Seen, Tick
 
 
@@ -73,6 +76,7 @@ class Turn:
             return False
         run.attempt = attempt
         run.started_at = None
+        run.said = None if run.said is None else unheard(run.said)
         return True
 
     # -- the rules' word ---------------------------------------------------------------------------------------------
@@ -97,7 +101,7 @@ class Turn:
 
     def settle(self, verdict: Verdict, facts: RunFacts | None) -> None:
         """The run has ended, says a rule."""
-        run = self.run
+        run, verdict = self.run, self._heard(verdict)
         whole = facts is not None and bool(facts.jobs) and all(job.newest is not None for job in facts.jobs)
         if run.terminal and run.whole_evidence and not whole:
             return
@@ -119,8 +123,33 @@ class Turn:
             )
         self._step(TRIGGER_TO[verdict.state], verdict.rule)
         run.reason, run.exit_status, run.rule = verdict.reason, verdict.exit_status, verdict.rule
-        run.evidence, run.whole_evidence = (self.position,), whole
+        run.evidence, run.whole_evidence = self._evidence(verdict), whole
         run.finished_at = finished if finished is not None else self.at
+
+    def hear(self, seq: int, frame: bytes, *, last: bool) -> None:
+        """The task says something, or nothing more of its output is read. It moves no run, and ends none."""
+        run, said = self.run, self.run.said
+        if said is None or seq <= said.frames or said.over:
+            return
+        run.said = heard(said, seq, frame, last=last, position=self.position, at=self.at)
+        error = run.said.error if self.rules.hears else None
+        if error is not None and run.state is State.FAILED and run.reason is Reason.EXIT_NONZERO:
+            run.reason, run.evidence = error, (self.position, *run.evidence)
+        self.changes.append(Moved(run_id=run.run_id, transition=None))
+
+    def _heard(self, verdict: Verdict) -> Verdict:
+        """A non-zero exit for the reason the task gave, where it gave one; which came first makes no difference."""
+        said = self.run.said
+        if said is None or said.error is None or verdict.reason is not Reason.EXIT_NONZERO or not self.rules.hears:
+            return verdict
+        return msgspec.structs.replace(verdict, reason=said.error)
+
+    def _evidence(self, verdict: Verdict) -> tuple[int, ...]:
+        """What the task said, where the reason is its own, then the poll that decided."""
+        said = self.run.said
+        if said is None or said.error_position is None or verdict.reason is not said.error:
+            return (self.position,)
+        return (said.error_position, self.position)
 
     def show(self, live: Live, *, behind: bool = False) -> None:
         """The run goes on, says a rule. `behind`: the observation is of an attempt already over."""
@@ -167,6 +196,7 @@ class Turn:
         run.reason = run.exit_status = run.finished_at = run.attempt = run.facts = run.started_at = None
         run.cost = run.cost_at = run.missing = None
         run.whole_evidence = False
+        run.said = None if run.said is None else Said(mark=run.said.mark)
 
     # -- the machine -------------------------------------------------------------------------------------------------
 

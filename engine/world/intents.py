@@ -10,7 +10,7 @@ from engine.world.change import Change, Moved
 from engine.world.decisions import Decisions
 from engine.world.follow import Turn
 from engine.world.machines import Machines
-from engine.world.runs import Held, Placed, Run
+from engine.world.runs import Held, Placed, Run, Said
 from engine.world.state import WorldState
 from events import types
 
@@ -50,6 +50,8 @@ class Intents:
                 return self._placed(position, at, event)
             case types.RunRequeued():
                 return self._requeued(position, at, event)
+            case types.TaskReported():
+                return self._reported(position, at, event)
             case _:
                 return Decisions(self.state, self.machines).apply(position, at, event)
 
@@ -64,6 +66,7 @@ class Intents:
             project=event.project,
             requested_at=at,
             terms=read_terms(event.configuration, event.submitter, event.fallback),
+            said=None if event.kernel is None else Said(mark=event.kernel),
             first_position=position,
             first_at=at,
             last_position=position,
@@ -91,6 +94,7 @@ class Intents:
         seen_as = seen.run_id
         seen.run_id, seen.requested_at, seen.stop_by = asked.run_id, asked.requested_at, asked.stop_by
         seen.terms, seen.requeues, seen.former_ids = asked.terms, asked.requeues, asked.former_ids
+        seen.said = asked.said
         seen.placed = None if seen.terminal else asked.placed
         self.machines.links.rename(seen, seen_as)
         runs = {
@@ -118,6 +122,15 @@ class Intents:
         run.placed = run.held = None
         self.state.unsettled.pop(run_id, None)
         close_request(self.state, run)
+        return tuple(turn.changes)
+
+    def _reported(self, position: int, at: int, event: types.TaskReported) -> tuple[Change, ...]:
+        """What the task itself said; of an attempt that was made again it says nothing about this one."""
+        run = self.state.runs.get(event.run_id)
+        if run is None or run.provider_id != event.provider_id:
+            return ()
+        turn = Turn(run, position=position, at=at, rules=self.rules, stepper=self.stepper)
+        turn.hear(event.seq, event.frame, last=event.last)
         return tuple(turn.changes)
 
     # -- the queue ---------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """One run as the fold knows it: the provider's words, our verdict and its evidence, apart from each other."""
 
+from enum import StrEnum
 from typing import Literal
 
 import msgspec
@@ -84,6 +85,40 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     not_before: int | None
 
 
+class Phase(StrEnum):
+    """What a task that reports says it does."""
+
+    COMPILING = "compiling"
+    CHECKING = "checking"
+    BENCHMARKING = "benchmarking"
+
+
+class PhaseStep(msgspec.Struct, frozen=True, kw_only=True):
+    """From when a task said it did that."""
+
+    phase: Phase
+    position: int
+    at: int
+    """When its line was read (microseconds, UTC)."""
+
+
+class Said(msgspec.Struct, frozen=True, kw_only=True):
+    """What a task said of itself, in the attempt that stands."""
+
+    mark: bytes
+    """`RunRequested.kernel`."""
+    frames: int = 0
+    """How many of its lines are known, counted over the output of one attempt."""
+    phases: tuple[PhaseStep, ...] = ()
+    error: Reason | None = None
+    """Why it will fail, or has."""
+    error_position: int | None = None
+    ended: bool = False
+    """It said its last word."""
+    over: bool = False
+    """Nothing more of its output is read."""
+
+
 class Run(msgspec.Struct, kw_only=True):
     """The state of one run. Times are microseconds UTC, money micro-dollars."""
 
@@ -145,11 +180,20 @@ class Run(msgspec.Struct, kw_only=True):
     transitions: tuple[Transition, ...] = ()
     noted: tuple[str, ...] = ()
     """Anomalies already written down for this run."""
+    said: Said | None = None
+    """None: a task whose output is not read."""
 
     @property
     def terminal(self) -> bool:
         """Whether the run has a verdict."""
         return is_terminal(self.state)
+
+    @property
+    def phase(self) -> Phase | None:
+        """What a running task says it does."""
+        if self.said is None or self.state is not State.RUNNING or not self.said.phases:
+            return None
+        return self.said.phases[-1].phase
 
     @property
     def attempts(self) -> int:

@@ -19,9 +19,7 @@ FLEET_NODES = 3
 
 
 class DstackProvider:
-    """Polls, submits, finds, stops and reads output over one keep-alive connection; but for `logs`, not for several threads at
-    once.
-    """
+    """Polls, submits, finds, stops over one keep-alive connection; but for `logs`, not for several threads at once."""
 
     name = "dstack"
 

@@ -1,0 +1,144 @@
+"""How a kernel is carried out. Today by one dstack task that brings everything with it; a listener in a warm machine
+would be another executor, and nothing else would change: what is asked, the mark in the record, and the frames stay.
+"""
+
+from typing import Final, Protocol
+
+import msgspec
+
+from engine.kernel.bundle import PACKAGE, bundled
+from engine.kernel.catalogue import reference_of
+from engine.kernel.definition import TOLERANCES, Definition, Test, Wrong, entries
+from engine.kernel.mark import Mark, hashed
+from engine.kernel.submission import Submission
+
+VARIABLE: Final = "STENO_KERNEL"
+LONGEST: Final = 120_000
+"""Bytes of one variable of a program's environment, below Linux's 128 KiB."""
+COMPILE_LIMIT: Final = 300
+CASE_LIMIT: Final = 60
+REFERENCE_LIMIT: Final = 120
+"""Seconds."""
+ARCHITECTURES: Final = {"MI300X": "gfx942"}
+
+_UNPACK: Final = (
+    "import base64, io, os, runpy, sys, tempfile, zipfile; "
+    "folder = tempfile.mkdtemp(prefix='steno-'); "
+    f"zipfile.ZipFile(io.BytesIO(base64.b64decode(os.environ.pop('{VARIABLE}')))).extractall(folder); "
+    f"sys.path.insert(0, folder); sys.argv = ['{PACKAGE}', folder]; runpy.run_module('{PACKAGE}', run_name='__main__')"
+)
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """What the settings say of every kernel's task."""
+
+    image: str
+    compiler: str
+    """`auto`: hipcc, or where there is none, a C++ compiler with the stand-in for HIP."""
+    max_duration: int
+    """Seconds."""
+    backend: str | None = None
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """A kernel as its provider will carry it out."""
+
+    configuration: dict[str, object]
+    """A dstack task; its `env` holds the solution, as a secret."""
+    mark: Mark
+
+
+class Executor(Protocol):
+    """Makes an order of a submission."""
+
+    def order(self, submission: Submission, key: str) -> Order:
+        """What to ask the provider for.
+
+        Args:
+            key: a fresh secret; what the task says under it is genuine.
+
+        Raises:
+            Wrong: it is too large to be sent.
+        """
+        ...
+
+
+class OneTask:
+    """One task a kernel: the image's Python unpacks the program, which compiles, checks and times."""
+
+    def __init__(self, terms: Terms) -> None:
+        self._terms = terms
+
+    def order(self, submission: Submission, key: str) -> Order:
+        """See `Executor.order`."""
+        definition, terms = submission.definition, self._terms
+        packed = bundled(job_of(submission, key, compiler=terms.compiler))
+        if len(packed) + len(VARIABLE) + 2 > LONGEST:
+            raise Wrong("solution_code", "with its problem it is too large to be sent to a machine: make it shorter")
+        configuration: dict[str, object] = {
+            "type": "task",
+            "image": terms.image,
+            "commands": [f'python3 -c "{_UNPACK}"'],
+            "env": {VARIABLE: packed},
+            "resources": {"gpu": f"{submission.gpu}:1"},
+            "max_duration": terms.max_duration,
+        }
+        if terms.backend is not None:
+            configuration["backends"] = [terms.backend]
+        mark = Mark(
+            problem=submission.problem,
+            gpu_type=submission.gpu,
+            dtype=submission.dtype,
+            language=submission.language,
+            endpoint=submission.endpoint,
+            tests=len(definition.tests),
+            benchmarks=len(definition.benchmarks) if submission.endpoint == "benchmark" else 0,
+            key_hash=hashed(key),
+        )
+        return Order(configuration=configuration, mark=mark)
+
+
+def job_of(submission: Submission, key: str, *, compiler: str) -> dict[str, object]:
+    """What the program on the machine reads: names, numbers and text, nothing to be looked up."""
+    definition, dtype = submission.definition, submission.dtype
+    signature, tolerance = definition.signature, definition.tolerance
+    return {
+        "key": key,
+        "solution": submission.solution,
+        "dtype": dtype,
+        "endpoint": submission.endpoint,
+        "compiler": compiler,
+        "arch": ARCHITECTURES[submission.gpu],
+        "signature": {
+            "function": signature.function,
+            "inputs": [one.name for one in signature.inputs],
+            "outputs": [one.name for one in signature.outputs],
+            "parameters": list(signature.parameters),
+            "sizes": list(signature.sizes),
+        },
+        "reference": reference_of(definition),
+        "tolerance": {
+            "absolute": TOLERANCES[dtype] if tolerance is None else tolerance.absolute,
+            "relative": TOLERANCES[dtype] if tolerance is None else tolerance.relative,
+        },
+        "limits": {"compile": COMPILE_LIMIT, "case": CASE_LIMIT, "reference": REFERENCE_LIMIT},
+        "tests": [_case(one, definition) for one in definition.tests],
+        "benchmarks": [
+            {**_case(one, definition), "warm_ups": one.warm_ups, "repeats": one.repeats}
+            for one in definition.benchmarks
+        ],
+    }
+
+
+def _case(case: Test, definition: Definition) -> dict[str, object]:
+    signature = definition.signature
+    return {
+        "sizes": {name: case.sizes[name] for name in signature.sizes},
+        "parameters": {name: case.parameters[name] for name in signature.parameters},
+        "seed": case.seed,
+        "inputs": [
+            {"name": one.name, "entries": entries(one, case.sizes), "low": one.low, "high": one.high}
+            for one in signature.inputs
+        ],
+        "outputs": {one.name: entries(one, case.sizes) for one in signature.outputs},
+    }

@@ -1,0 +1,28 @@
+"""`python3 -m <this package> FOLDER`: judge the job in `FOLDER/job.json`; the folder is removed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from .frames import Teller
+from .judge import Judge
+
+
+def main(folder: Path) -> int:
+    """The exit status of the job."""
+    path = folder / "job.json"
+    job = json.loads(path.read_text("utf-8"))
+    path.unlink()
+    try:
+        with tempfile.TemporaryDirectory(prefix="steno-kernel-") as work:
+            return Judge(job, Path(work), Teller(job["key"])).run()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,146 @@
+"""From a solution to a program: with hipcc where there is one, else with g++ and the stand-in for HIP's header."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+from . import child
+
+TYPES = {"float32": "float", "float64": "double", "float16": "__half", "bfloat16": "__hip_bfloat16", "int32": "int"}
+SCALARS = {"float32": "float", "float64": "double", "float16": "float", "bfloat16": "float", "int32": "int"}
+"""What a number that is no tensor is passed as."""
+_HEADERS = {"float16": "#include <hip/hip_fp16.h>\n", "bfloat16": "#include <hip/hip_bf16.h>\n"}
+_LAUNCH = re.compile(r"([A-Za-z_][\w:]*)\s*((?:<[^<>;{}]*>)?)\s*<<<")
+_SHARED = re.compile(r"\bextern\s+__shared__\s+([^;\[\]]+?)\s*\b(\w+)\s*\[\s*\]\s*;")
+
+
+class Compiler:
+    """What compiles here."""
+
+    def __init__(self, program: str, words: str, *, stands_in: bool) -> None:
+        self.program = program
+        self.words = words
+        """What it is, for a person."""
+        self.stands_in = stands_in
+        """Kernels run on the CPU: there is no GPU, or no compiler for it."""
+
+
+def find_compiler(wanted: str) -> Compiler | None:
+    """The compiler asked for, or for `auto`: hipcc, else g++ or clang++ with the stand-in; None: there is none."""
+    for name in ("hipcc", "g++", "clang++") if wanted == "auto" else (wanted,):
+        program = shutil.which(name) or (shutil.which(name, path="/opt/rocm/bin") if name == "hipcc" else None)
+        if program is not None:
+            said = child.run([program, "--version"], cwd="/", limit=60).output.strip().splitlines()
+            version = said[0] if said else name
+            if Path(name).name == "hipcc":
+                return Compiler(program, version, stands_in=False)
+            return Compiler(program, f"{version}, with Steno's stand-in for HIP on the CPU", stands_in=True)
+    return None
+
+
+def prototype(signature: dict[str, object], dtype: str) -> str:
+    """What the solution has to define, as a header that is included before it."""
+    return (
+        f"#pragma once\n#include <hip/hip_runtime.h>\n{_HEADERS.get(dtype, '')}#include <cstddef>\n"
+        f'extern "C" void {signature["function"]}({", ".join(_kinds(signature, dtype))});\n'
+    )
+
+
+def _kinds(signature: dict[str, object], dtype: str) -> list[str]:
+    kind, scalar = TYPES[dtype], SCALARS[dtype]
+    return [
+        *(f"const {kind}* {name}" for name in _names(signature, "inputs")),
+        *(f"{kind}* {name}" for name in _names(signature, "outputs")),
+        *(f"{scalar} {name}" for name in _names(signature, "parameters")),
+        *(f"size_t {name}" for name in _names(signature, "sizes")),
+    ]
+
+
+def _names(signature: dict[str, object], part: str) -> list[str]:
+    found = signature[part]
+    assert isinstance(found, list)  # noqa: S101 - the request was checked before it came here
+    return [str(one) for one in found]
+
+
+def program_of(signature: dict[str, object], dtype: str) -> str:
+    """The main program: it reads a case, calls the solution, writes what came of it."""
+    kind, scalar = TYPES[dtype], SCALARS[dtype]
+    lines = ['#include "prototype.hpp"', '#include "harness.hpp"', "int main(int steno_count, char** steno_given) {"]
+    lines.append("  steno::Case steno_case(steno_count, steno_given);")
+    lines += [f"  const size_t {name} = steno_case.number();" for name in _names(signature, "sizes")]
+    lines += [f'  const {kind}* {name} = steno_case.input<{kind}>("{name}");' for name in _names(signature, "inputs")]
+    for name in _names(signature, "outputs"):
+        lines.append(f"  const size_t steno_{name} = steno_case.number();")
+        lines.append(f'  {kind}* {name} = steno_case.output<{kind}>("{name}", steno_{name});')
+    # a parameter is given by its value in the case, so that it may differ from case to case
+    parameters = _names(signature, "parameters")
+    lines += [f"  const {scalar} {name} = steno_case.parameter<{scalar}>();" for name in parameters]
+    words = [*_names(signature, "inputs"), *_names(signature, "outputs")]
+    words += [*parameters, *_names(signature, "sizes")]
+    lines.append(f"  return steno_case.run([&] {{ {signature['function']}({', '.join(words)}); }});")
+    return "\n".join([*lines, "}", ""])
+
+
+def compile_program(
+    compiler: Compiler, folder: Path, source: str, signature: dict[str, object], dtype: str, *, arch: str, limit: float
+) -> child.Ended:
+    """Write the program's files into `folder` and compile them to `folder/program`."""
+    here = Path(__file__).parent
+    shutil.copy(here / "harness.hpp", folder)
+    (folder / "prototype.hpp").write_text(prototype(signature, dtype), "utf-8")
+    (folder / "program.hip").write_text(program_of(signature, dtype), "utf-8")
+    (folder / "solution.hip").write_text(rewritten(source) if compiler.stands_in else source, "utf-8")
+    common = ["-std=c++17", "-include", "prototype.hpp", "solution.hip", "program.hip", "-o", "program"]
+    if compiler.stands_in:
+        argv = [compiler.program, "-O2", "-w", "-U_FORTIFY_SOURCE", "-I", str(here / "stand_in"), "-x", "c++", *common]
+    else:
+        argv = [compiler.program, "-O3", f"--offload-arch={arch}", "-x", "hip", *common]
+    return child.run(argv, cwd=os.fspath(folder), limit=limit)
+
+
+def rewritten(source: str) -> str:
+    """A solution as an ordinary C++ compiler takes it: launches become calls, memory of unknown size a pointer.
+
+    Every line stays the line it was, so that messages name the right one.
+    """
+    source = _SHARED.sub(lambda found: f"HIP_DYNAMIC_SHARED({found[1]}, {found[2]})", source)
+    done, rest = "", source
+    while (found := _LAUNCH.search(rest)) is not None:
+        middle = _closing(rest, found.end(), ">>>")
+        opening = None if middle is None else re.compile(r"\s*\(").match(rest, middle + 3)
+        end = None if opening is None else _closing(rest, opening.end(), ")")
+        if middle is None or opening is None or end is None:
+            break
+        where = _split(rest[found.end() : middle])
+        shared = where[2] if len(where) > 2 else "0"
+        call = f"{found[1]}{found[2]}({rest[opening.end() : end]});"
+        threads = where[1] if len(where) > 1 else "1"
+        launch = f"(void)steno_stand_in::launch({where[0]}, {threads}, {shared}, [=]() {{ {call} }})"
+        done += rest[: found.start()] + launch
+        rest = rest[end + 1 :]
+    return done + rest
+
+
+def _closing(text: str, start: int, end: str) -> int | None:
+    """Where what was opened before `start` is closed by `end`, brackets within it apart."""
+    depth = 0
+    for index in range(start, len(text)):
+        if depth == 0 and text.startswith(end, index):
+            return index
+        depth += (text[index] in "([{") - (text[index] in ")]}")
+        if depth < 0:
+            return None
+    return None
+
+
+def _split(text: str) -> list[str]:
+    parts, depth, start = [], 0, 0
+    for index, letter in enumerate(text):
+        depth += (letter in "([{") - (letter in ")]}")
+        if letter == "," and depth == 0:
+            parts.append(text[start:index].strip())
+            start = index + 1
+    return [*parts, text[start:].strip()]

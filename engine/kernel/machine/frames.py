@@ -1,0 +1,43 @@
+"""The framed lines: `::steno:: {"key": …, "seq": 1, "status": "COMPILING", …}`, one JSON object a line.
+
+`key` is a secret of this run that only this process has: what a solution prints, it prints without it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TextIO
+
+MARK = "::steno:: "
+LONGEST = 8_000
+"""Characters of one text in a frame; of more, the end is kept."""
+
+
+class Teller:
+    """Says what happens, in order."""
+
+    def __init__(self, key: str, out: TextIO = sys.stdout) -> None:
+        self._key = key
+        self._out = out
+        self._seq = 0
+
+    def say(self, status: str, **facts: object) -> None:
+        """Print one frame at once."""
+        self._seq += 1
+        frame = {"key": self._key, "seq": self._seq, "status": status, **facts}
+        self._write(MARK + json.dumps(frame, allow_nan=False))
+
+    def show(self, text: str) -> None:
+        """Print what somebody else said, line by line behind a bar, so that none of it is a frame."""
+        for line in text.splitlines():
+            self._write("| " + line)
+
+    def _write(self, line: str) -> None:
+        self._out.write(line.encode("utf-8", "replace").decode("utf-8") + "\n")
+        self._out.flush()
+
+
+def tail(text: str) -> str:
+    """The end of a text that may be long."""
+    return text if len(text) <= LONGEST else "…" + text[-LONGEST:]

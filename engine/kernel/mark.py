@@ -1,0 +1,76 @@
+"""What the record keeps of a kernel's request beside its task: enough to tell its story, nothing of the solution."""
+
+import hashlib
+import secrets
+from typing import Final
+
+import msgspec
+
+STATUSES: Final = frozenset(
+    {
+        "COMPILING",
+        "COMPILE_ERROR",
+        "CHECKING",
+        "TEST_RESULT",
+        "CHECKED",
+        "BENCHMARKING",
+        "BENCHMARK_RESULT",
+        "BENCHMARKED",
+        "WRONG_ANSWER",
+        "RUNTIME_ERROR",
+        "ERROR",
+    }
+)
+"""What a task can say."""
+
+
+class Mark(msgspec.Struct, frozen=True, kw_only=True):
+    """`RunRequested.kernel`."""
+
+    problem: str
+    gpu_type: str
+    dtype: str
+    language: str
+    endpoint: str
+    tests: int = 0
+    benchmarks: int = 0
+    key_hash: str
+    """SHA-256 of the key that every frame of this run carries, as hex."""
+
+
+class Frame(msgspec.Struct, frozen=True, kw_only=True):
+    """What the fold reads of a frame; all else in it is for people."""
+
+    status: str
+    key: str = ""
+
+
+_mark = msgspec.json.Decoder(Mark)
+_frame = msgspec.json.Decoder(Frame)
+
+
+def read_mark(data: bytes) -> Mark | None:
+    """The mark of a request; None where it is of a version that wrote other things."""
+    try:
+        return _mark.decode(data)
+    except msgspec.DecodeError:
+        return None
+
+
+def read_frame(data: bytes) -> Frame | None:
+    """A frame; None where it is none."""
+    try:
+        found = _frame.decode(data)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return found if found.status in STATUSES else None
+
+
+def is_genuine(frame: Frame, key_hash: str) -> bool:
+    """Whether a frame was said by the program that was sent, rather than printed by what it runs."""
+    return secrets.compare_digest(hashed(frame.key), key_hash)
+
+
+def hashed(key: str) -> str:
+    """What the record keeps of a key."""
+    return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()

@@ -1,0 +1,164 @@
+"""Keeps up with what tasks report: every frame an event, once, whatever is killed when.
+
+Used by the holder of the provider's lease. A frame's id is its attempt and its number in the output, so that what is
+read again after a crash is not written again.
+"""
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from engine.effects.journal import Journal
+from engine.kernel.mark import read_mark
+from engine.kernel.reader import Reader
+from engine.providers.base import Provider
+from engine.run.states import State
+from engine.world.runs import Run, Said
+from engine.world.state import WorldState
+from events import types
+from events.clock import SECOND, Clock, foreign_run_id
+from events.errors import IdConflict
+
+AT_ONCE: Final = 16
+"""Outputs read at the same time."""
+A_ROUND: Final = 200
+"""Frames of one run written in one round."""
+AGAIN: Final = (2 * SECOND, 4 * SECOND, 8 * SECOND, 16 * SECOND)
+"""Pauses between passes over the output of a run that has ended, where it could not be read; then it is given up."""
+_LOOKED_TWICE: Final = 2
+"""Passes over an output that is there and has no last word: its last lines may have come late."""
+_SLOW: Final = 15 * SECOND
+"""The longest pause between two passes over the output of a run that goes on."""
+_GOES: Final = frozenset({State.RUNNING, State.FINISHING})
+
+
+@dataclass(slots=True)
+class _Open:
+    """One attempt whose output is being read."""
+
+    provider_id: str
+    reader: Reader | None = None
+    passes: int = 0
+    """Passes since the run has ended."""
+    failures: int = 0
+    not_before: int = 0
+    written: int = field(default=0)
+    """The number of the newest frame handed to the record."""
+
+
+class Reports:
+    """Reads the output of the runs of one provider that report."""
+
+    def __init__(self, journal: Journal, provider: Provider, clock: Clock) -> None:
+        self._journal = journal
+        self._provider = provider
+        self._clock = clock
+        self._open: dict[str, _Open] = {}
+        """By run id."""
+        self._looked = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether more may be read."""
+        return bool(self._open)
+
+    def look(self, state: WorldState) -> None:
+        """Write down what was read since the last look and see to it that the rest is; never waits for the provider."""
+        for run_id in tuple(state.unsettled) if self._looked else tuple(state.runs):
+            run = state.runs[run_id]
+            if run_id not in self._open and self._is_ours(run):
+                self._open[run_id] = _Open(run.provider_id or "")
+        self._looked = True
+        for run_id, one in tuple(self._open.items()):
+            found = state.runs.get(run_id)
+            if found is None or found.said is None or self._settled(found, found.said, one):
+                self._let_go(run_id)
+            else:
+                self._attend(found, found.said, one)
+
+    def close(self) -> None:
+        """Read no further; the next holder of the lease goes on."""
+        for one in self._open.values():
+            if one.reader is not None:
+                one.reader.stop()
+        self._open.clear()
+        self._looked = False
+
+    def _is_ours(self, run: Run) -> bool:
+        """Whether its output is to be read, or read on: it has begun, and did not say its last word."""
+        if run.said is None or run.said.over or run.said.ended or run.provider_id is None:
+            return False
+        if run.provider != self._provider.name or run.project not in (None, self._provider.project):
+            return False
+        return run.terminal or run.state in _GOES
+
+    def _settled(self, run: Run, said: Said, one: _Open) -> bool:
+        """Whether there is nothing more to read of it: all was said, or it is another attempt's turn."""
+        if said.over or one.provider_id != run.provider_id:
+            return True
+        return said.ended and (one.reader is None or one.reader.over)
+
+    def _attend(self, run: Run, said: Said, one: _Open) -> None:
+        now = self._clock.now()
+        reader = one.reader
+        if reader is None:
+            if now >= one.not_before and sum(other.reader is not None for other in self._open.values()) < AT_ONCE:
+                self._begin(run, said, one)
+            return
+        over = reader.over  # asked first: what a pass that is over has found is all there
+        frames = reader.frames(A_ROUND)
+        self._write(run, one, [self._fact(run, one, seq, frame) for seq, frame in frames])
+        if not over or len(frames) == A_ROUND:
+            return
+        one.reader = None
+        if said.ended:
+            return
+        one.failures = one.failures + 1 if reader.trouble is not None else 0
+        one.passes += run.terminal
+        if not run.terminal:
+            # The provider says it has ended and the record not yet, or the log could not be read: once more, later.
+            one.not_before = now + min(_SLOW, SECOND << min(one.failures, 4))
+        elif self._is_enough(reader, one):
+            last = types.TaskReported(
+                run_id=run.run_id,
+                provider=run.provider,
+                provider_id=one.provider_id,
+                seq=max(one.written, said.frames) + 1,
+                last=True,
+            )
+            self._write(run, one, [last])
+        else:
+            one.not_before = now + AGAIN[min(one.passes, len(AGAIN)) - 1]
+
+    def _is_enough(self, reader: Reader, one: _Open) -> bool:
+        """Whether to look no further for the last word of a run that has ended."""
+        return one.passes > len(AGAIN) if reader.trouble is not None else one.passes >= _LOOKED_TWICE
+
+    def _begin(self, run: Run, said: Said, one: _Open) -> None:
+        mark = read_mark(said.mark)
+        logs = partial(self._provider.logs, one.provider_id, run.name or "", follow=not run.terminal)
+        one.reader = Reader(logs, said, "" if mark is None else mark.key_hash)
+
+    def _let_go(self, run_id: str) -> None:
+        one = self._open.pop(run_id)
+        if one.reader is not None:
+            one.reader.stop()
+
+    def _fact(self, run: Run, one: _Open, seq: int, frame: bytes) -> types.TaskReported:
+        return types.TaskReported(
+            run_id=run.run_id, provider=run.provider, provider_id=one.provider_id, seq=seq, frame=frame
+        )
+
+    def _write(self, run: Run, one: _Open, facts: list[types.TaskReported]) -> None:
+        """One event each, with an id that is the same whoever reads it, and however often."""
+        from events.record import Batch
+
+        for fact in facts:
+            one.written = max(one.written, fact.seq)
+            event_id = foreign_run_id(f"task/{run.provider}/{one.provider_id}", str(fact.seq))
+            batch = Batch(stream=f"run/{run.run_id}", events=(fact,), ids=(event_id,))
+            try:
+                # Not waited for: what a power cut takes is read again.
+                self._journal.record.append_many([batch])
+            except IdConflict:
+                continue  # the output was read before and began otherwise: what was said first stands
