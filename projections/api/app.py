@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import FastAPI
 from starlette.routing import BaseRoute
 
+from projections.api import openapi
 from projections.api.failures import Failures, handlers
 
 if TYPE_CHECKING:
@@ -36,8 +37,11 @@ def build_app(service: Service) -> ASGIApp:
         redirect_slashes=False,
         exception_handlers=handlers(),
     )
-    for part in _parts():
-        router.router.routes.extend(_routes(part, service))
+    parts = _parts()
+    routes = router.router.routes
+    for part in parts:
+        routes.extend(_routes(part, service))
+    routes.append(openapi.route(parts))
     app: ASGIApp = Failures(router)
     for front in ("projections.api.hot", "projections.api.access.gate"):
         found = _imported(front)

@@ -86,6 +86,10 @@ async def _mistaken(request: Request, error: Exception) -> Response:
 
 
 async def _invalid(_: Request, error: RequestValidationError) -> Response:
+    """The first thing wrong with a command: of its body 422, of its path and headers 400."""
     first = error.errors()[0]
-    where = [str(step) for step in first["loc"] if step != "body"]
-    return problem_answer(Problem(422, str(first["msg"]), field=".".join(where) or "body"))
+    part, *steps = [str(step) for step in first["loc"]]
+    said = str(first["msg"])
+    return problem_answer(
+        Problem(422 if part == "body" else 400, f"{said[:1].lower()}{said[1:]}", field=".".join(steps) or part)
+    )

@@ -66,6 +66,7 @@ def completed(service: Service, submission: Submission, run_id: str) -> Complete
     """
     configuration = dict(submission.configuration)
     _refuse_what_is_here(configuration)
+    _refuse_zero_bytes(configuration, _FIELD)
     if submission.name is not None:
         configuration["name"] = submission.name
     try:
@@ -147,6 +148,24 @@ def _refuse_what_is_here(configuration: Mapping[str, object]) -> None:
     if unset is not None:
         said = "a variable without a value would be the server's own: write NAME=value"
         raise Problem(422, said, field=f"{_FIELD}.{unset}")
+
+
+def _refuse_zero_bytes(value: object, field: str) -> None:
+    """No program can be given one, and no database of a provider's keeps it.
+
+    Raises:
+        Problem: 422.
+    """
+    match value:
+        case str() if "\0" in value:
+            raise Problem(422, "it holds a zero byte", field=field)
+        case dict():
+            for name, one in value.items():
+                _refuse_zero_bytes(name, field)
+                _refuse_zero_bytes(one, f"{field}.{name}")
+        case list():
+            for index, one in enumerate(value):
+                _refuse_zero_bytes(one, f"{field}[{index}]")
 
 
 def _field_of(message: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from anyio import CapacityLimiter, WouldBlock, to_thread
@@ -18,6 +17,7 @@ from projections.folded import decode_run
 
 if TYPE_CHECKING:
     from starlette.requests import Request
+    from starlette.types import Receive, Scope, Send
 
     from engine.world.runs import Run
     from projections.api.service import Service
@@ -54,18 +54,25 @@ def route(service: Service) -> BaseRoute:
             output.end()
             limiter.release_on_behalf_of(output)
             raise
-        return StreamingResponse(_passed(output, limiter), media_type=_KIND, headers=_HEADERS)
+        return _Passed(output, limiter)
 
     return Route(PATH, endpoint, methods=["GET"])
 
 
-async def _passed(output: Output, limiter: CapacityLimiter) -> AsyncIterator[bytes]:
-    try:
-        async for piece in output:
-            yield piece
-    finally:
-        output.end()
-        limiter.release_on_behalf_of(output)
+class _Passed(StreamingResponse):
+    """The pieces of an output; however it ends, nobody goes on asking for more."""
+
+    def __init__(self, output: Output, limiter: CapacityLimiter) -> None:
+        super().__init__(output, media_type=_KIND, headers=_HEADERS)
+        self._output = output
+        self._limiter = limiter
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._output.end()
+            self._limiter.release_on_behalf_of(self._output)
 
 
 def _run(service: Service, word: str) -> Run:
