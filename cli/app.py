@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,13 @@ class App:
         """A setting as if given on the command line."""
         self.flags[name] = value
         self._settings = None
+
+    def copied(self, clock: Clock) -> App:
+        """The same call under another clock; what is set on it from now on is set on it alone."""
+        other = copy.copy(self)
+        other.flags = dict(self.flags)
+        other._clock = clock
+        return other
 
     @property
     def settings(self) -> Settings:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from cli.app import App
     from engine.policy import Policy
     from engine.world.runs import Run
+    from events.clock import Clock
     from projections.api.outside import Completed
 
 _OF_THIS_MACHINE = {
@@ -83,7 +84,7 @@ class Provided:
         task["name"] = name
         return Done(name=name, configuration=task)
 
-    def logs(self, run: Run, *, follow: bool) -> Iterator[bytes]:
+    def logs(self, run: Run, *, follow: bool, clock: Clock) -> Iterator[bytes]:
         """The run's output, asked of its own provider.
 
         Raises:
@@ -94,9 +95,7 @@ class Provided:
             raise Conflict(f"{run.name} has not reached its provider, so there is no output yet")
         from cli.providers import of_run
 
-        call = copy.copy(self._app)  # the run's project becomes a flag of this one question
-        call.flags = dict(self._app.flags)
-        provider = of_run(call, run, self._record)
+        provider = of_run(self._app.copied(clock), run, self._record)  # the run's project is set on the copy
         try:
             yield from provider.logs(run.provider_id, run.name or "", follow=follow)
         finally:

@@ -61,6 +61,7 @@ def serving(app: App, record: Path) -> Iterator[Server]:
             service.feed.stop()
 
         stack.callback(service.pool.close)
+        stack.push(service.closing)
         stack.callback(gate.log.stop)
         gate.log.start()
         stack.callback(service.projector.stop)

@@ -67,23 +67,24 @@ class AccessLog:
 
     def _write(self) -> None:
         while self._lines:
-            at, *line = self._lines.popleft()
+            line = self._lines.popleft()
             self._written += 1
-            _tell(at, _text(*line))
+            _tell(line)
         lost = self._taken - self._written - len(self._lines)
         if lost > 0:
             self._written += lost
-            _tell(self._clock.now(), f"{lost} requests are not told: the log was too slow")
+            _emit(self._clock.now(), f"{lost} requests are not told: the log was too slow")
 
 
-def _text(method: str, path: bytes, status: int, took: int, who: str) -> str:
+def _tell(line: _Line) -> None:
+    at, method, path, status, took, who = line
     shown = path.decode("ascii", "backslashreplace")
     shown = without_secrets(shown if shown.isprintable() else ascii(shown))
     shown = shown if len(shown) <= _LONGEST else shown[:_LONGEST] + "…"
-    return f"{method} {shown} {status or '-'} {took / 1000:.1f} ms {who}"
+    _emit(at, f"{method} {shown} {status or '-'} {took / 1000:.1f} ms {who}")
 
 
-def _tell(at: int, text: str) -> None:
+def _emit(at: int, text: str) -> None:
     """One line as of that moment, though it is written later."""
     record = _log.makeRecord(_log.name, logging.INFO, __file__, 0, text, (), None)
     record.created, record.msecs = at / SECOND, at // 1000 % 1000

@@ -13,6 +13,8 @@ from projections.api.problems import MEDIA_TYPE, Problem, problem_body
 if TYPE_CHECKING:
     import asyncio
 
+    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
 MAX_HEAD: Final = 64 * 1024
 """Bytes of request line and headers that are read before the connection is closed."""
 HEAD_SECONDS: Final = 10
@@ -76,7 +78,8 @@ class Protocol(HttpToolsProtocol):
         self._cancel()
         if self.transport.is_closing():
             return
-        if self.cycle is not None and not self.cycle.response_complete and self.cycle.response_started:
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is not None and cycle.response_started and not cycle.response_complete:
             self.transport.close()  # in the middle of an answer there is no place for another
             return
         body = problem_body(problem)
