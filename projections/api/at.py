@@ -12,7 +12,7 @@ from events.clock import parse_time
 from projections.api.parameters import Asked, Parameter
 from projections.api.problems import Problem
 from projections.last_before import last_before
-from projections.pool import Behind, Look
+from projections.pool import Look
 
 if TYPE_CHECKING:
     from events.record import Record
@@ -78,8 +78,8 @@ def look(service: Service, asked: Asked) -> Iterator[Look]:
     """The record and its read models at the moment asked for; blocks, so it is for worker threads.
 
     Raises:
-        Problem: 400, the moment has not been; 409, `min_position` lies beyond the record; 503, the read models did not
-            come so far in time.
+        Problem: 400, the moment has not been; 409, `min_position` lies beyond the record.
+        Behind: the read models did not come so far in time.
     """
     moment, least = asked.given["at"], asked.given["min_position"]
     if not isinstance(moment, Moment):
@@ -105,11 +105,8 @@ def _now(service: Service, least: int | None) -> Iterator[Look]:
             return
     if head < least:
         raise Problem(409, f"the record ends at position {head}; nothing has {least} yet", field="min_position")
-    try:
-        with service.pool.now(min_position=least) as found:
-            yield found
-    except Behind as error:
-        raise Problem(503, f"{error} Ask again.", field="min_position", headers=(("Retry-After", "1"),)) from None
+    with service.pool.now(min_position=least) as found:
+        yield found
 
 
 def _position_of(moment: Moment, record: Record, now: int) -> int:

@@ -25,9 +25,9 @@ OPEN = frozenset({"/healthz", "/readyz", "/api/session"})
 
 _ABOUT = (
     "The HTTP service of Steno. Reads take `at` (a position or a time) and show everything as it was then; an answer "
-    "names the position it stands at in `Steno-Position`. Commands answer 202 with the position of their request: give "
-    "it as `min_position` to a read that has to see it. Whatever goes wrong is a problem (RFC 9457). Requests from this "
-    "machine need no token unless the service says so."
+    "names the position it stands at in `Steno-Position`. Commands answer 202 with the position of their request: "
+    "give it as `min_position` to a read that has to see it. Whatever goes wrong is a problem (RFC 9457). Requests "
+    "from this machine need no token unless the service says so."
 )
 _TAGS = {
     "runs": "Runs: what they do, why, and what they cost",

@@ -6,6 +6,7 @@ import msgspec
 
 from engine import errors as engine
 from events import errors as events
+from projections.pool import Behind
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -62,6 +63,7 @@ STATUSES: dict[type[BaseException], int] = {
     engine.NameInUse: 409,
     engine.Conflict: 409,
     engine.RefusedByPolicy: 403,
+    Behind: 503,
     events.StenoError: 400,
 }
 """The status of every error class; a subclass has that of its nearest listed ancestor."""
@@ -73,7 +75,9 @@ def problem_of(error: BaseException) -> Problem:
         return error
     for ancestor in type(error).__mro__:
         if ancestor in STATUSES:
-            return Problem(STATUSES[ancestor], str(error) or (error.__doc__ or "").strip())
+            status = STATUSES[ancestor]
+            again = (("Retry-After", "1"),) if status == 503 else ()
+            return Problem(status, str(error) or (error.__doc__ or "").strip(), headers=again)
     return Problem(500, "a mistake in Steno itself; its log has it")
 
 

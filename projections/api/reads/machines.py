@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def _list(_: Service, look: Look, asked: Asked) -> object:
     limit, behind = asked.number("limit"), asked.given["cursor"]
-    found = look.view.page_of_vms(
+    found = look.view.store.vms.page(
         behind=behind if isinstance(behind, int) else None, limit=limit + 1, live=asked.flag("live")
     )
     rows, more = cut(found, limit)

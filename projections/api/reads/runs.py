@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def _list(_: Service, look: Look, asked: Asked) -> object:
     limit = asked.number("limit")
     behind = asked.given["cursor"]
-    found = look.view.page_of_runs(
+    found = look.view.store.page_of_runs(
         behind=behind if isinstance(behind, Place) else None,
         limit=limit + 1,
         state=asked.text("state"),
