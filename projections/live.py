@@ -1,14 +1,33 @@
 """Keeps the projections of a record caught up while it grows: a thread of the service."""
 
+import logging
+import sqlite3
 import threading
+import time
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from engine.readings.shapes import shape_of
 from events.clock import SECOND, Clock
+from events.errors import StenoError
 from events.record import Record
-from projections.projector import caught_up
+from projections.generations import beside, only_builder, only_writer
+from projections.keeper import Keeper
+from projections.projector import belongs, build
+from projections.store import Store
+
+_log: Final = logging.getLogger(__name__)
+_LEAST: Final = 0.02
+"""Seconds between two catch-ups at least."""
+_MOST: Final = 1.0
+_REST: Final = 3
+"""It rests so many times as long as it works: a busy record does not take a core."""
+_IDLE: Final = 0.25
+"""Seconds after which it looks by itself."""
+_AGAIN: Final = 1.0
+"""Seconds after which it tries again what went wrong."""
 
 
 class Lag(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,7 +39,11 @@ class Lag(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Projector:
-    """One thread; `wake` it when the record has grown."""
+    """One thread; `wake` it when the record has grown. Several processes may each have one.
+
+    Args:
+        path: the record.
+    """
 
     def __init__(self, path: Path, *, clock: Clock) -> None:
         self._path = path
@@ -28,6 +51,8 @@ class Projector:
         self._woken = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
+        self._record: Record | None = None
+        self._keeper: Keeper | None = None
         self._position = 0
 
     @property
@@ -37,15 +62,14 @@ class Projector:
 
     @property
     def lag(self) -> Lag:
-        """How far they are behind."""
+        """How far they are behind. Any thread may ask."""
         with Record.open(self._path, clock=self._clock, check=False, shapes=shape_of) as record:
-            head = record.head().position
-            behind = max(0, head - self._position)
-            if not behind:
-                return Lag(positions=0, seconds=0.0)
-            first = next(iter(record.read(after=self._position, limit=1)), None)
-            since = self._clock.now() if first is None else first.recorded_at
-            return Lag(positions=behind, seconds=max(0, self._clock.now() - since) / SECOND)
+            shown = self._position
+            behind = max(0, record.head().position - shown)
+            first = next(iter(record.read(after=shown, limit=1)), None) if behind else None
+            if first is None:
+                return Lag(positions=behind, seconds=0.0)
+            return Lag(positions=behind, seconds=max(0, self._clock.now() - first.recorded_at) / SECOND)
 
     def start(self) -> None:
         """Begin."""
@@ -53,20 +77,119 @@ class Projector:
         self._thread.start()
 
     def stop(self) -> None:
-        """End; what is under way is finished first."""
+        """End; the transaction under way is finished first."""
         self._stopping.set()
         self._woken.set()
         if self._thread is not None:
             self._thread.join()
+            self._thread = None
 
     def wake(self) -> None:
         """Say that the record has grown; returns at once."""
         self._woken.set()
 
+    def catch_up(self) -> None:
+        """Bring the projections up to the record's head as it is now; builds them where there are none.
+
+        Raises:
+            StenoError, OSError, sqlite3.Error: as they say; the next call begins anew.
+        """
+        try:
+            record = self._opened()
+            if self._is_done(record):
+                return
+            if not self._advanced(record):
+                with only_builder(beside(self._path)):
+                    if not self._advanced(record):
+                        build(record, beside(self._path), self._stop_building)
+                self._advanced(record)
+        except BaseException:
+            self._close()
+            raise
+
     def _run(self) -> None:
-        while not self._stopping.is_set():
-            with Record.open(self._path, clock=self._clock, shapes=shape_of) as record, caught_up(record) as store:
-                checkpoint = store.checkpoint()
-                self._position = 0 if checkpoint is None else checkpoint.position
-            self._woken.wait(0.5)
-            self._woken.clear()
+        try:
+            while not self._stopping.is_set():
+                self._woken.clear()
+                began = time.thread_time()
+                try:
+                    self.catch_up()
+                except _Stopped:
+                    break
+                except (StenoError, OSError, sqlite3.Error) as error:
+                    _log.warning("the read models cannot be brought up to the record: %s", error)
+                    self._stopping.wait(_AGAIN)
+                    continue
+                worked = time.thread_time() - began
+                self._stopping.wait(min(_MOST, max(_LEAST, _REST * worked)))
+                self._woken.wait(_IDLE)
+        finally:
+            self._close()
+
+    def _opened(self) -> Record:
+        if self._record is None:
+            self._record = Record.open(self._path, clock=self._clock, check=False, shapes=shape_of)
+        return self._record
+
+    def _is_done(self, record: Record) -> bool:
+        """Whether nothing has happened since the last time."""
+        keeper = self._keeper
+        if keeper is None or not _is_file(keeper.store, beside(self._path)):
+            return False
+        return self._position == record.head().position
+
+    def _advanced(self, record: Record) -> bool:
+        """Whether there is a file of this record, by these rules; it is brought up to the head."""
+        path = beside(self._path)
+        while True:
+            head = record.head().position
+            with only_writer(path):
+                keeper = self._keeper
+                if keeper is None or not _is_file(keeper.store, path):
+                    self._let_go()
+                    store = Store.open(path, write=True)
+                    if store is None:
+                        return False
+                    keeper = self._keeper = Keeper(record, store)
+                checkpoint = keeper.store.checkpoint()
+                if not belongs(record, checkpoint):
+                    self._let_go()
+                    return False
+                try:
+                    keeper.advance(head, most=1)
+                except sqlite3.OperationalError:
+                    raise
+                except sqlite3.DatabaseError:
+                    self._let_go()
+                    return False
+            self._position = keeper.position
+            if self._position >= head or self._stopping.is_set():
+                return True
+
+    def _stop_building(self, done: int, total: int) -> None:  # noqa: ARG002 - told as progress
+        if self._stopping.is_set():
+            raise _Stopped
+
+    def _let_go(self) -> None:
+        if self._keeper is not None:
+            self._keeper.store.close()
+            self._keeper = None
+
+    def _close(self) -> None:
+        self._let_go()
+        if self._record is not None:
+            self._record.close()
+            self._record = None
+
+
+class _Stopped(Exception):
+    """The service ends while the projections are built."""
+
+
+def _is_file(store: Store, path: Path) -> bool:
+    """Whether a store is the file that is at a path now."""
+    try:
+        found = path.stat()
+    except OSError:
+        return False
+    return store.file == (found.st_dev, found.st_ino)

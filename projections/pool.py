@@ -1,7 +1,9 @@
 """Readers of the projections for the threads of the service: as they are now, or as they were at a position."""
 
+import sqlite3
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -10,11 +12,18 @@ from engine.readings.shapes import shape_of
 from events.clock import SECOND, Clock
 from events.errors import PositionNotFound, StenoError
 from events.record import Record
-from projections.projector import as_it_was, caught_up
+from projections.generations import beside, only_writer
+from projections.keeper import RULES
+from projections.moments import Moments
+from projections.projector import caught_up
+from projections.store import Checkpoint, Store
 from projections.view import View
 
 PATIENCE = 2 * SECOND
 """How long a reader waits for a position it wants to see."""
+_STEP = SECOND // 100
+_KEPT = 16
+"""Readers kept open while nobody has them."""
 
 
 class Behind(StenoError):
@@ -30,31 +39,72 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     position: int
     now: int
     """The moment it is seen from (microseconds, UTC): now, or of a moment past, its own."""
+    past: bool = False
+    """It is the world as it was, not as it is."""
+
+
+class _Reader:
+    """One open record with one open projections file; lent to one thread at a time."""
+
+    __slots__ = ("position", "record", "store", "view")
+
+    def __init__(self, record: Record, store: Store) -> None:
+        self.record = record
+        self.store = store
+        self.view = View(store)
+        self.position = -1
+
+    def look(self) -> int | None:
+        """The position the file shows; None: it cannot be read. What was read of another position is forgotten."""
+        checkpoint = self.store.checkpoint()
+        if checkpoint is None:
+            return None
+        if checkpoint.position != self.position:
+            self.position, self.view = checkpoint.position, View(self.store)
+        return self.position
+
+    def close(self) -> None:
+        self.store.close()
+        self.record.close()
 
 
 class Pool:
-    """Lends out readers; any thread may borrow one."""
+    """Lends out readers; any thread may borrow one.
+
+    Args:
+        path: the record.
+        wake: tells the projector that somebody waits for more; None: there is none, and every look catches up first.
+    """
 
     def __init__(self, path: Path, *, clock: Clock, wake: Callable[[], None] | None = None) -> None:
         self._path = path
         self._clock = clock
         self._wake = wake
+        self._lock = threading.Lock()
+        self._free: list[_Reader] = []
+        self._moments = Moments()
+        self._closed = False
 
     @contextmanager
     def now(self, *, min_position: int | None = None) -> Iterator[Look]:
-        """The projections as they are, at `min_position` or later.
+        """The projections as they are, at `min_position` or later; everything read in one look is of one position.
 
         Raises:
-            Behind: they did not get there within two seconds.
+            Behind: they did not get there within two seconds, or are being built.
         """
-        with Record.open(self._path, clock=self._clock, shapes=shape_of) as record:
-            if min_position is not None and record.head().position < min_position:
-                record.wait(min_position - 1, PATIENCE)
-            with caught_up(record) as store:
-                view = View(store)
-                if min_position is not None and view.position < min_position:
-                    raise Behind(f"The read models are at position {view.position}, not yet at {min_position}.")
-                yield Look(record=record, view=view, position=view.position, now=self._clock.now())
+        reader = self._ready(min_position)
+        whole = False
+        try:
+            yield Look(record=reader.record, view=reader.view, position=reader.position, now=self._clock.now())
+            whole = True
+        except sqlite3.DatabaseError as error:
+            self._doubt(reader.store.file)
+            raise Behind("The read models were damaged and are being built anew: ask again in a moment.") from error
+        except Exception:
+            whole = True
+            raise
+        finally:
+            self._end(reader, whole=whole)
 
     @contextmanager
     def at(self, position: int) -> Iterator[Look]:
@@ -63,13 +113,118 @@ class Pool:
         Raises:
             PositionNotFound: the record does not go that far.
         """
-        with Record.open(self._path, clock=self._clock, shapes=shape_of) as record:
+        record = self._record()
+        try:
             head = record.head().position
             if not 0 <= position <= head:
                 raise PositionNotFound(f"The record ends at position {head}; {position} is beyond it.")
-            with as_it_was(record, position) as store:
-                view = View(store)
-                yield Look(record=record, view=view, position=position, now=view.last_at or self._clock.now())
+            with self._moments.at(record, position) as view:
+                now = view.last_at
+                yield Look(
+                    record=record,
+                    view=view,
+                    position=position,
+                    now=self._clock.now() if now is None else now,
+                    past=True,
+                )
+        finally:
+            record.close()
 
     def close(self) -> None:
-        """Close every reader."""
+        """Close every reader that nobody has; those that are out are closed when they come back."""
+        with self._lock:
+            self._closed = True
+            found, self._free = self._free, []
+        for reader in found:
+            reader.close()
+        self._moments.close()
+
+    # -- readers ---
+
+    def _ready(self, min_position: int | None) -> _Reader:
+        """A reader in a transaction that shows what is wanted."""
+        end = self._clock.now() + PATIENCE
+        shown: int | None = None
+        while True:
+            reader = self._borrow()
+            if reader is not None:
+                reader.store.begin()
+                shown = reader.look()
+                if shown is None:
+                    self._doubt(reader.store.file)
+                    self._end(reader, whole=False)
+                elif min_position is None or shown >= min_position:
+                    return reader
+                else:
+                    self._end(reader, whole=True)
+            if self._clock.now() >= end:
+                break
+            if self._wake is not None:
+                self._wake()
+            self._clock.sleep(_STEP)
+        if shown is None:
+            raise Behind("The read models are being built: ask again in a moment.")
+        raise Behind(f"The read models are at position {shown}, not yet at {min_position}: ask again in a moment.")
+
+    def _borrow(self) -> _Reader | None:
+        """A reader of the file as it is now; None while there is none that can be read."""
+        if self._wake is None:
+            self._catch_up()
+        with self._lock:
+            reader = self._free.pop() if self._free else None
+        if reader is not None and reader.store.file == _file(beside(self._path)):
+            return reader
+        record = reader.record if reader is not None else self._record()
+        store = Store.open(beside(self._path), write=False)
+        if store is not None and _is_readable(record, store.checkpoint()):
+            if reader is not None:
+                reader.store.close()
+            return _Reader(record, store)
+        if store is not None:
+            store.close()
+        if reader is None:
+            record.close()
+        return reader
+
+    def _end(self, reader: _Reader, *, whole: bool) -> None:
+        """Take a reader back; one that is not whole is closed."""
+        with suppress(sqlite3.Error):
+            reader.store.end()
+        with self._lock:
+            if whole and not self._closed and len(self._free) < _KEPT:
+                self._free.append(reader)
+                return
+        reader.close()
+
+    def _doubt(self, file: tuple[int, int] | None) -> None:
+        """A file cannot be read: it is disposable, and another is built."""
+        path = beside(self._path)
+        with suppress(OSError), only_writer(path):
+            if file is not None and _file(path) == file:
+                path.unlink()
+        if self._wake is not None:
+            self._wake()
+
+    def _catch_up(self) -> None:
+        with self._record() as record:
+            caught_up(record).close()
+
+    def _record(self) -> Record:
+        return Record.open(self._path, clock=self._clock, check=False, shapes=shape_of)
+
+
+def _is_readable(record: Record, checkpoint: Checkpoint | None) -> bool:
+    """Whether a file says something true of this record, if perhaps by older rules: better that than nothing while a
+    new one is built.
+    """
+    if checkpoint is None or checkpoint.version != Checkpoint(rules="").version or checkpoint.record != record.id:
+        return False
+    return checkpoint.rules.rpartition(" ")[2] == RULES.rpartition(" ")[2]
+
+
+def _file(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

@@ -1,29 +1,26 @@
-"""The projections' own SQLite file: runs and machines as objects, anomalies, gaps, and the folded world to go on from.
+"""The projections' own SQLite file: runs and machines as objects, notes, and the folded world to go on from.
 
-Disposable: whatever is wrong with it, it is built anew from the record. Writers are serialised by a lock file beside
-it, so that a rebuilt file can take the old one's place while others read.
+Disposable: whatever is wrong with it, it is built anew from the record.
 """
 
-import os
+import contextlib
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 import msgspec
 
-from projections.schema import DDL, VERSION
+from projections.generations import beside, only_writer
+from projections.note_table import Mark, NoteTable
+from projections.run_table import RunRow, RunTable
+from projections.schema import DDL, NOTES, VERSION, VM_COLUMNS, seen_at
 from projections.vm_table import VmTable
 
-_BUSY = 5.0
+__all__ = ["Checkpoint", "Mark", "RunRow", "Store", "beside", "only_writer"]
 
-_SELECT = "SELECT run_id, provider, provider_id, name, ended, sort_at, object, folded FROM runs "
-_EXACTLY = tuple(
-    _SELECT + condition + " ORDER BY ordinal DESC LIMIT 1"
-    for condition in ("WHERE run_id = ?", "WHERE provider_id = ?", "WHERE name = ?")
-)
-_BEGINNING = _SELECT + "WHERE run_id BETWEEN ?1 AND ?2 OR provider_id BETWEEN ?1 AND ?2 LIMIT 6"
-_AFTER_ANY = "\U0010ffff"
+_BUSY = 5.0
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,51 +34,72 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     position: int = 0
 
 
-class RunRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One run as it is stored."""
-
-    run_id: str
-    provider: str
-    provider_id: str | None
-    name: str | None
-    ended: bool
-    sort_at: int
-    object: bytes
-    """The run object as JSON."""
-    folded: bytes
-    """The engine's own run, as `projections.folded` writes it."""
+_checkpoint = msgspec.json.Decoder(Checkpoint)
 
 
-class Store:
-    """One open projections file, or one in memory."""
+class Store(RunTable, NoteTable):
+    """One open projections file, or one in memory; used by one thread at a time."""
 
-    def __init__(self, database: sqlite3.Connection) -> None:
+    vm_columns = VM_COLUMNS
+
+    def __init__(self, database: sqlite3.Connection, file: tuple[int, int] | None = None) -> None:
         self._database = database
         self.vms = VmTable(database)
+        self.file = file
+        """(device, inode) of the file it is; None: in memory."""
 
     @classmethod
     def create(cls, path: Path | None) -> "Store":
         """A new, empty store at `path`, or in memory."""
-        database = sqlite3.connect(":memory:" if path is None else path, timeout=_BUSY, isolation_level=None)
-        database.executescript("PRAGMA synchronous = NORMAL;" + DDL)
-        return cls(database)
+        database = _connect(":memory:" if path is None else str(path))
+        if path is not None:
+            database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = NORMAL")
+        database.executescript("BEGIN;" + DDL + "COMMIT;")
+        return cls(database, None if path is None else _file(path))
 
     @classmethod
     def open(cls, path: Path, *, write: bool) -> "Store | None":
         """The store at `path`; None where there is none, or none that this version can read."""
-        uri = f"{path.absolute().as_uri()}?mode={'rw' if write else 'ro'}"
-        try:
-            store = cls(sqlite3.connect(uri, uri=True, timeout=_BUSY, isolation_level=None))
-        except sqlite3.Error:
+        file = _file(path)
+        if file is None:
             return None
-        if store.checkpoint() is None:
+        uri = f"file:{quote(str(path.resolve()))}?mode="
+        for mode in ("rw",) if write else ("rw", "ro", "ro&immutable=1"):
+            # A reader of a WAL file makes files beside it, where it may; where nobody may, nobody writes either.
+            with contextlib.suppress(sqlite3.Error):
+                store = cls(_connect(uri + mode, uri=True), file)
+                if store.checkpoint() is not None:
+                    store._database.execute("PRAGMA synchronous = NORMAL" if write else "PRAGMA query_only = ON")
+                    return store
+                store.close()
+        return None
+
+    @classmethod
+    def above(cls, base: Path, position: int) -> "Store | None":
+        """A store in memory that begins with what the store at `base` shows at one of its moments."""
+        store = cls.create(None)
+        database = store._database
+        try:
+            database.execute(f"ATTACH 'file:{quote(str(base.resolve()))}?mode=rw' AS base")
+            floor = {
+                table: database.execute(f"SELECT coalesce(max(ordinal), 0) FROM base.{table}").fetchone()[0]  # noqa: S608
+                for table in ("runs", "vms", *NOTES)
+            }
+            database.executescript(seen_at(position))
+        except sqlite3.Error:
             store.close()
             return None
+        behind = "1 + max({floor}, coalesce((SELECT max(ordinal) FROM main.{{0}}), 0))"
+        there = f"coalesce((SELECT ordinal FROM {{{{0}}}} WHERE {{{{1}}}} = ?), {behind})"  # noqa: S608
+        store.ordinal = there.format(floor=floor["runs"])
+        store.vms.ordinal = there.format(floor=floor["vms"])
+        store.note_ordinal = behind.format(floor=max(floor[table] for table in NOTES))
         return store
 
     def copy(self) -> "Store":
         """The same content in memory."""
-        database = sqlite3.connect(":memory:", isolation_level=None)
+        database = _connect(":memory:")
         self._database.backup(database)
         return Store(database)
 
@@ -102,17 +120,36 @@ class Store:
         try:
             yield
         except BaseException:
-            self._database.execute("ROLLBACK")
+            with contextlib.suppress(sqlite3.Error):
+                self._database.execute("ROLLBACK")
             raise
         self._database.execute("COMMIT")
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Everything read inside is of one position."""
+        self.begin()
+        try:
+            yield
+        finally:
+            with contextlib.suppress(sqlite3.Error):
+                self.end()
+
+    def begin(self) -> None:
+        """What is read from here to `end` is of one position."""
+        self._database.execute("BEGIN")
+
+    def end(self) -> None:
+        """The transaction that `begin` began is over."""
+        self._database.execute("ROLLBACK")
 
     # -- how far ---
 
     def checkpoint(self) -> Checkpoint | None:
         """How far this store is; None if it cannot be read."""
         try:
-            row = self._database.execute("SELECT value FROM meta WHERE key = 'checkpoint'").fetchone()
-            return None if row is None else msgspec.json.decode(row[0], type=Checkpoint)
+            value = self.get("checkpoint")
+            return None if value is None else _checkpoint.decode(value)
         except (sqlite3.Error, msgspec.MsgspecError):
             return None
 
@@ -122,133 +159,61 @@ class Store:
 
     def get(self, key: str) -> bytes | None:
         """What is kept under a key."""
-        row = self._database.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        row = self._database.execute("SELECT value FROM main.meta WHERE key = ?", (key,)).fetchone()
         return None if row is None else row[0]
 
     def put(self, key: str, value: bytes) -> None:
         """Keep a value under a key."""
-        self._database.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (key, value))
+        self._database.execute("INSERT OR REPLACE INTO main.meta (key, value) VALUES (?, ?)", (key, value))
 
     def clear(self) -> None:
         """Forget everything."""
-        for table in ("meta", "runs", "vms", "anomalies", "blind"):
-            self._database.execute(f"DELETE FROM {table}")  # noqa: S608 - names of ours
+        for table in ("meta", "runs", "vms", "anomalies", "blind", "marks", "moments", "runs_was", "vms_was", "gone"):
+            self._database.execute(f"DELETE FROM main.{table}")  # noqa: S608 - names of ours
 
-    # -- runs ---
+    # -- moments ---
 
-    def put_runs(self, rows: Iterable[RunRow]) -> None:
-        """Insert or replace runs; a new one comes after all others."""
-        self._database.executemany(
-            "INSERT INTO runs (run_id, provider, provider_id, name, ended, sort_at, object, folded) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run_id) DO UPDATE SET provider_id = excluded.provider_id, "
-            "name = excluded.name, ended = excluded.ended, sort_at = excluded.sort_at, object = excluded.object, "
-            "folded = excluded.folded",
-            (msgspec.structs.astuple(row) for row in rows),
-        )
+    def moments(self) -> tuple[int, ...]:
+        """The positions whose world is kept, ascending."""
+        return tuple(row[0] for row in self._database.execute("SELECT position FROM main.moments ORDER BY position"))
 
-    def run(self, run_id: str) -> RunRow | None:
-        """The run of that id."""
-        row = self._database.execute(_EXACTLY[0], (run_id,)).fetchone()
-        return None if row is None else _row(row)
+    def moment_before(self, position: int) -> int | None:
+        """The newest position up to this one whose world is kept; None: none is."""
+        query = "SELECT max(position) FROM main.moments WHERE position <= ?"
+        found: int | None = self._database.execute(query, (position,)).fetchone()[0]
+        return found
 
-    def run_of(self, provider: str, provider_id: str) -> str | None:
-        """The id of the run that the provider knows under that id."""
-        query = "SELECT run_id FROM runs WHERE provider_id = ? AND provider = ?"
-        row = self._database.execute(query, (provider_id, provider)).fetchone()
-        return None if row is None else row[0]
+    def world_at(self, moment: int, schema: str = "main") -> tuple[bytes, bytes] | None:
+        """What `projections.folded` kept of the world at a moment; None: it is not kept (any more)."""
+        query = f"SELECT world, lasting FROM {schema}.moments WHERE position = ?"  # noqa: S608 - names of ours
+        found: tuple[bytes, bytes] | None = self._database.execute(query, (moment,)).fetchone()
+        return found
 
-    def matching(self, word: str) -> tuple[RunRow, ...]:
-        """The run a person means by a word: its id, its provider's id, the newest of that name, or a prefix of an id.
+    def keep_moment(self, position: int, world: bytes, lasting: bytes, *, spacing: int) -> None:
+        """Keep the world as it is now; moments that are no multiples of `spacing` are given up."""
+        self._database.execute("INSERT OR REPLACE INTO main.moments VALUES (?, ?, ?)", (position, world, lasting))
+        gone = self._database.execute("DELETE FROM main.moments WHERE position % ? <> 0", (spacing,))
+        if gone.rowcount:
+            for table in ("runs_was", "vms_was"):
+                self._database.execute(
+                    f"DELETE FROM main.{table} WHERE NOT EXISTS (SELECT 1 FROM main.moments "  # noqa: S608
+                    "WHERE position >= changed AND position < until)"
+                )
+        self.note_moments()
 
-        More than one where a prefix is not unique, none where nothing matches.
-        """
-        for query in _EXACTLY:
-            row = self._database.execute(query, (word,)).fetchone()
-            if row is not None:
-                return (_row(row),)
-        if not word:
-            return ()
-        return tuple(_row(row) for row in self._database.execute(_BEGINNING, (word, word + _AFTER_ANY)))
-
-    def runs(self, *, open_or_since: int | None = None, newest_first: bool = False) -> Iterator[RunRow]:
-        """Runs in order of first sight, or by submission; all, or only those open or submitted since a moment."""
-        order = "ORDER BY sort_at DESC, ordinal DESC" if newest_first else "ORDER BY ordinal"
-        if open_or_since is None:
-            cursor = self._database.execute(_SELECT + order)
-        else:
-            cursor = self._database.execute(_SELECT + "WHERE ended = 0 OR sort_at >= ? " + order, (open_or_since,))
-        return (_row(row) for row in cursor)
-
-    def count(self) -> int:
-        """How many runs there are."""
-        count: int = self._database.execute("SELECT count(*) FROM runs").fetchone()[0]
-        return count
-
-    def names(self, prefix: str = "", limit: int = 1000) -> tuple[str, ...]:
-        """Names of runs that begin so, the newest first."""
-        query = "SELECT name FROM runs WHERE name BETWEEN ? AND ? GROUP BY name ORDER BY max(ordinal) DESC LIMIT ?"
-        return tuple(row[0] for row in self._database.execute(query, (prefix, prefix + _AFTER_ANY, limit)))
-
-    # -- anomalies and gaps ---
-
-    def add_anomalies(self, rows: Iterable[tuple[str, bytes]]) -> None:
-        """More anomalies, each (subject, JSON object)."""
-        self._database.executemany("INSERT INTO anomalies (subject, object) VALUES (?, ?)", rows)
-
-    def anomalies(self, subject: str | None = None) -> tuple[bytes, ...]:
-        """All anomalies in order, or those of one subject."""
-        if subject is None:
-            cursor = self._database.execute("SELECT object FROM anomalies ORDER BY ordinal")
-        else:
-            query = "SELECT object FROM anomalies WHERE subject = ? ORDER BY ordinal"
-            cursor = self._database.execute(query, (subject,))
-        return tuple(row[0] for row in cursor)
-
-    def add_blind(self, rows: Iterable[tuple[str, bytes]]) -> None:
-        """More gaps that are over, each (source, JSON object)."""
-        self._database.executemany("INSERT INTO blind (source, object) VALUES (?, ?)", rows)
-
-    def blind(self, sources: Sequence[str] | None = None) -> tuple[bytes, ...]:
-        """All gaps that are over, in order, or those of some sources."""
-        if sources is None:
-            cursor = self._database.execute("SELECT object FROM blind ORDER BY ordinal")
-            return tuple(row[0] for row in cursor)
-        query = "SELECT ordinal, object FROM blind WHERE source = ? ORDER BY ordinal"
-        rows = [row for source in sources for row in self._database.execute(query, (source,))]
-        return tuple(row[1] for row in sorted(rows))
+    def note_moments(self) -> None:
+        """Look which moment is the newest."""
+        self.newest_moment = self.vms.newest_moment = self.moment_before((1 << 63) - 1)
 
 
-def _row(row: tuple[str, str, str | None, str | None, int, int, bytes, bytes]) -> RunRow:
-    run_id, provider, provider_id, name, ended, sort_at, value, folded = row
-    return RunRow(
-        run_id=run_id,
-        provider=provider,
-        provider_id=provider_id,
-        name=name,
-        ended=bool(ended),
-        sort_at=sort_at,
-        object=value,
-        folded=folded,
-    )
+def _connect(where: str, *, uri: bool = False) -> sqlite3.Connection:
+    return sqlite3.connect(where, uri=uri, timeout=_BUSY, isolation_level=None, check_same_thread=False)
 
 
-def beside(record: Path) -> Path:
-    """Where the projections of a record in a file are."""
-    return record.with_name(record.name + ".projections")
-
-
-@contextmanager
-def only_writer(path: Path) -> Iterator[None]:
-    """Hold the lock of a projections file: one process writes or replaces it at a time; waits for the others.
-
-    Raises:
-        OSError: the folder cannot be written.
-    """
-    import fcntl
-
-    descriptor = os.open(path.with_name(path.name + ".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+def _file(path: Path) -> tuple[int, int] | None:
+    """Which file is at a path; None: none."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

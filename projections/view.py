@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Sequence
+from functools import cached_property
 
 import msgspec
 
@@ -41,7 +42,15 @@ class View:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._world = take_up(store)
+
+    @property
+    def store(self) -> Store:
+        """What is read: read models with questions of their own ask it."""
+        return self._store
+
+    @cached_property
+    def _world(self) -> WorldState | None:
+        return take_up(self._store)
 
     @property
     def position(self) -> int:

@@ -1,0 +1,151 @@
+"""The world as it was at any position: opened from the kept world before it, and held while it is asked for again.
+
+A moment opened is what the projections' file shows at one of the positions whose world it keeps
+(`projections.keeper.MOMENTS`), and above it, in memory, the rows of what moved from there on. It is let go when the
+file gives up that position, or is another.
+"""
+
+import sqlite3
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from projections.generations import beside
+from projections.keeper import Keeper
+from projections.projector import as_it_was, belongs
+from projections.store import Checkpoint, Store
+from projections.view import View
+
+if TYPE_CHECKING:
+    from events.record import Record
+
+_HELD = 8
+_NONE_KEPT = 1 << 62
+
+
+class _Held:
+    """One position, opened or about to be."""
+
+    __slots__ = ("base", "file", "lock", "store", "view")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.store: Store | None = None
+        self.view: View | None = None
+        self.file: tuple[int, int] | None = None
+        self.base = 0
+        """The kept position it is above; 0: none, it was folded from the start."""
+
+
+class Moments:
+    """The moments of one record that were asked for last; any thread may ask."""
+
+    def __init__(self, held: int = _HELD) -> None:
+        self._most = held
+        self._lock = threading.Lock()
+        self._held: OrderedDict[int, _Held] = OrderedDict()
+
+    @contextmanager
+    def at(self, record: "Record", position: int) -> Iterator[View]:
+        """What the projections showed at a position of the record; one thread at a time sees it."""
+        held = self._slot(position)
+        with held.lock:
+            if held.store is None or not _is_of_now(record, held):
+                _close(held)
+                _open(held, record, position)
+            store, view = held.store, held.view
+            assert store is not None and view is not None  # noqa: S101, PT018 - `_open` made them
+            with store.reading():
+                if held.base and store.world_at(held.base, "base") is None:
+                    stale = True
+                else:
+                    stale = False
+                    yield view
+            if stale:
+                _close(held)
+                _open(held, record, position)
+                assert held.store is not None and held.view is not None  # noqa: S101, PT018
+                with held.store.reading():
+                    yield held.view
+
+    def close(self) -> None:
+        """Let go of all of them."""
+        with self._lock:
+            for held in self._held.values():
+                with held.lock:
+                    _close(held)
+            self._held.clear()
+
+    def _slot(self, position: int) -> _Held:
+        with self._lock:
+            held = self._held.get(position)
+            if held is None:
+                held = self._held[position] = _Held()
+            self._held.move_to_end(position)
+            for old in list(self._held)[: max(0, len(self._held) - self._most)]:
+                if self._held[old].lock.acquire(blocking=False):
+                    gone = self._held.pop(old)
+                    _close(gone)
+                    gone.lock.release()
+            return held
+
+
+def opened(record: "Record", position: int) -> tuple[Store, int]:
+    """(the projections as they were at a position, the kept position they are above; 0: folded from the start)."""
+    path = beside(record.path)
+    for _ in range(3):  # the file may be swapped, or give up its moment, between two looks at it
+        base = _moment(record, position)
+        if base is None:
+            break
+        store = Store.above(path, base)
+        if store is None:
+            continue
+        try:
+            with store.reading():
+                kept = store.world_at(base, "base")
+            if kept is not None:
+                store.put("world", kept[0])
+                store.put("lasting", kept[1])
+                store.set_checkpoint(Checkpoint(rules="", record=record.id, position=base))
+                Keeper(record, store, spacing=_NONE_KEPT).advance(position)
+                return store, base
+        except sqlite3.Error:
+            pass
+        store.close()
+    return as_it_was(record, position), 0
+
+
+def _open(held: _Held, record: "Record", position: int) -> None:
+    held.file = _file(record)
+    held.store, held.base = opened(record, position)
+    held.view = View(held.store)
+
+
+def _close(held: _Held) -> None:
+    if held.store is not None:
+        held.store.close()
+    held.store = held.view = None
+
+
+def _moment(record: "Record", position: int) -> int | None:
+    """The newest position up to this one whose world the projections keep."""
+    found = Store.open(beside(record.path), write=False)
+    if found is None:
+        return None
+    with found:
+        return found.moment_before(position) if belongs(record, found.checkpoint()) else None
+
+
+def _is_of_now(record: "Record", held: _Held) -> bool:
+    """Whether the projections are still those that it was opened from."""
+    return not held.base or held.file == _file(record)
+
+
+def _file(record: "Record") -> tuple[int, int] | None:
+    try:
+        found = beside(record.path).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

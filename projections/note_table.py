@@ -1,0 +1,110 @@
+"""What a projections file only adds to: anomalies, gaps that are over, marks in time."""
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+
+class Mark(msgspec.Struct, frozen=True, kw_only=True):
+    """Something a person looks for in time."""
+
+    position: int
+    at: int
+    """Microseconds, UTC."""
+    kind: str
+    """`run_succeeded`, `run_failed`, `run_stopped`, `vm_started`, `vm_ended`, or the kind of an anomaly."""
+    subject: str
+    """`run/<run_id>`, `vm/<vm_id>` or `source/<source>`."""
+
+
+_ALL_ODD: Final = (
+    "SELECT position, ordinal, object FROM anomalies UNION ALL "
+    "SELECT json_extract(odd, '$.position'), ordinal + (1 << 40), odd FROM runs WHERE odd IS NOT NULL"
+)
+"""Those a fold tells, and those that the figures of a run's cost are."""
+_THINNED: Final = (
+    "SELECT position, at, kind, subject FROM ("
+    "SELECT position, at, kind, subject, row_number() OVER ("
+    "PARTITION BY position * ?1 / ?2 "
+    "ORDER BY (kind LIKE 'run~_%' ESCAPE '~' OR kind LIKE 'vm~_%' ESCAPE '~'), position DESC"
+    ") AS place FROM marks) WHERE place = 1 ORDER BY position"
+)
+"""One of each stretch of the record: an anomaly before anything else."""
+
+
+class NoteTable:
+    """The notes in one open projections file."""
+
+    _database: sqlite3.Connection
+    note_ordinal = "NULL"
+    """What a new note's place is; NULL: behind all others."""
+
+    def add_anomalies(self, rows: Iterable[tuple[str, int, bytes]], changed: int = 0) -> None:
+        """More anomalies, each (subject, position, JSON object)."""
+        place = self.note_ordinal.format("anomalies")
+        self._database.executemany(
+            f"INSERT INTO main.anomalies VALUES ({place}, ?, ?, ?, ?)",  # noqa: S608 - names of ours
+            ((changed, *row) for row in rows),
+        )
+
+    def anomalies(self, subject: str | None = None) -> tuple[bytes, ...]:
+        """All anomalies in order, or those of one subject; at the end those of cost."""
+        if subject is None:
+            cursor = self._database.execute("SELECT object FROM anomalies ORDER BY ordinal")
+            odd = self._database.execute("SELECT odd FROM runs WHERE odd IS NOT NULL ORDER BY ordinal")
+        else:
+            query = "SELECT object FROM anomalies WHERE subject = ? ORDER BY ordinal"
+            cursor = self._database.execute(query, (subject,))
+            run_id = subject.removeprefix("run/") if subject.startswith("run/") else ""
+            odd = self._database.execute("SELECT odd FROM runs WHERE run_id = ? AND odd IS NOT NULL", (run_id,))
+        return tuple(row[0] for row in (*cursor, *odd))
+
+    def newest_anomalies(
+        self, limit: int, behind: tuple[int, int] | None = None
+    ) -> tuple[tuple[tuple[int, int], bytes], ...]:
+        """Anomalies newest first, each with its place; `behind` is the place of the last one seen."""
+        condition, given = ("", ()) if behind is None else (" WHERE (position, ordinal) < (?, ?)", behind)
+        query = f"SELECT * FROM ({_ALL_ODD}){condition} ORDER BY position DESC, ordinal DESC LIMIT ?"  # noqa: S608
+        return tuple(((row[0], row[1]), row[2]) for row in self._database.execute(query, (*given, limit)))
+
+    def count_anomalies(self) -> int:
+        """How many anomalies there are."""
+        count: int = self._database.execute(f"SELECT count(*) FROM ({_ALL_ODD})").fetchone()[0]  # noqa: S608
+        return count
+
+    def add_blind(self, rows: Iterable[tuple[str, bytes]], changed: int = 0) -> None:
+        """More gaps that are over, each (source, JSON object)."""
+        place = self.note_ordinal.format("blind")
+        self._database.executemany(
+            f"INSERT INTO main.blind VALUES ({place}, ?, ?, ?)",  # noqa: S608 - names of ours
+            ((changed, *row) for row in rows),
+        )
+
+    def blind(self, sources: Sequence[str] | None = None) -> tuple[bytes, ...]:
+        """All gaps that are over, in order, or those of some sources."""
+        if sources is None:
+            cursor = self._database.execute("SELECT object FROM blind ORDER BY ordinal")
+            return tuple(row[0] for row in cursor)
+        query = "SELECT ordinal, object FROM blind WHERE source = ? ORDER BY ordinal"
+        rows = [row for source in sources for row in self._database.execute(query, (source,))]
+        return tuple(row[1] for row in sorted(rows))
+
+    def newest_blind(self, limit: int) -> tuple[bytes, ...]:
+        """Gaps that are over, those that ended last first."""
+        query = "SELECT object FROM blind ORDER BY ordinal DESC LIMIT ?"
+        return tuple(row[0] for row in self._database.execute(query, (limit,)))
+
+    def add_marks(self, marks: Iterable[Mark], changed: int = 0) -> None:
+        """More marks."""
+        place = self.note_ordinal.format("marks")
+        self._database.executemany(
+            f"INSERT INTO main.marks VALUES ({place}, ?, ?, ?, ?, ?)",  # noqa: S608 - names of ours
+            ((changed, *msgspec.structs.astuple(mark)) for mark in marks),
+        )
+
+    def marks(self, most: int, until: int) -> tuple[Mark, ...]:
+        """The marks in order, at most one of each `most`-th part of the positions up to `until`."""
+        cursor = self._database.execute(_THINNED, (most, until + 1))
+        return tuple(Mark(position=row[0], at=row[1], kind=row[2], subject=row[3]) for row in cursor)
