@@ -1,0 +1,15 @@
+// Stretches in which a source told us nothing.
+import { useNow } from "../../core/clock.js";
+import { html } from "../../core/dom.js";
+import { goTo } from "../../core/moment.js";
+import { duration, ms } from "../../core/words.js";
+import { Empty, Time } from "../../ui/all.js";
+
+export function BlindSpots({ gaps }) {
+  const now = useNow();
+  if (!gaps.length) return html`<section class="panel"><${Empty} title="None">Every source was heard of at least once a minute.<//></section>`;
+  return html`<section class="panel"><ol class="gaps">${gaps.map((gap) => html`<li key=${`${gap.source} ${gap.from}`}>
+      <p><strong>${duration((gap.to ? ms(gap.to) : now) - ms(gap.from))}</strong> without an answer from ${gap.source}${!gap.to && html` <span class="badge chip s-blind">going on</span>`}</p>
+      <p class="bar dim"><span><${Time} at=${gap.from} />${gap.to && html` to <${Time} at=${gap.to} />`}</span><button type="button" class="button small" onClick=${() => goTo(gap.from, { time: ms(gap.from), push: true })}>Go there</button></p></li>`)}</ol>
+    <p class="note dim">No grace period and no idle time of ours goes on in a blind spot: what nobody saw decides nothing.</p></section>`;
+}

@@ -1,0 +1,61 @@
+// Who asks: a token once, kept by the browser as a cookie that no script can read.
+import { del, post } from "../core/api.js";
+import { html, useState } from "../core/dom.js";
+import { query } from "../core/router.js";
+import { readSession, useSession } from "../core/session.js";
+import { PageHead, Problem } from "../ui/all.js";
+
+export const title = () => "Access";
+
+const MAY = {
+  read: "may look at everything and change nothing",
+  submit: "may look at everything, submit runs and stop them",
+  admin: "may look at everything, submit and stop runs, and end machines",
+};
+const VIA = { token: "by a token sent along", session: "by a token that this browser was given", loopback: "from this machine, where no token is needed" };
+
+export default function Page() {
+  const who = useSession();
+  return html`<div class="narrow"><${PageHead} title=${who ? "Who you are" : "Log in"} />${who ? html`<${Known} who=${who} />` : html`<${Ask} />`}</div>`;
+}
+
+function Known({ who }) {
+  const [error, setError] = useState(null);
+  const leave = async () => {
+    try {
+      await del("/api/session");
+      await readSession();
+    } catch (problem) {
+      setError(problem);
+    }
+  };
+  return html`<section class="panel stack"><dl class="facts"><dt>name</dt><dd>${who.name}</dd><dt>role</dt><dd><strong>${who.role}</strong>: ${MAY[who.role] ?? ""}</dd>
+    <dt>known</dt><dd>${VIA[who.via] ?? who.via}</dd></dl><${Problem} error=${error} />
+    ${who.via === "session" && html`<div><button type="button" class="button" onClick=${leave}>Log out</button></div>`}</section>`;
+}
+
+function Ask() {
+  const [token, setToken] = useState("");
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState(null);
+  const submit = async (event) => {
+    event.preventDefault();
+    setBusy(true);
+    setError(null);
+    try {
+      await post("/api/session", { token: token.trim() });
+      await readSession();
+      const back = query("next") ?? "/";
+      location.assign(/^\/(?!\/)/.test(back) ? back : "/");
+    } catch (problem) {
+      setError(problem);
+      setBusy(false);
+    }
+  };
+  return html`<form class="panel form" onSubmit=${submit}><div class="field"><label for="token">Token</label>
+      <input class="input mono" id="token" name="password" type="password" autocomplete="current-password" spellcheck="false" value=${token} onInput=${(event) => setToken(event.target.value)}
+        aria-describedby="token-hint${error ? " token-wrong" : ""}" aria-invalid=${error ? "true" : null} />
+      <span class="hint" id="token-hint">It begins with <code>steno_</code>; whoever runs this Steno makes one with <code>steno token create</code>.</span>
+      ${error && html`<span class="wrong" id="token-wrong" role="alert">${error.detail}</span>`}</div>
+    <div><button type="submit" class="button primary" disabled=${busy || !token.trim()}>Log in</button></div></form>`;
+}

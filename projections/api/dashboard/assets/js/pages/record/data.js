@@ -1,0 +1,82 @@
+// The events of a record in a line each: what kind they are and what they say, short.
+
+// What an event says, as short as can be.
+export function gist(event) {
+  const data = event.data ?? {};
+  const parts = [];
+  if (data.status !== undefined && data.status !== null) parts.push(`HTTP ${data.status}`);
+  for (const name of ["name", "why", "error", "reason", "detail", "kind", "submitter", "phase"]) {
+    const value = data[name];
+    if (typeof value === "string" && value) parts.push(value);
+  }
+  return parts.join(", ").slice(0, 160);
+}
+
+export const isPoll = (event) => event.type === "PollRecorded" || event.type === "PollFailed";
+
+// The stream's own page: a run's, a machine's; null where it has none.
+export function streamPage(stream) {
+  const cut = stream.indexOf("/");
+  const [kind, id] = [stream.slice(0, cut), stream.slice(cut + 1)];
+  if (kind === "run") return `/runs/${encodeURIComponent(id)}`;
+  if (kind === "vm") return `/machines/${encodeURIComponent(id)}`;
+  return null;
+}
+
+export const TYPES = [
+  ["What the provider said", ["PollRecorded", "PollFailed", "RunObserved", "VmObserved", "ProviderEventSeen"]],
+  ["What was asked for", ["RunRequested", "StopRequested", "VmStopRequested"]],
+  ["What we did", [
+    "SubmitIntended", "SubmitSucceeded", "SubmitFailed", "StopIntended", "StopSucceeded", "StopFailed", "FleetIntended",
+    "FleetEnsured", "FleetFailed", "VmStopIntended", "VmStopSucceeded", "VmStopFailed", "IntentAbandoned",
+  ]],
+  ["What we decided", [
+    "PolicyAdopted", "RunHeld", "RunPlaced", "RunRequeued", "VmDrainStarted", "VmDrainCancelled", "VmGoneConfirmed", "BudgetCrossed",
+  ]],
+  ["What the task said", ["TaskReported"]],
+  ["Ourselves", [
+    "RecorderStarted", "RecorderStopped", "NoticeIntended", "NoticeDelivered", "NoticeFailed", "TokenCreated", "TokenRevoked",
+  ]],
+];
+
+const MEANINGS = {
+  PollRecorded: "A provider was asked and answered.",
+  PollFailed: "A provider was asked and gave no usable answer.",
+  RunObserved: "What one poll said about one run, where that was new.",
+  VmObserved: "What one poll said about one machine, where that was new.",
+  ProviderEventSeen: "An entry of the provider's own log.",
+  RunRequested: "Somebody asked for a run.",
+  StopRequested: "Somebody asked for the end of a run.",
+  VmStopRequested: "Somebody asked for the end of a machine.",
+  SubmitIntended: "We are about to hand a run to the provider.",
+  SubmitSucceeded: "The provider took the run.",
+  SubmitFailed: "The provider did not take the run.",
+  StopIntended: "We are about to ask the provider to end a run.",
+  StopSucceeded: "The provider was asked to end a run and agreed.",
+  StopFailed: "The provider did not agree to end a run.",
+  FleetIntended: "We are about to ask for a fleet.",
+  FleetEnsured: "The fleet is there.",
+  FleetFailed: "The fleet could not be made.",
+  IntentAbandoned: "What we were about to do was given up, and never done.",
+  RecorderStarted: "Recording began.",
+  RecorderStopped: "Recording ended.",
+  PolicyAdopted: "By these settings decisions are made from here on.",
+  RunHeld: "A run waits in Steno's queue.",
+  RunPlaced: "A run was given a machine or a slot.",
+  RunRequeued: "A run went back to Steno's queue.",
+  VmDrainStarted: "No run comes to this machine any more.",
+  VmDrainCancelled: "A run came to a machine that was to go: it stays.",
+  VmStopIntended: "We are about to ask the provider to end a machine.",
+  VmStopSucceeded: "The provider was asked to end a machine and agreed.",
+  VmStopFailed: "The provider did not agree to end a machine.",
+  VmGoneConfirmed: "Somebody vouched that a machine is gone.",
+  BudgetCrossed: "What was spent passed a line of the budget.",
+  NoticeIntended: "We are about to tell the webhook something.",
+  NoticeDelivered: "The webhook took the notice.",
+  NoticeFailed: "The webhook did not take the notice.",
+  TaskReported: "What a task said about itself in its output.",
+  TokenCreated: "A token was made.",
+  TokenRevoked: "A token was taken back.",
+};
+
+export const meaning = (type) => MEANINGS[type] ?? "";

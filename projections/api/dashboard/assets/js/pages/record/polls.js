@@ -1,0 +1,35 @@
+// Polls, newest first: what was asked, whether an answer came, how long it took, what it changed.
+import { useData } from "../../core/data.js";
+import { html } from "../../core/dom.js";
+import { Link, setQuery, useQuery } from "../../core/router.js";
+import { number } from "../../core/words.js";
+import { Await, Empty, Table, Time } from "../../ui/all.js";
+import { PageBar, usePages } from "./paging.js";
+import { Stream } from "./stream.js";
+
+const SHOWN = 3;
+
+const COLUMNS = [
+  { head: "Position", right: true, cell: (poll) => html`<${Link} class="row" to=${`/record/${poll.position}`}>${number(poll.position)}<//>` },
+  { head: "Asked at", cell: (poll) => html`<${Time} at=${poll.t} />` },
+  { head: "Answer", cell: (poll) => html`<span class=${poll.status === 200 ? "good" : "bad"}>${poll.status ?? "none"}</span>` },
+  { head: "Took", right: true, hide: "phone", cell: (poll) => `${Math.round(poll.ms)} ms` },
+  { head: "Path", cell: (poll) => html`<code>${poll.path}</code>` },
+  { head: "Source", hide: "narrow", cell: (poll) => poll.source },
+  { head: "Changed", hide: "phone", cell: (poll) => html`${poll.changed.slice(0, SHOWN).map((name) => html`<${Stream} key=${name} name=${name} /> `)}${poll.changed.length > SHOWN
+    && html`<span class="dim">and ${poll.changed.length - SHOWN} more</span>`}` },
+];
+
+export function Polls() {
+  const [failed] = useQuery("failed");
+  const pages = usePages();
+  const read = useData(`/api/polls?${pages.query}${failed ? "&failed=true" : ""}`, { every: 2000 });
+  const only = (event) => setQuery({ failed: event.target.checked ? "true" : null, before: null, after: null });
+  return html`<div class="filters"><label class="check"><input type="checkbox" data-filter checked=${Boolean(failed)} onChange=${only} /> Only those without a usable answer</label></div>
+    <${Await} read=${read} height="5">${(data) => {
+      const rows = pages.newestFirst(data.polls);
+      return html`<section class="panel flush">${rows.length ? html`<${Table} caption="Polls, newest first" columns=${COLUMNS} rows=${rows} rowKey=${(poll) => poll.position} />`
+        : html`<${Empty} title="No poll">${failed ? "Every poll up to this moment had a usable answer." : "Nobody has asked a provider anything yet."}<//>`}
+        <${PageBar} pages=${pages} rows=${rows} next=${data.next} noun="polls" /></section>`;
+    }}<//>`;
+}

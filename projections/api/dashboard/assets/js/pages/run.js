@@ -1,0 +1,59 @@
+// One run: its verdict and what it rests on, its life drawn, the provider's words apart, its output, cost and events.
+import { about, useData } from "../core/data.js";
+import { html, useEffect } from "../core/dom.js";
+import { useAt } from "../core/moment.js";
+import { Link, navigate } from "../core/router.js";
+import { useMay } from "../core/session.js";
+import { called } from "../core/words.js";
+import { Await, Empty, Loading, PageHead, Panel, Problem, Tabs } from "../ui/all.js";
+import { Costs } from "./run/costs.js";
+import { Events } from "./run/events.js";
+import { Facts, Watched } from "./run/facts.js";
+import { Logs } from "./run/logs.js";
+import { StopButtons } from "./run/stop.js";
+import { Timeline } from "./run/timeline.js";
+import { Reported, Verdict } from "./run/verdict.js";
+import { Head } from "./run/head.js";
+import { ended } from "./run/words.js";
+
+export const title = ({ id }) => `Run ${id.slice(0, 8)}`;
+
+const TABS = [
+  { key: "why", label: "Why" }, { key: "output", label: "Output" }, { key: "cost", label: "Cost" }, { key: "events", label: "Events" },
+];
+
+export default function Page({ params }) {
+  const path = `/api/runs/${encodeURIComponent(params.id)}`;
+  const mine = { on: about.run(params.id) };
+  const found = useData(path, mine);
+  const life = useData(`${path}/timeline`, mine);
+  const why = useData(`${path}/explain`, { ...mine, every: 2000 });
+  const at = useAt();
+  const may = useMay("submit");
+  const run = found.data;
+  useEffect(() => {
+    if (!run) return;
+    document.title = `${called(run)} · Steno`;
+    if (run.run_id !== params.id && !found.stale) navigate(`/runs/${encodeURIComponent(run.run_id)}`, { replace: true });
+  }, [run?.run_id, run?.name, params.id]);
+
+  if (found.error?.status === 404) return html`<${Missing} id=${params.id} past=${at !== null} />`;
+  if (!run) return html`<${PageHead} title="Run" />${found.error ? html`<${Problem} error=${found.error} retry=${found.reload} />` : html`<${Loading} height="5" />`}`;
+  const open = !ended(run);
+  return html`<div class=${found.stale ? "stack stale" : "stack"} aria-busy=${found.stale ? "true" : null}>
+    <${Head} run=${run}>${open && at === null && may && html`<${StopButtons} run=${run} onAsked=${found.reload} />`}<//>
+    <${Problem} error=${found.error} />
+    <${Watched} run=${run} found=${why.data} />
+    <${Facts} run=${run} />
+    <${Panel} title="Timeline"><${Await} read=${life} height="3">${(drawn) => html`<${Timeline} life=${drawn} open=${open} live=${at === null} />`}<//><//>
+    <div><${Tabs} name="tab" label="About this run" tabs=${TABS}>${(tab) => html`
+      ${tab === "why" && html`<div class="columns"><${Await} read=${why} height="5">${(said) => html`<${Verdict} found=${said} />`}<//><${Reported} run=${run} /></div>`}
+      ${tab === "output" && html`<${Logs} run=${run} open=${open} past=${at !== null} />`}
+      ${tab === "cost" && html`<${Costs} run=${run} />`}
+      ${tab === "events" && html`<${Events} run=${run} />`}`}<//></div>
+  </div>`;
+}
+
+const Missing = ({ id, past }) => html`<${PageHead} title=${past ? "Not there yet" : "No such run"} />
+  <section class="panel"><${Empty} title=${past ? "At this moment the record did not know this run." : `The record knows no run ${id}.`}>
+    <${Link} to="/runs">All runs<//>${past && html` · <${Link} to=${`/runs/${encodeURIComponent(id)}?at=`}>this run as it is now<//>`}<//></section>`;

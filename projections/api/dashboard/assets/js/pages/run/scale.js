@@ -1,0 +1,62 @@
+// A timeline's rows and its scale: pure.
+import { ms } from "../../core/words.js";
+
+const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400, 172800, 604800];
+const LEAST = 0.4; // percent: no bar is drawn narrower
+
+export function scaleOf(life, until) {
+  const start = ms(life.from);
+  const length = Math.max(until - start, 1);
+  const share = (at) => Math.min(100, Math.max(0, ((ms(at) - start) / length) * 100));
+  return {
+    seconds: length / 1000,
+    part(from, to) {
+      const width = Math.max(LEAST, share(to) - share(from));
+      return { x: Math.min(share(from), 100 - width), width };
+    },
+  };
+}
+
+// Rows top to bottom; an open span goes on to `until` (milliseconds).
+export function rowsOf(life, until) {
+  const rows = [];
+  if (life.first_poll_at && life.first_poll_at > life.from) {
+    rows.push({ key: "unseen", label: "not yet seen", css: "s-none thin", from: life.from, to: life.first_poll_at, seconds: between(life.from, life.first_poll_at) });
+  }
+  let attempt = 1;
+  life.spans.forEach((span, index) => {
+    if (span.attempt !== attempt) {
+      attempt = span.attempt;
+      rows.push({ key: `attempt-${attempt}`, attempt, from: span.from });
+    }
+    const to = span.to ?? until;
+    rows.push({ key: `span-${index}`, state: span.state, css: `s-${span.state}`, from: span.from, to, open: span.to === null, position: span.position,
+      seconds: span.to === null ? between(span.from, to) : span.seconds });
+  });
+  for (const [index, phase] of (life.phases ?? []).entries()) {
+    const to = phase.to ?? until;
+    rows.push({ key: `phase-${index}`, label: phase.phase, css: `s-${phase.phase}`, from: phase.from, to, seconds: between(phase.from, to) });
+  }
+  for (const [index, phase] of life.machine.phases.entries()) {
+    rows.push({ key: `machine-${index}`, label: `machine ${phase.phase}`, css: `s-${phase.phase}`, machine: true, from: phase.from, to: phase.to, seconds: phase.seconds });
+  }
+  return rows;
+}
+
+const between = (from, to) => Math.max(0, (ms(to) - ms(from)) / 1000);
+
+// Round marks of a ruler, counted from its beginning: {share (percent), text}.
+export function ticksOf(seconds) {
+  const step = STEPS.find((one) => seconds / one <= 5) ?? STEPS.at(-1);
+  const marks = [];
+  for (let at = 0; at <= seconds * 0.95; at += step) marks.push({ share: (at / seconds) * 100, text: said(at, step) });
+  return marks;
+}
+
+function said(at, step) {
+  const two = (value) => String(value).padStart(2, "0");
+  if (at === 0) return "0";
+  if (step < 60) return at < 60 ? `${at} s` : `${Math.floor(at / 60)}:${two(at % 60)}`;
+  if (step < 3600) return at < 3600 ? `${at / 60} m` : `${Math.floor(at / 3600)}:${two((at % 3600) / 60)} h`;
+  return step < 86400 ? `${at / 3600} h` : `${at / 86400} d`;
+}

@@ -1,0 +1,79 @@
+// The kernel form: a problem, pasted source, a GPU, and what to do with it.
+import { get } from "../../core/api.js";
+import { html, useEffect, useState } from "../../core/dom.js";
+import { Empty, Loading, Problem } from "../../ui/all.js";
+import { useDraft } from "./drafts.js";
+import { Choice, Radios } from "./fields.js";
+import { Source } from "./source.js";
+
+const DOES = {
+  benchmark: ["Test and benchmark", "checks the answers, then measures"],
+  checker: ["Test only", "checks the answers"],
+};
+const FIELDS = ["solution_code", "problem", "problem_def", "gpu_type", "dtype", "endpoint"];
+const FIRST = { problem: "", gpu: "", dtype: "", endpoint: "", sources: {} };
+
+// What can be submitted: {problems, dtypes, endpoints, gpus: [[name, label]]}.
+function useOffered() {
+  const [offered, setOffered] = useState(null);
+  const [error, setError] = useState(null);
+  useEffect(() => {
+    const { signal } = new AbortController();
+    Promise.all([get("/api/amd/problems", { signal }), get("/api/offers", { signal }).catch(() => ({ gpus: [] }))]).then(
+      ([found, offers]) => setOffered({ ...found, gpus: found.gpus.map((gpu) => [gpu.gpu ?? gpu, labelOf(gpu, offers.gpus)]) }), setError);
+  }, []);
+  return [offered, error];
+}
+
+// The label of the recorded offer (`AMD MI300X (192GB, $1.99/hr)`); without one the model's name.
+function labelOf(gpu, offers) {
+  const name = gpu.gpu ?? gpu;
+  const fits = offers.filter((one) => one.gpu === name);
+  return (fits.find((one) => one.count === 1) ?? fits[0])?.label ?? gpu.label ?? name;
+}
+
+export function KernelForm({ busy, error, onSubmit }) {
+  const [offered, unknown] = useOffered();
+  const [draft, setDraft] = useDraft("kernel", FIRST);
+  if (unknown) return html`<${Problem} error=${unknown} />`;
+  if (!offered) return html`<${Loading} height="5" />`;
+  const problem = offered.problems.find((one) => one.problem === draft.problem) ?? offered.problems[0];
+  if (!problem) return html`<section class="panel"><${Empty} title="No problem is published">A command can be submitted instead.<//></section>`;
+  const source = draft.sources[problem.problem] ?? "";
+  const setSource = (text) => setDraft({ sources: { ...draft.sources, [problem.problem]: text } });
+  const pick = (value, among) => (among.includes(value) ? value : among[0]);
+  const gpu = pick(draft.gpu, offered.gpus.map(([name]) => name));
+  const dtype = pick(draft.dtype, offered.dtypes);
+  const endpoint = pick(draft.endpoint, offered.endpoints);
+  const field = error?.field?.split(/[.[]/)[0];
+  const wrong = (...names) => (names.includes(field) ? error.detail : null);
+  const submit = (event) => {
+    event.preventDefault();
+    onSubmit({ solution_code: source, problem: problem.problem, problem_def: problem.problem_def, gpu_type: gpu, dtype, language: "hip", endpoint });
+  };
+  return html`<form class="panel form" onSubmit=${submit} noValidate>
+    <${Choice} label="Problem" value=${problem.problem} onInput=${(value) => setDraft({ problem: value })} error=${wrong("problem", "problem_def")}
+      options=${offered.problems.map((one) => [one.problem, one.title])} hint=${problem.problem_def?.description} />
+    <${Source} label="Source" value=${source} onInput=${setSource} error=${wrong("solution_code")} hint=${signatureOf(problem.problem_def, dtype)} />
+    <div class="bar">${problem.example && source !== problem.example && html`<button type="button" class="button small" onClick=${() => setSource(problem.example)}>${source ? "Replace with the example" : "Start from the example"}</button>`}
+      ${source && html`<button type="button" class="button small" onClick=${() => setSource("")}>Clear</button>`}</div>
+    <div class="form-row"><${Choice} label="GPU" value=${gpu} options=${offered.gpus} onInput=${(value) => setDraft({ gpu: value })} error=${wrong("gpu_type")} />
+      <${Choice} label="Data type" value=${dtype} options=${offered.dtypes.map((name) => [name, name])} onInput=${(value) => setDraft({ dtype: value })} error=${wrong("dtype")} /></div>
+    <${Radios} legend="What to do" value=${endpoint} error=${wrong("endpoint")} onInput=${(value) => setDraft({ endpoint: value })} options=${offered.endpoints.map((name) => [name, ...(DOES[name] ?? [name])])} />
+    ${error && !FIELDS.includes(field) && html`<${Problem} error=${error} />`}
+    <div class="bar"><button type="submit" class="button primary" disabled=${busy}>${busy ? "Submitting …" : "Submit"}</button><span class="dim">It may start a machine, which is billed from then on.</span></div></form>`;
+}
+
+const TYPES = { float32: "float", float64: "double", float16: "__half", bfloat16: "__hip_bfloat16", int32: "int" };
+const SCALARS = { float32: "float", float64: "double", float16: "float", bfloat16: "float", int32: "int" };
+
+// What the source has to define, as C++ writes it.
+function signatureOf(definition, dtype) {
+  const signature = definition?.signature;
+  if (!signature) return null;
+  const parts = [
+    ...signature.inputs.map((one) => `const ${TYPES[dtype]}* ${one.name}`), ...signature.outputs.map((one) => `${TYPES[dtype]}* ${one.name}`),
+    ...(signature.parameters ?? []).map((name) => `${SCALARS[dtype]} ${name}`), ...signature.sizes.map((name) => `size_t ${name}`),
+  ];
+  return html`It defines <code>extern "C" void ${signature.function ?? "solution"}(${parts.join(", ")})</code>.`;
+}

@@ -1,0 +1,61 @@
+// A kernel run as it goes: its steps and how long each took, what it cost, its results, and how it ended.
+import { html, useEffect, useReducer } from "../../core/dom.js";
+import { classes } from "../../core/dom.js";
+import { money, ticking } from "../../core/words.js";
+import { Code, Loading, Problem, RunLink } from "../../ui/all.js";
+import { StopButtons } from "../run/stop.js";
+import { Results } from "./results.js";
+
+const STARTS = { COLD_START: "a machine is made for it", WARM_REUSE: "a machine was there" };
+
+export function Progress({ job, run, may, onAgain }) {
+  const { view, busy, lost, error } = job;
+  const elapsed = useElapsed(job);
+  const id = view.run ?? run;
+  const said = view.end?.said ?? (view.status === null ? "Submitted" : "Running");
+  return html`<section class=${classes("panel progress", view.end && (view.end.good ? "good-end" : "bad-end"))} aria-labelledby="progress">
+    <header><h2 id="progress" class="plain">${said}</h2><span class="hidden-text" role="status">${view.end ? said : view.steps.find((step) => step.state === "now")?.label ?? ""}</span><span class="grow"></span>
+      <span class="more">${id && html`run <${RunLink} id=${id} name=${view.name} />`}</span></header>
+    <${Problem} error=${error} />
+    ${view.status === null && !error ? html`<${Loading} height="3" />` : html`
+      <div class="figures"><div class="figure"><div class="value">${elapsed === null ? "–" : ticking(elapsed * 1000)}</div><div class="label">elapsed</div></div>
+        <div class="figure"><div class="value">${money(view.cost)}</div><div class="label">cost so far</div></div>
+        <div class="figure"><div class="value word">${view.vmState ?? "–"}</div><div class="label">${STARTS[view.vmState] ?? "its machine"}</div></div></div>
+      <ol class="phases" aria-label="Phases">${view.steps.map((step) => html`<${Step} key=${step.key} step=${step} elapsed=${elapsed} />`)}</ol>`}
+    ${lost && !view.end && html`<p class="warning">The connection is gone and is taken up again as soon as the server answers. The run goes on.</p>`}
+    <${Said} view=${view} />
+    <${Results} view=${view} />
+    <div class="bar">${!view.end && busy && id && may && html`<${StopButtons} run=${{ run_id: id, name: view.name }} />`}
+      ${!busy && html`<button type="button" class="button primary" onClick=${onAgain}>Submit another</button>`}
+      ${id && html`<${RunLink} id=${id} name="Its verdict, evidence and output" />`}</div></section>`;
+}
+
+const MARKS = { done: ["✓", "done"], now: ["●", "now"], failed: ["✗", "failed"], ahead: ["○", "to come"] };
+
+function Step({ step, elapsed }) {
+  const took = step.from === null ? null : (step.to ?? elapsed) - step.from;
+  const [mark, word] = MARKS[step.state];
+  return html`<li class=${`phase ${step.state}`} aria-current=${step.state === "now" ? "step" : null}><span class="phase-mark" aria-hidden="true">${mark}</span>
+    <span>${step.label}<span class="hidden-text">, ${word}</span></span><span class="right dim">${took === null ? "" : ticking(Math.max(0, took) * 1000)}</span></li>`;
+}
+
+// A compiler's words are a block of text, any other message a sentence.
+function Said({ view }) {
+  if (view.end === null || view.end.good) return null;
+  const block = view.status === "COMPILE_ERROR" ? view.message : view.output;
+  return html`${view.status !== "COMPILE_ERROR" && view.message && html`<p class="lead bad">${view.message}</p>`}
+    ${block && html`<${Code} text=${block} wrap label=${view.status === "COMPILE_ERROR" ? "What the compiler says" : "Its output"} />`}`;
+}
+
+// The last figure that was told, and while the run goes on the time since.
+function useElapsed({ view, frames, busy }) {
+  const [, tick] = useReducer((count) => count + 1, 0);
+  useEffect(() => {
+    if (!busy) return undefined;
+    const timer = setInterval(tick, 1000);
+    return () => clearInterval(timer);
+  }, [busy]);
+  if (view.elapsed === null || view.end || !busy) return view.elapsed;
+  const told = frames.findLast((frame) => frame.elapsed !== undefined || frame.elapsed_seconds !== undefined);
+  return view.elapsed + Math.max(0, (Date.now() - told.heard) / 1000);
+}

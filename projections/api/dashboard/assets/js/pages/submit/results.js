@@ -1,0 +1,29 @@
+// Test and benchmark results as tables: what each was tried on, and what came of it.
+import { html } from "../../core/dom.js";
+import { number } from "../../core/words.js";
+import { Panel, Table } from "../../ui/all.js";
+
+const sizes = (row) => html`<code>${Object.entries(row.sizes ?? {}).map(([name, value]) => `${name}=${value}`).join(" ") || "–"}</code>`;
+const small = (value) => (value === undefined || value === null ? "–" : typeof value === "number" ? String(Number(value.toPrecision(3))) : value);
+const time = (value) => (value === undefined || value === null ? "–" : `${Number(value.toPrecision(4))} ms`);
+
+const TESTS = [
+  { head: "Test", cell: (row) => row.test },
+  { head: "Sizes", cell: sizes },
+  { head: "Result", cell: (row) => (row.passed ? html`<span class="good">✓ passed</span>` : html`<span class="bad">✗ wrong</span>`) },
+  { head: "Largest error", right: true, cell: (row) => small(row.max_error) },
+  { head: "Wrong", right: true, hide: "phone", cell: (row) => (row.wrong ? `${number(row.wrong)} of ${number(row.entries)}` : "0") },
+];
+const BENCHMARKS = [
+  { head: "Benchmark", cell: (row) => row.benchmark },
+  { head: "Sizes", cell: sizes },
+  { head: "Median", right: true, cell: (row) => html`<strong>${time(row.median_ms)}</strong>` },
+  { head: "Fastest", right: true, hide: "phone", cell: (row) => time(row.min_ms) },
+  { head: "Slowest", right: true, hide: "phone", cell: (row) => time(row.max_ms) },
+  { head: "Repeats", right: true, hide: "phone", cell: (row) => number(row.repeats) },
+];
+
+export const Results = ({ view }) => html`
+  ${view.tests.length > 0 && html`<${Panel} title="Tests" flush more=${`${view.tests.filter((row) => row.passed).length} of ${view.tests.at(-1).tests ?? view.tests.length} passed`}>
+    <${Table} caption="Tests" columns=${TESTS} rows=${view.tests} /><//>`}
+  ${view.benchmarks.length > 0 && html`<${Panel} title="Benchmarks" flush><${Table} caption="Benchmarks" columns=${BENCHMARKS} rows=${view.benchmarks} /><//>`}`;
