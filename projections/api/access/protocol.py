@@ -69,8 +69,9 @@ class Protocol(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """The head is there."""
+        """The head is there; who answers can cut the connection, whatever is still to be sent on it."""
         self._in_head = False
+        self.scope["steno.abort"] = self.transport.abort  # type: ignore[typeddict-unknown-key]
         super().on_headers_complete()
 
     def refuse(self, problem: Problem) -> None:

@@ -123,9 +123,16 @@ class Framer:
                 (poll,) = self._record.read(after=position - 1, until=position, limit=1)
                 self._add(poll, runs, vms)
             return
+        runs, vms = self._changed(changes, {event.stream})
         if isinstance(event.data, SubmitSucceeded):
-            self._the_costs.renamed(event.data.run_id)
-        self._add(event, *self._changed(changes, {event.stream}))
+            vms = (*vms, *self._taken_over(event.data.run_id))
+        self._add(event, runs, vms)
+
+    def _taken_over(self, run_id: str) -> tuple[str, ...]:
+        """The machines of a run that may have been known under another id until now."""
+        self._the_costs.renamed(run_id)
+        run = self.state.runs.get(run_id)
+        return () if run is None else tuple(dict.fromkeys(run.links.values()))
 
     def _observed(self, group: Iterable[Stored]) -> None:
         """What a poll showed otherwise than before; the world is as it is after the poll."""

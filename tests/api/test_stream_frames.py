@@ -1,0 +1,275 @@
+"""What a message of the stream says does not depend on who makes it, from where, or when."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engine.readings.shapes import shape_of
+from engine.replay.record import replay_record
+from engine.replay.trace import open_trace
+from engine.replay.until import Until
+from engine.testing.histories import histories
+from engine.testing.machines import HOST, machine_histories
+from engine.testing.story import START, Story
+from engine.world.state import dump, load
+from engine.world.world import World
+from events import types
+from events.append import Batch
+from events.clock import SECOND, SystemClock, foreign_run_id
+from events.record import Record
+from events.testing import StandingClock, temporary_record
+from projections.api.feed.base import begun
+from projections.api.feed.frames import Frame, Framer
+from projections.projector import caught_up
+
+TRACES = Path(__file__).parents[1] / "traces"
+RECORDINGS = sorted(str(path.relative_to(TRACES)) for path in TRACES.rglob("*.zst"))
+MOVES_WITHOUT_A_WORD = {"cost_usd", "provider_cost_usd", "cost_low_usd", "cost_high_usd", "intervals"}
+"""Money goes on with every poll."""
+
+
+def recorded(folder: Path, name: str) -> Record:
+    """The record of a recording."""
+    record = Record.open(folder / "record.db", clock=SystemClock(), write=True, create=True, shapes=shape_of)
+    record.append_polls([poll for _, poll in open_trace(TRACES / name) if poll is not None])
+    return record
+
+
+def from_the_start(record: Record) -> list[Frame]:
+    """All frames of a record, in one go."""
+    return Framer(record, World(), 0).advance(record.head().position)
+
+
+def said(frame: Frame) -> dict[str, Any]:
+    """What a frame says; its `id` is its position."""
+    first, second, *rest = frame.data.split(b"\n")
+    assert rest == [b"", b""]
+    told = msgspec.json.decode(second.removeprefix(b"data: "), type=dict)
+    assert first == b"id: %d" % frame.position
+    assert told["position"] == frame.position
+    return told
+
+
+def objects(frame: Frame) -> list[tuple[str, dict[str, Any]]]:
+    """Every run and machine in a frame, as (`run_id` or `vm_id`, object)."""
+    told = said(frame)
+    runs = [*([told["run"]] if "run" in told else []), *told.get("runs", [])]
+    vms = [*([told["vm"]] if "vm" in told else []), *told.get("vms", [])]
+    return [*(("run_id", one) for one in runs), *(("vm_id", one) for one in vms)]
+
+
+def check_against_replay(record: Record, frames: list[Frame]) -> None:
+    """Law: an object in a message is the one a replay up to its position ends with."""
+    for frame in frames:
+        replay = replay_record(record, until=Until(position=frame.position)).to_json()
+        for key, told in objects(frame):
+            there = replay["runs"] if key == "run_id" else replay["vms"]
+            assert [one for one in there if one[key] == told[key]] == [told]
+
+
+def check_complete(record: Record, frames: list[Frame]) -> None:
+    """Law: whoever applies every message knows what a replay knows, money apart."""
+    known: dict[str, dict[str, Any]] = {}
+    for frame in frames:
+        known.update({one[key]: one for key, one in objects(frame)})
+    replay = replay_record(record).to_json()
+    for key, there in (("run_id", replay["runs"]), ("vm_id", replay["vms"])):
+        for one in there:
+            told = known[one[key]]
+            assert {k: told[k] for k in told if k not in MOVES_WITHOUT_A_WORD} == {
+                k: one[k] for k in one if k not in MOVES_WITHOUT_A_WORD
+            }
+
+
+def in_parts(record: Record, cuts: list[int]) -> list[Frame]:
+    """The frames made by folds that each began at a cut, from nothing or from what another left."""
+    head, found, saved = record.head().position, list[Frame](), None
+    for start, end in zip([0, *cuts], [*cuts, head], strict=True):
+        framer = Framer(record, World(state=load(saved)), start) if saved else Framer(record, World(), 0)
+        framer.skip(start)
+        found += framer.advance(end)
+        saved = dump(framer.state)
+    return found
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_a_recording_says_what_its_replay_says(name: str, tmp_path: Path) -> None:
+    """At every position that says something, and nothing is left unsaid."""
+    with recorded(tmp_path, name) as record:
+        frames = from_the_start(record)
+        check_against_replay(record, frames)
+        check_complete(record, frames)
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_a_recording_cut_anywhere_says_the_same(name: str, tmp_path: Path) -> None:
+    """Position by position, in pieces of seven, and from projections that were caught up half way."""
+    with recorded(tmp_path, name) as record:
+        head, whole = record.head().position, from_the_start(record)
+        assert in_parts(record, list(range(1, head))) == whole
+        assert in_parts(record, list(range(7, head, 7))) == whole
+        assert [one.position for one in whole] == sorted({one.position for one in whole})
+
+
+def test_the_projections_are_a_place_to_begin(tmp_path: Path) -> None:
+    """A feed that starts at the projections' checkpoint goes on as one that folded everything."""
+    polls = [poll for _, poll in open_trace(TRACES / "dstack-0.22.5/warm_reuse.jsonl.zst") if poll is not None]
+    with temporary_record(tmp_path, shapes=shape_of, clock=StandingClock()) as record:
+        record.append_polls(polls[: len(polls) // 2])
+        caught_up(record).close()
+        at = record.head().position
+        record.append_polls(polls[len(polls) // 2 :])
+        world, position = begun(record, record.head().position)
+        assert position == at
+        assert begun(record, at - 1)[1] == 0
+        made = Framer(record, world, position).advance(record.head().position)
+        assert made == [one for one in from_the_start(record) if one.position > at]
+        assert made
+
+
+def test_every_event_but_a_poll_that_moved_nothing_has_its_message(tmp_path: Path) -> None:
+    """Observations, intents and failures one each; an answered poll only where it moved something by itself."""
+    with recorded(tmp_path, "dstack-0.22.5/server_restart.jsonl.zst") as record:
+        record.append_many([Batch("source/dstack", [types.RecorderStarted(source="dstack", software="1")])])
+        told = {one.position: said(one)["event"] for one in from_the_start(record)}
+        events = {one.position: one.type for one in record.read()}
+        assert told == {position: events[position] for position in told}
+        assert {events[position] for position in events.keys() - told.keys()} == {"PollRecorded"}
+
+
+def test_a_run_that_is_lost_is_told_of_by_the_poll_that_lost_it(tmp_path: Path) -> None:
+    """No observation says so: it is time that went by."""
+    story = Story().listed({**_running("gone")})
+    for _ in range(70):
+        story.wait(10).listed()
+    with temporary_record(tmp_path, shapes=shape_of, clock=StandingClock()) as record:
+        record.append_polls([poll for _, poll in story.polls() if poll is not None])
+        frames = from_the_start(record)
+        check_against_replay(record, frames)
+        last = said(frames[-1])
+        assert (last["event"], last["stream"]) == ("PollRecorded", "source/dstack/main")
+        assert [one["state"] for one in last["runs"]] == ["lost"]
+        assert f"run/{last['runs'][0]['run_id']}" in frames[-1].about
+
+
+def _running(name: str) -> dict[str, Any]:
+    from engine.testing.story import single
+
+    return single(name, "running", "running")
+
+
+Tale = list[tuple[str, Any]]
+"""(`polls`, polls) and (`event`, (stream, event)), in the order of the record."""
+
+
+@st.composite
+def tales(draw: Any) -> Tale:
+    """Runs on machines that come and go, are drained, told to go, lost and found, adopted and asked for again."""
+    runs = [draw(histories(f"run-{number}")) for number in range(2)]
+    machines = [draw(machine_histories(f"vm-{number}")) for number in range(2)]
+    for one in (item for run in runs for item in run.items):
+        for job in one["jobs"]:
+            for shown in job["job_submissions"]:
+                shown["job_provisioning_data"] = {"hostname": HOST, "price": 1.99}
+    told: list[tuple[str, Any]] = [
+        ("event", ("source/dstack/main", types.PolicyAdopted(source="dstack/main", policy=b"{}")))
+    ]
+    story, at, hidden = Story(), [0] * 4, set[int]()
+    steps = ("runs", "runs", "machines", "next", "next", "watch", "hide", "fail", "late", "wait", "event")
+    for move in draw(st.lists(st.sampled_from(steps), min_size=5, max_size=30)):
+        rows = [one.items[at[2 + number]] for number, one in enumerate(machines) if 2 + number not in hidden]
+        shown = [one.items[at[number]] for number, one in enumerate(runs) if number not in hidden]
+        match move:
+            case "runs":
+                story.listed(*shown)
+            case "machines":
+                story.machines(*rows)
+            case "next":
+                one = draw(st.integers(0, 3))
+                at[one] = min(at[one] + draw(st.integers(1, 6)), len([*runs, *machines][one].items) - 1)
+            case "watch":
+                for _ in range(draw(st.sampled_from([3, 14, 20]))):
+                    story.listed(*shown).wait(0.1).machines(*rows).wait(49)
+            case "hide":
+                hidden ^= {draw(st.integers(0, 3))}
+            case "fail":
+                story.failed()
+            case "late":
+                story.now = max(0, story.now - 7)
+                story.machines(*rows)
+                story.now += 7
+            case "wait":
+                story.wait(draw(st.sampled_from([20, 61, 300])))
+            case "event":
+                vm_id = foreign_run_id("dstack", draw(st.sampled_from(machines)).items[0]["id"])
+                told.append(("polls", list(story.polls())))
+                story = Story(now=story.now)
+                told.append(("event", draw(st.sampled_from(_events(vm_id, runs[0].items[0]["id"])))))
+        story.wait(draw(st.sampled_from([1, 5, 30])))
+    return [*told, ("polls", list(story.polls()))]
+
+
+def _events(vm_id: str, provider_id: str) -> list[tuple[str, types.Event]]:
+    who = {"vm_id": vm_id, "provider": "dstack"}
+    run_id = foreign_run_id("dstack", provider_id)
+    run = {"run_id": run_id, "provider": "dstack"}
+    asked = {"run_id": "asked", "provider": "dstack", "name": "run-0"}
+    return [
+        (f"vm/{vm_id}", types.VmDrainStarted(**who, by="idle")),
+        (f"vm/{vm_id}", types.VmStopIntended(**who, provider_id="x", by="idle")),
+        (f"vm/{vm_id}", types.VmStopSucceeded(**who)),
+        (f"vm/{vm_id}", types.VmGoneConfirmed(**who, ended_at=START + 90 * SECOND, submitter="me")),
+        ("queue/dstack/main", types.RunHeld(**run, why="cap")),
+        ("queue/dstack/main", types.RunRequeued(**run, provider_id=provider_id, attempt=2, not_before=START)),
+        ("run/asked", types.RunRequested(**asked, project="main", configuration=b"{}", submitter="me")),
+        ("run/asked", types.SubmitSucceeded(**asked, provider_id=provider_id)),
+        ("notice/1", types.NoticeFailed(notice_id="1", error="no", attempt=1)),
+    ]
+
+
+def written(folder: Path, told: Tale) -> Record:
+    """The record of a tale."""
+    for old in folder.glob("record.db*"):
+        old.unlink()
+    clock = StandingClock(START)
+    record = temporary_record(folder, shapes=shape_of, clock=clock)
+    for kind, what in told:
+        if kind == "event":
+            stream, event = what
+            record.append_many([Batch(stream, [event])])
+        else:
+            polls = [poll for _, poll in what if poll is not None]
+            for start in range(0, len(polls), 3):
+                record.append_polls(polls[start : start + 3])
+            clock.sleep(max([poll.observed_at for poll in polls], default=0) - clock.now())
+    return record
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(tale=tales(), data=st.data())
+def test_any_history_cut_anywhere_says_the_same(tale: Tale, data: st.DataObject, tmp_path: Path) -> None:
+    """Law: any cut and resume gives the same sequence of positions and bytes."""
+    with written(tmp_path, tale) as record:
+        head, whole = record.head().position, from_the_start(record)
+        cuts = sorted(data.draw(st.sets(st.integers(0, head), max_size=6)))
+        assert in_parts(record, cuts) == whole
+        assert in_parts(record, list(range(1, head))) == whole
+
+
+@pytest.mark.slow
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(tale=tales(), data=st.data())
+def test_any_history_says_what_its_replay_says(tale: Tale, data: st.DataObject, tmp_path: Path) -> None:
+    """Law: objects are those of a replay up to there, and nothing is left unsaid."""
+    with written(tmp_path, tale) as record:
+        frames = from_the_start(record)
+        few = frames if len(frames) < 12 else data.draw(st.lists(st.sampled_from(frames), min_size=12, max_size=12))
+        check_against_replay(record, few)
+        check_complete(record, frames)
