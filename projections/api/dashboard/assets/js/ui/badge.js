@@ -31,11 +31,12 @@ const FILLED = new Set(["running", "busy", "stopped", "compiling", "checking", "
 export const Glyph = ({ of }) => html`<svg viewBox="0 0 16 16" aria-hidden="true" focusable="false"><path d=${SHAPES[of] ?? SHAPES.idle}
   fill=${FILLED.has(of) ? "currentColor" : "none"} stroke="currentColor" stroke-width="1.9" stroke-linecap="round" stroke-linejoin="round"/></svg>`;
 
+// `word` stands instead of the state's name, `bare` too where the name is hidden text.
 // `<${StateBadge} state="failed" reason="exit_nonzero" exit=${1} />`; also `chip`, `large`; `of=${run}` takes all three from an object.
-export function StateBadge({ of, state = of?.state, reason = of?.reason, exit = of?.exit_status, phase = of?.phase, chip, large }) {
+export function StateBadge({ of, state = of?.state, reason = of?.reason, exit = of?.exit_status, phase = of?.phase, word, bare, chip, large }) {
   const rest = [phase && phase !== state ? phase : null, reason, exit === null || exit === undefined ? null : `exit ${exit}`].filter(Boolean);
   return html`<span class=${classes("badge", `s-${state}`, chip && "chip", large && "large")}>
-    <${Glyph} of=${state} /><span>${state}${rest.length > 0 && html`<span class="reason"> · ${rest.join(" · ")}</span>`}</span></span>`;
+    <${Glyph} of=${state} />${bare === undefined ? null : html`<span class="hidden-text">${state}</span>`}<span>${bare ?? word ?? state}${rest.length > 0 && html`<span class="reason"> · ${rest.join(" · ")}</span>`}</span></span>`;
 }
 
 // Whether a run found its machine warm or had one made.

@@ -1,0 +1,90 @@
+// One machine: why it is up, what was on it, and its bill phase by phase.
+import { html, useState } from "../core/dom.js";
+import { useNow } from "../core/clock.js";
+import { about, useData } from "../core/data.js";
+import { post } from "../core/api.js";
+import { useAt } from "../core/moment.js";
+import { useMay } from "../core/session.js";
+import { called, duration, money, ms, price } from "../core/words.js";
+import { Await, Duration, Elapsed, Empty, Money, PageHead, Panel, PollLink, Problem, RunLink, StateBadge, Table, Time, confirm, toast, tip } from "../ui/all.js";
+
+export const title = ({ id }) => `Machine ${id.slice(0, 8)}`;
+
+function Actions({ vm, reload }) {
+  const [error, say] = useState(null);
+  const [busy, work] = useState(false);
+  const may = useMay("admin");
+  const at = useAt();
+  if (!may || vm.state === "terminated") return null;
+  const ask = async (whenIdle) => {
+    const name = vm.name || vm.provider_id;
+    const text = whenIdle ? "It goes once no run is on it. No new run is placed on it meanwhile." : "The provider is told at once. A run that is on it is lost.";
+    if (!(await confirm({ title: `Stop ${name}${whenIdle ? " when idle" : ""}?`, text, yes: whenIdle ? "Stop it when idle" : "Stop it now", danger: !whenIdle }))) return;
+    work(true);
+    try {
+      const answer = await post(`/api/vms/${encodeURIComponent(vm.vm_id)}/stop`, whenIdle ? { when_idle: true } : {});
+      toast(answer.asked === false ? "It had been asked to go before." : `Recorded at position ${answer.position}.`);
+      say(null); reload();
+    } catch (problem) { say(problem); }
+    work(false);
+  };
+  const off = busy || at !== null;
+  const why = at !== null ? "Back to live first: this is the past" : null;
+  return html`<span class="grow"></span><button type="button" class="button" disabled=${off} title=${why} onClick=${() => ask(true)}>Stop when idle</button>
+    <button type="button" class="button danger" disabled=${off} title=${why} onClick=${() => ask(false)}>Stop</button>${error && html`<${Problem} error=${error} />`}`;
+}
+
+function Share({ vm, now }) {
+  const spans = vm.intervals.map((one) => ({ ...one, length: (one.to === null ? now : ms(one.to)) - ms(one.from) })).filter((one) => one.length > 0);
+  const whole = spans.reduce((sum, one) => sum + one.length, 0) || 1;
+  return html`<div class="share">${spans.map((one) => html`<span key=${one.from} style=${{ flex: `${one.length / whole} 0 0` }}><b class="block p-${one.phase}" title="${one.phase}, ${duration(one.length)}, ${money(one.cost_usd)}"></b></span>`)}</div>`;
+}
+
+function Bill({ vm, now }) {
+  const columns = [
+    { head: "Phase", cell: (one) => html`<${StateBadge} state=${one.phase} />` },
+    { head: "From", cell: (one) => html`<${Time} at=${one.from} />` },
+    { head: "To", hide: "phone", cell: (one) => (one.to === null ? html`<span class="dim">still</span>` : html`<${Time} at=${one.to} />`) },
+    { head: "Lasted", right: true, cell: (one) => html`<${Elapsed} from=${one.from} to=${one.to} />` },
+    { head: "Cost", right: true, cell: (one) => html`<${Money} usd=${one.cost_usd} />` },
+  ];
+  return html`<${Panel} title="Its bill" flush more=${vm.cost_low_usd === vm.cost_high_usd ? null : `between ${money(vm.cost_low_usd)} and ${money(vm.cost_high_usd)}: what happened between two polls`}>
+    <${Table} caption="Phases of the bill" columns=${columns} rows=${vm.intervals} rowKey=${(one) => one.from} foot=${["together", "", "", duration(vm.intervals.reduce((sum, one) => sum + (one.to === null ? now : ms(one.to)) - ms(one.from), 0)), money(vm.cost_usd)]} /><//>`;
+}
+
+function Runs({ ids }) {
+  if (!ids.length) return html`<${Empty} title="No run was on it" />`;
+  return html`<ol class="rows">${[...ids].reverse().slice(0, 100).map((id) => html`<${RunRow} key=${id} id=${id} />`)}</ol>`;
+}
+
+function RunRow({ id }) {
+  const { data: run } = useData(`/api/runs/${id}`, { on: about.run(id) });
+  if (run === null) return html`<li><div class="top"><${RunLink} id=${id} /><span></span></div><div class="top"><span class="dim">…</span></div></li>`;
+  return html`<li><div class="top"><${RunLink} id=${id} name=${called(run)} /><span class="dim nowrap"><${Money} usd=${run.cost_usd} /></span></div>
+    <div class="top"><${StateBadge} of=${run} /><span class="dim nowrap"><${Duration} seconds=${run.execution_seconds} /></span></div></li>`;
+}
+
+function Machine({ vm, read }) {
+  const now = useNow();
+  const first = vm.intervals[0];
+  const last = vm.intervals.at(-1);
+  return html`<${PageHead} title=${vm.name || vm.provider_id}><${StateBadge} of=${vm} chip /><${Actions} vm=${vm} reload=${read.reload} /><//>
+    <div class="stack"><section class="panel"><div class="figures">
+      <div class="figure"><div class="value">${money(vm.cost_usd)}</div><div class="label">cost so far</div></div>
+      <div class="figure"><div class="value">${price(vm.price_usd_per_hour)}</div><div class="label">an hour</div></div>
+      <div class="figure"><div class="value">${first ? html`<${Elapsed} from=${first.from} to=${last.to} />` : "–"}</div><div class="label">${last?.to ? "lived" : "up"}</div></div>
+      <div class="figure"><div class="value">${vm.runs.length}</div><div class="label">${vm.runs.length === 1 ? "run" : "runs"}</div></div></div></section>
+    <div class="machine-grid"><div class="stack">
+      <${Panel} title=${vm.state === "terminated" ? "Why it is gone" : "Why it is up"}><ul class="bullets">${vm.why_up.map((line) => html`<li key=${line}>${line}</li>`)}</ul>${vm.why_up.length === 0 && html`<span class="dim">Nothing is recorded about it.</span>`}<//>
+      <section class="panel" aria-label="Its life"><header><h2>Its life</h2><span class="grow"></span><span class="more">${first && html`<${Time} at=${first.from} /> to ${last.to ? html`<${Time} at=${last.to} />` : "now"}`}</span></header><${Share} vm=${vm} now=${now} /></section>
+      <${Bill} vm=${vm} now=${now} /></div>
+    <div class="stack"><${Panel} title="Runs on it"><${Runs} ids=${vm.runs} /><//>
+      <${Panel} title="What was odd">${vm.anomalies.length ? html`<ol class="rows">${vm.anomalies.map((one) => html`<li key=${one.position}><div class="top"><${StateBadge} state="anomaly" word=${one.kind} /><${PollLink} position=${one.position} /></div><div class="under">${one.detail}</div></li>`)}</ol>` : html`<span class="dim">Nothing.</span>`}<//>
+      <${Panel} title="Ids"><dl class="facts"><dt>machine id</dt><dd class="mono">${vm.vm_id}</dd><dt>provider’s id</dt><dd class="mono">${vm.provider_id}</dd></dl><//></div></div></div>`;
+}
+
+export default function Page({ params }) {
+  const read = useData(`/api/vms/${encodeURIComponent(params.id)}`, { on: about.vm(params.id) });
+  if (read.data === null) return html`<${PageHead} title="Machine" /><${Await} read=${read} height="5" />`;
+  return html`<${Await} read=${read}>${(vm) => html`<${Machine} vm=${vm} read=${read} />`}<//>`;
+}

@@ -1,0 +1,56 @@
+// Every machine, what it is doing and what it has cost.
+import { html, useState } from "../core/dom.js";
+import { useNow } from "../core/clock.js";
+import { about, useData } from "../core/data.js";
+import { get } from "../core/api.js";
+import { useAt } from "../core/moment.js";
+import { useQuery } from "../core/router.js";
+import { duration, ms, number, price } from "../core/words.js";
+import { Await, Empty, Money, PageHead, Problem, StateBadge, Table, VmLink } from "../ui/all.js";
+
+export const title = () => "Machines";
+
+const life = (vm, now) => {
+  const [first, last] = [vm.intervals[0], vm.intervals.at(-1)];
+  return first ? (last.to === null ? now : ms(last.to)) - ms(first.from) : null;
+};
+
+export default function Page() {
+  const at = useAt();
+  const now = useNow();
+  const [live, choose] = useQuery("live");
+  const [filter, write] = useQuery("find", "");
+  const path = `/api/vms?limit=100${live ? "&live=true" : ""}`;
+  const read = useData(path, { on: about.vms });
+  const [older, add] = useState({ key: "", vms: [], next: undefined, error: null });
+  const key = `${path} ${at}`;
+  const mine = older.key === key ? older : { key, vms: [], next: undefined, error: null };
+  const more = async (next) => {
+    try {
+      const found = await get(`${path}&cursor=${encodeURIComponent(next)}`, { at: at ?? undefined });
+      add({ key, vms: [...mine.vms, ...found.vms], next: found.next, error: null });
+    } catch (error) { add({ ...mine, error }); }
+  };
+  const columns = [
+    { head: "Machine", cell: (vm) => html`<${VmLink} id=${vm.vm_id} name=${vm.name || vm.provider_id} row />` },
+    { head: "State", cell: (vm) => html`<${StateBadge} of=${vm} />` },
+    { head: "$ an hour", right: true, hide: "phone", cell: (vm) => price(vm.price_usd_per_hour) },
+    { head: "Up", right: true, hide: "phone", cell: (vm) => duration(life(vm, now)) },
+    { head: "Runs", right: true, hide: "narrow", cell: (vm) => number(vm.runs.length) },
+    { head: "Cost", right: true, cell: (vm) => html`<${Money} usd=${vm.cost_usd} />` },
+    { head: "Id", hide: "narrow", cell: (vm) => html`<span class="mono dim">${vm.vm_id.slice(0, 8)}</span>` },
+  ];
+  return html`<${PageHead} title="Machines" />
+    <div class="filters"><label class="field"><span class="label">Find</span><input class="input" data-filter type="search" placeholder="name or id" value=${filter} onInput=${(event) => write(event.target.value || null)} /></label>
+      <button type="button" class="button" aria-pressed=${String(Boolean(live))} onClick=${() => choose(live ? null : "1")}>${live ? "Show all" : "Only those that may be billed"}</button></div>
+    <${Await} read=${read} height="5">${(data) => {
+      const all = [...data.vms, ...mine.vms.filter((vm) => !data.vms.some((one) => one.vm_id === vm.vm_id))];
+      const word = filter.toLowerCase();
+      const rows = word ? all.filter((vm) => `${vm.name} ${vm.vm_id} ${vm.provider_id} ${vm.state}`.toLowerCase().includes(word)) : all;
+      const next = mine.next === undefined ? data.next : mine.next;
+      return html`<section class="panel flush">${rows.length ? html`<${Table} caption="Machines" columns=${columns} rows=${rows} rowKey=${(vm) => vm.vm_id} />`
+        : all.length ? html`<${Empty} title="No machine fits “${filter}”" />`
+          : html`<${Empty} title=${live ? "No machine may be billed" : at === null ? "No machine yet" : "There was no machine yet"} say=${at === null && !live ? "steno up --provider dstack" : null}>${at === null && !live ? "Machines are listed once a provider shows one." : ""}<//>`}</section>
+        <${Problem} error=${mine.error} />${next && html`<p><button type="button" class="button" onClick=${() => more(next)}>Older machines</button></p>`}`;
+    }}<//>`;
+}

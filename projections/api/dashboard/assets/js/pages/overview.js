@@ -1,0 +1,98 @@
+// What runs now, what it costs, and what is wrong.
+import { html } from "../core/dom.js";
+import { useNow } from "../core/clock.js";
+import { useData } from "../core/data.js";
+import { useAt } from "../core/moment.js";
+import { Link } from "../core/router.js";
+import { called, count, money, moment, ms, number, price, short } from "../core/words.js";
+import { Await, Empty, Elapsed, Money, PageHead, Panel, PollLink, RunLink, StartMark, StateBadge, SubjectLink, Time } from "../ui/all.js";
+import { Burn } from "../ui/burn.js";
+import { Lanes } from "../ui/lanes.js";
+
+export const title = () => "Overview";
+
+const Vital = ({ label, blind, note, children }) => html`<div class="vital ${blind ? "blind" : ""}"><div class="label">${label}</div><div class="value">${children}</div><div class="note" title=${typeof note === "string" ? note : ""}>${note}</div></div>`;
+
+function Outcomes({ today }) {
+  return html`<div class="outcomes">${["succeeded", "failed", "stopped"].map((state) => html`<span key=${state} title=${state}><${StateBadge} state=${state} bare=${number(today[state])} /></span>`)}</div>`;
+}
+
+function Sources({ sources }) {
+  const now = useNow();
+  const worst = ["blind", "stale", "fresh"].find((word) => sources.some((one) => one.observability === word));
+  const ones = sources.filter((one) => one.observability === worst);
+  const last = Math.max(...ones.map((one) => ms(one.last_answered) ?? 0));
+  const note = !sources.length ? "no source asked yet" : worst === "fresh" ? (sources.length === 1 ? sources[0].name : `all ${sources.length} answer`) : `${ones.map((one) => one.name).join(", ")}${last ? `, last answer ${moment(last)}` : ", never answered"}`;
+  return html`<${Vital} label="Sources" blind=${worst === "blind"} note=${note}>${sources.length ? html`<${StateBadge} state=${worst} />` : "–"}<//>`;
+}
+
+function Vitals({ data, machines }) {
+  const { today, budget } = data;
+  return html`<section class="panel vitals whole" aria-label="At a glance">
+    <${Vital} label="Running now" note=${`${count(Object.keys(data.queued).length, "run")} in the queue`}>${number(data.running.filter((run) => !(run.run_id in data.queued)).length)}<//>
+    <${Vital} label="Spent today" note=${`since ${moment(today.from).slice(0, 16)}Z`}>${money(today.spent_usd)}<//>
+    <${Vital} label="Ended today" note="succeeded, failed, stopped"><${Outcomes} today=${today} /><//>
+    <${Vital} label="Billed now" note=${`${count(machines, "machine")} up`}>${price(budget.rate_now_usd_per_hour)} <span class="unit">an hour</span><//>
+    <${Sources} sources=${data.sources} /></section>`;
+}
+
+function LiveRun({ run, machine }) {
+  const started = run.started_at ?? run.submitted_at;
+  return html`<li class="live-run"><div class="name"><${RunLink} id=${run.run_id} name=${called(run)} /></div><div class="clock"><${Elapsed} from=${started} to=${run.finished_at} /></div>
+    <div class="where"><${StateBadge} state=${run.state} phase=${run.phase} />${machine ? ` on ${machine}` : ""}${run.attempts > 1 ? `, attempt ${run.attempts}` : ""}${run.start ? html` <${StartMark} start=${run.start} />` : ""}</div>
+    <div class="cost">${run.cost_usd === null ? "no cost yet" : html`<${Money} usd=${run.cost_usd} />`}</div></li>`;
+}
+
+function Queue({ data }) {
+  const now = useNow();
+  const names = new Map(data.running.map((run) => [run.run_id, called(run)]));
+  const rows = Object.entries(data.queued).sort(([, a], [, b]) => a.position - b.position);
+  if (!rows.length) return html`<${Empty} title="Nothing waits">Runs that wait in Steno for a machine stand here, in order, with their estimated start.<//>`;
+  return html`<ol class="rows">${rows.map(([id, one]) => html`<li key=${id}><div class="top"><span>#${one.position} <${RunLink} id=${id} name=${names.get(id) ?? short(id)} /></span>
+    <span class="dim nowrap">${one.estimated_start === null ? "start unknown" : ms(one.estimated_start) <= now ? "next" : html`<${Time} at=${one.estimated_start} relative />`}</span></div>
+    <div class="under">${one.detail || one.why}</div></li>`)}</ol>`;
+}
+
+function Anomalies({ anomalies }) {
+  if (!anomalies.count) return html`<${Empty} title="None">What the provider contradicts, forgets or says in words nobody knows is told here.<//>`;
+  return html`<ol class="rows">${anomalies.newest.map((one) => html`<li key=${`${one.position}${one.kind}${one.subject}`}><div class="top"><${StateBadge} state="anomaly" word=${one.kind} /><span class="nowrap dim">${one.at && html`<${Time} at=${one.at} relative /> `}<${PollLink} position=${one.position} /></span></div>
+    <div class="under">${one.detail} <${SubjectLink} subject=${one.subject} /></div></li>`)}</ol>`;
+}
+
+function Recent({ recent }) {
+  if (!recent.length) return html`<${Empty} title="No run has ended yet" />`;
+  return html`<ol class="rows">${recent.map((run) => html`<li key=${run.run_id}><div class="top"><${RunLink} id=${run.run_id} name=${called(run)} /><span class="dim nowrap"><${Time} at=${run.finished_at} relative /></span></div>
+    <div class="top"><${StateBadge} of=${run} /><span class="dim nowrap"><${Money} usd=${run.cost_usd} /></span></div></li>`)}</ol>`;
+}
+
+const Newcomer = () => html`<section class="panel whole"><${Empty} title="This record is empty" say=${["steno up --provider dstack", "steno submit examples/rocm-dstack-hotaisle/.dstack.yml --wait", "steno demo"]}>
+  Nothing has been recorded yet. Start the recorder, submit a run here or from a shell, or take the tour:<//></section>`;
+
+function Board({ data, gaps }) {
+  const at = useAt();
+  const now = useNow();
+  const names = new Map(data.lanes.map(({ vm }) => [vm.vm_id, vm.name || vm.provider_id]));
+  const up = data.lanes.filter(({ vm }) => vm.state !== "terminated").length;
+  const going = data.running.filter((run) => !(run.run_id in data.queued));
+  const nothing = !data.running.length && !data.recent.length && !data.lanes.length;
+  return html`<div class="board"><${Vitals} data=${data} machines=${up} />
+    ${nothing && !data.sources.length && html`<${Newcomer} />`}
+    <section class="panel fixed" aria-label="Running now"><header><h2>Running now</h2><span class="grow"></span><span class="more"><${Link} to="/runs">all runs<//></span></header>
+      <div class="scroll" tabindex="0" role="region" aria-label="Runs that have not ended">${going.length ? html`<ol>${going.map((run) => html`<${LiveRun} key=${run.run_id} run=${run} machine=${names.get(run.vm_id)} />`)}</ol>`
+    : html`<${Empty} title=${at === null ? "Nothing runs" : "Nothing ran then"} say=${at === null ? "steno submit task.yml" : null}>${at === null ? html`<${Link} to="/submit">Submit a run<//>, or from a shell:` : "Step along the tape for another moment."}<//>`}</div></section>
+    <section class="panel fixed" aria-label="Budget"><header><h2>Budget</h2><span class="grow"></span><span class="more">${data.budget.total_usd === null ? "none set" : `${money(data.budget.total_usd)}, ${data.budget.used_pct} % spent`} · <${Link} to="/costs">costs<//></span></header>
+      <${Burn} points=${data.burn} budget=${data.budget} now=${at === null ? now : ms(data.at)} /></section>
+    <section class="panel whole" aria-label="Machines"><header><h2>Machines</h2><span class="grow"></span><span class="more"><${Link} to="/machines">all machines<//></span></header>
+      <${Lanes} lanes=${data.lanes} window=${data.window} gaps=${gaps}><${Empty} title="No machine yet">Machines appear here as lanes once a provider lists one.<//><//></section>
+    <div class="thirds">
+      <section class="panel low" aria-label="Queue"><header><h2>Queue</h2></header><div class="scroll" tabindex="0" role="region" aria-label="Runs that wait"><${Queue} data=${data} /></div></section>
+      <section class="panel low" aria-label="Anomalies"><header><h2>Anomalies</h2><span class="grow"></span><span class="more"><${Link} to="/incidents">${data.anomalies.count > data.anomalies.newest.length ? `all ${number(data.anomalies.count)}` : "incidents"}<//></span></header><div class="scroll" tabindex="0" role="region" aria-label="Newest anomalies"><${Anomalies} anomalies=${data.anomalies} /></div></section>
+      <section class="panel low" aria-label="Ended last"><header><h2>Ended last</h2></header><div class="scroll" tabindex="0" role="region" aria-label="Runs that ended last"><${Recent} recent=${data.recent} /></div></section>
+    </div></div>`;
+}
+
+export default function Page() {
+  const read = useData("/api/overview", { every: 1000 });
+  const gaps = useData("/api/incidents?limit=50", { every: 10_000 });
+  return html`<${PageHead} title="Overview" /><${Await} read=${read} height="5">${(data) => html`<${Board} data=${data} gaps=${[...(gaps.data?.blind ?? []).filter((gap) => gap.to !== null), ...data.blind]} />`}<//>`;
+}
