@@ -4,6 +4,7 @@ Disposable: whatever is wrong with it, it is built anew from the record.
 """
 
 import contextlib
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,6 +52,8 @@ class Store(RunTable, NoteTable):
     @classmethod
     def create(cls, path: Path | None) -> "Store":
         """A new, empty store at `path`, or in memory."""
+        if path is not None:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
         database = _connect(":memory:" if path is None else str(path))
         if path is not None:
             database.execute("PRAGMA journal_mode = WAL")
