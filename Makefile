@@ -49,7 +49,7 @@ check: gates
 	$(BIN)/pytest -q -n 2 -m "not slow and not lab and not long"
 
 test: gates lab
-	$(BIN)/pytest -n 4 --dist loadgroup -m "not long"
+	@$(BIN)/python tests/run_tests.py -n 4 --dist loadgroup -m "not long"
 
 test-long: .venv/.dev lab
 	$(BIN)/pytest -n 2 --dist loadgroup -m long
