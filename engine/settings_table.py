@@ -224,6 +224,33 @@ TABLE: tuple[Known, ...] = (
         parse=submit_rate,
     ),
     Known(
+        name="kernel.image",
+        variables=("STENO_KERNEL_IMAGE",),
+        default="rocm/dev-ubuntu-24.04:6.4-complete",
+        help="image of the tasks that kernels are checked and timed in; it has Python and hipcc",
+    ),
+    Known(
+        name="kernel.compiler",
+        variables=("STENO_KERNEL_COMPILER",),
+        default="auto",
+        help="what compiles kernels: hipcc, g++, clang++ (both on the CPU), or auto: the first of them that is there",
+        parse=one_of("auto", "hipcc", "g++", "clang++"),
+    ),
+    Known(
+        name="kernel.max_duration",
+        variables=("STENO_KERNEL_MAX_DURATION",),
+        default="10m",
+        help="how long a kernel's task may take at most",
+        parse=positive_duration,
+    ),
+    Known(
+        name="kernel.cancel_on_close",
+        variables=("STENO_KERNEL_CANCEL_ON_CLOSE",),
+        default="false",
+        help="true: a kernel is stopped when whoever submitted it closes the stream; false: it goes on",
+        parse=one_of("true", "false"),
+    ),
+    Known(
         name="container.isolation",
         variables=("AMD_CONTAINER_ISOLATION",),
         default="true",
