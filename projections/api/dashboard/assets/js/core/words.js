@@ -59,6 +59,8 @@ export function money(usd) {
   const places = Math.round(rounded * 10000) % 100 === 0 ? 2 : 4;
   return `${sign}$${rounded.toLocaleString("en-US", { minimumFractionDigits: places, maximumFractionDigits: places })}`;
 }
+// At a glance: to a cent from a dollar on.
+export const cents = (usd) => (usd === null || usd === undefined || Math.abs(usd) < 1 ? money(usd) : money(Number(usd).toFixed(2)));
 // With a sign: `+$0.0231`
 export const signed = (usd) => (Number(usd) > 0 ? `+${money(usd)}` : money(usd));
 // All its places that say something: `$1.99`, `$0.034712`

@@ -5,6 +5,7 @@ import { useNow } from "../core/clock.js";
 import { useAt } from "../core/moment.js";
 import { duration, money, moment, ms, price, signed } from "../core/words.js";
 import { Await, Empty, Money, PageHead, Panel, RunLink, Table, Tabs, VmLink } from "../ui/all.js";
+import { NoBudget } from "./overview.js";
 import { Burn } from "../ui/burn.js";
 
 export const title = () => "Costs";
@@ -48,7 +49,7 @@ function Theirs({ data }) {
 }
 
 function Budget({ budget, burn, now }) {
-  return html`<${Panel} title="Budget"><${Burn} points=${burn} budget=${budget} now=${now} height=${170} />
+  return html`<${Panel} title="Budget"><${Burn} points=${burn} budget=${budget} now=${now} height=${170}><${NoBudget} /><//>
     <dl class="facts"><dt>total</dt><dd class="right">${money(budget.total_usd)}</dd><dt>for new runs</dt><dd class="right">${money(budget.available_usd)}</dd><dt>billed now</dt><dd class="right">${price(budget.rate_now_usd_per_hour)} an hour</dd>
     <dt>last 24 hours</dt><dd class="right">${money(budget.spent_24h_usd)}</dd>${budget.alerts.map((one) => html`<dt key=${one.threshold}>alert at ${Math.round(one.threshold * 1000) / 10} %</dt><dd class="right">${one.told_at_position !== null ? `given at ${one.told_at_position}` : one.reached ? "reached" : "not reached"}</dd>`)}</dl><//>`;
 }
@@ -58,12 +59,11 @@ function By({ by }) {
   const overview = useData("/api/overview", { every: 2000 });
   const at = useAt();
   const now = useNow();
-  return html`<div class="costs-grid"><${Await} read=${read} height="5">${(data) => html`<section class="panel flush"><${Report} data=${data} by=${data.by} head=${BY.find((one) => one.key === data.by).label} /></section>`}<//>
-    <div class="stack">${overview.data && html`<${Budget} budget=${overview.data.budget} burn=${overview.data.burn} now=${at === null ? now : ms(overview.data.at)} />`}
-      ${read.data && html`<${Split} total=${read.data.total} low=${read.data.low_usd} high=${read.data.high_usd} /><${Theirs} data=${read.data} />`}</div></div>`;
+  return html`<${Await} read=${overview.data === null ? { ...read, data: null } : read} height="5">${(data) => html`<div class="costs-grid"><section class="panel flush"><${Report} data=${data} by=${data.by} head=${BY.find((one) => one.key === data.by).label} /></section>
+    <div class="stack"><${Budget} budget=${overview.data.budget} burn=${overview.data.burn} now=${at === null ? now : ms(overview.data.at)} />
+      <${Split} total=${data.total} low=${data.low_usd} high=${data.high_usd} /><${Theirs} data=${data} /></div></div>`}<//>`;
 }
 
 export default function Page() {
-  const at = useAt();
   return html`<${PageHead} title="Costs" /><${Tabs} tabs=${BY} name="by" label="What a row stands for">${(by) => html`<${By} by=${by} />`}<//>`;
 }

@@ -5,7 +5,7 @@ import { about, useData } from "../core/data.js";
 import { post } from "../core/api.js";
 import { useAt } from "../core/moment.js";
 import { useMay } from "../core/session.js";
-import { called, duration, money, ms, price } from "../core/words.js";
+import { called, day, duration, money, ms, price } from "../core/words.js";
 import { Await, Duration, Elapsed, Empty, Money, PageHead, Panel, PollLink, Problem, RunLink, StateBadge, Table, Time, confirm, toast, tip } from "../ui/all.js";
 
 export const title = ({ id }) => `Machine ${id.slice(0, 8)}`;
@@ -44,7 +44,7 @@ function Bill({ vm, now }) {
   const columns = [
     { head: "Phase", cell: (one) => html`<${StateBadge} state=${one.phase} />` },
     { head: "From", cell: (one) => html`<${Time} at=${one.from} />` },
-    { head: "To", hide: "phone", cell: (one) => (one.to === null ? html`<span class="dim">still</span>` : html`<${Time} at=${one.to} />`) },
+    { head: "To", hide: "phone", cell: (one) => (one.to === null ? html`<span class="dim">still</span>` : html`<${Time} at=${one.to} clock=${day(one.to) === day(one.from)} />`) },
     { head: "Lasted", right: true, cell: (one) => html`<${Elapsed} from=${one.from} to=${one.to} />` },
     { head: "Cost", right: true, cell: (one) => html`<${Money} usd=${one.cost_usd} />` },
   ];

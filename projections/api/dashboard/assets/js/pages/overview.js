@@ -4,14 +4,14 @@ import { useNow } from "../core/clock.js";
 import { useData } from "../core/data.js";
 import { useAt } from "../core/moment.js";
 import { Link } from "../core/router.js";
-import { called, count, money, moment, ms, number, price, short } from "../core/words.js";
+import { called, cents, count, money, moment, ms, number, price, short } from "../core/words.js";
 import { Await, Empty, Elapsed, Money, PageHead, Panel, PollLink, RunLink, StartMark, StateBadge, SubjectLink, Time } from "../ui/all.js";
 import { Burn } from "../ui/burn.js";
 import { Lanes } from "../ui/lanes.js";
 
 export const title = () => "Overview";
 
-const Vital = ({ label, blind, note, children }) => html`<div class="vital ${blind ? "blind" : ""}"><div class="label">${label}</div><div class="value">${children}</div><div class="note" title=${typeof note === "string" ? note : ""}>${note}</div></div>`;
+const Vital = ({ label, blind, note, children }) => html`<div class="vital ${blind ? "blind" : ""}"><div class="label">${label}</div><div class="value">${children}</div><div class="beneath" title=${typeof note === "string" ? note : ""}>${note}</div></div>`;
 
 function Outcomes({ today }) {
   return html`<div class="outcomes">${["succeeded", "failed", "stopped"].map((state) => html`<span key=${state} title=${state}><${StateBadge} state=${state} bare=${number(today[state])} /></span>`)}</div>`;
@@ -29,8 +29,8 @@ function Sources({ sources }) {
 function Vitals({ data, machines }) {
   const { today, budget } = data;
   return html`<section class="panel vitals whole" aria-label="At a glance">
-    <${Vital} label="Running now" note=${`${count(Object.keys(data.queued).length, "run")} in the queue`}>${number(data.running.filter((run) => !(run.run_id in data.queued)).length)}<//>
-    <${Vital} label="Spent today" note=${`since ${moment(today.from).slice(0, 16)}Z`}>${money(today.spent_usd)}<//>
+    <${Vital} label="Running now" note=${Object.keys(data.queued).length ? `${count(Object.keys(data.queued).length, "run")} in the queue` : "nothing in the queue"}>${number(data.running.filter((run) => !(run.run_id in data.queued)).length)}<//>
+    <${Vital} label="Spent today" note=${`since ${moment(today.from).slice(0, 16)}Z`}>${cents(today.spent_usd)}<//>
     <${Vital} label="Ended today" note="succeeded, failed, stopped"><${Outcomes} today=${today} /><//>
     <${Vital} label="Billed now" note=${`${count(machines, "machine")} up`}>${price(budget.rate_now_usd_per_hour)} <span class="unit">an hour</span><//>
     <${Sources} sources=${data.sources} /></section>`;
@@ -47,8 +47,8 @@ function Queue({ data }) {
   const now = useNow();
   const names = new Map(data.running.map((run) => [run.run_id, called(run)]));
   const rows = Object.entries(data.queued).sort(([, a], [, b]) => a.position - b.position);
-  if (!rows.length) return html`<${Empty} title="Nothing waits">Runs that wait in Steno for a machine stand here, in order, with their estimated start.<//>`;
-  return html`<ol class="rows">${rows.map(([id, one]) => html`<li key=${id}><div class="top"><span>#${one.position} <${RunLink} id=${id} name=${names.get(id) ?? short(id)} /></span>
+  if (!rows.length) return null;
+  return html`<h3 class="waits">In the queue</h3><ol class="rows">${rows.map(([id, one]) => html`<li key=${id}><div class="top"><span>#${one.position} <${RunLink} id=${id} name=${names.get(id) ?? short(id)} /></span>
     <span class="dim nowrap">${one.estimated_start === null ? "start unknown" : ms(one.estimated_start) <= now ? "next" : html`<${Time} at=${one.estimated_start} relative />`}</span></div>
     <div class="under">${one.detail || one.why}</div></li>`)}</ol>`;
 }
@@ -65,7 +65,9 @@ function Recent({ recent }) {
     <div class="top"><${StateBadge} of=${run} /><span class="dim nowrap"><${Money} usd=${run.cost_usd} /></span></div></li>`)}</ol>`;
 }
 
-const Newcomer = () => html`<section class="panel whole"><${Empty} title="This record is empty" say=${["steno up --provider dstack", "steno submit examples/rocm-dstack-hotaisle/.dstack.yml --wait", "steno demo"]}>
+export const NoBudget = () => html`<${Empty} title="No budget is set" say="STENO_BUDGET_TOTAL=1400 steno up">With one, it is shown burning down here, and a submission that could overrun it is refused.<//>`;
+
+const Newcomer = () => html`<section class="panel whole"><${Empty} title="This record is empty" say=${["steno up --provider dstack", "steno submit task.yml --wait", "steno demo"]}>
   Nothing has been recorded yet. Start the recorder, submit a run here or from a shell, or take the tour:<//></section>`;
 
 function Board({ data, gaps }) {
@@ -78,14 +80,13 @@ function Board({ data, gaps }) {
   return html`<div class="board"><${Vitals} data=${data} machines=${up} />
     ${nothing && !data.sources.length && html`<${Newcomer} />`}
     <section class="panel fixed" aria-label="Running now"><header><h2>Running now</h2><span class="grow"></span><span class="more"><${Link} to="/runs">all runs<//></span></header>
-      <div class="scroll" tabindex="0" role="region" aria-label="Runs that have not ended">${going.length ? html`<ol>${going.map((run) => html`<${LiveRun} key=${run.run_id} run=${run} machine=${names.get(run.vm_id)} />`)}</ol>`
-    : html`<${Empty} title=${at === null ? "Nothing runs" : "Nothing ran then"} say=${at === null ? "steno submit task.yml" : null}>${at === null ? html`<${Link} to="/submit">Submit a run<//>, or from a shell:` : "Step along the tape for another moment."}<//>`}</div></section>
+      <div class="scroll" tabindex="0" role="region" aria-label="Runs that have not ended, and the queue">${going.length ? html`<ol>${going.map((run) => html`<${LiveRun} key=${run.run_id} run=${run} machine=${names.get(run.vm_id)} />`)}</ol>`
+    : html`<${Empty} title=${at === null ? "Nothing runs" : "Nothing ran then"} say=${at === null ? "steno submit task.yml" : null}>${at === null ? html`<${Link} to="/submit">Submit a run<//>, or from a shell:` : "Step along the tape for another moment."}<//>`}<${Queue} data=${data} /></div></section>
     <section class="panel fixed" aria-label="Budget"><header><h2>Budget</h2><span class="grow"></span><span class="more">${data.budget.total_usd === null ? "none set" : `${money(data.budget.total_usd)}, ${data.budget.used_pct} % spent`} · <${Link} to="/costs">costs<//></span></header>
-      <${Burn} points=${data.burn} budget=${data.budget} now=${at === null ? now : ms(data.at)} /></section>
+      <${Burn} points=${data.burn} budget=${data.budget} now=${at === null ? now : ms(data.at)}><${NoBudget} /><//></section>
     <section class="panel whole" aria-label="Machines"><header><h2>Machines</h2><span class="grow"></span><span class="more"><${Link} to="/machines">all machines<//></span></header>
       <${Lanes} lanes=${data.lanes} window=${data.window} gaps=${gaps}><${Empty} title="No machine yet">Machines appear here as lanes once a provider lists one.<//><//></section>
-    <div class="thirds">
-      <section class="panel low" aria-label="Queue"><header><h2>Queue</h2></header><div class="scroll" tabindex="0" role="region" aria-label="Runs that wait"><${Queue} data=${data} /></div></section>
+    <div class="halves">
       <section class="panel low" aria-label="Anomalies"><header><h2>Anomalies</h2><span class="grow"></span><span class="more"><${Link} to="/incidents">${data.anomalies.count > data.anomalies.newest.length ? `all ${number(data.anomalies.count)}` : "incidents"}<//></span></header><div class="scroll" tabindex="0" role="region" aria-label="Newest anomalies"><${Anomalies} anomalies=${data.anomalies} /></div></section>
       <section class="panel low" aria-label="Ended last"><header><h2>Ended last</h2></header><div class="scroll" tabindex="0" role="region" aria-label="Runs that ended last"><${Recent} recent=${data.recent} /></div></section>
     </div></div>`;

@@ -9,12 +9,13 @@ import { ago, moment, number, span } from "../core/words.js";
 
 const LAMPS = { live: ["s-fresh", "Live"], connecting: ["s-none", "Connecting"], reconnecting: ["s-stale", "Reconnecting"], paused: ["s-none", "Paused"] };
 
-function Lamp({ state, children, title }) {
-  return html`<span class="lamp ${state}" title=${title}><i></i>${children}</span>`;
+function Lamp({ state, children, title, link }) {
+  return html`<span class="lamp ${state} ${link ? "link" : ""}" title=${title}><i></i>${children}</span>`;
 }
 
 function Sources({ sources, now }) {
-  return sources.map((one) => html`<${Lamp} key=${one.name} state="s-${one.observability}" title=${one.last_answered ? `last answered ${moment(one.last_answered)}` : "never answered"}>
+  const order = ["blind", "stale", "fresh"];
+  return [...sources].sort((a, b) => order.indexOf(a.observability) - order.indexOf(b.observability)).map((one) => html`<${Lamp} key=${one.name} state="s-${one.observability}" title=${one.last_answered ? `last answered ${moment(one.last_answered)}` : "never answered"}>
     ${one.name} ${one.observability}${one.observability !== "fresh" && one.last_answered ? html` <span class="dim">since ${ago(one.last_answered, now).replace(" ago", "")}</span>` : ""}<//>`);
 }
 
@@ -28,13 +29,13 @@ export function Strip() {
   const blind = sources.filter((one) => one.observability === "blind");
   if (at.at !== null) {
     const when = at.time === null ? "…" : moment(at.time);
-    return html`<div class="strip past" role="status"><span>${wrong ? wrong.error.detail : html`As of ${when}${at.position !== null && html`<span class="dim wide-only">, position ${number(at.position)}</span>`}`}</span>
+    return html`<div class="strip past" role="status"><span class="asof" key=${when}>${wrong ? wrong.error.detail : html`As of ${when}${at.position !== null && html`<span class="dim wide-only">, position ${number(at.position)}</span>`}`}</span>
       <button type="button" onClick=${() => goTo(null)}>Back to live</button>
       <span class="grow"></span>${blind.length > 0 && html`<${Lamp} state="s-blind">${blind.map((one) => one.name).join(", ")} blind then<//>`}</div>`;
   }
   const [lamp, word] = LAMPS[state];
   return html`<div class=${classes("strip", state === "reconnecting" && "reconnecting", blind.length > 0 && "blind")} role="status">
-    <${Lamp} state=${lamp}>${word}${state === "reconnecting" && html`<span class="dim"> for ${span(Math.max(0, Math.floor((Date.now() - since) / 1000)))}; shown is what was last heard</span>`}<//>
-    ${blind.length > 0 ? html`<span>Blind: nobody has answered for ${blind.map((one) => `${one.name} ${one.last_answered ? `since ${moment(one.last_answered)}` : "ever"}`).join(", ")}</span>` : html`<${Sources} sources=${sources} now=${now} />`}
-    <span class="grow"></span><span class="dim wide-only">position ${number(position ?? overview.position)}</span></div>`;
+    <${Lamp} state=${lamp} link>${word}${state === "reconnecting" && html`<span class="dim"> for ${span(Math.max(0, Math.floor((Date.now() - since) / 1000)))}; shown is what was last heard</span>`}<//>
+    ${blind.length > 0 ? html`<span>${blind.map((one) => `${one.name} blind: ${one.last_answered ? `no answer since ${moment(one.last_answered)}` : "never answered"}`).join(", ")}</span>` : html`<${Sources} sources=${sources} now=${now} />`}
+    <span class="grow"></span><span class="dim wide-only place">${position ?? overview.position ? `position ${number(position ?? overview.position)}` : ""}</span></div>`;
 }

@@ -10,7 +10,7 @@ import { moment as told, ms, number, tick } from "../core/words.js";
 const SCALES = [["all", "All", Infinity], ["30d", "30 d", 30 * 86400e3], ["7d", "7 d", 7 * 86400e3], ["1d", "24 h", 86400e3], ["6h", "6 h", 6 * 3600e3], ["1h", "1 h", 3600e3], ["5m", "5 m", 300e3]];
 const OFTEN = 120; // milliseconds between two moments while dragging
 const STEP = 900; // between two marks while playing
-const STEPS = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 1209600, 2592000, 7776000].map((seconds) => seconds * 1000);
+const STEPS = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 259200, 432000, 604800, 1209600, 2592000, 7776000].map((seconds) => seconds * 1000);
 const ROWS = { run: "M% 2V12", vm: "M% 13V21", anomaly: "M% 22V31" };
 
 // A mark's row by its kind: what runs did, what machines did, what was odd.
@@ -39,7 +39,7 @@ function Marks({ marks, extent }) {
 
 function Axis({ extent, width }) {
   const length = extent.to - extent.from;
-  const room = Math.max(2, Math.floor(width / 130));
+  const room = Math.max(2, Math.floor(width / (width < 500 ? 90 : 130)));
   const size = STEPS.find((one) => length / one <= room) ?? STEPS.at(-1);
   const ticks = [];
   for (let time = Math.ceil(extent.from / size) * size; time < extent.to; time += size) ticks.push(time);
@@ -169,7 +169,7 @@ export function Tape() {
       onPointerDown=${down} onPointerMove=${over} onPointerUp=${up} onPointerCancel=${up} onPointerLeave=${() => haunt(null)} onKeyDown=${keys}>
       <${Marks} marks=${record?.marks ?? []} extent=${extent} /><${Axis} extent=${extent} width=${width} />
       ${place < 1 && html`<span class="after" style=${{ left: `${place * 100}%` }}></span>`}
-      <span class="head" style=${{ left: `${place * 100}%` }}></span>
+      ${(at.at === null || at.time !== null) && html`<span class="head" style=${{ left: `${place * 100}%` }}></span>`}
       ${ghost !== null && html`<span class="ghost" style=${{ left: `${Math.min(1 - 75 / width, Math.max(75 / width, (ghost - extent.from) / length)) * 100}%` }}>${end(ghost) ? "live" : told(ghost)}</span>`}</div>
     <div class="controls">
       <button type="button" class="icon" aria-label="One mark back" title="One mark back ([)" onClick=${() => step(-1)}><svg viewBox="0 0 18 18" aria-hidden="true"><path d="M4 3.500v11M14 4 7 9l7 5z" fill="currentColor" stroke="currentColor" stroke-width="1.600" stroke-linejoin="round"/></svg></button>

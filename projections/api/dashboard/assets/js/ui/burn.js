@@ -1,6 +1,6 @@
 // The budget burning down: what is left, the alerts, and when it will be used up at the rate of the last 24 hours.
 import { html } from "../core/dom.js";
-import { day, money, moment, ms, tick } from "../core/words.js";
+import { cents, day, money, moment, ms, tick } from "../core/words.js";
 import { amountsOf, ticksOf } from "./scale.js";
 import { useWidth } from "./width.js";
 
@@ -8,15 +8,15 @@ const PAD = { left: 52, right: 14, top: 12, bottom: 20 };
 const whole = (usd) => `$${Math.round(usd * 100) / 100 >= 1000 ? Math.round(usd).toLocaleString("en-US") : Math.round(usd * 100) / 100}`;
 
 // points: [{at, spent_usd}]; budget: as `steno budget --json`; now: the moment shown (ms).
-export function Burn({ points, budget, now, height = 206 }) {
+export function Burn({ points, budget, now, height = 226, children }) {
   const [at, width] = useWidth();
   const total = budget.total_usd === null ? null : Number(budget.total_usd);
   const spent = Number(budget.spent_usd);
-  return html`<div class="burn"><div ref=${at}>${html`<${Chart} ...${{ points, budget, now, height, width, total, spent }} />`}</div>
+  return html`<div class="burn"><div ref=${at}>${total === null && !spent ? html`<div class="none">${children}</div>` : html`<${Chart} ...${{ points, budget, now, height, width, total, spent }} />`}</div>
     <dl class="sums">
-      <div><dt>spent</dt><dd>${money(budget.spent_usd)}</dd></div>
-      <div><dt>committed</dt><dd>${money(budget.committed_usd)}</dd></div>
-      <div><dt>remaining</dt><dd>${money(budget.remaining_usd)}</dd></div>
+      <div><dt>spent</dt><dd>${cents(budget.spent_usd)}</dd></div>
+      <div><dt>committed</dt><dd>${cents(budget.committed_usd)}</dd></div>
+      <div><dt>remaining</dt><dd>${cents(budget.remaining_usd)}</dd></div>
       <div><dt>used up</dt><dd title=${budget.exhausted_at ? moment(budget.exhausted_at) : ""}>${usedUp(budget, total, spent)}</dd></div>
     </dl></div>`;
 }

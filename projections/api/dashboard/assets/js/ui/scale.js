@@ -1,5 +1,5 @@
 // A stretch of time on a line: shares of it, and round ticks.
-const SIZES = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 1209600, 2592000, 7776000].map((seconds) => seconds * 1000);
+const SIZES = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 259200, 432000, 604800, 1209600, 2592000, 7776000].map((seconds) => seconds * 1000);
 
 export const share = (time, from, to) => (to > from ? (time - from) / (to - from) : 0);
 export const clamp = (value, low = 0, high = 1) => Math.min(high, Math.max(low, value));
