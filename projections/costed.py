@@ -99,9 +99,9 @@ def _row(vm: Vm, bill: Bill, folded: bytes) -> VmRow:
 
 
 def _kind(vm: Vm) -> str:
-    """What estimates of a machine's price tell apart (`engine.money.prices`)."""
+    """Backend, GPU and how many, spot or not, priced or not: what estimates of a price tell apart."""
     facts = vm.facts
-    return f"{facts.backend}/{(facts.gpu or '').casefold()}/{facts.gpu_count > 0}/{bool(facts.spot)}/{bool(vm.prices)}"
+    return f"{facts.backend}/{(facts.gpu or '').casefold()}:{facts.gpu_count}/{bool(facts.spot)}/{bool(vm.prices)}"
 
 
 def _stretches(bill: Bill) -> list[tuple[int, int, int]]:

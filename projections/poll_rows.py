@@ -37,7 +37,7 @@ def poll_rows(
             yield row
         row, changed = None, []
         if _wanted(stored, failed=failed, source=source):
-            row = _row(record, stored, changed)
+            row = poll_row(record, stored, changed)
     if row is not None:
         yield row
 
@@ -59,7 +59,7 @@ def _wanted(stored: Stored, *, failed: bool, source: str | None) -> bool:
     return source is None or stored.stream == f"source/{source}"
 
 
-def _row(record: Record, stored: Stored, changed: list[str]) -> dict[str, object]:
+def poll_row(record: Record, stored: Stored, changed: list[str]) -> dict[str, object]:
     scope = record.scope(stored.scope) if stored.scope is not None else None
     return {
         "position": stored.position,

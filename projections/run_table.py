@@ -155,6 +155,16 @@ class RunTable:
         cursor = self._database.execute(_SELECT + "WHERE changed >= ? ORDER BY ordinal", (position,))
         return tuple(_row(row) for row in cursor)
 
+    def last_ended(self, count: int) -> tuple[bytes, ...]:
+        """The objects of the runs whose verdict came last, the newest first."""
+        query = (
+            "SELECT subject FROM marks WHERE kind LIKE 'run~_%' ESCAPE '~' ORDER BY position DESC, ordinal DESC LIMIT ?"
+        )
+        subjects = dict.fromkeys(row[0] for row in self._database.execute(query, (2 * count,)).fetchall())
+        one = "SELECT object FROM runs WHERE run_id = ? AND ended = 1"
+        found = (self._database.execute(one, (subject[4:],)).fetchone() for subject in subjects)
+        return tuple(row[0] for row in found if row is not None)[:count]
+
     def ended_since(self, moment: int) -> dict[str, int]:
         """state → how many runs reached their end since a moment."""
         query = (

@@ -8,6 +8,7 @@ import msgspec
 
 from engine.control.queue import Queued
 from engine.errors import RunNotFound, VmNotFound
+from engine.money.budget import DAY, Settled
 from engine.replay.objects import blind_object
 from engine.rules.sets import CURRENT
 from engine.world.holdings import policy_of, source_of
@@ -15,7 +16,7 @@ from engine.world.sources import Observability, observability, open_blind
 from engine.world.state import WorldState
 from engine.world.vms import Vm
 from engine.world.world import World
-from projections.folded import decode_run, take_up, take_up_whole
+from projections.folded import decode_run, decode_vm, take_up, take_up_whole
 from projections.objects import Anomaly, Blind, RunObject, VmObject
 from projections.queued import queues, waits
 from projections.store import RunRow, Store
@@ -26,6 +27,8 @@ _vm = msgspec.json.Decoder(VmObject)
 _anomaly = msgspec.json.Decoder(Anomaly)
 _blind = msgspec.json.Decoder(Blind)
 _SUGGESTED = 5
+_LEARNT_FROM = 200
+"""Runs that an estimate of how long others last looks through."""
 
 
 class SourceView(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,7 +144,32 @@ class View:
         state = self._world
         if state is None or not any(waits(state.runs[run_id]) for run_id in state.unsettled):
             return {}
-        return queues(self.whole(), now)
+        return queues(self._recent(state), now)
+
+    def _recent(self, state: WorldState) -> WorldState:
+        """The world with the runs that a queue is reckoned from: those that are not over, those that moved since the
+        machines were listed last or since a machine came that is there, and the newest.
+        """
+        listed = [source.machines_position for source in state.sources.values()]
+        came = [state.vms[vm_id].first_position for vm_id in state.open_vms]
+        rows = (
+            *self._store.newest_runs(_LEARNT_FROM),
+            *self._store.runs_changed_since(min((*listed, *came), default=0)),
+        )
+        runs = {run_id: state.runs[run_id] for run_id in state.unsettled}
+        runs |= {row.run_id: decode_run(row.folded) for row in rows if row.run_id not in runs}
+        in_order = sorted(runs.values(), key=lambda run: run.first_position)
+        return msgspec.structs.replace(state, runs={run.run_id: run for run in in_order})
+
+    def ledger(self, now: int) -> tuple[WorldState, Settled]:
+        """(the world with the machines that the budget moves with, what all others have cost): what `account` takes."""
+        state = self.world().state
+        there = {row.vm_id: row for row in self._store.vms.all(billed_or_since=now - DAY)}
+        there |= {row.vm_id: row for row in self._store.vms.kinds() if row.vm_id not in there}
+        total, first = self._store.vms.spent()
+        rest = Settled(spent=total - sum(row.cost for row in there.values()), since=first)
+        machines = {vm_id: decode_vm(row.folded) for vm_id, row in there.items()}
+        return msgspec.structs.replace(state, vms=machines), rest
 
     def why_not_warm(self, run_id: str) -> tuple[str, ...]:
         """Why a run has no warm machine, in sentences; empty: it has one, or machines cost nothing there and none is
@@ -175,6 +203,12 @@ class View:
             return tuple(over)
         lasting = [open_blind(source) for name, source in state.sources.items() if name in sources]
         return (*over, *(msgspec.convert(blind_object(one), Blind) for one in lasting if one is not None))
+
+    def open_gaps(self) -> tuple[Blind, ...]:
+        """Times in which a source tells us nothing that still last."""
+        sources = () if self._world is None else self._world.sources.values()
+        lasting = (open_blind(source) for source in sources)
+        return tuple(msgspec.convert(blind_object(one), Blind) for one in lasting if one is not None)
 
     def sources(self, now: int) -> tuple[SourceView, ...]:
         """Every source of runs and machines, and whether it still answers at `now`."""

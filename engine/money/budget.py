@@ -5,6 +5,7 @@ there: of a machine, its run's remaining time and one idle timeout; of a run of 
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 
@@ -40,6 +41,15 @@ class WorstCase(msgspec.Struct, frozen=True, kw_only=True):
     """The arithmetic in words, term by term."""
 
 
+class Settled(msgspec.Struct, frozen=True, kw_only=True):
+    """What the machines that a state leaves out have cost; none of them was there in the last 24 hours."""
+
+    spent: int = 0
+    """Micro-dollars."""
+    since: int | None = None
+    """When the first of them was created; None: none is left out."""
+
+
 class Account(msgspec.Struct, frozen=True, kw_only=True):
     """Where the budget stands. Micro-dollars; `None` where there is no budget."""
 
@@ -63,18 +73,22 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     """Thresholds reached, in parts per thousand."""
 
 
+_NOTHING: Final = Settled()
+
+
 def spent(state: WorldState) -> int:
     """Every machine's bill since ever, to the newest poll."""
     return _spent_since(state, None)
 
 
-def account(state: WorldState, policy: Policy, now: int) -> Account:
-    """Where the budget stands at `now`."""
-    gone = spent(state)
+def account(state: WorldState, policy: Policy, now: int, settled: Settled = _NOTHING) -> Account:
+    """Where the budget stands at `now`. `settled` stands for machines that are over and not in `state`."""
+    gone = spent(state) + settled.spent
     promised = committed(state, policy, now)
     left = None if policy.budget_total is None else policy.budget_total - gone
     day = _spent_since(state, now - DAY)
-    since = max(now - DAY, min((vm.created for vm in state.vms.values()), default=now))
+    created = [vm.created for vm in state.vms.values()]
+    since = max(now - DAY, min((*created, *(() if settled.since is None else (settled.since,))), default=now))
     burn = day * HOUR // max(HOUR, now - since)
     book = Book.of(state)
     present = sum(hourly_now(vm, book, now) for vm in state.vms.values() if vm.billed)

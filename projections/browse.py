@@ -1,0 +1,137 @@
+"""The record itself, page by page: its events and its polls, and each of them whole."""
+
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from events.errors import PositionNotFound
+from events.trace import write_trace_line
+from projections.event_rows import event_row
+from projections.poll_rows import poll_row
+from projections.pool import Look
+
+if TYPE_CHECKING:
+    from events.record import Record
+    from events.stored import Stored
+
+POLLS: Final = frozenset({"PollRecorded", "PollFailed"})
+_CHANGES: Final = frozenset({"RunObserved", "VmObserved", "ProviderEventSeen"})
+_FEW: Final = 8
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows as JSON values, and the position behind which more follow; None: there are none."""
+
+    rows: list[dict[str, object]]
+    next: int | None
+
+
+def events(
+    look: Look,
+    *,
+    behind: int | None = None,
+    limit: int = 50,
+    stream: str | None = None,
+    types: Collection[str] | None = None,
+    backwards: bool = False,
+) -> Page:
+    """Events of one stream and of some types if given, in order or backwards, from behind a position on."""
+    found = list(_read(look, behind, limit + 1, stream, types, backwards=backwards))
+    shown = found[:limit]
+    more = len(found) > limit
+    return Page(rows=[event_row(stored) for stored in shown], next=shown[-1].position if more else None)
+
+
+def polls(
+    look: Look, *, behind: int | None = None, limit: int = 50, source: str | None = None, failed: bool = False,
+    backwards: bool = False,
+) -> Page:  # fmt: skip
+    """Polls of one source if given, in order or backwards, from behind a position on; each with what it changed."""
+    types = frozenset({"PollFailed"}) if failed else POLLS
+    stream = None if source is None else f"source/{source}"
+    found = list(_read(look, behind, limit + 1, stream, types, backwards=backwards))
+    shown = found[:limit]
+    rows = [poll_row(look.record, stored, _changed(look.record, stored.position)) for stored in shown]
+    return Page(rows=rows, next=shown[-1].position if len(found) > limit else None)
+
+
+def event(look: Look, position: int) -> dict[str, object]:
+    """One event whole. A poll's has its trace line as `poll`; an observation's the item it saw as `observed`.
+
+    Raises:
+        PositionNotFound: nothing is there yet, at the moment looked at.
+    """
+    stored = _one(look, position)
+    row = event_row(stored)
+    if stored.type in POLLS:
+        row["poll"] = _trace_line(look.record, position)
+    elif stored.type in _CHANGES:
+        row["observed"] = _observed(look.record, stored)
+    return row
+
+
+def poll(look: Look, position: int) -> dict[str, object]:
+    """One poll: its position, the fields of its trace line, and the answer's JSON as `body`; null where none came.
+
+    Raises:
+        PositionNotFound: there is no poll, at the moment looked at.
+    """
+    _one(look, position)
+    return {"position": position, **_trace_line(look.record, position)}
+
+
+def _read(
+    look: Look, behind: int | None, limit: int, stream: str | None, types: Collection[str] | None, *, backwards: bool
+) -> "Iterator[Stored]":
+    after, until = 0, look.position
+    if backwards and behind is not None:
+        until = min(until, behind - 1)
+    elif behind is not None:
+        after = behind
+    return look.record.read(after=after, until=until, stream=stream, types=types, limit=limit, backwards=backwards)
+
+
+def _one(look: Look, position: int) -> "Stored":
+    found = None
+    if 0 < position <= look.position:
+        found = next(iter(look.record.read(after=position - 1, limit=1)), None)
+    if found is None:
+        raise PositionNotFound(f"The record ends at position {look.position}; there is no event at {position}.")
+    return found
+
+
+def _changed(record: "Record", position: int) -> list[str]:
+    """The streams that a poll moved: their observations follow it."""
+    streams: list[str] = []
+    size = _FEW
+    while True:
+        found = list(record.read(after=position + len(streams), limit=size))
+        for stored in found:
+            if stored.type not in _CHANGES:
+                return streams
+            streams.append(stored.stream)
+        if len(found) < size:
+            return streams
+        size = 500
+
+
+def _trace_line(record: "Record", position: int) -> dict[str, object]:
+    line: dict[str, msgspec.Raw] = msgspec.json.decode(
+        write_trace_line(record.poll(position)), type=dict[str, msgspec.Raw]
+    )
+    return {"body": None, **line}
+
+
+def _observed(record: "Record", stored: "Stored") -> msgspec.Raw | None:
+    """The item of the answer that an observation is of."""
+    poll_position = getattr(stored.data, "poll", None)
+    wanted = getattr(stored.data, "provider_id", None)
+    if poll_position is None:
+        return None
+    from engine.readings.answers import identity_of
+
+    for item in record.items(poll_position):
+        if identity_of(item) == wanted:
+            return msgspec.Raw(item)
+    return None

@@ -1,0 +1,32 @@
+"""The record as a line in time: where it begins and ends, and what a person looks for on it."""
+
+from typing import Final
+
+from events.clock import format_time
+from projections.live import Lag
+from projections.pool import Look
+
+MARKS: Final = 400
+
+
+def record_object(look: Look, lag: Lag) -> dict[str, object]:
+    """`{"record_id", "position", "hash", "first_at", "last_at", "checkpoint", "lag", "marks"}`: the record's head, or
+    where it stood at the moment looked at; `checkpoint` is how far the read models are.
+    """
+    record = look.record
+    head = look.position if look.past else record.head().position
+    first = next(iter(record.read(limit=1)), None)
+    last = next(iter(record.read(after=head - 1, limit=1)), None) if head else None
+    return {
+        "record_id": record.id,
+        "position": head,
+        "hash": record.head().hash if last is None else last.hash,
+        "first_at": None if first is None else format_time(first.observed_at),
+        "last_at": None if last is None else format_time(last.observed_at),
+        "checkpoint": look.position,
+        "lag": {"positions": lag.positions, "seconds": lag.seconds},
+        "marks": [
+            {"position": mark.position, "at": format_time(mark.at), "kind": mark.kind, "subject": mark.subject}
+            for mark in look.view.store.marks(MARKS, look.position)
+        ],
+    }
