@@ -49,7 +49,10 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
     ),
     (
         "HTTP",
-        (Entry("serve", "serve", "Serve dashboard, API, live stream and metrics, and only that."),),
+        (
+            Entry("serve", "serve", "Serve dashboard, API, live stream and metrics, and only that."),
+            Entry("token", "token", "Make, list and revoke tokens for the HTTP service."),
+        ),
     ),
     (
         "Record and replay",

@@ -52,6 +52,7 @@ CODES: dict[type[BaseException], int] = {
     engine.ProjectNotFound: NOT_FOUND,
     engine.RunNotFound: NOT_FOUND,
     engine.VmNotFound: NOT_FOUND,
+    engine.TokenNotFound: NOT_FOUND,
     engine.VmInUse: CONFLICT,
     engine.TaskInvalid: USAGE,
     engine.NameInUse: CONFLICT,

@@ -75,6 +75,28 @@ project_option = click.option(
     help="dstack's project; else STENO_PROJECT, steno.toml, the default of dstack's own configuration.",
 )
 
+
+def _keep_api(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        ctx.ensure_object(App).flags[f"api.{parameter.name}"] = value
+
+
+host_option = click.option(
+    "--host",
+    metavar="ADDRESS",
+    expose_value=False,
+    callback=_keep_api,
+    help="Where to listen; else STENO_API_HOST, steno.toml, 127.0.0.1.",
+)
+
+port_option = click.option(
+    "--port",
+    metavar="N",
+    expose_value=False,
+    callback=_keep_api,
+    help="Which port, 0: any that is free; else STENO_API_PORT, steno.toml, 8642.",
+)
+
 pass_app = click.make_pass_decorator(App)
 
 

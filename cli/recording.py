@@ -14,7 +14,7 @@ from events.clock import SECOND
 from events.errors import RecordLocked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
 
     from engine.providers.base import Provider
     from engine.recorder.recorder import Recorder
@@ -32,11 +32,26 @@ class Terminated(Exception):
     """SIGTERM: stop in good order."""
 
 
-def record_forever(record: Record, watch: Watch, recorder: Recorder, provider: Provider, clock: Clock) -> None:
+class PartFailed(RuntimeError):
+    """What runs beside the recorder in this process ended by itself."""
+
+
+def record_forever(
+    record: Record,
+    watch: Watch,
+    recorder: Recorder,
+    provider: Provider,
+    clock: Clock,
+    *checks: Callable[[], None],
+) -> None:
     """Poll, append, fold, decide and act, until SIGTERM (returns) or Ctrl-C (KeyboardInterrupt); trouble is logged, not
     raised.
 
+    Args:
+        checks: called between looks; a `PartFailed` of theirs ends the recording in order.
+
     Raises:
+        PartFailed: as a check says.
         RecordNotWritable, RecordDamaged: nothing more can be recorded.
         KeyboardInterrupt: Ctrl-C.
     """
@@ -44,12 +59,15 @@ def record_forever(record: Record, watch: Watch, recorder: Recorder, provider: P
     _log.info("recording %s into %s; Ctrl-C stops", provider.source, record.path)
     with stoppable(signal.SIGTERM, Terminated) as ended, stoppable(signal.SIGINT, KeyboardInterrupt) as interrupted:
         try:
-            _rounds(record, watch, recorder, provider, clock, (ended, interrupted))
+            _rounds(record, watch, recorder, provider, clock, (ended, interrupted, *checks))
         except Terminated:
             _log.info("stopped by SIGTERM")
             _stopped(watch, recorder, "SIGTERM")
         except KeyboardInterrupt:
             _stopped(watch, recorder, "interrupted")
+            raise
+        except PartFailed as error:
+            _stopped(watch, recorder, str(error))
             raise
 
 
@@ -59,7 +77,7 @@ def _rounds(
     recorder: Recorder,
     provider: Provider,
     clock: Clock,
-    checks: Iterable[Callable[[], None]],
+    checks: Sequence[Callable[[], None]],
 ) -> None:
     said = Said(provider.source)
     held: bool | None = None
@@ -80,7 +98,7 @@ def _rounds(
                 process = holder(lease_path(record.path, provider.source))
                 _log.warning("process %s records %s already; standing by", process, provider.source)
         said.round(found, watch, recorder, clock.now())
-        _wait(recorder, clock, found.pause)
+        _wait(recorder, clock, found.pause, checks)
 
 
 def _stopped(watch: Watch, recorder: Recorder, why: str) -> None:
@@ -88,8 +106,10 @@ def _stopped(watch: Watch, recorder: Recorder, why: str) -> None:
         recorder.stopped(why)
 
 
-def _wait(recorder: Recorder, clock: Clock, pause: int) -> None:
+def _wait(recorder: Recorder, clock: Clock, pause: int, checks: Sequence[Callable[[], None]]) -> None:
     """Sleep until the next round is due or somebody asks for something."""
     end, seen = clock.now() + pause, recorder.journal.ledger().asked
     while (left := end - clock.now()) > 0 and recorder.journal.ledger().asked == seen:
         clock.sleep(min(_GLANCE, left))
+        for check in checks:
+            check()

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from cli.errors import INTERRUPTED
+from cli.recording import Terminated
 from cli.signals import ending, stoppable
 
 if TYPE_CHECKING:
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("steno.api")
 _WARM_UP = 3.0
 """Seconds that the end of a process waits for an import that is under way."""
-
-
-class Terminated(Exception):
-    """SIGTERM: stop in good order."""
 
 
 @contextmanager
@@ -86,8 +83,8 @@ def announced(server: Server, record: Path, *, show: bool = False) -> None:
             _log.warning("no browser could be started; open %s yourself", server.url_here)
 
 
-def serve_until_stopped(server: Server) -> None:
-    """Until SIGTERM (returns) or Ctrl-C.
+def serve_until_stopped(app: App, record: Path, *, show: bool) -> None:
+    """Serve until SIGTERM (returns) or Ctrl-C; what `serving` raises comes through.
 
     Raises:
         ServerFailed: it ended by itself.
@@ -95,7 +92,9 @@ def serve_until_stopped(server: Server) -> None:
     """
     with stoppable(signal.SIGTERM, Terminated), stoppable(signal.SIGINT, KeyboardInterrupt):
         try:
-            server.wait()
+            with serving(app, record) as server:
+                announced(server, record, show=show)
+                server.wait()
         except Terminated:
             _log.info("stopped by SIGTERM")
 

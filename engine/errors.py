@@ -56,3 +56,7 @@ class VmInUse(StenoError):
 
 class VmNotFound(StenoError):
     """The provider knows no such machine."""
+
+
+class TokenNotFound(StenoError):
+    """The record has no such token."""

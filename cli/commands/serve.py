@@ -3,18 +3,18 @@
 import click
 
 from cli.app import App
-from cli.options import common, pass_app, project_option, provider_option
+from cli.options import common, host_option, pass_app, port_option, project_option, provider_option
 
 
 @click.command("serve")
-@click.option("--host", metavar="ADDRESS", help="Where to listen; else STENO_API_HOST, steno.toml, 127.0.0.1.")
-@click.option("--port", metavar="N", help="Which port; 0: any that is free; else STENO_API_PORT, steno.toml, 8642.")
+@host_option
+@port_option
 @click.option("--open", "show", is_flag=True, help="Show the dashboard in your browser.")
 @provider_option
 @project_option
 @common
 @pass_app
-def command(app: App, host: str | None, port: str | None, show: bool) -> None:
+def command(app: App, *, show: bool) -> None:
     """Serve the record over HTTP: dashboard, API, live stream and metrics.
 
     Nothing is polled and nothing is decided here: `steno record` or `steno up` does that beside it. What is asked for
@@ -32,21 +32,11 @@ def command(app: App, host: str | None, port: str | None, show: bool) -> None:
       steno token create --role read --name grafana
       steno serve --host 0.0.0.0
     """
-    set_flags(app, host, port)
     from cli.logs import log_for_daemon
-    from cli.serving import announced, serve_until_stopped, serving
+    from cli.serving import serve_until_stopped
     from cli.stores import writing
 
     log_for_daemon(json=app.json)
     with writing(app) as record:  # made if it is not there, and looked at before anybody asks
         path = record.path
-    with serving(app, path) as server:
-        announced(server, path, show=show)
-        serve_until_stopped(server)
-
-
-def set_flags(app: App, host: str | None, port: str | None) -> None:
-    """Where to listen, as the command line has it."""
-    for name, value in (("api.host", host), ("api.port", port)):
-        if value is not None:
-            app.set_flag(name, value)
+    serve_until_stopped(app, path, show=show)

@@ -1,23 +1,36 @@
-"""`steno up`: recorder and controller in one process."""
+"""`steno up`: recorder, controller and HTTP service in one process."""
+
+from __future__ import annotations
 
 import contextlib
+from typing import TYPE_CHECKING
 
 import click
 
 from cli.app import App
-from cli.options import common, pass_app, project_option, provider_option
+from cli.options import common, host_option, pass_app, port_option, project_option, provider_option
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 
 @click.command("up")
 @click.option("--idle-timeout", metavar="DURATION", help="End a machine that idled this long: 600, 10m, 0, off.")
 @click.option("--max-vms", metavar="N", help="The most machines of ours at once; off: no limit.")
 @click.option("--mode", type=click.Choice(["provider", "pool"]), help="Who chooses a run's machine.")
+@click.option("--api/--no-api", default=True, help="Also serve the dashboard and the API, or do not.")
+@host_option
+@port_option
+@click.option("--open", "show", is_flag=True, help="Show the dashboard in your browser.")
 @provider_option
 @project_option
 @common
 @pass_app
-def command(app: App, idle_timeout: str | None, max_vms: str | None, mode: str | None) -> None:
-    """Record a provider and control its machines, until interrupted.
+def command(
+    app: App, idle_timeout: str | None, max_vms: str | None, mode: str | None, *, api: bool, show: bool
+) -> None:
+    """Record a provider, control its machines and serve the dashboard, until interrupted.
 
     Every answer is recorded; runs that wait get their machine in order, never more machines than vms.max; a machine
     that idled too long is drained, looked at once more and ended; the budget is watched. It goes on where a process
@@ -25,28 +38,73 @@ def command(app: App, idle_timeout: str | None, max_vms: str | None, mode: str |
     this one stands by. Log lines below ERROR go to stdout, the others to stderr; with --json each is
     {"at", "level", "message"}.
 
+    Dashboard, API, live stream and metrics are served as `steno serve` does, on loopback unless told otherwise. Exits 5
+    if the port is in use.
+
     Ctrl-C exits 130, SIGTERM 0. Machines stay as they are then; dstack's own idle_duration ends them.
 
     \b
     Examples:
       steno up --provider dstack
       steno up --provider dstack --mode pool --max-vms 2 --idle-timeout 5m
+      steno up --port 9000 --open
+      steno up --no-api
     """
     for name, value in (("vms.idle_timeout", idle_timeout), ("vms.max", max_vms), ("vms.mode", mode)):
         if value is not None:
             app.set_flag(name, value)
+    import signal
+
     from cli.logs import log_for_daemon
+    from cli.recording import Terminated
+    from cli.signals import stoppable
+
+    log_for_daemon(json=app.json)
+    with stoppable(signal.SIGTERM, Terminated), contextlib.suppress(Terminated):
+        _up(app, api=api, show=show)
+
+
+def _up(app: App, *, api: bool, show: bool) -> None:
     from cli.providers import named
     from cli.recording import record_forever
     from cli.stores import writing
     from cli.watching import watching
     from engine.providers.local.provider import LocalProvider
 
-    log_for_daemon(json=app.json)
     with contextlib.ExitStack() as stack:
         record = stack.enter_context(writing(app))
         provider = stack.enter_context(contextlib.closing(named(app, app.settings.provider, record.path)))
         if not isinstance(provider, LocalProvider):
             provider.expect_project()
+        checks = [stack.enter_context(_serving(app, record.path, show=show))] if api else []
         watch, recorder = stack.enter_context(watching(app, record, provider))
-        record_forever(record, watch, recorder, provider, app.clock)
+        record_forever(record, watch, recorder, provider, app.clock, *checks)
+
+
+@contextlib.contextmanager
+def _serving(app: App, record: Path, *, show: bool) -> Iterator[Callable[[], None]]:
+    """The HTTP service meanwhile; what it yields looks whether it is still there.
+
+    Raises:
+        Conflict: another process has the port.
+        NotConfigured: it cannot or may not listen where it is told to.
+    """
+    from cli.recording import PartFailed
+    from cli.serving import announced, serving
+    from engine.errors import Conflict
+    from projections.api.server import ServerFailed
+
+    with contextlib.ExitStack() as stack:
+        try:
+            server = stack.enter_context(serving(app, record))
+        except Conflict as error:
+            raise Conflict(f"{error}; --no-api records without it") from None
+        announced(server, record, show=show)
+
+        def check() -> None:
+            try:
+                server.check()
+            except ServerFailed as error:
+                raise PartFailed(str(error)) from None
+
+        yield check

@@ -58,6 +58,7 @@ STATUSES: dict[type[BaseException], int] = {
     engine.ProjectNotFound: 404,
     engine.RunNotFound: 404,
     engine.VmNotFound: 404,
+    engine.TokenNotFound: 404,
     engine.VmInUse: 409,
     engine.TaskInvalid: 422,
     engine.NameInUse: 409,

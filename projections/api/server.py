@@ -13,7 +13,6 @@ import uvicorn
 import uvloop
 
 from engine.errors import Conflict, NotConfigured
-from events.errors import StenoError
 from projections.api.access.headers import SECURITY_HEADERS
 from projections.api.access.protocol import Protocol
 
@@ -31,8 +30,8 @@ _FILES: Final = 65_536
 """Open files asked for, if that many are allowed."""
 
 
-class ServerFailed(StenoError):
-    """The HTTP server ended by itself."""
+class ServerFailed(RuntimeError):
+    """The HTTP server ended by itself: a mistake in Steno."""
 
 
 def bound(host: str, port: int) -> tuple[socket.socket, ...]:

@@ -82,6 +82,19 @@ class TokenFile:
             raise ValueError("a hash is cut")
         return content
 
+    def content(self) -> Content:
+        """What is in it, as `read`, for whoever prints it.
+
+        Raises:
+            RecordNotWritable: it cannot be read.
+        """
+        try:
+            return self.read()
+        except ValueError as error:
+            raise _damaged(self.path, error) from None
+        except OSError as error:
+            raise RecordNotWritable(f"{self.path} cannot be read ({(error.strerror or str(error)).lower()})") from None
+
     @contextmanager
     def changing(self) -> Iterator[Content]:
         """The content, written back whole afterwards: a reader sees the old file or the new one.
@@ -91,12 +104,9 @@ class TokenFile:
         """
         try:
             with _locked(self.path.with_name(self.path.name + ".lock")):
-                content = self.read()
+                content = self.content()
                 yield content
                 _replace(self.path, msgspec.json.encode(content))
-        except ValueError as error:
-            said = f"{self.path} is damaged ({error}): move it away, and make the tokens anew"
-            raise RecordNotWritable(said) from None
         except OSError as error:
             said = f"{self.path} cannot be written ({(error.strerror or str(error)).lower()})"
             raise RecordNotWritable(said) from None
@@ -115,6 +125,10 @@ class TokenFile:
         """Remember that a session ended, as long as its cookie would have held."""
         with self.changing() as content:
             content.ended = {one: held for one, held in content.ended.items() if held > now} | {nonce: until}
+
+
+def _damaged(path: Path, error: ValueError) -> RecordNotWritable:
+    return RecordNotWritable(f"{path} is damaged ({error}): move it away, and make the tokens anew")
 
 
 @contextmanager
