@@ -81,6 +81,7 @@ def accept_run(
     configuration: dict[str, object],
     submitter: str,
     key: Key | None = None,
+    kernel: bytes | None = None,
 ) -> Accepted:
     """Append the request for one run, or find that another process just did.
 
@@ -98,6 +99,7 @@ def accept_run(
             configuration=configuration,
             submitter=submitter,
             idempotency_key=None if key is None else key.text,
+            kernel=kernel,
             request_id=None if key is None else key.request_id,
         )
     except (VersionConflict, IdConflict):

@@ -26,11 +26,13 @@ def request_run(
     idempotency_key: str | None = None,
     fallback: tuple[str, ...] = (),
     request_id: str | None = None,
+    kernel: bytes | None = None,
 ) -> int:
     """Append the request for one run; its position.
 
     Args:
         fallback: GPU models to ask for, in this order, where the first has no capacity.
+        kernel: the mark of a task whose output is to be read.
         request_id: the identity of the request itself (32 hexadecimal digits), where it may come twice.
 
     Raises:
@@ -50,6 +52,7 @@ def request_run(
         submitter=submitter,
         idempotency_key=idempotency_key,
         fallback=fallback,
+        kernel=kernel,
     )
     if request_id is None:
         return journal.run(run_id, request)

@@ -40,9 +40,15 @@ class Submission:
     submitter: str
     key: str | None
     """Its Idempotency-Key."""
+    asked: bytes | None = None
+    """What its sender wrote, where the configuration was made of that here."""
+    kernel: bytes | None = None
+    """The mark of a task whose output is to be read."""
 
     def body(self) -> bytes:
         """What is asked for, in one form."""
+        if self.asked is not None:
+            return self.asked
         return msgspec.json.encode([self.name, self.project, self.configuration], order="sorted")
 
 
@@ -120,6 +126,7 @@ def accept(
         configuration=task.configuration,
         submitter=submission.submitter,
         key=key,
+        kernel=submission.kernel,
     )
 
 

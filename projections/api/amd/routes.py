@@ -1,0 +1,177 @@
+"""The routes under /api/amd, and what the OpenAPI document says of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from anyio import to_thread
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from engine.kernel import catalogue
+from engine.kernel.definition import DTYPES, Definition
+from engine.kernel.submission import ENDPOINTS, GPUS, Payload
+from engine.money.budget import account
+from engine.money.metrics import Metrics, metrics
+from projections.api.amd.story import StatusObject
+from projections.api.amd.stream import KEY, Resume, Submit
+from projections.api.answers import read_answer
+from projections.api.parameters import asked_of
+from projections.api.reads.money import policy_at
+from projections.api.streams import LAST_EVENT_ID
+from projections.api.writing import Writer
+
+if TYPE_CHECKING:
+    from projections.api.service import Service
+
+
+class Problems(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be asked for."""
+
+    problems: tuple[catalogue.Problem, ...]
+    dtypes: tuple[str, ...]
+    endpoints: tuple[str, ...]
+    gpus: tuple[str, ...]
+
+
+def routes(service: Service) -> list[BaseRoute]:
+    """All of them."""
+    writer = Writer(service.record_path, clock=service.clock)
+    service.closing.callback(writer.close)
+    offered = Problems(problems=catalogue.problems(), dtypes=DTYPES, endpoints=ENDPOINTS, gpus=GPUS)
+    published = {PROBLEMS: msgspec.json.encode(offered), SCHEMA: msgspec.json.encode(schema())}
+
+    async def fixed(request: Request) -> Response:
+        asked_of(request, ())
+        return read_answer(request, published[request.url.path], service.feed.position)
+
+    async def figures(request: Request) -> Response:
+        asked_of(request, ())
+        found, position = await to_thread.run_sync(_figures, service)
+        return read_answer(request, found, position)
+
+    return [
+        Route(SUBMIT, Submit(service, writer), methods=["POST"]),
+        Route(STREAM, Resume(service), methods=["GET"]),
+        Route(METRICS, figures, methods=["GET"]),
+        Route(SCHEMA, fixed, methods=["GET"]),
+        Route(PROBLEMS, fixed, methods=["GET"]),
+    ]
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of what is posted, `problem_def` included."""
+    found: dict[str, Any] = msgspec.json.schema(Payload)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **found}
+
+
+def _figures(service: Service) -> tuple[Metrics, int]:
+    with service.pool.now() as look:
+        state = look.view.whole()
+        return metrics(state, account(state, policy_at(service, state, past=False), look.now)), look.position
+
+
+SUBMIT: Final = "/api/amd/submit"
+STREAM: Final = "/api/amd/runs/{id}/stream"
+METRICS: Final = "/api/amd/metrics"
+SCHEMA: Final = "/api/amd/schema"
+PROBLEMS: Final = "/api/amd/problems"
+
+_REFS: Final = "#/components/schemas/{name}"
+_POSITIONS: Final = {"type": "integer", "minimum": 0, "maximum": 10**18 - 1}
+_BAD: Final = {"description": "A problem (RFC 9457); it names the field."}
+_TAGS: Final = ["kernels"]
+
+
+def _components() -> dict[str, Any]:
+    _, found = msgspec.json.schema_components(
+        (Payload, Definition, StatusObject, Metrics, Problems), ref_template=_REFS
+    )
+    return {"Kernel" if name == "Payload" else name: one for name, one in found.items()}
+
+
+def _json(name: str, said: str) -> dict[str, Any]:
+    return {"description": said, "content": {"application/json": {"schema": {"$ref": _REFS.format(name=name)}}}}
+
+
+def _stream(said: str) -> dict[str, Any]:
+    told = {"type": "string", "x-data": {"$ref": _REFS.format(name="StatusObject")}}
+    return {"description": said, "content": {"text/event-stream": {"schema": told}}}
+
+
+def _read(summary: str, answer: dict[str, Any], **more: object) -> dict[str, Any]:
+    return {"get": {"summary": summary, "tags": _TAGS, "responses": {"200": answer, "400": _BAD}, **more}}
+
+
+_SUBMITTING: Final[dict[str, Any]] = {
+    "post": {
+        "operationId": "submitKernel",
+        "summary": "Check and time a kernel; the answer is the stream of its statuses, the first names its run_id",
+        "tags": _TAGS,
+        "parameters": [
+            {
+                "name": KEY,
+                "in": "header",
+                "description": "The same key with the same body is the same run, however often it comes.",
+                "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
+            }
+        ],
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": {"$ref": _REFS.format(name="Kernel")}}},
+        },
+        "responses": {
+            "200": _stream("Server-sent events up to the last status; closing it does not stop the run."),
+            **{str(status): _BAD for status in (400, 403, 409, 413, 415, 422, 429, 503)},
+        },
+    }
+}
+_RESUMING: Final[dict[str, Any]] = {
+    "get": {
+        "operationId": "followKernel",
+        "summary": "The statuses of a kernel, from its submission or from where a client was",
+        "tags": _TAGS,
+        "parameters": [
+            {
+                "name": "id",
+                "in": "path",
+                "required": True,
+                "description": "A run id, the provider's id, or a name (the newest of that name).",
+                "schema": {"type": "string"},
+            },
+            {
+                "name": LAST_EVENT_ID,
+                "in": "header",
+                "description": "The position of the last status the client has: it goes on behind it.",
+                "schema": _POSITIONS,
+            },
+        ],
+        "responses": {
+            "200": _stream("Server-sent events up to the last status."),
+            **{str(status): _BAD for status in (400, 404, 503)},
+        },
+    }
+}
+_COMPONENTS: Final = _components()
+OPENAPI: Final[dict[str, Any]] = {
+    "paths": {
+        SUBMIT: _SUBMITTING,
+        STREAM: _RESUMING,
+        METRICS: _read(
+            "The figures a front end shows", _json("Metrics", "Seven figures."), operationId="kernelMetrics"
+        ),
+        SCHEMA: _read(
+            "The JSON Schema of what is posted to submit, `problem_def` included",
+            {"description": "A schema.", "content": {"application/json": {"schema": {"type": "object"}}}},
+            operationId="kernelSchema",
+        ),
+        PROBLEMS: _read(
+            "The shipped problems, and what can be asked for",
+            _json("Problems", "All of them."),
+            operationId="kernelProblems",
+        ),
+    },
+    "components": {"schemas": _COMPONENTS},
+}

@@ -1,0 +1,171 @@
+"""One kernel's statuses as they come: what is new since a client last heard, with the figures of the moment."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from engine.effects.steps import may_be_made_again
+from engine.errors import RunNotFound
+from engine.readings.shapes import shape_of
+from engine.world.holdings import policy_of, source_of
+from events.clock import SECOND, format_time
+from events.record import Record
+from projections.costed import cost_of
+from projections.kernel import Fact, Status, statuses
+
+if TYPE_CHECKING:
+    from engine.world.runs import Run
+    from engine.world.state import WorldState
+    from projections.api.service import Service
+
+_OF_THE_RUN = frozenset({"RunRequested", "RunRequeued", "TaskReported", "SubmitFailed", "IntentAbandoned"})
+_OF_THE_QUEUE = frozenset({"RunHeld", "RunRequeued"})
+_DOLLAR = 1_000_000
+_STARTS = {"cold": "COLD_START", "warm": "WARM_REUSE"}
+
+
+class VmMetrics(msgspec.Struct, frozen=True, kw_only=True):
+    """The run's machine, and all machines."""
+
+    vm_id: str | None
+    price_usd_per_hour: float | None
+    active_vms: int
+    cold_starts: int
+    warm_reuses: int
+
+
+class StatusObject(msgspec.Struct, frozen=True, kw_only=True):
+    """One status; what else its task said (`test`, `sizes`, `median_ms` …) are further keys of the same object."""
+
+    position: int
+    status: str
+    message: str
+    run_id: str
+    name: str | None
+    at: str
+    elapsed_seconds: float
+    """Since the submission."""
+    vm_state: str | None
+    """COLD_START or WARM_REUSE; None until the machine is known."""
+    cost_usd: float | None
+    """So far, or in all."""
+    vm_metrics: VmMetrics
+    final: bool
+
+
+class _Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """The run at a position, and what is told beside every status."""
+
+    position: int
+    run: Run
+    stamp: tuple[object, ...]
+    may_go_on: bool
+    cost: int | None
+    machine: VmMetrics
+
+
+class Story:
+    """What one client is told of one kernel. Used by one thread at a time."""
+
+    def __init__(self, service: Service, run_id: str, after: int = 0) -> None:
+        """`after`: the last position the client knows."""
+        self._service = service
+        self._run_id = run_id
+        self._told = after
+        self._stamp: tuple[object, ...] | None = None
+        self._facts: dict[int, Fact] = {}
+        self._read = 0
+        self.position = 0
+        """Up to where the record has been looked at."""
+        self.over = False
+        """The last status has been told."""
+
+    def news(self) -> list[tuple[int, bytes]]:
+        """(position, JSON text) of each status since the last time.
+
+        Raises:
+            RunNotFound: there is no such run, or it is no kernel.
+        """
+        seen = self._look()
+        self.position = seen.position
+        if seen.stamp == self._stamp:
+            return []
+        self._stamp = seen.stamp
+        self._read_on(seen)
+        facts = [self._facts[position] for position in sorted(self._facts)]
+        story = statuses(seen.run, facts, may_go_on=seen.may_go_on)
+        new = [step for step in story if step.position > self._told]
+        self.over = bool(story) and story[-1].final
+        if new:
+            self._told = new[-1].position
+        began = facts[0].at if facts else seen.run.first_at
+        return [(step.position, msgspec.json.encode(_object(step, seen, began))) for step in new]
+
+    def _look(self) -> _Seen:
+        with self._service.feed.state() as state:
+            run = state.runs.get(self._run_id)
+            if run is None or run.said is None:
+                raise RunNotFound(f"there is no kernel {self._run_id!r}; POST /api/amd/submit names each in its stream")
+            patience = policy_of(state, source_of(run)).queue_patience
+            again = run.terminal and may_be_made_again(run, patience, self._service.clock.now())
+            held = None if run.held is None else run.held.position
+            stamp = (run.transitions, run.said, held, run.reason, run.provider_id, again)
+            changed = stamp != self._stamp
+            return _Seen(
+                position=state.position,
+                run=copy.copy(run),
+                stamp=stamp,
+                may_go_on=again,
+                cost=cost_of(state, run.run_id) if changed else None,
+                machine=_machine(state, run) if changed else _NOTHING,
+            )
+
+    def _read_on(self, seen: _Seen) -> None:
+        """What was appended about the run up to where it was seen."""
+        service, run = self._service, seen.run
+        with Record.open(service.record_path, clock=service.clock, shapes=shape_of, check=False) as record:
+            for stream, types in ((f"run/{run.run_id}", _OF_THE_RUN), (f"queue/{source_of(run)}", _OF_THE_QUEUE)):
+                after = max(self._read, run.first_position - 1 if stream.startswith("queue/") else 0)
+                for stored in record.read(after=after, until=seen.position, stream=stream, types=types):
+                    if getattr(stored.data, "run_id", None) == run.run_id:
+                        fact = Fact(position=stored.position, at=stored.observed_at, event=stored.data)
+                        self._facts[stored.position] = fact
+        self._read = seen.position
+
+
+_NOTHING = VmMetrics(vm_id=None, price_usd_per_hour=None, active_vms=0, cold_starts=0, warm_reuses=0)
+
+
+def _machine(state: WorldState, run: Run) -> VmMetrics:
+    vm = None if run.vm_id is None else state.vms.get(run.vm_id)
+    price = None if vm is None else vm.facts.price
+    starts = [one.start for one in state.runs.values() if one.terminal]
+    return VmMetrics(
+        vm_id=run.vm_id,
+        price_usd_per_hour=None if price is None else price / _DOLLAR,
+        active_vms=sum(state.vms[vm_id].billed for vm_id in state.open_vms),
+        cold_starts=starts.count("cold"),
+        warm_reuses=starts.count("warm"),
+    )
+
+
+def _object(step: Status, seen: _Seen, began: int) -> dict[str, Any]:
+    run = seen.run
+    fixed = StatusObject(
+        position=step.position,
+        status=step.status,
+        message=step.message,
+        run_id=run.run_id,
+        name=run.name,
+        at=format_time(step.at),
+        elapsed_seconds=max(0, step.at - began) / SECOND,
+        vm_state=None if step.status == "IN_QUEUE" else _STARTS.get(run.start or ""),
+        cost_usd=None if seen.cost is None else seen.cost / _DOLLAR,
+        vm_metrics=seen.machine,
+        final=step.final,
+    )
+    first = msgspec.structs.asdict(fixed)
+    return first | {name: value for name, value in step.facts.items() if name not in first}
