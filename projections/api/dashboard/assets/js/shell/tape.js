@@ -3,7 +3,7 @@ import { classes, html, useEffect, useLayoutEffect, useRef, useState } from "../
 import { now } from "../core/clock.js";
 import { pending } from "../core/data.js";
 import { onKey } from "../core/keys.js";
-import { goTo, isPast, markFrom, moment, preview, step, useMoment, useRecord } from "../core/moment.js";
+import { goTo, markFrom, moment, preview, step, useMoment, useRecord } from "../core/moment.js";
 import { useStore } from "../core/store.js";
 import { moment as told, ms, number, tick } from "../core/words.js";
 
@@ -85,10 +85,17 @@ function usePlay() {
   const [playing, play] = useState(false);
   const at = useMoment();
   useEffect(() => onKey("p", () => play((now_) => !now_)), []);
-  useEffect(() => { if (playing && !isPast()) { const mark = markFrom(-1e9); if (mark) goTo(mark.position, { time: ms(mark.at), push: true }); else play(false); } }, [playing]);
+  const began = useRef(false);
   useEffect(() => {
-    if (!playing) return undefined;
-    if (at.at === null) { play(false); return undefined; }
+    if (!playing) { began.current = false; return undefined; }
+    if (at.at === null) {
+      const first = began.current ? null : markFrom(-Infinity); // live: from the beginning, or it has arrived there
+      if (first) goTo(first.position, { time: ms(first.at), push: true });
+      else play(false);
+      began.current = true;
+      return undefined;
+    }
+    began.current = true;
     let timer = null;
     const next = () => { timer = pending.get() > 0 ? setTimeout(next, 100) : (step(1), null); };
     timer = setTimeout(next, STEP);
