@@ -104,8 +104,8 @@ def _entry(fact: Fact, state: WorldState) -> Fields:
 def run_text(run: Run, cost: int | None, now: int) -> str:
     """`Steno: matmul-1 succeeded (exit_zero), ran 2s, cold start, cost $0.0029`."""
     parts = [f"Steno: {run.name or run.run_id} {_verdict(run)}"]
-    if run.started_at is not None and run.finished_at is not None:
-        ran = max(0, run.finished_at - run.started_at)
+    ran = run.finished_at - run.started_at if run.started_at is not None and run.finished_at is not None else 0
+    if ran > 0:
         parts.append(f"ran {span(ran if ran < SECOND else round(ran / (SECOND // 10)) * (SECOND // 10))}")
     if run.start is not None:
         parts.append(f"{run.start} start")

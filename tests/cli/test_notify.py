@@ -144,7 +144,7 @@ def up(home: Path, environment: dict[str, str]) -> Iterator[Callable[..., "subpr
         process.wait()
 
 
-def until(done: Callable[[], object], seconds: float = 30) -> None:
+def until(done: Callable[[], object], seconds: float = 90) -> None:
     """Wait for it."""
     end = time.monotonic() + seconds
     while not done():
@@ -152,9 +152,19 @@ def until(done: Callable[[], object], seconds: float = 30) -> None:
         time.sleep(0.05)
 
 
+def adopted(steno: Steno) -> bool:
+    """Whether a recorder that tells has taken up the record: nothing that ended before is told."""
+    return "AlertsAdopted" in steno("events", "--type", "AlertsAdopted").stdout
+
+
+def states(steno: Steno) -> dict[str, str]:
+    """Run → state."""
+    return {run["name"]: run["state"] for run in json.loads(steno("ps", "--all", "--json").stdout)["runs"]}
+
+
 @pytest.mark.slow
 def test_an_end_is_told_once_through_a_webhook_that_fails_and_a_recorder_that_is_killed(
-    steno: Steno, up: Callable[..., "subprocess.Popen[str]"], hook: Hook
+    steno: Steno, up: Callable[..., "subprocess.Popen[str]"], hook: Hook, home: Path
 ) -> None:
     """500, then a try that hangs when the recorder is killed -9, then taken: one notice by its id, one in the record,
     and nothing of the run that ended before anybody told of anything.
@@ -163,7 +173,13 @@ def test_an_end_is_told_once_through_a_webhook_that_fails_and_a_recorder_that_is
     hook.answers = [500, "hang"]
     settings = {"STENO_WEBHOOK": hook.url, "STENO_WEBHOOK_SECRET": "s3cret", "STENO_API_URL": "https://steno.example/"}
     first = up(**settings)
-    assert steno("submit", "--name", "job-1", "--", "sleep 0.3; exit 3").returncode == 0
+    until(lambda: adopted(steno))
+    gate = home / "gate"
+    assert (
+        steno("submit", "--name", "job-1", "--", f"until test -e {gate}; do sleep 0.05; done; exit 3").returncode == 0
+    )
+    until(lambda: states(steno)["job-1"] == "running")
+    gate.touch()
     until(lambda: len(hook.taken) == 2)
     first.send_signal(signal.SIGKILL)
     first.wait()
@@ -195,7 +211,7 @@ def test_a_dozen_ends_at_once_are_each_told_once(
         task = f"until test -e {gate}; do sleep 0.05; done"
         assert steno("submit", "--name", f"job-{number}", "--", task).returncode == 0
     up(STENO_WEBHOOK=hook.url)
-    until(lambda: all(run["state"] == "running" for run in json.loads(steno("ps", "--json").stdout)["runs"]))
+    until(lambda: adopted(steno) and set(states(steno).values()) == {"running"})
     gate.touch()
 
     def told() -> list[str]:
@@ -218,7 +234,7 @@ def test_nothing_of_a_trace_or_of_the_past_is_told(
     for words in (("import", trace), ("replay",), ("rebuild",), ("import", trace)):
         assert steno(*words, **settings).returncode == 0
     recorder = up(**settings)
-    until(lambda: "AlertsAdopted" in steno("events", "--type", "AlertsAdopted").stdout)
+    until(lambda: adopted(steno))
     polls = len(steno("polls", "--json").stdout.splitlines())
     until(lambda: len(steno("polls", "--json").stdout.splitlines()) > polls + 5)
     os.kill(recorder.pid, signal.SIGTERM)

@@ -164,7 +164,7 @@ def test_a_checked_session_prints_what_the_document_shows(
 
 def test_the_snippet_that_verifies_a_signature_verifies_ours() -> None:
     """Of this body, with this secret, and recently; as the document has it."""
-    (snippet,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "money.md").read_text(), re.DOTALL)
+    (snippet,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "notifications.md").read_text(), re.DOTALL)
     scope: dict[str, Any] = {}
     exec(snippet, scope)
     header, body = sign("s3cret", 1_795_201_781, b'{"kind":"budget"}'), b'{"kind":"budget"}'
