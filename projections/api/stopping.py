@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from engine.effects.request import request_stop, request_vm_stop
 from engine.effects.steps import may_be_made_again
 from engine.errors import Conflict
+from engine.settings_policy import policy_from
 from engine.vm.states import VmState
 from engine.world.holdings import source_of
 from projections.folded import decode_run
@@ -65,7 +66,7 @@ def run_to_stop(service: Service, word: str) -> RunToStop:
     with service.pool.now() as look:
         run = decode_run(look.view.row(word).folded)
         steps = look.view.world().state.policies.get(source_of(run))
-        policy = steps[-1].policy if steps else service.outside.policy()
+        policy = steps[-1].policy if steps else policy_from(service.settings, run.provider)
         asked = not run.terminal or may_be_made_again(run, policy.queue_patience, look.now)
         project = run.project or service.outside.project()
         return RunToStop(run=run, project=project, position=look.position, asked=asked)

@@ -9,6 +9,7 @@ import msgspec
 from engine.money.bill import bills
 from engine.money.budget import account
 from engine.money.report import By, cost_report
+from engine.settings_policy import policy_from
 from projections.api.parameters import Asked, choice
 from projections.api.reads import shapes
 from projections.api.reads.read import Read
@@ -42,7 +43,7 @@ def policy_at(service: Service, state: WorldState, *, past: bool) -> Policy:
     """
     known = [steps[-1] for steps in state.policies.values()]
     adopted = max(known, key=lambda step: step.position, default=None) if past else None
-    found = service.outside.policy() if adopted is None else adopted.policy
+    found = policy_from(service.settings, "dstack") if adopted is None else adopted.policy
     return msgspec.structs.replace(found, free=False)
 
 

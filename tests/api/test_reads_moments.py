@@ -1,0 +1,127 @@
+"""`?at=` and `?min_position=`: every read at any moment of the record, and reading one's own writes."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from engine.readings.shapes import shape_of
+from engine.replay.trace import open_trace
+from events.clock import SystemClock, format_time
+from events.record import Record
+
+SEVERAL = Path(__file__).parent.parent / "traces" / "dstack-0.22.5" / "several.jsonl.zst"
+PATHS = ("/api/runs", "/api/vms", "/api/costs", "/api/budget")
+
+
+@pytest.fixture
+def client(served: Callable[..., Any], town: Path) -> httpx.Client:
+    """A client of the service of a record with runs of every end."""
+    found: httpx.Client = served(town).client
+    return found
+
+
+def test_a_run_at_the_position_of_each_of_its_moves_is_in_that_state(client: httpx.Client) -> None:
+    """The past is as it was: at a move's position the run has just moved, and knows nothing of what came after."""
+    run = next(run for run in client.get("/api/runs").json()["runs"] if len(run["transitions"]) > 3)
+    for index, move in enumerate(run["transitions"]):
+        there = client.get(f"/api/runs/{run['run_id']}", params={"at": move["position"]})
+        assert there.headers["steno-position"] == str(move["position"])
+        assert there.json()["state"] == move["to"]
+        assert there.json()["transitions"] == run["transitions"][: index + 1]
+    before = client.get(f"/api/runs/{run['run_id']}", params={"at": run["transitions"][0]["position"] - 1})
+    assert before.status_code == 404
+
+
+def test_a_time_is_the_last_position_that_was_there_by_then(served: Callable[..., Any], tmp_path: Path) -> None:
+    """A moment of a recording shows what had been polled by then, to the microsecond."""
+    path = tmp_path / "one.db"
+    with Record.open(path, write=True, create=True, shapes=shape_of, clock=SystemClock()) as record:
+        record.append_polls([poll for _, poll in open_trace(SEVERAL) if poll is not None])
+        polls = list(record.read(types={"PollRecorded", "PollFailed"}))
+        stored = list(record.read())
+    client = served(path).client
+    for poll in polls[:: len(polls) // 8]:
+        last = max(one.position for one in stored if one.observed_at <= poll.observed_at)
+        for time in (format_time(poll.observed_at), format_time(poll.observed_at)[:-1] + "+00:00"):
+            answer = client.get("/api/runs", params={"at": time})
+            assert answer.headers["steno-position"] == str(last)
+        before = client.get("/api/runs", params={"at": format_time(poll.observed_at - 1)})
+        assert int(before.headers["steno-position"]) < poll.position
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_the_head_as_a_moment_is_what_is_shown_now(client: httpx.Client, path: str) -> None:
+    """`at` the head differs from now in nothing but what the present time says."""
+    now = client.get(path)
+    at = client.get(path, params={"at": now.headers["steno-position"]})
+    assert at.headers["steno-position"] == now.headers["steno-position"]
+    if path != "/api/budget":  # whose last 24 hours end at the moment it is seen from
+        assert at.json() == now.json()
+
+
+@pytest.mark.parametrize(
+    "at",
+    [
+        "",
+        "0",
+        "-1",
+        "1.5",
+        "1e3",
+        "99999999",
+        "9" * 30,
+        "2099-01-01T00:00:00Z",
+        "2026-13-01",
+        "yesterday",
+        "5m",
+        "2026-11-20T15:00:00+99:00",
+        "0001-01-01T00:00:00+23:59:59",
+        "١",
+        "\x00",
+        "1" * 5000,
+    ],
+)
+def test_a_moment_that_has_not_been_is_refused_by_name(client: httpx.Client, at: str) -> None:
+    """`at` that is no moment, before position 1, beyond the head or in the future is 400 and names `at`."""
+    for path in (*PATHS, "/api/runs/any/timeline"):
+        answer = client.get(path, params={"at": at})
+        assert (answer.status_code, answer.json()["field"]) == (400, "at"), answer.text
+        assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_a_time_before_the_record_shows_nothing_at_all(client: httpx.Client) -> None:
+    """Before the first event there is no run, no machine and no cost; that is an answer, not an error."""
+    answer = client.get("/api/runs", params={"at": "2001-01-01"})
+    assert (answer.status_code, answer.json()) == (200, {"runs": [], "next": None, "position": 0})
+    assert client.get("/api/vms", params={"at": "2001-01-01"}).json()["vms"] == []
+    assert client.get("/api/costs", params={"at": "2001-01-01"}).json()["total"]["total_usd"] == "0.000000"
+
+
+def test_who_wrote_reads_what_was_written(client: httpx.Client) -> None:
+    """A read with the `min_position` a command answered sees what the command did, every time."""
+    task = {"type": "task", "commands": ["true"]}
+    for number in range(20):
+        made = client.post("/api/runs", json={"name": f"mine-{number}", "configuration": task})
+        assert made.status_code == 202, made.text
+        position = made.json()["position"]
+        assert made.headers["steno-position"] == str(position)
+        seen = client.get(made.headers["location"], params={"min_position": position})
+        assert (seen.status_code, seen.json()["name"]) == (200, f"mine-{number}")
+        assert int(seen.headers["steno-position"]) >= position
+        asked = client.post(f"/api/runs/mine-{number}/stop").json()
+        assert asked["asked"] is True
+        assert asked["position"] > position
+
+
+def test_a_position_nobody_wrote_is_a_conflict_and_is_not_waited_for(client: httpx.Client) -> None:
+    """`min_position` beyond the record was never answered to anybody: 409 at once, saying how far the record is."""
+    head = int(client.get("/api/runs").headers["steno-position"])
+    answer = client.get("/api/runs", params={"min_position": head + 1})
+    assert (answer.status_code, answer.json()["field"]) == (409, "min_position")
+    assert f"position {head}" in answer.json()["detail"]
+    assert answer.elapsed.total_seconds() < 1
+    for wrong in ("-1", "x", "", "1.0", "9" * 30):
+        answer = client.get("/api/runs", params={"min_position": wrong})
+        assert (answer.status_code, answer.json()["field"]) == (400, "min_position")

@@ -1,0 +1,163 @@
+"""Pages of long lists, their filters, and parameters that are none."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+
+@pytest.fixture
+def client(served: Callable[..., Any], town: Path) -> httpx.Client:
+    """A client of the service of a record with runs of every end."""
+    found: httpx.Client = served(town, api__submit_rate="off").client
+    return found
+
+
+def pages(client: httpx.Client, path: str, key: str, **query: object) -> list[Any]:
+    """All pages of a list, one after the other."""
+    found: list[Any] = []
+    cursor = None
+    while True:
+        answer = client.get(path, params=query | ({} if cursor is None else {"cursor": cursor}))
+        assert answer.status_code == 200, answer.text
+        found.append(answer.json()[key])
+        cursor = answer.json()["next"]
+        if cursor is None:
+            return found
+
+
+@pytest.mark.parametrize("order", ["newest", "oldest"])
+@pytest.mark.parametrize("limit", [1, 2, 3, 500])
+def test_pages_together_are_the_list_whatever_their_size(client: httpx.Client, order: str, limit: int) -> None:
+    """No run is left out or given twice, and every page but the last is full."""
+    whole = client.get("/api/runs", params={"limit": 500, "order": order}).json()["runs"]
+    parts = pages(client, "/api/runs", "runs", limit=limit, order=order)
+    assert [run for part in parts for run in part] == whole
+    assert all(len(part) == limit for part in parts[:-1])
+    times = [run["submitted_at"] for run in whole]
+    assert times == sorted(times, reverse=order == "newest")
+
+
+def test_a_page_does_not_move_when_runs_come(client: httpx.Client) -> None:
+    """Runs that are asked for between two pages are not on the second, and push nothing onto it."""
+    whole = [run["run_id"] for run in client.get("/api/runs", params={"limit": 500}).json()["runs"]]
+    first = client.get("/api/runs", params={"limit": 3}).json()
+    task = {"type": "task", "commands": ["true"]}
+    made = [client.post("/api/runs", json={"configuration": task}).json() for _ in range(3)]
+    rest = client.get(
+        "/api/runs", params={"limit": 500, "cursor": first["next"], "min_position": made[-1]["position"]}
+    ).json()
+    assert [run["run_id"] for run in (*first["runs"], *rest["runs"])] == whole
+    newest = client.get("/api/runs", params={"limit": 3}).json()["runs"]
+    assert {run["run_id"] for run in newest} == {one["run_id"] for one in made}
+
+
+def test_machines_are_paged_the_newest_first(client: httpx.Client) -> None:
+    """Pages of machines together are all machines."""
+    whole = client.get("/api/vms", params={"limit": 500}).json()["vms"]
+    assert len(whole) > 1
+    assert [vm for part in pages(client, "/api/vms", "vms", limit=1) for vm in part] == whole
+
+
+def test_filters_leave_out_exactly_what_they_say(client: httpx.Client) -> None:
+    """By state and by name, alone and together."""
+    whole = client.get("/api/runs", params={"limit": 500}).json()["runs"]
+    for state in {run["state"] for run in whole}:
+        found = client.get("/api/runs", params={"state": state, "limit": 500}).json()["runs"]
+        assert found == [run for run in whole if run["state"] == state]
+    name = whole[0]["name"]
+    assert client.get("/api/runs", params={"name": name}).json()["runs"] == [r for r in whole if r["name"] == name]
+    assert client.get("/api/runs", params={"name": "nobody"}).json()["runs"] == []
+    other = next(state for state in ("lost", "pulling") if state not in {run["state"] for run in whole})
+    assert client.get("/api/runs", params={"state": other, "name": name}).json()["runs"] == []
+
+
+WRONG = [
+    ("/api/runs", "limit=0", "limit"),
+    ("/api/runs", "limit=501", "limit"),
+    ("/api/runs", "limit=ten", "limit"),
+    ("/api/runs", "limit=", "limit"),
+    ("/api/runs", "limit=1&limit=2", "limit"),
+    ("/api/runs", "cursor=zzz", "cursor"),
+    ("/api/runs", "cursor=12", "cursor"),
+    ("/api/runs", "cursor=1.2.3", "cursor"),
+    ("/api/runs", "cursor=" + "9" * 40 + ".1", "cursor"),
+    ("/api/vms", "cursor=1.2", "cursor"),
+    ("/api/vms", "live=yes", "live"),
+    ("/api/runs", "state=done", "state"),
+    ("/api/runs", "order=random", "order"),
+    ("/api/runs", "name=" + "x" * 201, "name"),
+    ("/api/runs", "page=2", "page"),
+    ("/api/runs", "LIMIT=2", "LIMIT"),
+    ("/api/runs/any", "verbose=1", "verbose"),
+    ("/api/runs/any/logs", "at=1", "at"),
+    ("/api/runs/any/logs", "follow=1", "follow"),
+    ("/api/costs", "by=month", "by"),
+    ("/api/costs", "by=", "by"),
+    ("/api/budget", "by=vm", "by"),
+    ("/openapi.json", "pretty=1", "pretty"),
+]
+
+
+@pytest.mark.parametrize(("path", "query", "field"), WRONG)
+def test_a_parameter_that_is_none_is_named(client: httpx.Client, path: str, query: str, field: str) -> None:
+    """Unknown, repeated and malformed parameters are 400 and name the parameter; nothing is guessed."""
+    answer = client.get(f"{path}?{query}")
+    assert (answer.status_code, answer.json()["field"]) == (400, field), answer.text
+    assert len(answer.content) < 600
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api",
+        "/api/",
+        "/api/runs/",
+        "/api//runs",
+        "/api/runs/nobody",
+        "/api/runs/%2e%2e",
+        "/api/runs/%2e%2e/%2e%2e/etc/passwd",
+        "/api/runs/a%2fb",
+        "/api/runs/%00",
+        "/api/runs/%ff%fe",
+        "/api/runs/%25",
+        "/api/runs/%ed%a0%80",
+        "/api/runs/" + "x" * 5000,
+        "/api/runs/" + "x" * 5000 + "/explain",
+        "/api/runs/nobody/timeline",
+        "/api/runs/nobody/nothing",
+        "/api/vms/nobody",
+        "/api/vms/%0d%0aSet-Cookie:a=b",
+        "/api/runs/nobody/logs",
+        "/api/nothing",
+    ],
+)
+def test_what_is_not_there_is_a_problem_and_never_a_mistake_of_ours(client: httpx.Client, path: str) -> None:
+    """Unknown routes and ids that nobody has are 404, tricks with paths 400 or 404: short problems all of them."""
+    answer = client.get(path)
+    assert answer.status_code in {400, 404}, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["status"] == answer.status_code
+    assert len(answer.content) < 600
+    assert "set-cookie" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("PUT", "/api/runs", "GET, HEAD, POST"),
+        ("DELETE", "/api/runs/any", "GET, HEAD"),
+        ("GET", "/api/runs/any/stop", "POST"),
+        ("POST", "/api/costs", "GET, HEAD"),
+        ("PATCH", "/api/vms/any/stop", "POST"),
+    ],
+)
+def test_a_method_that_a_path_does_not_have_is_told_those_it_has(
+    client: httpx.Client, method: str, path: str, allowed: str
+) -> None:
+    """405 with every method of the path in Allow, over all routes that share it."""
+    answer = client.request(method, path)
+    assert (answer.status_code, answer.headers["allow"]) == (405, allowed), answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
