@@ -45,7 +45,7 @@ export default function Page({ params }) {
     <${Problem} error=${found.error} />
     <${Watched} run=${run} found=${why.data} />
     <${Facts} run=${run} />
-    <${Panel} title="Timeline"><${Await} read=${life} height="3">${(drawn) => html`<${Timeline} life=${drawn} open=${open} live=${at === null} />`}<//><//>
+    <${Panel} title="Timeline"><${Await} read=${life} height="3">${(drawn) => html`<${Timeline} run=${run} life=${drawn} open=${open} live=${at === null} />`}<//><//>
     <div><${Tabs} name="tab" label="About this run" tabs=${TABS}>${(tab) => html`
       ${tab === "why" && html`<div class="columns"><${Await} read=${why} height="5">${(said) => html`<${Verdict} found=${said} />`}<//><${Reported} run=${run} /></div>`}
       ${tab === "output" && html`<${Logs} run=${run} open=${open} past=${at !== null} />`}

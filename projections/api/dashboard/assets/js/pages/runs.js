@@ -13,7 +13,7 @@ export const title = () => "Runs";
 
 const COLUMNS = [
   { head: "Run", cell: (run) => html`<${RunLink} id=${run.run_id} name=${called(run)} row />` },
-  { head: "Verdict", cell: (run) => html`<${StateBadge} of=${run} />${run.attempts > 1 && html` <span class="dim nowrap">attempt ${run.attempts}</span>`}` },
+  { head: "Verdict", cell: (run) => html`<span class="verdict-cell"><${StateBadge} of=${run} />${run.attempts > 1 && html`<span class="dim nowrap">attempt ${run.attempts}</span>`}</span>` },
   { head: "Where", hide: "narrow", cell: (run) => run.provider },
   { head: "Machine", hide: "narrow", cell: (run) => html`<${VmLink} id=${run.vm_id} />` },
   { head: "Start", hide: "narrow", cell: (run) => html`<${StartMark} start=${run.start} />` },

@@ -35,7 +35,7 @@ function Kernel({ may }) {
     job.forget();
     setRun(null, { replace: false });
   };
-  const begun = job.frames.length > 0 || run !== null;
+  const begun = job.view.status !== null || run !== null;
   return html`${begun && html`<${Progress} job=${job} run=${run} may=${may} onAgain=${again} />`}
     <div hidden=${begun}><${KernelForm} busy=${job.busy} error=${job.error} onSubmit=${job.submit} /></div>`;
 }

@@ -1,18 +1,14 @@
 // The events of a record in a line each: what kind they are and what they say, short.
 
+const SAYS = ["name", "error", "why", "reason", "detail", "intent", "kind", "ended_at"];
+
 // What an event says, as short as can be.
-export function gist(event) {
-  const data = event.data ?? {};
-  const parts = [];
-  if (data.status !== undefined && data.status !== null) parts.push(`HTTP ${data.status}`);
-  for (const name of ["name", "why", "error", "reason", "detail", "kind", "submitter", "phase"]) {
-    const value = data[name];
-    if (typeof value === "string" && value) parts.push(value);
-  }
+export function gist({ data }) {
+  const parts = SAYS.map((name) => data[name]).filter((value) => typeof value === "string" && value);
+  if (data.poll) parts.push(`in poll #${data.poll}`);
+  if (data.submitter) parts.push(`asked for by ${data.submitter}`);
   return parts.join(", ").slice(0, 160);
 }
-
-export const isPoll = (event) => event.type === "PollRecorded" || event.type === "PollFailed";
 
 // The stream's own page: a run's, a machine's; null where it has none.
 export function streamPage(stream) {
@@ -35,7 +31,7 @@ export const TYPES = [
   ]],
   ["What the task said", ["TaskReported"]],
   ["Ourselves", [
-    "RecorderStarted", "RecorderStopped", "NoticeIntended", "NoticeDelivered", "NoticeFailed", "TokenCreated", "TokenRevoked",
+    "RecorderStarted", "RecorderStopped", "AlertsAdopted", "NoticeIntended", "NoticeDelivered", "NoticeFailed", "TokenCreated", "TokenRevoked",
   ]],
 ];
 
@@ -71,6 +67,7 @@ const MEANINGS = {
   VmStopFailed: "The provider did not agree to end a machine.",
   VmGoneConfirmed: "Somebody vouched that a machine is gone.",
   BudgetCrossed: "What was spent passed a line of the budget.",
+  AlertsAdopted: "What the webhook is told from here on.",
   NoticeIntended: "We are about to tell the webhook something.",
   NoticeDelivered: "The webhook took the notice.",
   NoticeFailed: "The webhook did not take the notice.",

@@ -4,9 +4,9 @@ import { html } from "../../core/dom.js";
 import { useMoment, useRecord } from "../../core/moment.js";
 import { Link } from "../../core/router.js";
 import { number } from "../../core/words.js";
-import { Await, Loading, PageHead, Panel, Problem, Time } from "../../ui/all.js";
+import { Loading, PageHead, Panel, PollLink, Problem, Time } from "../../ui/all.js";
 import { CopyButton } from "./copy.js";
-import { isPoll, meaning } from "./data.js";
+import { meaning } from "./data.js";
 import { Stream } from "./stream.js";
 import { JsonTree } from "./tree.js";
 
@@ -24,7 +24,8 @@ export function Entry({ position }) {
       <nav class="bar" aria-label="Neighbours"><${Step} to=${here - 1} on=${here > 1}>← Previous<//><${Step} to=${here + 1} on=${last === null || here < last}>Next →<//></nav><//>
     ${read.error ? html`<${Problem} error=${read.error} />${last !== null && html`<p class="note dim">Positions go from 1 to ${number(last)} at this moment.</p>`}`
       : event === null ? html`<${Loading} height="5" />` : html`<div class="stack"><${Facts} event=${event} />
-        ${isPoll(event) ? html`<${Poll} position=${position} />` : html`<${Panel} title="What it says"><${JsonTree} value=${event.data} label="What the event says" /><//>`}</div>`}`;
+        ${event.poll ? html`<${Poll} poll=${event.poll} />` : event.data.poll ? html`<${Observed} event=${event} />`
+          : html`<${Panel} title="What it says"><${JsonTree} value=${event.data} label="What the event says" /><//>`}</div>`}`;
 }
 
 const Step = ({ to, on, children }) => (on ? html`<${Link} class="button small" to=${`/record/${to}`}>${children}<//>`
@@ -34,19 +35,21 @@ const Facts = ({ event }) => html`<section class="panel" aria-label="The event">
   <dt>stream</dt><dd><${Stream} name=${event.stream} /> <span class="dim">version ${event.version}</span> · <${Link} to=${`/record?stream=${encodeURIComponent(event.stream)}`}>all its events<//></dd>
   <dt>seen at</dt><dd><${Time} at=${event.observed_at} /></dd>
   <dt>written at</dt><dd><${Time} at=${event.recorded_at} /></dd>
-  <dt>id</dt><dd><code>${event.id}</code></dd>
+  ${event.id && html`<dt>id</dt><dd><code>${event.id}</code></dd>`}
   <dt>hash</dt><dd class="hash"><code>${event.hash}</code><${CopyButton} text=${() => `${event.position}:${event.hash}`} label="Copy for verify" /></dd></dl></section>`;
 
-function Poll({ position }) {
-  const read = useData(`/api/polls/${encodeURIComponent(position)}`, { on: never });
-  return html`<${Await} read=${read} height="5">${(poll) => html`<div class="stack">
-    <${Panel} title="Asked"><dl class="facts">
+function Poll({ poll }) {
+  const good = poll.status !== null && poll.status !== undefined && poll.status < 400;
+  return html`<${Panel} title="Asked"><dl class="facts">
       <dt>at</dt><dd><${Time} at=${poll.t} /></dd><dt>path</dt><dd><code>${poll.path}</code></dd>
-      <dt>answer</dt><dd><span class=${poll.status !== null && poll.status < 400 ? "good" : "bad"}>${poll.status === null ? "none" : `HTTP ${poll.status}`}</span> <span class="dim">after ${took(poll.ms)}</span></dd>
-      ${poll.error && html`<dt>why</dt><dd>${poll.error}</dd>`}
-      ${poll.changed?.length > 0 && html`<dt>changed</dt><dd>${poll.changed.map((name) => html`<${Stream} key=${name} name=${name} /> `)}</dd>`}</dl>
+      <dt>answer</dt><dd><span class=${good ? "good" : "bad"}>${poll.status ? `HTTP ${poll.status}` : "none"}</span> <span class="dim">after ${took(poll.ms)}</span></dd>
+      ${poll.error && html`<dt>why</dt><dd>${poll.error}</dd>`}</dl>
       ${poll.req !== null && poll.req !== undefined && html`<details class="request"><summary>What was sent with it</summary><${JsonTree} value=${poll.req} label="What was sent" /></details>`}<//>
-    <${Panel} title="Answered">${poll.body === null || poll.body === undefined ? html`<p class="dim">There is no answer to show.</p>` : html`<${JsonTree} value=${poll.body} label="The answer" />`}<//></div>`}<//>`;
+    <${Panel} title="Answered">${poll.body === null || poll.body === undefined ? html`<p class="dim">There is no answer to show.</p>` : html`<${JsonTree} value=${poll.body} label="The answer" />`}<//>`;
 }
+
+// What one answer held about one thing, and which answer that was.
+const Observed = ({ event }) => html`<${Panel} title="What the answer held about it" more=${html`in <${PollLink} position=${event.data.poll}>poll #${event.data.poll}<//>`}>
+  <${JsonTree} value=${event.observed ?? event.data} label="What was observed" /><//>`;
 
 const took = (ms) => (ms === null || ms === undefined ? "–" : ms < 10 ? `${ms.toFixed(1)} ms` : `${Math.round(ms)} ms`);

@@ -72,8 +72,8 @@ export function JsonTree({ value, label }) {
           onInput=${(event) => { setWords(event.target.value); setHit(-1); }}
           onKeyDown=${(event) => event.key === "Enter" && (event.preventDefault(), seek(event.shiftKey ? hit - 1 : hit + 1))} />
       </label>
-      <span class="json-hits" role="status">${words.trim() ? `${hits.paths.length}${hits.paths.length === 500 ? "+" : ""} found` : ""}</span>
       <button type="button" class="button small" disabled=${!hits.paths.length} onClick=${() => seek(hit + 1)}>Next</button>
+      <span class="json-hits" role="status">${words.trim() ? `${hits.paths.length}${hits.paths.length === 500 ? "+" : ""} found` : ""}</span>
       <span class="spring"></span>
       <button type="button" class="button small" onClick=${() => setOpen(everyPath(value))}>Open all</button>
       <button type="button" class="button small" onClick=${() => setOpen(new Set(["."]))}>Close all</button>

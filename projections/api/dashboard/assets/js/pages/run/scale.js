@@ -23,6 +23,9 @@ export function rowsOf(life, until) {
   if (life.first_poll_at && life.first_poll_at > life.from) {
     rows.push({ key: "unseen", label: "not yet seen", css: "s-none thin", from: life.from, to: life.first_poll_at, seconds: between(life.from, life.first_poll_at) });
   }
+  if (!life.spans.length && life.state === "requested") {
+    rows.push({ key: "requested", state: "requested", css: "s-requested", from: life.from, to: until, open: true, seconds: between(life.from, until) });
+  }
   let attempt = 1;
   life.spans.forEach((span, index) => {
     if (span.attempt !== attempt) {

@@ -6,14 +6,17 @@ import { PollLink, StateBadge } from "../../ui/all.js";
 import { rowsOf, scaleOf, ticksOf } from "./scale.js";
 import { hour, seconds } from "./words.js";
 
-export function Timeline({ life, open, live }) {
+export function Timeline({ run, life, open, live }) {
   const now = useNow();
   const until = open && live ? Math.max(ms(life.until), now) : ms(life.until);
   const scale = scaleOf(life, until);
   const gaps = life.blind.map((gap) => scale.part(gap.from, gap.to));
-  return html`<table class="life"><caption class="hidden-text">The run's states in order, on one scale of time</caption>
+  const rows = rowsOf(life, until);
+  const draw = (row) => html`<${Row} key=${row.key} row=${row} scale=${scale} gaps=${gaps} open=${open && row.open} />`;
+  return html`<table class="life"><caption class="hidden-text">The run's states in order, on one scale of time</caption><colgroup><col class="name" /><col /><col class="lasted" /><col class="poll" /></colgroup>
     <thead class="hidden-text"><tr><th scope="col">State</th><th scope="col">Drawn</th><th scope="col">Lasted</th><th scope="col">Began with</th></tr></thead>
-    <tbody>${rowsOf(life, until).map((row) => html`<${Row} key=${row.key} row=${row} scale=${scale} gaps=${gaps} open=${open && row.open} />`)}
+    <tbody>${rows.filter((row) => !row.machine).map(draw)}${!open && run.transitions.length > 0 && html`<${End} move=${run.transitions.at(-1)} run=${run} scale=${scale} />`}
+      ${rows.filter((row) => row.machine).map(draw)}
       <tr class="life-axis" aria-hidden="true"><td></td><td><${Axis} scale=${scale} /></td><td class="right">${seconds(scale.seconds)}</td><td></td></tr></tbody></table>
     ${life.blind.length > 0 && html`<p class="life-legend dim"><svg width="24" height="12" aria-hidden="true"><${Hatch} id="hatch-legend" /><rect width="24" height="12" fill="url(#hatch-legend)" /></svg>
       nobody saw it ${life.blind.map((gap, index) => html`${index ? ", and " : ""}from ${hour(gap.from)} to ${hour(gap.to)} (${seconds(gap.seconds)} without an answer from ${gap.source})`)}</p>`}`;
@@ -32,6 +35,12 @@ function Row({ row, scale, gaps, open }) {
     <td class="right nowrap">${seconds(row.seconds)}${open ? " …" : ""}</td>
     <td class="life-poll">${row.position ? html`<${PollLink} position=${row.position} />` : ""}</td></tr>`;
 }
+
+// The verdict takes no time: a line where it fell.
+const End = ({ move, run, scale }) => html`<tr><th scope="row"><${StateBadge} state=${run.state} /></th>
+  <td><svg class="life-bar" width="100%" height="24" role="img" aria-label="at ${hour(move.at)}"><rect class="life-track" x="0" y="11.5" width="100%" height="1" />
+    <rect class="life-fill s-${run.state}" x="${scale.part(move.at, move.at).x}%" y="2" width="3" height="20" rx="1.5" /></svg></td>
+  <td class="right nowrap dim">${hour(move.at)}</td><td class="life-poll"><${PollLink} position=${move.position} /></td></tr>`;
 
 const Hatch = ({ id }) => html`<defs><pattern id=${id} width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
   <rect class="hatch-back" width="6" height="6" /><rect class="hatch-line" width="2" height="6" /></pattern></defs>`;

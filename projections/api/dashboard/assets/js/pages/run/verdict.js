@@ -9,7 +9,7 @@ import { hour, lasted } from "./words.js";
 export const Verdict = ({ found }) => html`<section class="panel verdict" aria-labelledby="why">
   <header><h2 id="why">Why</h2></header>
   <p class="lead">${found.sentence}</p>
-  <p class="dim">rule <code>${found.rule ?? "–"}</code></p>
+  ${found.rule && html`<p class="dim">rule <code>${found.rule}</code></p>`}
   ${found.evidence.length > 0 && html`<h3>Evidence</h3>${found.evidence.map((quote) => html`<${Quote} key=${quote.position} quote=${quote} />`)}`}
   ${found.steps.length > 0 && html`<h3>How it got there</h3><ol class="steps">${found.steps.map((step) => html`<${Step} key=${`${step.position}${step.to}`} step=${step} />`)}</ol>`}
   <${Listed} title="Why not warm" items=${found.not_warm} />
@@ -39,7 +39,7 @@ export function Reported({ run }) {
   return html`<section class="panel theirs" aria-labelledby="theirs">
     <header><h2 id="theirs">What ${run.provider} says</h2></header>
     <p class="dim">Its own words, verbatim. The verdict is ours and stands apart.</p>
-    ${said === null ? html`<p>Nothing yet: no poll has shown this run.</p>` : html`
+    ${said === null || (said.status === null && !said.jobs.length) ? html`<p>Nothing yet: no poll has shown this run.</p>` : html`
       <dl class="facts"><dt>status</dt><dd><code>${said.status ?? "–"}</code></dd><dt>reason</dt><dd><code>${said.reason ?? "–"}</code></dd>
         ${run.provider_cost_usd !== null && html`<dt>cost</dt><dd><code>${run.provider_cost_usd}</code></dd>`}
         <dt>id</dt><dd><code>${run.provider_id ?? "–"}</code></dd></dl>

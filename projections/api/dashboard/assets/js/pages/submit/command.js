@@ -21,7 +21,8 @@ export function CommandForm() {
   const wrong = (name) => (field === name ? error.detail : null);
   const submit = async (event) => {
     event.preventDefault();
-    if (!draft.commands.trim()) return setError({ field: "commands", detail: "Write at least one command." });
+    const missing = wrongIn(draft);
+    if (missing) return setError(missing);
     setBusy(true);
     setError(null);
     try {
@@ -57,6 +58,15 @@ export function CommandForm() {
     <div class="bar"><button type="submit" class="button primary" disabled=${busy}>${busy ? "Submitting …" : "Submit"}</button>
       <span class="dim">It may start a machine, which is billed from then on.</span></div>
   </form>`;
+}
+
+// What can be told before anybody is asked.
+function wrongIn({ commands, name }) {
+  if (!commands.trim()) return { field: "commands", detail: "Write at least one command." };
+  if (name.trim() && !/^[a-z][a-z0-9-]{1,40}$/.test(name.trim())) {
+    return { field: "name", detail: "A name begins with a small letter and goes on with small letters, digits and dashes: 2 to 41 in all." };
+  }
+  return null;
 }
 
 function asked(draft) {

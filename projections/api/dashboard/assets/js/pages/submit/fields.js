@@ -1,13 +1,15 @@
 // Form fields, each with its label, its hint and what is wrong with it.
 import { html, useId } from "../../core/dom.js";
 
+// `it is empty` → `It is empty`
+export const sentence = (detail) => (detail ? detail[0].toUpperCase() + detail.slice(1) : detail);
 export const described = (id, hint, error) => [hint && `${id}-hint`, error && `${id}-wrong`].filter(Boolean).join(" ") || null;
 
 export function Field({ label, hint, error, optional, children }) {
   const id = useId();
   return html`<div class="field"><label for=${id}>${label}${optional && html` <span class="dim light">optional</span>`}</label>
     ${children({ id, "aria-describedby": described(id, hint, error), "aria-invalid": error ? "true" : null })}
-    ${error && html`<span class="wrong" id="${id}-wrong" role="alert">${error}</span>`}${hint && html`<span class="hint" id="${id}-hint">${hint}</span>`}</div>`;
+    ${error && html`<span class="wrong" id="${id}-wrong" role="alert">${sentence(error)}</span>`}${hint && html`<span class="hint" id="${id}-hint">${hint}</span>`}</div>`;
 }
 
 export const Choice = ({ options, value, onInput, ...field }) => html`<${Field} ...${field}>${(input) => html`
@@ -26,5 +28,5 @@ export function Radios({ legend, options, value, onInput, error }) {
   return html`<fieldset class="radios" aria-describedby=${error ? `${id}-wrong` : null}><legend>${legend}</legend>
     ${options.map(([name, label, hint]) => html`<label key=${name} class="radio"><input type="radio" name=${id} value=${name} checked=${name === value} onChange=${() => onInput(name)} />
       <span>${label}${hint && html` <span class="dim">${hint}</span>`}</span></label>`)}
-    ${error && html`<span class="wrong" id="${id}-wrong" role="alert">${error}</span>`}</fieldset>`;
+    ${error && html`<span class="wrong" id="${id}-wrong" role="alert">${sentence(error)}</span>`}</fieldset>`;
 }

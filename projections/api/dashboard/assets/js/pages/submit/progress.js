@@ -1,12 +1,12 @@
 // A kernel run as it goes: its steps and how long each took, what it cost, its results, and how it ended.
-import { html, useEffect, useReducer } from "../../core/dom.js";
-import { classes } from "../../core/dom.js";
+import { useNow } from "../../core/clock.js";
+import { classes, html } from "../../core/dom.js";
 import { money, ticking } from "../../core/words.js";
 import { Code, Loading, Problem, RunLink } from "../../ui/all.js";
 import { StopButtons } from "../run/stop.js";
 import { Results } from "./results.js";
 
-const STARTS = { COLD_START: "a machine is made for it", WARM_REUSE: "a machine was there" };
+const STARTS = { COLD_START: "a machine was made for it", WARM_REUSE: "a machine was there" };
 
 export function Progress({ job, run, may, onAgain }) {
   const { view, busy, lost, error } = job;
@@ -19,7 +19,7 @@ export function Progress({ job, run, may, onAgain }) {
     <${Problem} error=${error} />
     ${view.status === null && !error ? html`<${Loading} height="3" />` : html`
       <div class="figures"><div class="figure"><div class="value">${elapsed === null ? "–" : ticking(elapsed * 1000)}</div><div class="label">elapsed</div></div>
-        <div class="figure"><div class="value">${money(view.cost)}</div><div class="label">cost so far</div></div>
+        <div class="figure"><div class="value">${money(view.cost)}</div><div class="label">${view.end ? "cost" : "cost so far"}</div></div>
         <div class="figure"><div class="value word">${view.vmState ?? "–"}</div><div class="label">${STARTS[view.vmState] ?? "its machine"}</div></div></div>
       <ol class="phases" aria-label="Phases">${view.steps.map((step) => html`<${Step} key=${step.key} step=${step} elapsed=${elapsed} />`)}</ol>`}
     ${lost && !view.end && html`<p class="warning">The connection is gone and is taken up again as soon as the server answers. The run goes on.</p>`}
@@ -41,21 +41,16 @@ function Step({ step, elapsed }) {
 
 // A compiler's words are a block of text, any other message a sentence.
 function Said({ view }) {
-  if (view.end === null || view.end.good) return null;
-  const block = view.status === "COMPILE_ERROR" ? view.message : view.output;
+  if (view.end === null) return html`<p class="dim said">${view.message ?? ""}</p>`;
+  if (view.end.good) return null;
+  const block = { COMPILE_ERROR: view.message, RUNTIME_ERROR: view.output }[view.status];
   return html`${view.status !== "COMPILE_ERROR" && view.message && html`<p class="lead bad">${view.message}</p>`}
     ${block && html`<${Code} text=${block} wrap label=${view.status === "COMPILE_ERROR" ? "What the compiler says" : "Its output"} />`}`;
 }
 
-// The last figure that was told, and while the run goes on the time since.
-function useElapsed({ view, frames, busy }) {
-  const [, tick] = useReducer((count) => count + 1, 0);
-  useEffect(() => {
-    if (!busy) return undefined;
-    const timer = setInterval(tick, 1000);
-    return () => clearInterval(timer);
-  }, [busy]);
+// Seconds since the submission, ticking while the run goes on.
+function useElapsed({ view, busy }) {
+  const time = useNow();
   if (view.elapsed === null || view.end || !busy) return view.elapsed;
-  const told = frames.findLast((frame) => frame.elapsed !== undefined || frame.elapsed_seconds !== undefined);
-  return view.elapsed + Math.max(0, (Date.now() - told.heard) / 1000);
+  return Math.max(view.elapsed, (time - view.began) / 1000);
 }

@@ -1,7 +1,7 @@
 // Where the source is pasted: line numbers, a size, and a Tab key that indents without trapping anybody.
 import { html, useId, useMemo, useRef } from "../../core/dom.js";
 import { count } from "../../core/words.js";
-import { described } from "./fields.js";
+import { described, sentence } from "./fields.js";
 
 const size = (bytes) => (bytes < 1000 ? `${bytes} bytes` : `${(bytes / 1000).toFixed(1)} kB`);
 
@@ -30,7 +30,7 @@ export function Source({ value, onInput, label, hint, error, disabled }) {
     <div class=${error ? "source-box wrong-box" : "source-box"}><pre class="source-lines" aria-hidden="true" ref=${gutter}>${numbers(lines)}</pre>
       <textarea id=${id} ref=${area} rows="20" spellcheck="false" autocapitalize="off" autocomplete="off" wrap="off" value=${value} aria-describedby=${`${described(id, true, error)} ${id}-size`}
         aria-invalid=${error ? "true" : null} onInput=${(event) => onInput(event.target.value)} onKeyDown=${onKey} onScroll=${() => { gutter.current.scrollTop = area.current.scrollTop; }}></textarea></div>
-    ${error && html`<span class="wrong" id="${id}-wrong" role="alert">${error}</span>`}
+    ${error && html`<span class="wrong" id="${id}-wrong" role="alert">${sentence(error)}</span>`}
     <div class="bar hint"><span id="${id}-size">${count(lines, "line")}, ${size(bytes)}</span><span class="spring"></span><span>Tab indents; Esc, then Tab, leaves. Kept in this browser.</span></div>
     <span class="hint" id="${id}-hint">${hint}</span></div>`;
 }

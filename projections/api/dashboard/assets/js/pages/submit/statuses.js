@@ -1,4 +1,4 @@
-// The statuses of a kernel run, folded into what the page shows: the same list always gives the same view.
+// The statuses of a kernel, folded into what the page shows: the same list always gives the same view.
 
 export const STEPS = [
   { key: "IN_QUEUE", label: "In the queue" },
@@ -9,59 +9,57 @@ export const STEPS = [
 ];
 const KEYS = STEPS.map((step) => step.key);
 
-const STEP_OF = { TEST_RESULT: "CHECKING", CHECKED: "CHECKING", BENCHMARK_RESULT: "BENCHMARKING", BENCHMARKED: "BENCHMARKING" };
-const FAILS = {
-  COMPILE_ERROR: ["COMPILING", "The source does not compile"],
-  WRONG_ANSWER: ["CHECKING", "Wrong answer"],
-  RUNTIME_ERROR: [null, "The kernel failed while it ran"],
-  ERROR: [null, "The run came to no answer"],
+const STEP_OF = {
+  TEST_RESULT: "CHECKING", CHECKED: "CHECKING", BENCHMARK_RESULT: "BENCHMARKING", BENCHMARKED: "BENCHMARKING", COMPILE_ERROR: "COMPILING", WRONG_ANSWER: "CHECKING",
 };
-const SUCCEEDS = { CHECKED: "All tests passed", BENCHMARKED: "Benchmark completed successfully" };
+const ENDS = {
+  CHECKED: { good: true, said: "All tests passed" },
+  BENCHMARKED: { good: true, said: "Benchmark completed successfully" },
+  COMPILE_ERROR: { good: false, said: "It does not compile" },
+  WRONG_ANSWER: { good: false, said: "Wrong answer" },
+  RUNTIME_ERROR: { good: false, said: "It failed while it ran" },
+  ERROR: { good: false, said: "It came to no answer" },
+};
 
-// {status, run, name, steps: [{key, label, state, from, to}], end, message, output, vmState, elapsed, cost, tests, benchmarks}
-//   of frames, oldest first. CHECKED is an end only where no benchmark follows: `closed` says that the stream has ended.
-export function folded(frames, closed) {
-  const view = { status: null, run: null, name: null, end: null, message: null, output: null, vmState: null, elapsed: null, cost: null, tests: [], benchmarks: [], compiler: null };
+// {status, message, run, name, steps: [{key, label, state, from, to}], end, output, vmState, elapsed, began, cost, tests, benchmarks}
+//   of frames, oldest first; times are seconds since the submission, `began` is milliseconds.
+export function folded(frames) {
+  const view = { status: null, message: "", run: null, name: null, end: null, output: null, vmState: null, elapsed: null, began: null, cost: null, tests: [], benchmarks: [] };
   const reached = new Map();
-  let failed = null;
   for (const frame of frames) {
-    view.status = frame.status;
-    view.run = frame.run_id ?? view.run;
-    view.name = frame.name ?? frame.run_name ?? view.name;
+    Object.assign(view, { status: frame.status, message: frame.message, run: frame.run_id, name: frame.name, elapsed: frame.elapsed_seconds });
+    view.began ??= Date.parse(frame.at) - frame.elapsed_seconds * 1000;
     view.vmState = frame.vm_state ?? view.vmState;
-    view.elapsed = figure(frame.elapsed ?? frame.elapsed_seconds) ?? view.elapsed;
-    view.cost = frame.cost_usd ?? frame.cost ?? view.cost;
-    view.compiler = frame.compiler ?? view.compiler;
+    view.cost = frame.cost_usd ?? view.cost;
     const step = STEP_OF[frame.status] ?? frame.status;
-    if (KEYS.includes(step) && !reached.has(step)) reached.set(step, view.elapsed);
-    if (frame.status === "TEST_RESULT") view.tests.push(frame);
+    if (KEYS.includes(step)) reach(reached, step, view);
+    if (frame.status === "TEST_RESULT" || (frame.status === "WRONG_ANSWER" && !view.tests.some((row) => row.test === frame.test))) view.tests.push(frame);
     if (frame.status === "BENCHMARK_RESULT") view.benchmarks.push(frame);
-    if (FAILS[frame.status]) {
-      failed = FAILS[frame.status][0] ?? KEYS.filter((key) => reached.has(key)).at(-1) ?? null;
-      if (failed && !reached.has(failed)) reached.set(failed, view.elapsed);
-      Object.assign(view, { end: { good: false, said: FAILS[frame.status][1] }, message: frame.message ?? frame.error ?? null, output: frame.output ?? frame.details ?? null });
-    }
-    if (frame.status === "BENCHMARKED" || (frame.status === "CHECKED" && (closed || ends(frame)))) {
-      Object.assign(view, { end: { good: true, said: SUCCEEDS[frame.status] }, message: null });
-    } else if (view.end?.good) view.end = null;
+    if (frame.final) Object.assign(view, { end: ENDS[frame.status] ?? ENDS.ERROR, output: frame.output ?? null });
   }
-  view.steps = stepsOf(reached, view, failed);
+  view.steps = stepsOf(reached, view);
   return view;
 }
 
-const ends = (frame) => frame.endpoint === "checker" || frame.final === true;
-const figure = (value) => (value === undefined || value === null ? null : Number(value));
+// Back in a queue, everything after it is still to come.
+function reach(reached, step, view) {
+  const later = KEYS.slice(KEYS.indexOf(step) + 1);
+  if ((step === "IN_QUEUE" || step === "PROVISIONING") && later.some((key) => reached.has(key))) {
+    for (const key of later) reached.delete(key);
+    Object.assign(view, { tests: [], benchmarks: [] });
+  }
+  if (!reached.has(step)) reached.set(step, view.elapsed);
+}
 
-// Whether nothing comes after a frame, whatever was asked for.
-export const isOver = (frame) => frame.status === "BENCHMARKED" || Object.hasOwn(FAILS, frame.status) || (frame.status === "CHECKED" && ends(frame));
-
-function stepsOf(reached, view, failed) {
+// What cannot come any more is left out: a run that ended, a warm one that waited for no machine.
+function stepsOf(reached, view) {
   const at = KEYS.findLastIndex((key) => reached.has(key));
-  const times = KEYS.filter((key) => reached.has(key)).map((key) => reached.get(key));
+  const times = [...reached.values()];
+  const failed = view.end !== null && !view.end.good;
   return STEPS.map((step, index) => {
     const from = reached.get(step.key) ?? null;
-    const state = step.key === failed ? "failed" : index < at || (index === at && view.end) ? "done" : index === at ? "now" : "ahead";
-    const to = from === null ? null : times.filter((time) => time !== null && time > from)[0] ?? (state === "now" ? null : view.elapsed);
+    const state = index < at || (index === at && view.end?.good) ? "done" : index > at ? "ahead" : failed ? "failed" : "now";
+    const to = from === null ? null : times.find((time) => time > from) ?? (state === "now" ? null : view.elapsed);
     return { ...step, state, from, to };
-  }).filter((step) => reached.has(step.key) || (!view.end && step.state === "ahead"));
+  }).filter((step) => step.from !== null || (step.state === "ahead" && !view.end));
 }
