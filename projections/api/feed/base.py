@@ -6,35 +6,32 @@ from typing import TYPE_CHECKING
 from engine.rules.sets import CURRENT
 from engine.world.world import World
 from projections.folded import take_up_whole
-from projections.projector import RULES
-from projections.store import Checkpoint, Store, beside
+from projections.generations import beside
+from projections.projector import belongs
+from projections.store import Store
 
 if TYPE_CHECKING:
     from events.record import Record
 
-_TRIES = 5
-
 
 def begun(record: "Record", at_most: int) -> tuple[World, int]:
     """A world of the record and the position it stands at, not beyond `at_most`; an empty one at 0 if need be."""
-    for _ in range(_TRIES):
-        store = Store.open(beside(record.path), write=False)
-        if store is None:
-            break
+    store = Store.open(beside(record.path), write=False)
+    if store is not None:
         with store:
-            before = store.checkpoint()
-            if before is None or not _fits(before, record, at_most):
-                break
             try:
-                state = take_up_whole(store)
+                found = _taken_up(store, record, at_most)
             except (sqlite3.Error, KeyError, ValueError):
-                break
-            # Written on meanwhile, it may be half of one and half of the other.
-            if state is not None and store.checkpoint() == before:
-                return World(CURRENT, state=state), before.position
+                found = None
+            if found is not None:
+                return found
     return World(CURRENT), 0
 
 
-def _fits(checkpoint: Checkpoint, record: "Record", at_most: int) -> bool:
-    made_of = (checkpoint.version, checkpoint.rules, checkpoint.record)
-    return made_of == (Checkpoint(rules="").version, RULES, record.id) and checkpoint.position <= at_most
+def _taken_up(store: Store, record: "Record", at_most: int) -> tuple[World, int] | None:
+    with store.reading():
+        checkpoint = store.checkpoint()
+        if checkpoint is None or checkpoint.position > at_most or not belongs(record, checkpoint):
+            return None
+        state = take_up_whole(store)
+        return None if state is None else (World(CURRENT, state=state), checkpoint.position)

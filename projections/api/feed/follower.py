@@ -70,6 +70,8 @@ class Follower:
         self._framer: Framer | None = None
         self._sent: int | None = None
         """The last position that was published; None: none yet."""
+        self._record = ""
+        """The id of the record that is followed."""
         self._thread = threading.Thread(target=self._run, name="feed", daemon=True)
 
     def start(self) -> None:
@@ -124,7 +126,7 @@ class Follower:
     def _begin(self, tail: Tail, position: int | None) -> int:
         """Fold up to `position`, where listeners are; the first time, to shortly before the head."""
         head = tail.record.head().position
-        if position is not None and head < position:
+        if position is not None and (head < position or tail.record.id != self._record):
             raise Replaced(self._path)
         world, at = begun(tail.record, head if position is None else position)
         framer = Framer(tail.record, world, at)
@@ -136,6 +138,7 @@ class Follower:
         tail.mark(framer.position)
         if position is None:
             self._publish([], framer.position)
+            self._sent, self._record = framer.position, tail.record.id
         while framer.position < head and not self._stopping.is_set():
             self._go_on(framer, min(head, framer.position + _BATCH))
         tail.mark(framer.position)
