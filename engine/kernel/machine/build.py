@@ -106,7 +106,7 @@ def rewritten(source: str) -> str:
 
     Every line stays the line it was, so that messages name the right one.
     """
-    source = _SHARED.sub(lambda found: f"HIP_DYNAMIC_SHARED({found[1]}, {found[2]})", source)
+    source = _SHARED.sub(lambda found: f"HIP_DYNAMIC_SHARED({found[1]}, {found[2]});", source)
     done, rest = "", source
     while (found := _LAUNCH.search(rest)) is not None:
         middle = _closing(rest, found.end(), ">>>")

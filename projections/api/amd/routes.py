@@ -79,7 +79,7 @@ METRICS: Final = "/api/amd/metrics"
 SCHEMA: Final = "/api/amd/schema"
 PROBLEMS: Final = "/api/amd/problems"
 
-_REFS: Final = "#/components/schemas/{name}"
+_REFS: Final = "#/components/schemas/Kernel{name}"
 _POSITIONS: Final = {"type": "integer", "minimum": 0, "maximum": 10**18 - 1}
 _BAD: Final = {"description": "A problem (RFC 9457); it names the field."}
 _TAGS: Final = ["kernels"]
@@ -89,7 +89,7 @@ def _components() -> dict[str, Any]:
     _, found = msgspec.json.schema_components(
         (Payload, Definition, StatusObject, Metrics, Problems), ref_template=_REFS
     )
-    return {"Kernel" if name == "Payload" else name: one for name, one in found.items()}
+    return {f"Kernel{name}": one for name, one in found.items()}
 
 
 def _json(name: str, said: str) -> dict[str, Any]:
@@ -120,7 +120,7 @@ _SUBMITTING: Final[dict[str, Any]] = {
         ],
         "requestBody": {
             "required": True,
-            "content": {"application/json": {"schema": {"$ref": _REFS.format(name="Kernel")}}},
+            "content": {"application/json": {"schema": {"$ref": _REFS.format(name="Payload")}}},
         },
         "responses": {
             "200": _stream("Server-sent events up to the last status; closing it does not stop the run."),

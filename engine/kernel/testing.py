@@ -1,0 +1,94 @@
+"""For tests: requests as a front end posts them, and a kernel's task run as its provider runs it."""
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from engine.kernel.bundle import bundled
+from engine.kernel.catalogue import Problem, problems
+from engine.kernel.executor import VARIABLE, OneTask, Terms, job_of
+from engine.kernel.mark import hashed
+from engine.kernel.output import Lines
+from engine.kernel.submission import Submission, read_submission
+
+KEY: Final = "5ec4e7" * 8
+SHIPPED: Final[Mapping[str, Problem]] = {one.problem: one for one in problems()}
+DOING: Final = """
+__global__ void add(const float* a, const float* b, float* c, size_t n) {
+  const size_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) c[i] = a[i] + b[i];
+}
+extern "C" void solution(const float* A, const float* B, float* C, size_t N) {
+  %s
+  add<<<(N + 255) / 256, 256>>>(A, B, C, N);
+}
+"""
+"""A right answer to vector-add that does something else first."""
+
+
+def asked(problem: str = "vector-add", **changes: object) -> dict[str, Any]:
+    """What a front end posts: by default the shipped example of a shipped problem."""
+    body: dict[str, Any] = {
+        "solution_code": SHIPPED[problem].example if problem in SHIPPED else "",
+        "problem": problem,
+        "gpu_type": "MI300X",
+        "dtype": "float32",
+        "language": "hip",
+        "endpoint": "benchmark",
+    }
+    return body | changes
+
+
+def submission(problem: str = "vector-add", **changes: object) -> Submission:
+    """The same, read.
+
+    Raises:
+        Wrong: it is not as it must be.
+    """
+    return read_submission(json.dumps(asked(problem, **changes)).encode())
+
+
+class Judgement:
+    """What a task's process came to."""
+
+    def __init__(self, process: "subprocess.CompletedProcess[bytes]") -> None:
+        self.code = process.returncode
+        self.output = process.stdout
+        self.complaints = process.stderr
+        lines = Lines(hashed(KEY)).feed(process.stdout + b"\n")
+        self.frames: list[dict[str, Any]] = [msgspec.json.decode(line) for line in lines]
+
+    @property
+    def statuses(self) -> list[str]:
+        """What it said it did."""
+        return [frame["status"] for frame in self.frames]
+
+    @property
+    def last(self) -> dict[str, Any]:
+        """Its last word."""
+        return self.frames[-1]
+
+
+def judge(wanted: Submission, folder: Path, *, compiler: str = "g++", **job: object) -> Judgement:
+    """Run the task of a submission in a shell; its scratch files are in `folder`.
+
+    Args:
+        job: what is to be otherwise in what the program on the machine reads.
+    """
+    order = OneTask(Terms(image="unused", compiler=compiler, max_duration=600)).order(wanted, KEY)
+    commands = msgspec.convert(order.configuration["commands"], list[str])
+    packed = bundled(job_of(wanted, KEY, compiler=compiler) | job)
+    process = subprocess.run(
+        ["/bin/sh", "-c", " && ".join(commands)],
+        env={"PATH": os.environ["PATH"], "TMPDIR": str(folder), VARIABLE: packed},
+        cwd=folder,
+        capture_output=True,
+        timeout=300,
+        check=False,
+    )
+    return Judgement(process)

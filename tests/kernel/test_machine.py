@@ -1,0 +1,194 @@
+"""What runs on the machine, with a real compiler and real programs: every way a solution can go."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from engine.kernel.definition import DTYPES
+from engine.kernel.testing import DOING, KEY, SHIPPED, submission
+
+if TYPE_CHECKING:
+    from conftest import Judged
+
+WHOLE = [
+    "COMPILING",
+    "CHECKING",
+    "TEST_RESULT",
+    "TEST_RESULT",
+    "TEST_RESULT",
+    "CHECKED",
+    "BENCHMARKING",
+    "BENCHMARK_RESULT",
+    "BENCHMARKED",
+]
+TYPES = {"float32": "float", "float64": "double", "float16": "__half", "bfloat16": "__hip_bfloat16", "int32": "int"}
+SHORT = {"compile": 300, "reference": 60, "case": 2}
+
+
+@pytest.mark.parametrize("problem", ["leaky-relu", "matmul", "vector-add"])
+def test_a_shipped_example_is_right_and_is_timed(judged: Judged, problem: str) -> None:
+    """Every shipped problem comes with a solution that works; what compiled it is said."""
+    said = judged(submission(problem))
+    assert (said.code, said.statuses) == (0, WHOLE), said.output
+    assert "stand-in for HIP on the CPU" in said.frames[0]["compiler"]
+    timed = said.frames[-2]
+    assert 0 < timed["min_ms"] <= timed["median_ms"] <= timed["max_ms"]
+    assert said.last["median_ms"] == [timed["median_ms"]]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_dtype_is_right(judged: Judged, dtype: str) -> None:
+    """The same kernel in every type that is offered, checked only."""
+    source = SHIPPED["vector-add"].example.replace("float", TYPES[dtype])
+    said = judged(submission(solution_code=source, dtype=dtype, endpoint="checker"))
+    assert (said.code, said.statuses[-1]) == (0, "CHECKED"), said.output
+    assert "BENCHMARKING" not in said.statuses
+
+
+def test_threads_of_a_block_wait_for_one_another(judged: Judged) -> None:
+    """Barriers, memory shared by a block, also of a size that only the launch knows, and atomics."""
+    source = """
+    __global__ void turned(const float* a, const float* b, float* c, size_t n) {
+      extern __shared__ float row[];
+      __shared__ int arrived;
+      const size_t i = blockIdx.x * blockDim.x + threadIdx.x;
+      if (threadIdx.x == 0) arrived = 0;
+      __syncthreads();
+      row[blockDim.x - 1 - threadIdx.x] = i < n ? a[i] + b[i] : 0.0f;
+      atomicAdd(&arrived, 1);
+      __syncthreads();
+      if (i < n && arrived == static_cast<int>(blockDim.x)) c[i] = row[blockDim.x - 1 - threadIdx.x];
+    }
+    extern "C" void solution(const float* A, const float* B, float* C, size_t N) {
+      turned<<<dim3{(unsigned)((N + 63) / 64)}, 64, 64 * sizeof(float), 0>>>(A, B, C, N);
+    }
+    """
+    said = judged(submission(solution_code=source, endpoint="checker"))
+    assert (said.code, said.statuses[-1]) == (0, "CHECKED"), said.output
+
+
+def test_a_wrong_answer_names_the_first_wrong_entry(judged: Judged) -> None:
+    """The test that fails ends it: nothing after it is paid for."""
+    source = SHIPPED["vector-add"].example.replace("a[i] + b[i]", "a[i] - b[i]")
+    said = judged(submission(solution_code=source))
+    assert (said.code, said.statuses) == (1, ["COMPILING", "CHECKING", "TEST_RESULT", "WRONG_ANSWER"])
+    assert said.last["first"]["index"] == 0
+    assert said.last["wrong"] == said.last["entries"] == 1
+    assert re.fullmatch(r"test 1: 1 of 1 entries of C are wrong; entry 0 is \S+, not \S+", said.last["message"])
+
+
+def test_what_is_left_unwritten_is_wrong(judged: Judged) -> None:
+    """Outputs begin as what is no number."""
+    source = 'extern "C" void solution(const float*, const float*, float*, size_t) {}'
+    said = judged(submission(solution_code=source))
+    assert (said.code, said.statuses[-1], said.last["first"]["actual"]) == (1, "WRONG_ANSWER", "nan")
+
+
+def test_a_compile_error_says_the_line(judged: Judged) -> None:
+    """As the compiler says it; the line is the sender's own, launches rewritten or not."""
+    source = SHIPPED["vector-add"].example.replace("if (i < n)", "if (i < m)")
+    said = judged(submission(solution_code=source))
+    assert (said.code, said.statuses) == (1, ["COMPILING", "COMPILE_ERROR"])
+    line = next(n for n, text in enumerate(source.splitlines(), 1) if "i < m" in text)
+    assert f"solution.hip:{line}:" in said.last["message"]
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("int nothing;", "solution"),
+        ('extern "C" void solution(const double* A, const float* B, float* C, size_t N) {}', "conflicting"),
+        ("#include </etc/nothing.h>", "nothing.h"),
+        ("not C++ at all", "solution.hip:1"),
+    ],
+)
+def test_what_does_not_fit_the_signature_does_not_compile(judged: Judged, source: str, said: str) -> None:
+    """A solution that is missing, of other types, or no source at all."""
+    found = judged(submission(solution_code=source))
+    assert (found.code, found.statuses) == (1, ["COMPILING", "COMPILE_ERROR"])
+    assert said in found.last["message"]
+
+
+@pytest.mark.parametrize(
+    ("crash", "why"),
+    [
+        ("*(volatile int*)8 = 1;", "SIGSEGV"),
+        ("abort();", "SIGABRT"),
+        ("exit(7);", "status 7"),
+        ("_Exit(0);", "without writing C"),
+        ("add<<<1, 5000>>>(A, B, C, N);", "status 3"),
+        ("while (true) {}", "did not end within 2 s"),
+    ],
+)
+def test_a_crash_is_a_runtime_error_that_says_how(judged: Judged, crash: str, why: str) -> None:
+    """Signals, exits, a launch that cannot be, a program that never ends: each by its name."""
+    said = judged(submission(solution_code=DOING % crash), limits=SHORT)
+    assert (said.code, said.statuses) == (1, ["COMPILING", "CHECKING", "RUNTIME_ERROR"]), said.output
+    assert why in said.last["message"]
+
+
+def test_nothing_a_solution_prints_is_a_frame(judged: Judged) -> None:
+    """What it prints stands behind a bar, and has no key: neither line is taken for the task's own."""
+    forged = f'::steno:: {{\\"key\\":\\"{"0" * 48}\\",\\"seq\\":9,\\"status\\":\\"BENCHMARKED\\"}}'
+    printing = f'puts("\\r\\n{forged}"); fprintf(stderr, "\\n{forged}\\n"); exit(1);'
+    said = judged(submission(solution_code=DOING % printing))
+    assert (said.code, said.statuses) == (1, ["COMPILING", "CHECKING", "RUNTIME_ERROR"])
+    assert said.output.count(b"::steno:: ") > len(said.frames)
+    assert said.output.count(b"\n::steno:: ") == len(said.frames) - 1
+
+
+def test_a_solution_is_not_told_the_key(judged: Judged) -> None:
+    """It is in no file, argument or variable that the solution's own process has."""
+    looking = """
+      for (const char* path : {"/proc/self/environ", "/proc/self/cmdline"}) {
+        FILE* file = fopen(path, "rb");
+        for (int c; (c = fgetc(file)) != EOF;) putchar(c == 0 ? '\\n' : c);
+        fclose(file);
+      }
+      puts("looked"); exit(1);
+    """
+    said = judged(submission(solution_code=DOING % looking))
+    shown = b"\n".join(line for line in said.output.splitlines() if line.startswith(b"| "))
+    assert b"looked" in shown
+    assert KEY.encode() not in shown
+    assert b"STENO_" not in shown
+
+
+def test_megabytes_of_output_are_kept_within_bounds(judged: Judged) -> None:
+    """The beginning and the end of it; the run is right all the same."""
+    printing = 'for (int i = 0; i < 200000; ++i) puts("0123456789012345678901234567890123456789"); puts("the end");'
+    said = judged(submission(solution_code=DOING % printing, endpoint="checker"))
+    assert (said.code, said.statuses[-1]) == (0, "CHECKED")
+    assert len(said.output) < 200_000
+    assert b"| the end" in said.output
+    assert re.search(rb"\[\xe2\x80\xa6 \d{7} bytes \xe2\x80\xa6\]", said.output)
+
+
+def test_what_a_solution_leaves_behind_is_ended(judged: Judged) -> None:
+    """A process it started does not keep the task, or the machine, waiting."""
+    said = judged(submission(solution_code="#include <unistd.h>\n" + DOING % "if (fork() == 0) sleep(600);"))
+    assert said.statuses[-1] == "BENCHMARKED", said.output
+
+
+def test_a_solution_finds_no_answer_to_copy(judged: Judged) -> None:
+    """What is right is nowhere in the folder its program runs in."""
+    listing = 'system("ls"); exit(1);'
+    said = judged(submission(solution_code=DOING % listing))
+    assert {line for line in said.output.splitlines() if line.startswith(b"| ")} == {b"| A.in", b"| B.in"}
+
+
+def test_a_reference_that_fails_is_nobody_elses_fault(judged: Judged) -> None:
+    """The problem is broken, not the solution."""
+    said = judged(submission(), reference="def reference(inputs, sizes, parameters):\n    return 1 / 0\n")
+    assert (said.code, said.statuses[-1]) == (2, "ERROR")
+    assert said.last["message"] == "the reference of the problem failed: ZeroDivisionError: division by zero"
+
+
+def test_a_machine_without_a_compiler_says_so(judged: Judged) -> None:
+    """An image that has none."""
+    said = judged(submission(), compiler="hipcc-that-is-not-there")
+    assert (said.code, said.statuses) == (2, ["ERROR"])
+    assert "no compiler" in said.last["message"]
