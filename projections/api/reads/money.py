@@ -14,10 +14,10 @@ from projections.api.parameters import Asked, choice
 from projections.api.reads import shapes
 from projections.api.reads.read import Read
 from projections.money_objects import budget_object, report_object
+from projections.overview import policy_then
 
 if TYPE_CHECKING:
     from engine.policy import Policy
-    from engine.world.state import WorldState
     from projections.api.service import Service
     from projections.pool import Look
 
@@ -30,21 +30,18 @@ def _costs(_: Service, look: Look, asked: Asked) -> object:
     return report_object(report, low, high) | {"position": look.position}
 
 
-def _budget(service: Service, look: Look, asked: Asked) -> object:
-    state = look.view.world().state
-    policy = policy_at(service, state, past=asked.given["at"] is not None)
-    return budget_object(account(state, policy, look.now), state, policy) | {"position": look.position}
+def _budget(service: Service, look: Look, _: Asked) -> object:
+    policy = policy_at(service, look)
+    state, settled = look.view.ledger(look.now)
+    return budget_object(account(state, policy, look.now, settled), state, policy) | {"position": look.position}
 
 
-def policy_at(service: Service, state: WorldState, *, past: bool) -> Policy:
-    """What the settings say now; of the past, the policy adopted last by then, if there was one.
-
-    The budget is one for all sources, so that of a source whose machines are free is as good as any other's.
-    """
-    known = [steps[-1] for steps in state.policies.values()]
-    adopted = max(known, key=lambda step: step.position, default=None) if past else None
-    found = policy_from(service.settings, "dstack") if adopted is None else adopted.policy
-    return msgspec.structs.replace(found, free=False)
+def policy_at(service: Service, look: Look) -> Policy:
+    """What the settings say now, as for `steno budget`; of the past, the policy adopted last by then."""
+    default = policy_from(service.settings, "dstack")
+    if look.past:
+        return policy_then(look.view.world().state, default)
+    return msgspec.structs.replace(default, free=False)
 
 
 READS = (

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from projections.api.reads import logs, machines, money, runs
+from projections.api.reads import logs, machines, money, record, runs
 from projections.api.reads.read import Read, described, limiter
 
 if TYPE_CHECKING:
@@ -14,15 +13,7 @@ if TYPE_CHECKING:
     from projections.api.service import Service
 
 
-def _record() -> tuple[Read, ...]:
-    try:
-        found: tuple[Read, ...] = import_module("projections.api.reads.record").READS
-    except ModuleNotFoundError:
-        return ()
-    return found
-
-
-READS: tuple[Read, ...] = (*runs.READS, *machines.READS, *money.READS, *_record())
+READS: tuple[Read, ...] = (*runs.READS, *machines.READS, *money.READS, *record.READS)
 
 
 def routes(service: Service) -> list[BaseRoute]:

@@ -16,7 +16,7 @@ from projections.api.paging import CURSOR, LIMIT, SORTED_CURSOR, Place, cursor_o
 from projections.api.parameters import Asked, choice, text
 from projections.api.reads import shapes
 from projections.api.reads.read import Read
-from projections.event_rows import event_row
+from projections.browse import events
 from projections.explain import explain, explanation_object
 from projections.folded import decode_run
 from projections.money_objects import charge_object, reconciliation_object
@@ -25,7 +25,6 @@ from projections.queued import queued_object
 from projections.timeline import timeline, timeline_object
 
 if TYPE_CHECKING:
-    from engine.world.vms import Vm
     from projections.api.service import Service
     from projections.pool import Look
 
@@ -74,18 +73,16 @@ def _explain(_: Service, look: Look, asked: Asked) -> object:
 
 
 def _events(_: Service, look: Look, asked: Asked) -> object:
-    row, limit = look.view.row(asked.path["id"]), asked.number("limit")
-    after = asked.given["cursor"]
-    found = look.record.read(
+    row, behind = look.view.row(asked.path["id"]), asked.given["cursor"]
+    page = events(
+        look,
+        behind=behind if isinstance(behind, int) else None,
+        limit=asked.number("limit"),
         stream=f"run/{row.run_id}",
-        after=after if isinstance(after, int) else 0,
-        until=look.position,
-        limit=limit + 1,
     )
-    events, more = cut(list(found), limit)
     return {
-        "events": [event_row(stored) for stored in events],
-        "next": cursor_of(events[-1].position) if more else None,
+        "events": page.rows,
+        "next": None if page.next is None else cursor_of(page.next),
         "position": look.position,
     }
 
@@ -93,7 +90,8 @@ def _events(_: Service, look: Look, asked: Asked) -> object:
 def _costs(_: Service, look: Look, asked: Asked) -> object:
     row = look.view.row(asked.path["id"])
     run, shown, state = decode_run(row.folded), look.view.run(row.run_id), look.view.world().state
-    vms = {vm_id: vm for vm_id, vm in state.vms.items() if _concerns(vm, run.run_id)}
+    found = (state.vms.get(vm_id) for vm_id in dict.fromkeys(run.links.values()))
+    vms = {vm.vm_id: vm for vm in sorted((vm for vm in found if vm is not None), key=lambda vm: vm.first_position)}
     book, until = Book.of(state), state.last_at if state.last_at is not None else 0
     bills = {vm_id: bill_vm(vm, until=until, book=book) for vm_id, vm in vms.items()}
     part = msgspec.structs.replace(state, vms=vms, runs={run.run_id: run})
@@ -107,11 +105,6 @@ def _costs(_: Service, look: Look, asked: Asked) -> object:
         "reconciliation": reconciliation_object(reconcile_run(run, charges, part, machines), part),
         "position": look.position,
     }
-
-
-def _concerns(vm: Vm, run_id: str) -> bool:
-    """Whether a run was on a machine, or it was made for that run."""
-    return vm.made_for == run_id or any(one.run_id == run_id for one in vm.occupancies)
 
 
 READS = (

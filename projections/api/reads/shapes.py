@@ -18,15 +18,15 @@ Position = Annotated[int, msgspec.Meta(ge=0, description="A position of the reco
 Cursor = Annotated[str, msgspec.Meta(description="The `cursor` of the next page.")]
 
 
-class _Shape(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    pass
+class Shape(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """An object with these keys and no others."""
 
 
-class _Span(_Shape, kw_only=True, rename={"start": "from", "end": "to"}):
-    pass
+class SpanShape(Shape, kw_only=True, rename={"start": "from", "end": "to"}):
+    """An object about a stretch of time."""
 
 
-class RunPage(_Shape, kw_only=True):
+class RunPage(Shape, kw_only=True):
     """Some runs."""
 
     runs: list[RunObject]
@@ -34,7 +34,7 @@ class RunPage(_Shape, kw_only=True):
     position: Position
 
 
-class StateSpan(_Span, kw_only=True):
+class StateSpan(SpanShape, kw_only=True):
     """One state, held for a time; an open one is counted to the timeline's `until`."""
 
     state: str
@@ -45,7 +45,7 @@ class StateSpan(_Span, kw_only=True):
     position: Position | None
 
 
-class GapSpan(_Span, kw_only=True):
+class GapSpan(SpanShape, kw_only=True):
     """A stretch in which the source told us nothing."""
 
     source: str
@@ -54,7 +54,7 @@ class GapSpan(_Span, kw_only=True):
     seconds: float
 
 
-class MachinePhase(_Span, kw_only=True):
+class MachinePhase(SpanShape, kw_only=True):
     """What the machine was billed as, within the run's time."""
 
     phase: str
@@ -63,7 +63,7 @@ class MachinePhase(_Span, kw_only=True):
     seconds: float
 
 
-class MachineOfRun(_Shape, kw_only=True):
+class MachineOfRun(Shape, kw_only=True):
     """The machine a run was on."""
 
     vm_id: str | None
@@ -71,7 +71,7 @@ class MachineOfRun(_Shape, kw_only=True):
     phases: list[MachinePhase]
 
 
-class TimelineAnswer(_Shape, kw_only=True, rename={"start": "from"}):
+class TimelineAnswer(Shape, kw_only=True, rename={"start": "from"}):
     """Where a run's time went."""
 
     run_id: str
@@ -87,14 +87,14 @@ class TimelineAnswer(_Shape, kw_only=True, rename={"start": "from"}):
     position: Position
 
 
-class QuotedField(_Shape, kw_only=True):
+class QuotedField(Shape, kw_only=True):
     """One value of a poll, and where it is in the poll's body."""
 
     path: str
     value: Any
 
 
-class QuoteAnswer(_Shape, kw_only=True):
+class QuoteAnswer(Shape, kw_only=True):
     """What a poll (or an event of ours) said, in its own words."""
 
     position: Position
@@ -105,7 +105,7 @@ class QuoteAnswer(_Shape, kw_only=True):
     fields: list[QuotedField]
 
 
-class StepAnswer(_Shape, kw_only=True, rename={"target": "to"}):
+class StepAnswer(Shape, kw_only=True, rename={"target": "to"}):
     """One transition, with the words that moved it."""
 
     position: Position
@@ -114,7 +114,7 @@ class StepAnswer(_Shape, kw_only=True, rename={"target": "to"}):
     said: QuoteAnswer | None
 
 
-class BlindAnswer(_Span, kw_only=True):
+class BlindAnswer(SpanShape, kw_only=True):
     """A gap; `to` is null while it lasts."""
 
     source: str
@@ -122,7 +122,7 @@ class BlindAnswer(_Span, kw_only=True):
     end: Time | None
 
 
-class QueuedAnswer(_Shape, kw_only=True):
+class QueuedAnswer(Shape, kw_only=True):
     """A place in Steno's queue, and why the run waits there."""
 
     run_id: str
@@ -132,7 +132,7 @@ class QueuedAnswer(_Shape, kw_only=True):
     estimated_start: Time | None
 
 
-class ExplanationAnswer(_Shape, kw_only=True):
+class ExplanationAnswer(Shape, kw_only=True):
     """Why a run is where it is: the rule, its evidence, and what would have been another verdict."""
 
     run: RunObject
@@ -149,7 +149,7 @@ class ExplanationAnswer(_Shape, kw_only=True):
     position: Position
 
 
-class EventAnswer(_Shape, kw_only=True):
+class EventAnswer(Shape, kw_only=True):
     """One event of the record."""
 
     position: Position
@@ -164,7 +164,7 @@ class EventAnswer(_Shape, kw_only=True):
     hash: str
 
 
-class EventPage(_Shape, kw_only=True):
+class EventPage(Shape, kw_only=True):
     """Some events."""
 
     events: list[EventAnswer]
@@ -172,7 +172,7 @@ class EventPage(_Shape, kw_only=True):
     position: Position
 
 
-class ChargeAnswer(_Span, kw_only=True):
+class ChargeAnswer(SpanShape, kw_only=True):
     """A sum of a machine's bill that a run pays."""
 
     vm_id: str
@@ -183,14 +183,14 @@ class ChargeAnswer(_Span, kw_only=True):
     price_usd_per_hour: Usd
 
 
-class DifferenceAnswer(_Shape, kw_only=True):
+class DifferenceAnswer(Shape, kw_only=True):
     """One reason why two figures differ; positive is in ours only."""
 
     cause: str
     amount_usd: Usd
 
 
-class ReconciliationAnswer(_Shape, kw_only=True):
+class ReconciliationAnswer(Shape, kw_only=True):
     """Our figure beside the provider's; the lines sum to the difference exactly."""
 
     run_id: str | None
@@ -201,7 +201,7 @@ class ReconciliationAnswer(_Shape, kw_only=True):
     divergence_usd: Usd
 
 
-class RunCosts(_Shape, kw_only=True):
+class RunCosts(Shape, kw_only=True):
     """What a run cost, and why the provider says otherwise."""
 
     run_id: str
@@ -212,7 +212,7 @@ class RunCosts(_Shape, kw_only=True):
     position: Position
 
 
-class MachineObject(_Shape, kw_only=True):
+class MachineObject(Shape, kw_only=True):
     """One machine with its bill."""
 
     vm_id: str
@@ -228,7 +228,7 @@ class MachineObject(_Shape, kw_only=True):
     intervals: list[Interval]
 
 
-class MachinePage(_Shape, kw_only=True):
+class MachinePage(Shape, kw_only=True):
     """Some machines."""
 
     vms: list[MachineObject]
@@ -256,7 +256,7 @@ class MachineAnswer(MachineObject, kw_only=True):
     position: Position
 
 
-class CostRow(_Shape, kw_only=True):
+class CostRow(Shape, kw_only=True):
     """What one machine, run, day, user or kind of GPU cost."""
 
     key: str
@@ -268,7 +268,7 @@ class CostRow(_Shape, kw_only=True):
     lines: dict[str, Usd]
 
 
-class CostReport(_Shape, kw_only=True):
+class CostReport(Shape, kw_only=True):
     """What everything cost; the rows sum to the total exactly."""
 
     by: Literal["vm", "run", "day", "user", "gpu"]
@@ -279,7 +279,7 @@ class CostReport(_Shape, kw_only=True):
     position: Position
 
 
-class BudgetAlert(_Shape, kw_only=True):
+class BudgetAlert(Shape, kw_only=True):
     """A threshold of the budget."""
 
     threshold: float
@@ -287,7 +287,7 @@ class BudgetAlert(_Shape, kw_only=True):
     told_at_position: Position | None
 
 
-class BudgetAnswer(_Shape, kw_only=True):
+class BudgetAnswer(Shape, kw_only=True):
     """Where the budget stands; null where there is none."""
 
     total_usd: Usd | None

@@ -1,0 +1,176 @@
+"""Reads of the record itself, and of everything at a glance."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from engine.settings_policy import policy_from
+from events.types import NAMES
+from projections import browse
+from projections.api.paging import CURSOR, LIMIT, SORTED_CURSOR, Place, cursor_of
+from projections.api.parameters import Asked, choice, flag, text
+from projections.api.problems import Problem
+from projections.api.reads import record_shapes as shapes
+from projections.api.reads.money import policy_at
+from projections.api.reads.read import Read
+from projections.incidents import incidents
+from projections.marks import record_object
+from projections.offers import offers
+from projections.overview import overview
+
+if TYPE_CHECKING:
+    from projections.api.service import Service
+    from projections.pool import Look
+
+_POSITION = re.compile("[0-9]{1,18}")
+_BACKWARDS = flag("backwards", "The newest first.")
+
+
+def _overview(service: Service, look: Look, _: Asked) -> object:
+    return overview(look, policy_at(service, look))
+
+
+def _record(service: Service, look: Look, _: Asked) -> object:
+    return record_object(look, service.projector.lag)
+
+
+def _offers(service: Service, look: Look, _: Asked) -> object:
+    policy = policy_from(service.settings, "dstack")
+    return {"gpus": [one.to_json() for one in offers(look, policy)], "position": look.position}
+
+
+def _events(_: Service, look: Look, asked: Asked) -> object:
+    kind, behind = asked.text("type"), asked.given["cursor"]
+    page = browse.events(
+        look,
+        behind=behind if isinstance(behind, int) else None,
+        limit=asked.number("limit"),
+        stream=asked.text("stream"),
+        types=None if kind is None else (kind,),
+        backwards=asked.flag("backwards"),
+    )
+    return _page("events", page, look)
+
+
+def _event(_: Service, look: Look, asked: Asked) -> object:
+    return browse.event(look, position_of(asked))
+
+
+def _polls(_: Service, look: Look, asked: Asked) -> object:
+    behind = asked.given["cursor"]
+    page = browse.polls(
+        look,
+        behind=behind if isinstance(behind, int) else None,
+        limit=asked.number("limit"),
+        source=asked.text("source"),
+        failed=asked.flag("failed"),
+        backwards=asked.flag("backwards"),
+    )
+    return _page("polls", page, look)
+
+
+def _poll(_: Service, look: Look, asked: Asked) -> object:
+    return browse.poll(look, position_of(asked))
+
+
+def _incidents(_: Service, look: Look, asked: Asked) -> object:
+    behind = asked.given["cursor"]
+    found = incidents(look, behind=behind if isinstance(behind, Place) else None, limit=asked.number("limit"))
+    return {
+        "anomalies": found.anomalies,
+        "blind": found.blind,
+        "next": None if found.next is None else cursor_of(Place(*found.next)),
+        "position": look.position,
+    }
+
+
+def _page(name: str, page: browse.Page, look: Look) -> object:
+    return {name: page.rows, "next": None if page.next is None else cursor_of(page.next), "position": look.position}
+
+
+def position_of(asked: Asked) -> int:
+    """The position in a path.
+
+    Raises:
+        Problem: 400, it is no number.
+    """
+    word = asked.path["position"]
+    if _POSITION.fullmatch(word) is None:
+        raise Problem(400, f"{word[:60]!r} is no position: write a whole number", field="position")
+    return int(word)
+
+
+READS = (
+    Read(
+        path="/api/overview",
+        summary="Everything at a glance: what runs, today's costs, the budget, machines as lanes, what is wrong",
+        answer=_overview,
+        shape=shapes.Overview,
+        tag="record",
+    ),
+    Read(
+        path="/api/record",
+        summary="Where the record stands, how far the read models are, and what to look for in it",
+        answer=_record,
+        shape=shapes.RecordAnswer,
+        tag="record",
+    ),
+    Read(
+        path="/api/offers",
+        summary="The GPUs there are to choose from, with the prices seen or assumed",
+        answer=_offers,
+        shape=shapes.Offers,
+        tag="machines",
+    ),
+    Read(
+        path="/api/events",
+        summary="Events of the record, in order or backwards",
+        answer=_events,
+        shape=shapes.EventPage,
+        parameters=(
+            CURSOR,
+            LIMIT,
+            text("stream", "Only this stream: `run/ID`, `vm/ID`, `source/NAME` …"),
+            choice("type", "Only events of this type.", sorted(NAMES)),
+            _BACKWARDS,
+        ),
+        tag="record",
+    ),
+    Read(
+        path="/api/events/{position}",
+        summary="One event; of a poll its answer too, of an observation the item it saw",
+        answer=_event,
+        shape=shapes.EventInFull,
+        tag="record",
+    ),
+    Read(
+        path="/api/polls",
+        summary="Polls: what was asked, when, and what it changed",
+        answer=_polls,
+        shape=shapes.PollPage,
+        parameters=(
+            CURSOR,
+            LIMIT,
+            text("source", "Only this source: `dstack/main`."),
+            flag("failed", "Only polls that got no usable answer."),
+            _BACKWARDS,
+        ),
+        tag="record",
+    ),
+    Read(
+        path="/api/polls/{position}",
+        summary="One poll with the provider's own answer, secrets replaced",
+        answer=_poll,
+        shape=shapes.PollInFull,
+        tag="record",
+    ),
+    Read(
+        path="/api/incidents",
+        summary="Anomalies and the times in which nobody looked, the newest first",
+        answer=_incidents,
+        shape=shapes.IncidentPage,
+        parameters=(SORTED_CURSOR, LIMIT),
+        tag="record",
+    ),
+)
