@@ -22,6 +22,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.pool import NullPool
 
+from events import held
 from events.chain import MARK_BYTES, genesis, mark
 from events.clock import Clock
 from events.errors import (
@@ -32,6 +33,7 @@ from events.errors import (
     RecordNotWritable,
     RecordTooNew,
 )
+from events.held import before_anybody
 from events.schema import APPLICATION_ID, FORMAT, REVISION, head, meta
 
 BUSY_TIMEOUT: Final = 5.0
@@ -174,7 +176,13 @@ def _has_content(path: Path) -> bool:
 
 
 def _look(path: Path) -> None:
-    """Read the first bytes of the file, without SQLite, which might write."""
+    """Read the first bytes of the file, without SQLite, which might write; not where we have it open already."""
+    with before_anybody(path) as may:
+        if may:
+            _look_at(path)
+
+
+def _look_at(path: Path) -> None:
     try:
         with path.open("rb") as file:
             first = file.read(100)
@@ -233,9 +241,7 @@ def _connect(path: Path, *, write: bool) -> Connection:
         uri += "?mode=ro&immutable=1"
 
     def connect() -> sqlite3.Connection:
-        made = sqlite3.connect(
-            uri, uri=True, isolation_level=None, timeout=BUSY_TIMEOUT, check_same_thread=False, cached_statements=64
-        )
+        made = held.connect(path, uri, BUSY_TIMEOUT)
         if not write:
             made.execute("PRAGMA query_only = ON")
         # A reader passes over pages once, and the system keeps them too; a writer comes back to its indexes.

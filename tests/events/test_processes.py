@@ -5,16 +5,21 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
 
-from events.record import Record
+from events import types
+from events.record import Batch, Record
 from events.testing import StandingClock, temporary_record
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+EVENT = types.SubmitIntended(run_id="a", provider="local", name="a")
 
 WRITER = """
 import sys
@@ -37,6 +42,13 @@ def writer(where: Path, name: str, count: int, durable: str = "quick") -> subpro
     return subprocess.Popen(
         [sys.executable, "-c", WRITER, str(where), name, str(count), durable], stdout=subprocess.PIPE, text=True
     )
+
+
+def wrote(process: subprocess.Popen[str]) -> None:
+    """It ended well."""
+    with process:
+        process.communicate(timeout=60)
+    assert process.returncode == 0
 
 
 @pytest.mark.slow
@@ -103,3 +115,51 @@ def test_waiting_ends_when_another_process_appends(tmp_path: Path) -> None:
         writer(where, "a", 1).communicate()
         assert record.wait(0, 1_000_000)
         assert not record.wait(5, 1_000_000)
+
+
+def test_a_second_look_from_one_process_leaves_the_locks_of_the_first(tmp_path: Path) -> None:
+    """Else another process that closes the record takes the log away under those who still have it open, and what they
+    append from then on is lost.
+    """
+    where = tmp_path / "record.db"
+    with temporary_record(tmp_path) as first:
+        first.append_many([Batch("run/a", [EVENT])])
+        for _ in range(2):
+            with Record.open(where, clock=StandingClock()):
+                pass
+        wrote(writer(where, "b", 1))
+        assert where.with_name("record.db-wal").exists()
+        first.append_many([Batch("run/a", [EVENT])])
+        with Record.open(where, clock=StandingClock()) as second:
+            assert second.version("run/a") == 2
+            assert second.verify().ok
+    assert not where.with_name("record.db-wal").exists()
+    with Record.open(where, clock=StandingClock()) as after:
+        assert after.version("run/a") == 2
+
+
+def test_many_threads_open_and_close_a_record_that_another_process_writes(tmp_path: Path) -> None:
+    """Nobody's look costs anybody else the log."""
+    where = tmp_path / "record.db"
+    with temporary_record(tmp_path) as record:
+        record.append_many([Batch("run/a", [EVENT])])
+        over = threading.Event()
+
+        def look() -> int:
+            looks = 0
+            while not over.is_set():
+                with Record.open(where, clock=StandingClock()) as own:
+                    looks += own.version("run/a")
+            return looks
+
+        with ThreadPoolExecutor(4) as threads:
+            looks = [threads.submit(look) for _ in range(4)]
+            try:
+                for name in "bc":
+                    wrote(writer(where, name, 3))
+                    record.append_many([Batch("run/a", [EVENT])])
+            finally:
+                over.set()
+        assert all(one.result() > 0 for one in looks)
+        assert record.version("run/a") == 3
+        assert record.verify().ok
