@@ -34,7 +34,7 @@ _TAGS = {
     "machines": "Machines and their bills",
     "money": "Costs and the budget",
     "record": "The record itself: events, polls, incidents",
-    "live": "Streams of what happens now",
+    "streams": "What happens now, as server-sent events",
     "kernels": "Kernels: submitted, checked and benchmarked",
     "access": "Who asks",
     "operations": "Health and metrics",
@@ -124,6 +124,7 @@ def document(parts: Iterable[Any], routes: Sequence[BaseRoute]) -> dict[str, Any
 def _complete(path: str, method: str, operation: dict[str, Any]) -> None:
     """What holds for every operation: its problems, and whether it needs a token."""
     reads = method == "get"
+    operation.setdefault("operationId", _name(path, method))
     responses: dict[str, Any] = operation["responses"]
     if responses.get("422", {}).get("description") == "Validation Error":
         del responses["422"]
@@ -137,6 +138,12 @@ def _complete(path: str, method: str, operation: dict[str, Any]) -> None:
     for status, text in known.items():
         responses.setdefault(str(status), _problem(text))
     responses.setdefault("default", _problem("Whatever else is wrong with a request, or with us."))
+
+
+def _name(path: str, method: str) -> str:
+    """`getRunsStream` of GET /api/runs/{id}/stream."""
+    words = [part for part in path.removeprefix("/api/").split("/") if part and not part.startswith("{")]
+    return method + "".join(word.capitalize() for word in words)
 
 
 def _problem(text: str) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from projections.overview import policy_then
 
 if TYPE_CHECKING:
     from engine.policy import Policy
+    from engine.world.state import WorldState
     from projections.api.service import Service
     from projections.pool import Look
 
@@ -31,17 +32,15 @@ def _costs(_: Service, look: Look, asked: Asked) -> object:
 
 
 def _budget(service: Service, look: Look, _: Asked) -> object:
-    policy = policy_at(service, look)
+    policy = policy_at(service, look.view.world().state, past=look.past)
     state, settled = look.view.ledger(look.now)
     return budget_object(account(state, policy, look.now, settled), state, policy) | {"position": look.position}
 
 
-def policy_at(service: Service, look: Look) -> Policy:
+def policy_at(service: Service, state: WorldState, *, past: bool) -> Policy:
     """What the settings say now, as for `steno budget`; of the past, the policy adopted last by then."""
     default = policy_from(service.settings, "dstack")
-    if look.past:
-        return policy_then(look.view.world().state, default)
-    return msgspec.structs.replace(default, free=False)
+    return policy_then(state, default) if past else msgspec.structs.replace(default, free=False)
 
 
 READS = (

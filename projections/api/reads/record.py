@@ -28,7 +28,7 @@ _BACKWARDS = flag("backwards", "The newest first.")
 
 
 def _overview(service: Service, look: Look, _: Asked) -> object:
-    return overview(look, policy_at(service, look))
+    return overview(look, policy_at(service, look.view.world().state, past=look.past))
 
 
 def _record(service: Service, look: Look, _: Asked) -> object:

@@ -1,0 +1,130 @@
+"""The OpenAPI document: whole, true of every answer, and held against the service by schemathesis."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import jsonschema
+import pytest
+from fastapi import FastAPI
+from starlette.routing import Route
+
+from projections.api.app import build_app
+from projections.api.service import Service
+
+PAGES = {"get"}
+"""What the dashboard's own addresses take: they are pages for people, and not in the document."""
+
+
+@pytest.fixture
+def client(served: Callable[..., Any], town: Path) -> httpx.Client:
+    """A client of the service of a record with runs of every end."""
+    found: httpx.Client = served(town, api__submit_rate="off").client
+    return found
+
+
+@pytest.fixture
+def document(client: httpx.Client) -> dict[str, Any]:
+    """The document as it is served."""
+    answer = client.get("/openapi.json")
+    assert answer.status_code == 200
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def routes(app: Any) -> Iterator[Route]:
+    """The routes behind everything that stands in front of them."""
+    while not isinstance(app, FastAPI):
+        app = app._app
+    for route in app.routes:
+        assert isinstance(route, Route), route
+        yield route
+
+
+def test_the_document_is_openapi_3_1_without_a_loose_end(document: dict[str, Any]) -> None:
+    """Every reference leads somewhere, every schema is used, every operation has a name of its own."""
+    assert document["openapi"] == "3.1.0"
+
+    def references(value: Any) -> Iterator[str]:
+        match value:
+            case dict():
+                if isinstance(value.get("$ref"), str):
+                    yield value["$ref"]
+                for one in value.values():
+                    yield from references(one)
+            case list():
+                for one in value:
+                    yield from references(one)
+
+    schemas = document["components"]["schemas"]
+    assert set(references(document)) == {f"#/components/schemas/{name}" for name in schemas}
+    for schema in schemas.values():
+        jsonschema.Draft202012Validator.check_schema(schema)
+    names = [operation["operationId"] for path in document["paths"].values() for operation in path.values()]
+    assert len(names) == len(set(names))
+    for path, methods in document["paths"].items():
+        for operation in methods.values():
+            assert operation["summary"], path
+            assert set(operation["tags"]) <= {tag["name"] for tag in document["tags"]}, path
+            wanted = {part.strip("{}") for part in path.split("/") if part.startswith("{")}
+            given = {one["name"] for one in operation.get("parameters", []) if one["in"] == "path"}
+            assert wanted == given, path
+
+
+def test_every_route_is_in_the_document_and_nothing_else(document: dict[str, Any], service: Service) -> None:
+    """What the application answers is what the document says; only the dashboard's pages are left out."""
+    served_routes = {
+        (route.path, method.lower())
+        for route in routes(build_app(service))
+        for method in route.methods or ()
+        if method != "HEAD" and (route.path.startswith("/api") or route.path in document["paths"])
+    }
+    described = {(path, method) for path, methods in document["paths"].items() for method in methods}
+    assert served_routes == described
+    service.closing.close()
+
+
+def test_every_read_answers_as_the_document_says(client: httpx.Client, document: dict[str, Any]) -> None:
+    """Real answers of a real record, problems among them, are valid under the schema of their status."""
+    runs = client.get("/api/runs", params={"limit": 500}).json()["runs"]
+    machines = client.get("/api/vms").json()["vms"]
+    head = int(client.get("/api/runs").headers["steno-position"])
+    words = {
+        "/api/runs": [run["run_id"] for run in runs],
+        "/api/vms": [vm["vm_id"] for vm in machines],
+        "/api/events": list(range(1, head, head // 40)),
+        "/api/polls": [row["position"] for row in client.get("/api/polls", params={"limit": 30}).json()["polls"]],
+    }
+    checked = 0
+    for path, methods in document["paths"].items():
+        operation = methods.get("get")
+        if operation is None or "application/json" not in operation["responses"].get("200", {}).get("content", {}):
+            continue
+        name = path.partition("/{")[0]
+        for word in (*words.get(name, ()), "nobody") if "{" in path else ("",):
+            asked = path.replace("{id}", str(word)).replace("{position}", str(word))
+            for query in ("", f"?at={head // 2}", "?at=0") if path.startswith("/api/runs") else ("",):
+                answer = client.get(asked + query)
+                if path in {"/api/session", "/readyz"} and answer.status_code >= 400:
+                    continue
+                assert answer.status_code in {200, 400, 404}, (asked, query, answer.text)
+                kind = answer.headers["content-type"].partition(";")[0]
+                schema = operation["responses"][str(answer.status_code)]["content"][kind]["schema"]
+                jsonschema.validate(answer.json(), {**schema, "components": document["components"]})
+                checked += 1
+    assert checked > 200
+
+
+@pytest.fixture
+def service(town: Path) -> Service:
+    """A service that nothing of is started."""
+    from cli.app import App
+    from cli.serving import assembled
+    from engine.settings import load_settings
+
+    app, nobody = App(), town.parent / "nobody"
+    app._settings = load_settings(
+        flags={"record": str(town)}, environ={}, cwd=nobody, home=nobody, config=nobody, data=nobody
+    )
+    return assembled(app, town)
