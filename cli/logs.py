@@ -1,7 +1,10 @@
 """Where log lines go: data commands keep stdout for data, daemons keep stderr for trouble."""
 
+import contextlib
+import functools
 import logging
 import sys
+from collections.abc import Sequence
 
 import click
 
@@ -40,7 +43,7 @@ class _Handler(logging.Handler):
         if record.levelno > self._highest:
             return
         if self._json:
-            click.echo(_object(record), err=self._err)
+            click.echo(_object(round(record.created * 1_000_000), record.levelname, record.getMessage()), err=self._err)
             (sys.stderr if self._err else sys.stdout).flush()
             return
         red = self._err and record.levelno >= logging.ERROR and colour_wanted(sys.stderr.isatty())
@@ -48,15 +51,39 @@ class _Handler(logging.Handler):
         click.echo(click.style(line, fg="red") if red else line, err=self._err, color=red)
         (sys.stderr if self._err else sys.stdout).flush()
 
+    def emit_many(self, level: int, lines: Sequence[tuple[int, str]]) -> None:
+        """Lines of one level, each as of its moment (microseconds, UTC), written at once and uncoloured."""
+        if not self.level <= level <= self._highest:
+            return
+        name = logging.getLevelName(level)
+        if self._json:
+            text = "".join(f"{_object(at, name, message)}\n" for at, message in lines)
+        else:
+            text = "".join(f"{_stamp(at)} {name:<7} {message}\n" for at, message in lines)
+        with self.lock or contextlib.nullcontext():
+            click.echo(text, err=self._err, nl=False)
+            (sys.stderr if self._err else sys.stdout).flush()
 
-def _object(record: logging.LogRecord) -> str:
+
+def _object(at: int, level: str, message: str) -> str:
     import msgspec
 
     from events.clock import format_time
 
-    at = format_time(round(record.created * 1_000_000))
-    value = {"at": at, "level": record.levelname.lower(), "message": " ".join(record.getMessage().splitlines())}
+    value = {"at": format_time(at), "level": level.lower(), "message": " ".join(message.splitlines())}
     return msgspec.json.encode(value).decode()
+
+
+def _stamp(at: int) -> str:
+    """`2026-11-20T15:00:02.123Z`, as other lines begin."""
+    return f"{_second(at // 1_000_000)}.{at // 1000 % 1000:03}Z"
+
+
+@functools.lru_cache(maxsize=4)
+def _second(at: int) -> str:
+    import time
+
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at))
 
 
 class _Line(logging.Formatter):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from events.clock import SECOND
 from projections.api.access.tokens import without_secrets
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from starlette.types import Scope
 
     from events.clock import Clock
@@ -26,6 +28,15 @@ _QUIET: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 """Asked every few seconds by machines: told only where the answer is no good one."""
 
 _Line = tuple[int, str, bytes, int, int, str]
+
+
+@runtime_checkable
+class TakesMany(Protocol):
+    """A handler that writes many lines at once: one at a time they cost more than the answers they tell of."""
+
+    def emit_many(self, level: int, lines: Sequence[tuple[int, str]]) -> None:
+        """Write lines of that level, each as of its moment (microseconds, UTC)."""
+        ...
 
 
 class AccessLog:
@@ -51,13 +62,12 @@ class AccessLog:
         if self._thread is not None:
             self._thread.join(1.0)
 
-    def answered(self, scope: Scope, exchange: Exchange) -> None:
-        """Tell of one answer."""
+    def answered(self, scope: Scope, exchange: Exchange, took: int) -> None:
+        """Tell of one answer, which took so many microseconds."""
         if self._thread is None or (scope["path"] in _QUIET and exchange.status < 400):
             return
-        now = self._clock.now()
         who = "-" if exchange.who is None else exchange.who.name
-        self._lines.append((now, scope["method"], scope["raw_path"], exchange.status, now - exchange.began_at, who))
+        self._lines.append((exchange.began_at + took, scope["method"], scope["raw_path"], exchange.status, took, who))
         self._taken += 1
 
     def _run(self) -> None:
@@ -66,26 +76,37 @@ class AccessLog:
         self._write()
 
     def _write(self) -> None:
+        lines: list[tuple[int, str]] = []
         while self._lines:
             line = self._lines.popleft()
             self._written += 1
-            _tell(line)
+            lines.append((line[0], _text(line)))
         lost = self._taken - self._written - len(self._lines)
         if lost > 0:
             self._written += lost
-            _emit(self._clock.now(), f"{lost} requests are not told: the log was too slow")
+            lines.append((self._clock.now(), f"{lost} requests are not told: the log was too slow"))
+        if lines:
+            _emit(lines)
 
 
-def _tell(line: _Line) -> None:
-    at, method, path, status, took, who = line
+def _text(line: _Line) -> str:
+    _, method, path, status, took, who = line
     shown = path.decode("ascii", "backslashreplace")
     shown = without_secrets(shown if shown.isprintable() else ascii(shown))
     shown = shown if len(shown) <= _LONGEST else shown[:_LONGEST] + "…"
-    _emit(at, f"{method} {shown} {status or '-'} {took / 1000:.1f} ms {who}")
+    return f"{method} {shown} {status or '-'} {took / 1000:.1f} ms {who}"
 
 
-def _emit(at: int, text: str) -> None:
-    """One line as of that moment, though it is written later."""
-    record = _log.makeRecord(_log.name, logging.INFO, __file__, 0, text, (), None)
-    record.created, record.msecs = at / SECOND, at // 1000 % 1000
-    _log.handle(record)
+def _emit(lines: Sequence[tuple[int, str]]) -> None:
+    handlers = logging.getLogger().handlers
+    many = [handler for handler in handlers if isinstance(handler, TakesMany)]
+    for handler in many:
+        handler.emit_many(logging.INFO, lines)
+    if len(many) == len(handlers):
+        return
+    for at, text in lines:
+        record = _log.makeRecord(_log.name, logging.INFO, __file__, 0, text, (), None)
+        record.created, record.msecs = at / SECOND, at // 1000 % 1000
+        for other in handlers:
+            if other not in many and record.levelno >= other.level:
+                other.handle(record)

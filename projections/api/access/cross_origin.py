@@ -25,7 +25,7 @@ class CrossOrigin:
     """The rule for pages of other origins; those listed in `api.cors` count as our own, without cookies."""
 
     def __init__(self, listed: tuple[str, ...]) -> None:
-        self._listed = frozenset(origin.encode() for origin in listed)
+        self.listed = frozenset(origin.encode() for origin in listed)
 
     def check(self, method: str, headers: Mapping[bytes, bytes]) -> None:
         """Look that what changes something comes from no page of another site.
@@ -38,7 +38,7 @@ class CrossOrigin:
         if method in _SAFE:
             return
         origin, site = headers.get(b"origin"), headers.get(b"sec-fetch-site")
-        if origin is not None and origin.lower() in self._listed:
+        if origin is not None and origin.lower() in self.listed:
             return
         if site is not None:
             ours = site.lower() in {b"same-origin", b"none"}
@@ -50,10 +50,10 @@ class CrossOrigin:
 
     def answer(self, headers: Mapping[bytes, bytes]) -> Headers:
         """What to add to an answer so that a listed page may read it."""
-        if not self._listed:
+        if not self.listed:
             return ()
         origin = headers.get(b"origin", b"")
-        if origin.lower() not in self._listed:
+        if origin.lower() not in self.listed:
             return ((b"vary", b"Origin"),)
         return (
             (b"access-control-allow-origin", origin),
@@ -65,6 +65,6 @@ class CrossOrigin:
         """The answer to a listed page that asks what it may send; None: this is no such question."""
         if method != "OPTIONS" or b"access-control-request-method" not in headers:
             return None
-        if headers.get(b"origin", b"").lower() not in self._listed:
+        if headers.get(b"origin", b"").lower() not in self.listed:
             return None
         return _PREFLIGHT

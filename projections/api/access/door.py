@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
     from projections.api.access.tokens import Tokens
 
-_FORWARDED: Final = (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip", b"via")
+_FORWARDED: Final = frozenset(
+    {b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip", b"via"}
+)
+_NAMES: Final = 100
 _MAKE_ONE: Final = "`steno token create` makes one"
 
 
@@ -28,6 +31,8 @@ class Door:
     def __init__(self, tokens: Tokens, *, on_loopback: bool) -> None:
         self._tokens = tokens
         self._on_loopback = on_loopback
+        self._own_names: set[bytes] = set()
+        """`Host` headers that were looked at before, and name this machine."""
 
     def who(self, headers: Mapping[bytes, bytes], peer: str | None) -> Who:
         """Who that is.
@@ -71,18 +76,20 @@ class Door:
         self._tokens.expect_usable()
         if not self._on_loopback or peer is None or not (peer == "127.0.0.1" or is_loopback(peer)):
             raise _unknown(f"a token is needed: send `Authorization: Bearer steno_…`; {_MAKE_ONE}")
-        for name in _FORWARDED:
-            if name in headers:
-                raise _unknown(f"through a proxy a token is needed: let it add `Authorization`; {_MAKE_ONE}")
+        if not _FORWARDED.isdisjoint(headers):
+            raise _unknown(f"through a proxy a token is needed: let it add `Authorization`; {_MAKE_ONE}")
         host = headers.get(b"host")
         if host is None:
             raise Problem(400, "the header Host is missing", field="Host")
-        if host != b"127.0.0.1" and not names_loopback(host.decode("latin-1")):
-            raise Problem(
-                421,
-                "without a token only this machine's own names are answered: 127.0.0.1, localhost, [::1]",
-                field="Host",
-            )
+        if host not in self._own_names:
+            if not names_loopback(host.decode("latin-1")):
+                raise Problem(
+                    421,
+                    "without a token only this machine's own names are answered: 127.0.0.1, localhost, [::1]",
+                    field="Host",
+                )
+            if len(self._own_names) < _NAMES:
+                self._own_names.add(host)
         return LOOPBACK
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from projections.api.access.tokens import LOOK_AGAIN
 
 if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Awaitable
+
     from starlette.types import Message, Receive, Send
 
     from events.clock import Clock
@@ -22,27 +24,41 @@ class Ended(OSError):
 class Exchange:
     """Stands between the server and the application for one request.
 
+    Every request has one, so what most of them never use is set on the class.
+
     Args:
         streams: where it puts itself while its answer goes on without a length told beforehand.
+        task: what answers the request.
     """
 
-    def __init__(self, receive: Receive, send: Send, tokens: Tokens, clock: Clock, streams: set[Exchange]) -> None:
+    who: Who | None = None
+    status = 0
+    """0: no answer has begun."""
+    complete = False
+    extra: tuple[tuple[bytes, bytes], ...] = ()
+    """Headers to add to the answer."""
+    _body: bytes | None = None
+    _checked_at = 0
+    _measured: bool | None = None
+    """Whether the answer's length was told beforehand; None: nobody has asked yet."""
+    _headers: tuple[tuple[bytes, bytes], ...] = ()
+
+    def __init__(
+        self,
+        receive: Receive,
+        send: Send,
+        tokens: Tokens,
+        clock: Clock,
+        streams: set[Exchange],
+        task: asyncio.Task[object] | None,
+    ) -> None:
         self.began_at = clock.now()
-        self.who: Who | None = None
-        self.extra: tuple[tuple[bytes, bytes], ...] = ()
-        """Headers to add to the answer."""
-        self.status = 0
-        """0: no answer has begun."""
-        self.complete = False
-        self.task = asyncio.current_task()
+        self.task = task
         self._receive = receive
         self._send = send
         self._tokens = tokens
         self._clock = clock
         self._streams = streams
-        self._measured = False
-        self._checked_at = self.began_at
-        self._body: bytes | None = None
 
     def has_read(self, body: bytes) -> None:
         """The body was read already; the application gets this."""
@@ -55,38 +71,45 @@ class Exchange:
             return {"type": "http.request", "body": body, "more_body": False}
         return await self._receive()
 
-    async def send(self, message: Message) -> None:
-        """What the application says.
-
-        Raises:
-            Ended: it was ended, or its caller may hear no more: the token was revoked while it went on.
-        """
+    def send(self, message: Message) -> Awaitable[None]:
+        """What the application says; awaiting it raises `Ended` where its caller may hear no more."""
         if self.complete:
-            raise Ended
+            return self._too_late()
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            headers = message.get("headers", ())
-            self._measured = any(name == b"content-length" for name, _ in headers)
+            self._headers = message.get("headers", ())
             if self.extra:
-                message = {**message, "headers": [*headers, *self.extra]}
-        elif not message.get("more_body", False):
-            self._done()
-        elif not self._measured:
-            self._streams.add(self)
-            now = self._clock.now()
-            if now - self._checked_at >= LOOK_AGAIN:
-                self._checked_at = now
-                if self.who is not None and not self._tokens.holds(self.who):
-                    await self.finish()
-                    raise Ended
-        await self._send(message)
+                message = {**message, "headers": [*self._headers, *self.extra]}
+        elif not message.get("more_body"):
+            self.complete = True
+            if self._measured is not None:
+                self._streams.discard(self)
+        elif self._goes_on():
+            return self._last()
+        return self._send(message)
 
     async def finish(self) -> None:
         """End here, in good form, an answer that has begun."""
         if self.status and not self.complete:
-            self._done()
+            self.complete = True
+            self._streams.discard(self)
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    def _done(self) -> None:
-        self.complete = True
-        self._streams.discard(self)
+    def _goes_on(self) -> bool:
+        """Whether a stream must end now: the token behind it was revoked while it went on."""
+        if self._measured is None:
+            self._measured = any(name.lower() == b"content-length" for name, _ in self._headers)
+            if not self._measured:
+                self._streams.add(self)
+        now = self._clock.now()
+        if self._measured or now - self._checked_at < LOOK_AGAIN:
+            return False
+        self._checked_at = now
+        return self.who is not None and not self._tokens.holds(self.who)
+
+    async def _last(self) -> None:
+        await self.finish()
+        raise Ended
+
+    async def _too_late(self) -> None:
+        raise Ended

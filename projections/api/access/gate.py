@@ -17,9 +17,12 @@ from projections.api.access.hosts import listens_on_loopback
 from projections.api.access.limits import check_head
 from projections.api.access.rate import Rate
 from projections.api.access.roles import asks_for_a_run, needed
+from projections.api.access.who import Role
 from projections.api.problems import MEDIA_TYPE, Problem, problem_body, problem_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from projections.api.access.who import Who
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 
 LAST_WORDS: Final = 1.0
 """Seconds that streams have to end by themselves once the server stops."""
+_TOO_LITTLE: Final = 'Bearer realm="steno", error="insufficient_scope"'
 _WITHOUT_BODY: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _log = logging.getLogger("steno.access")
 
@@ -48,21 +52,32 @@ class Gate:
         self.log = AccessLog(service.clock)
         self._app = app
         self._clock = service.clock
+        self._requests = service.feed.meters.requests
         self._tokens = service.tokens
         self._door = Door(service.tokens, on_loopback=listens_on_loopback(settings.value("api.host") or ""))
         self._pages = CrossOrigin(origins(settings.value("api.cors") or "off"))
         self._rate = None if rate is None else Rate(*rate)
         self._streams: set[Exchange] = set()
         self._closing = False
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or hand on what is none."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = Exchange(receive, send, self._tokens, self._clock, self._streams)
+        loop = self._loop
+        if loop is None:
+            loop = self._loop = asyncio.get_running_loop()  # each time it would be a call of the system
+        task = asyncio.current_task(loop)
+        exchange = Exchange(receive, send, self._tokens, self._clock, self._streams, task)
         try:
-            await self._pass(scope, exchange)
+            headers = check_head(scope)
+            if scope["method"] != "GET" or self._pages.listed:
+                await self._pass(scope, headers, exchange)
+            else:
+                self._admit(scope, headers, exchange)
+                await self._app(scope, exchange.receive, exchange.send)
             if self._closing:
                 await exchange.finish()
         except Problem as problem:
@@ -78,8 +93,11 @@ class Gate:
                 _log.error("%s %s: %s: %s", scope["method"], scope["path"], type(error).__name__, error)
                 await _refuse(exchange, problem_of(error))
         finally:
-            self._streams.discard(exchange)
-            self.log.answered(scope, exchange)
+            if self._streams:
+                self._streams.discard(exchange)
+            took = self._clock.now() - exchange.began_at
+            self._requests.count(scope["method"], scope["path"], exchange.status, took / SECOND)
+            self.log.answered(scope, exchange, took)
 
     def close(self) -> None:
         """The server stops: streams that do not end by themselves are ended, in good form; call it in the loop."""
@@ -91,21 +109,16 @@ class Gate:
             if exchange.task is not None:
                 exchange.task.cancel()
 
-    async def _pass(self, scope: Scope, exchange: Exchange) -> None:
+    async def _pass(self, scope: Scope, headers: Mapping[bytes, bytes], exchange: Exchange) -> None:
+        """What is no plain GET."""
         method, path = scope["method"], scope["path"]
-        headers = check_head(scope)
         exchange.extra = self._pages.answer(headers)
         preflight = self._pages.preflight(method, headers)
         if preflight is not None:
             await exchange.send({"type": "http.response.start", "status": 204, "headers": list(preflight)})
             await exchange.send({"type": "http.response.body", "body": b""})
             return
-        role = needed(method, path)
-        if role is not None:
-            peer = scope["client"][0] if scope["client"] else None
-            exchange.who = scope["steno.who"] = who = self._door.who(headers, peer)
-            if not who.role.covers(role):
-                raise Problem(403, f"{method} {path} needs a token of the role {role}; this one's is {who.role}")
+        self._admit(scope, headers, exchange)
         if method not in _WITHOUT_BODY:
             self._pages.check(method, headers)
             if exchange.who is not None and asks_for_a_run(method, path):
@@ -115,6 +128,21 @@ class Gate:
                 return
             exchange.has_read(body)
         await self._app(scope, exchange.receive, exchange.send)
+
+    def _admit(self, scope: Scope, headers: Mapping[bytes, bytes], exchange: Exchange) -> None:
+        """Find out who asks, and look that this one may.
+
+        Raises:
+            Problem: it may not.
+        """
+        role = needed(scope["method"], scope["path"])
+        if role is None:
+            return
+        peer = scope["client"]
+        exchange.who = scope["steno.who"] = who = self._door.who(headers, None if peer is None else peer[0])
+        if role is not Role.READ and not who.role.covers(role):
+            said = f"{scope['method']} {scope['path']} needs a token of the role {role}; this one's is {who.role}"
+            raise Problem(403, said, headers=(("WWW-Authenticate", _TOO_LITTLE),))
 
     def _limit(self, who: Who) -> None:
         wait = 0 if self._rate is None else self._rate.take(who.token_id or who.name, self._clock.now())

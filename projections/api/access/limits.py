@@ -17,52 +17,41 @@ MAX_URL: Final = 8 * 1024
 """Bytes of path and query together."""
 MAX_HEADERS: Final = 100
 MAX_HEADER_BYTES: Final = 32 * 1024
-"""Of all names and values together."""
+"""Of all values together."""
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PATCH"})
 """Methods a path may or may not have; no path has any other."""
 
 _PLAIN: Final = re.compile(rb"(?:/[A-Za-z0-9_~-][A-Za-z0-9._~:@-]*)*/?")
 _SECRETS: Final = frozenset({"token", "access_token", "api_key"})
-_ONCE: Final = frozenset({b"host", b"authorization", b"content-length", b"content-type", b"origin", b"idempotency-key"})
-_KEPT: Final = _ONCE | {
-    b"cookie",
-    b"sec-fetch-site",
-    b"access-control-request-method",
-    b"x-forwarded-proto",
-    b"forwarded",
-    b"x-forwarded-for",
-    b"x-forwarded-host",
-    b"x-real-ip",
-    b"via",
-}
+_ONCE: Final = (b"host", b"authorization", b"content-length", b"content-type", b"origin", b"idempotency-key")
 
 
 def check_head(scope: Scope) -> dict[bytes, bytes]:
-    """The headers that the gate looks at, each once.
+    """The headers by name; of one that was sent several times, all values with commas between (cookies: semicolons).
 
     Raises:
         Problem: the head is no request of ours; the field names what of it.
     """
     if scope["method"] not in METHODS:
         raise Problem(405, "no path here has this method", headers=(("Allow", "GET, HEAD, POST, DELETE"),))
-    path, query = scope["raw_path"], scope["query_string"]
+    path, query, headers = scope["raw_path"], scope["query_string"], scope["headers"]
     if len(path) + len(query) > MAX_URL:
         raise Problem(414, f"path and query may have {MAX_URL} bytes together", field="path")
     if not _PLAIN.fullmatch(path):
         _check_path(path)
     if query:
         _check_query(query)
-    return _kept(scope["headers"])
+    found: dict[bytes, bytes] = dict(headers)
+    if len(found) != len(headers):
+        found = _joined(headers)
+    if len(headers) > MAX_HEADERS or sum(map(len, found.values())) > MAX_HEADER_BYTES:
+        raise Problem(431, f"a request may have {MAX_HEADERS} headers of {MAX_HEADER_BYTES} bytes together")
+    return found
 
 
-def _kept(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+def _joined(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     found: dict[bytes, bytes] = {}
-    size = number = 0
     for name, value in headers:
-        number += 1
-        size += len(name) + len(value)
-        if name not in _KEPT:
-            continue
         if name not in found:
             found[name] = value
         elif name in _ONCE:
@@ -70,8 +59,6 @@ def _kept(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
             raise Problem(400, f"the header {said} may be sent once", field=said)
         else:
             found[name] += (b"; " if name == b"cookie" else b", ") + value
-    if number > MAX_HEADERS or size > MAX_HEADER_BYTES:
-        raise Problem(431, f"a request may have {MAX_HEADERS} headers of {MAX_HEADER_BYTES} bytes together")
     return found
 
 
