@@ -32,7 +32,7 @@ def _load(name: str, folder: Path) -> None:
 
 _load("stenolab", Path(__file__).parent / "lab" / "stenolab")
 
-pytest_plugins = ["stenolab.plugin", "pytester"]
+pytest_plugins = ["stenolab.plugin", "stenolab.browser", "pytester"]
 
 # Laws are not timed: a machine that does other work at the same time breaks none of them.
 settings.register_profile("steno", deadline=None, suppress_health_check=[HealthCheck.too_slow])

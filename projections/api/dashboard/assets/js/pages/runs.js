@@ -36,7 +36,8 @@ export default function Page() {
   const live = useAt() === null;
   return html`<${PageHead} title="Runs">${may && live && html`<${Link} class="button" to="/submit">Submit<//>`}<//>
     <div class="filters" role="search">
-      <label class="field grow"><span class="label">Name</span><input class="input" type="search" data-filter placeholder="part of a name" spellcheck="false" value=${typed} onInput=${(event) => setTyped(event.target.value)} /></label>
+      <label class="field grow"><span class="label">Name</span><input class="input" type="search" data-filter list="names" placeholder="the whole name" spellcheck="false" value=${typed} onInput=${(event) => setTyped(event.target.value)} /></label>
+      <datalist id="names">${[...new Set((read.data?.runs ?? []).map((run) => run.name))].map((one) => html`<option key=${one} value=${one} />`)}</datalist>
       <label class="field"><span class="label">State</span><select class="input" value=${state} onChange=${(event) => filter({ state: event.target.value })}>
         <option value="">any</option>${STATES.map((one) => html`<option key=${one} value=${one} selected=${one === state}>${one}</option>`)}</select></label></div>
     <${Await} read=${read} height="5">${(data) => html`<section class="panel flush">

@@ -1,0 +1,121 @@
+"""A real browser for tests: Debian's chromium, without a window; everything it complains of or asks for is kept.
+
+`browser` lives as long as a module: playwright keeps an event loop in its thread, and other tests want none there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pytest
+
+from stenolab.waiting import wait
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+SWITCHES = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking")
+_SHIFTS = """
+window.shifts = [];
+new PerformanceObserver((list) => {
+  for (const one of list.getEntries()) if (!one.hadRecentInput) window.shifts.push(one.value);
+}).observe({ type: "layout-shift", buffered: true });
+"""
+
+
+class Seen:
+    """A page of the dashboard, and what it complained of and asked for."""
+
+    def __init__(self, page: Page, base: str) -> None:
+        self.page = page
+        self.base = base
+        self.complaints: list[str] = []
+        self.asked: list[str] = []
+        page.on(
+            "console", lambda said: self.complaints.append(said.text) if said.type in ("error", "warning") else None
+        )
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("request", lambda request: self.asked.append(request.url))
+        page.add_init_script(_SHIFTS)
+
+    def go(self, path: str) -> Page:
+        """The page at a path, with its content there."""
+        self.page.goto(self.base + path)
+        return self.settled()
+
+    def settled(self) -> Page:
+        """The page once nothing is being read: no skeleton, nothing dimmed."""
+        self.page.wait_for_selector("#page h1")
+        self.until("!document.querySelector('.skeleton') && !document.querySelector('#page .stale')")
+        return self.page
+
+    def until(self, expression: str, seconds: float = 30.0) -> None:
+        """Waits until a JavaScript expression is true, asked from outside: the page's policy forbids `eval` within.
+
+        Raises:
+            StillWaiting: it is not.
+        """
+        wait(lambda: self._true(expression), seconds=seconds, what=expression, pause=0.05)
+
+    def _true(self, expression: str) -> bool:
+        from playwright.sync_api import Error
+
+        try:
+            return bool(self.page.evaluate(f"Boolean({expression})"))
+        except Error as error:
+            if "context was destroyed" in str(error) or "navigation" in str(error):  # another page is on its way
+                return False
+            raise
+
+    def elsewhere(self) -> list[str]:
+        """What was asked of anybody but the service."""
+        return [url for url in self.asked if not url.startswith((self.base, "data:", "blob:"))]
+
+    def shifted(self) -> float:
+        """How much of the page moved by itself (cumulative layout shift)."""
+        return float(sum(self.page.evaluate("window.shifts")))
+
+    def position(self) -> int | None:
+        """The position in the page's address; None: live."""
+        found = re.search(r"[?&]at=(\d+)(&|$)", self.page.url)
+        return None if found is None else int(found[1])
+
+
+class See(Protocol):
+    """`see(url, **context)`: a fresh browser context on a service; options are playwright's."""
+
+    def __call__(self, base: str, **options: Any) -> Seen: ...
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Debian's chromium."""
+    from playwright.sync_api import sync_playwright
+
+    found = shutil.which("chromium")
+    if found is None:
+        told = "there is no chromium here: `apt-get install chromium`"
+        pytest.fail(told) if os.environ.get("STENO_REQUIRE_LAB") == "1" else pytest.skip(told)
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=found, args=list(SWITCHES))
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def see(browser: Browser) -> Iterator[See]:
+    """Opens pages; all are closed when the test ends."""
+    contexts = []
+
+    def open_(base: str, **options: Any) -> Seen:
+        context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        contexts.append(context)
+        return Seen(context.new_page(), base)
+
+    yield open_
+    for context in contexts:
+        context.close()
