@@ -6,7 +6,7 @@ import { post } from "../core/api.js";
 import { useAt } from "../core/moment.js";
 import { useMay } from "../core/session.js";
 import { called, day, duration, money, ms, price } from "../core/words.js";
-import { Await, Duration, Elapsed, Empty, Money, PageHead, Panel, PollLink, Problem, RunLink, StateBadge, Table, Time, confirm, toast, tip } from "../ui/all.js";
+import { Await, Duration, Elapsed, Empty, Money, PageHead, Panel, PollLink, Problem, RunLink, StateBadge, Table, Time, confirm, toast } from "../ui/all.js";
 
 export const title = ({ id }) => `Machine ${id.slice(0, 8)}`;
 
@@ -40,12 +40,12 @@ function Share({ vm, now }) {
   return html`<div class="share">${spans.map((one) => html`<span key=${one.from} style=${{ flex: `${one.length / whole} 0 0` }}><b class="block p-${one.phase}" title="${one.phase}, ${duration(one.length)}, ${money(one.cost_usd)}"></b></span>`)}</div>`;
 }
 
-function Bill({ vm, now }) {
+function Bill({ vm, now, silent }) {
   const columns = [
     { head: "Phase", cell: (one) => html`<${StateBadge} state=${one.phase} />` },
     { head: "From", cell: (one) => html`<${Time} at=${one.from} />` },
     { head: "To", hide: "phone", cell: (one) => (one.to === null ? html`<span class="dim">still</span>` : html`<${Time} at=${one.to} clock=${day(one.to) === day(one.from)} />`) },
-    { head: "Lasted", right: true, cell: (one) => html`<${Elapsed} from=${one.from} to=${one.to} />` },
+    { head: "Lasted", right: true, cell: (one) => html`<${Elapsed} from=${one.from} to=${one.to ?? (silent ? now : null)} />` },
     { head: "Cost", right: true, cell: (one) => html`<${Money} usd=${one.cost_usd} />` },
   ];
   return html`<${Panel} title="Its bill" flush more=${vm.cost_low_usd === vm.cost_high_usd ? null : `between ${money(vm.cost_low_usd)} and ${money(vm.cost_high_usd)}: what happened between two polls`}>
@@ -64,23 +64,43 @@ function RunRow({ id }) {
     <div class="top"><${StateBadge} of=${run} /><span class="dim nowrap"><${Duration} seconds=${run.execution_seconds} /></span></div></li>`;
 }
 
-function Machine({ vm, read }) {
+// A bill goes to the last poll: what an open phase has lasted ends there too while nobody looks.
+function useUntil() {
   const now = useNow();
+  const sources = useData("/api/overview", { every: 2000 }).data?.sources ?? [];
+  if (!sources.length || sources.some((one) => one.observability === "fresh")) return { until: now, silent: false };
+  return { until: Math.min(now, Math.max(...sources.map((one) => ms(one.last_answered) ?? 0)) || now), silent: true };
+}
+
+const WORDS = [["gpu", "GPU"], ["backend", "backend"], ["region", "region"], ["project", "project"], ["fleet", "fleet"]];
+
+function Facts({ vm }) {
+  return html`<${Panel} title="What it is"><dl class="facts">
+    ${WORDS.map(([key, word]) => vm[key] && html`<dt key=${key}>${word}</dt><dd>${key === "gpu" && vm.gpu_count > 1 ? `${vm.gpu} × ${vm.gpu_count}` : vm[key]}${key === "gpu" && vm.spot ? ", spot" : ""}</dd>`)}
+    ${vm.ours !== undefined && html`<dt>ours</dt><dd>${vm.ours ? "yes" : "no: Steno never ends it, and it does not count to the cap"}</dd>`}
+    ${vm.made_for && html`<dt>made for</dt><dd><${RunLink} id=${vm.made_for} /></dd>`}
+    ${vm.created_at && html`<dt>created</dt><dd><${Time} at=${vm.created_at} both /></dd>`}
+    ${vm.idle_since && html`<dt>idle since</dt><dd><${Time} at=${vm.idle_since} both /></dd>`}
+    ${vm.unreachable && vm.state !== "terminated" && html`<dt>unreachable</dt><dd>yes: the low bound of its bill has stopped</dd>`}
+    <dt>machine id</dt><dd class="mono">${vm.vm_id}</dd><dt>provider’s id</dt><dd class="mono">${vm.provider_id}</dd></dl><//>`;
+}
+
+function Machine({ vm, read }) {
+  const { until: now, silent } = useUntil();
   const first = vm.intervals[0];
   const last = vm.intervals.at(-1);
   return html`<${PageHead} title=${vm.name || vm.provider_id}><${StateBadge} of=${vm} chip /><${Actions} vm=${vm} reload=${read.reload} /><//>
     <div class="stack"><section class="panel"><div class="figures">
-      <div class="figure"><div class="value">${money(vm.cost_usd)}</div><div class="label">cost so far</div></div>
+      <div class="figure"><div class="value">${money(vm.cost_usd)}</div><div class="label">${last?.to ? "cost" : silent ? "cost to the last poll" : "cost so far"}</div></div>
       <div class="figure"><div class="value">${price(vm.price_usd_per_hour)}</div><div class="label">an hour</div></div>
-      <div class="figure"><div class="value">${first ? html`<${Elapsed} from=${first.from} to=${last.to} />` : "–"}</div><div class="label">${last?.to ? "lived" : "up"}</div></div>
+      <div class="figure"><div class="value">${first ? html`<${Elapsed} from=${first.from} to=${last.to ?? (silent ? now : null)} />` : "–"}</div><div class="label">${last?.to ? "lived" : silent ? "up, to the last poll" : "up"}</div></div>
       <div class="figure"><div class="value">${vm.runs.length}</div><div class="label">${vm.runs.length === 1 ? "run" : "runs"}</div></div></div></section>
     <div class="machine-grid"><div class="stack">
       <${Panel} title=${vm.state === "terminated" ? "Why it is gone" : "Why it is up"}><ul class="bullets">${vm.why_up.map((line) => html`<li key=${line}>${line}</li>`)}</ul>${vm.why_up.length === 0 && html`<span class="dim">Nothing is recorded about it.</span>`}<//>
       <section class="panel" aria-label="Its life"><header><h2>Its life</h2><span class="grow"></span><span class="more">${first && html`<${Time} at=${first.from} /> to ${last.to ? html`<${Time} at=${last.to} />` : "now"}`}</span></header><${Share} vm=${vm} now=${now} /></section>
-      <${Bill} vm=${vm} now=${now} /></div>
-    <div class="stack"><${Panel} title="Runs on it"><${Runs} ids=${vm.runs} /><//>
-      <${Panel} title="What was odd">${vm.anomalies.length ? html`<ol class="rows">${vm.anomalies.map((one) => html`<li key=${one.position}><div class="top"><${StateBadge} state="anomaly" word=${one.kind} /><${PollLink} position=${one.position} /></div><div class="under">${one.detail}</div></li>`)}</ol>` : html`<span class="dim">Nothing.</span>`}<//>
-      <${Panel} title="Ids"><dl class="facts"><dt>machine id</dt><dd class="mono">${vm.vm_id}</dd><dt>provider’s id</dt><dd class="mono">${vm.provider_id}</dd></dl><//></div></div></div>`;
+      <${Bill} vm=${vm} now=${now} silent=${silent} /></div>
+    <div class="stack"><${Facts} vm=${vm} /><${Panel} title="Runs on it"><${Runs} ids=${vm.runs} /><//>
+      <${Panel} title="What was odd">${vm.anomalies.length ? html`<ol class="rows">${vm.anomalies.map((one) => html`<li key=${one.position}><div class="top"><${StateBadge} state="anomaly" word=${one.kind} /><${PollLink} position=${one.position} /></div><div class="under">${one.detail}</div></li>`)}</ol>` : html`<span class="dim">Nothing.</span>`}<//></div></div></div>`;
 }
 
 export default function Page({ params }) {

@@ -6,7 +6,7 @@ import { get } from "../core/api.js";
 import { useAt } from "../core/moment.js";
 import { useQuery } from "../core/router.js";
 import { duration, ms, number, price } from "../core/words.js";
-import { Await, Empty, Money, PageHead, Problem, StateBadge, Table, VmLink } from "../ui/all.js";
+import { Await, Empty, Fresh, Money, PageHead, Problem, StateBadge, Table, VmLink, useSteady } from "../ui/all.js";
 
 export const title = () => "Machines";
 
@@ -40,17 +40,17 @@ export default function Page() {
     { head: "Cost", right: true, cell: (vm) => html`<${Money} usd=${vm.cost_usd} />` },
     { head: "Id", hide: "narrow", cell: (vm) => html`<span class="mono dim">${vm.vm_id.slice(0, 8)}</span>` },
   ];
+  const listed = read.data === null ? [] : [...read.data.vms, ...mine.vms.filter((vm) => !read.data.vms.some((one) => one.vm_id === vm.vm_id))];
+  const steady = useSteady(listed, (vm) => vm.vm_id, key);
+  const word = filter.toLowerCase();
+  const rows = word ? steady.rows.filter((vm) => `${vm.name} ${vm.vm_id} ${vm.provider_id} ${vm.state}`.toLowerCase().includes(word)) : steady.rows;
+  const next = mine.next === undefined ? read.data?.next : mine.next;
   return html`<${PageHead} title="Machines" />
     <div class="filters"><label class="field"><span class="label">Find</span><input class="input" data-filter type="search" placeholder="name or id" value=${filter} onInput=${(event) => write(event.target.value || null)} /></label>
-      <button type="button" class="button" aria-pressed=${String(Boolean(live))} onClick=${() => choose(live ? null : "1")}>${live ? "Show all" : "Only those that may be billed"}</button></div>
-    <${Await} read=${read} height="5">${(data) => {
-      const all = [...data.vms, ...mine.vms.filter((vm) => !data.vms.some((one) => one.vm_id === vm.vm_id))];
-      const word = filter.toLowerCase();
-      const rows = word ? all.filter((vm) => `${vm.name} ${vm.vm_id} ${vm.provider_id} ${vm.state}`.toLowerCase().includes(word)) : all;
-      const next = mine.next === undefined ? data.next : mine.next;
-      return html`<section class="panel flush">${rows.length ? html`<${Table} caption="Machines" columns=${columns} rows=${rows} rowKey=${(vm) => vm.vm_id} />`
-        : all.length ? html`<${Empty} title="No machine fits “${filter}”" />`
-          : html`<${Empty} title=${live ? "No machine may be billed" : at === null ? "No machine yet" : "There was no machine yet"} say=${at === null && !live ? "steno up --provider dstack" : null}>${at === null && !live ? "Machines are listed once a provider shows one." : ""}<//>`}</section>
-        <${Problem} error=${mine.error} />${next && html`<p><button type="button" class="button" onClick=${() => more(next)}>Older machines</button></p>`}`;
-    }}<//>`;
+      <button type="button" class="button" aria-pressed=${String(Boolean(live))} onClick=${() => choose(live ? null : "1")}>${live ? "Show all" : "Only those that may be billed"}</button>
+      <${Fresh} steady=${steady} noun="machine" /></div>
+    <${Await} read=${read} height="5">${() => html`<section class="panel flush">${rows.length ? html`<${Table} caption="Machines" columns=${columns} rows=${rows} rowKey=${(vm) => vm.vm_id} />`
+    : listed.length ? html`<${Empty} title="No machine fits “${filter}”" />`
+      : html`<${Empty} title=${live ? "No machine may be billed" : at === null ? "No machine yet" : "There was no machine yet"} say=${at === null && !live ? "steno up --provider dstack" : null}>${at === null && !live ? "Machines are listed once a provider shows one." : ""}<//>`}</section>
+      <${Problem} error=${mine.error} />${next && html`<p><button type="button" class="button" onClick=${() => more(next)}>Older machines</button></p>`}`}<//>`;
 }

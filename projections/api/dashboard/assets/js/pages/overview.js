@@ -22,7 +22,8 @@ function Sources({ sources }) {
   const worst = ["blind", "stale", "fresh"].find((word) => sources.some((one) => one.observability === word));
   const ones = sources.filter((one) => one.observability === worst);
   const last = Math.max(...ones.map((one) => ms(one.last_answered) ?? 0));
-  const note = !sources.length ? "no source asked yet" : worst === "fresh" ? (sources.length === 1 ? sources[0].name : `all ${sources.length} answer`) : `${ones.map((one) => one.name).join(", ")}${last ? `, last answer ${moment(last)}` : ", never answered"}`;
+  const many = ones.length > 1 ? `${ones.length} of ${sources.length}` : ones[0]?.name;
+  const note = !sources.length ? "no source asked yet" : worst === "fresh" ? (sources.length === 1 ? sources[0].name : `all ${sources.length} answer`) : `${many}${last ? `, last answer ${moment(last)}` : ", never answered"}`;
   return html`<${Vital} label="Sources" blind=${worst === "blind"} note=${note}>${sources.length ? html`<${StateBadge} state=${worst} />` : "–"}<//>`;
 }
 
@@ -92,8 +93,15 @@ function Board({ data, gaps }) {
     </div></div>`;
 }
 
+// Gaps that are over, gaps that the record knows to last, and what has been silent since the last answer.
+function gapsOf(data, over) {
+  const known = new Set(data.blind.map((gap) => gap.source));
+  const silent = data.sources.filter((one) => one.observability === "blind" && one.last_answered && !known.has(one.name));
+  return [...over.filter((gap) => gap.to !== null), ...data.blind, ...silent.map((one) => ({ source: one.name, from: one.last_answered, to: null }))];
+}
+
 export default function Page() {
   const read = useData("/api/overview", { every: 1000 });
   const gaps = useData("/api/incidents?limit=50", { every: 10_000 });
-  return html`<${PageHead} title="Overview" /><${Await} read=${read} height="5">${(data) => html`<${Board} data=${data} gaps=${[...(gaps.data?.blind ?? []).filter((gap) => gap.to !== null), ...data.blind]} />`}<//>`;
+  return html`<${PageHead} title="Overview" /><${Await} read=${read} height="5">${(data) => html`<${Board} data=${data} gaps=${gapsOf(data, gaps.data?.blind ?? [])} />`}<//>`;
 }

@@ -19,6 +19,14 @@ function Sources({ sources, now }) {
     ${one.name} ${one.observability}${one.observability !== "fresh" && one.last_answered ? html` <span class="dim">since ${ago(one.last_answered, now).replace(" ago", "")}</span>` : ""}<//>`);
 }
 
+// `dstack/main blind: no answer since 2026-11-20 13:39:00Z`; several: the newest answer of any of them.
+function blindness(blind) {
+  const last = blind.map((one) => one.last_answered).filter(Boolean).sort().at(-1);
+  const names = blind.length === 1 ? `${blind[0].name} blind` : `${blind.length} sources blind`;
+  const more = blind.length === 1 ? "" : ` (${blind.map((one) => one.name).join(", ")})`;
+  return `${names}: ${last ? `no answer since ${moment(last)}` : "never answered"}${more}`;
+}
+
 export function Strip() {
   const at = useMoment();
   const { state, position, since } = useConnection();
@@ -36,6 +44,6 @@ export function Strip() {
   const [lamp, word] = LAMPS[state];
   return html`<div class=${classes("strip", state === "reconnecting" && "reconnecting", blind.length > 0 && "blind")} role="status">
     <${Lamp} state=${lamp} link>${word}${state === "reconnecting" && html`<span class="dim"> for ${span(Math.max(0, Math.floor((Date.now() - since) / 1000)))}; shown is what was last heard</span>`}<//>
-    ${blind.length > 0 ? html`<span>${blind.map((one) => `${one.name} blind: ${one.last_answered ? `no answer since ${moment(one.last_answered)}` : "never answered"}`).join(", ")}</span>` : html`<${Sources} sources=${sources} now=${now} />`}
+    ${blind.length > 0 ? html`<span>${blindness(blind)}</span>` : html`<${Sources} sources=${sources} now=${now} />`}
     <span class="grow"></span><span class="dim wide-only place">${position ?? overview.position ? `position ${number(position ?? overview.position)}` : ""}</span></div>`;
 }

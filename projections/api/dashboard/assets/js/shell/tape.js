@@ -14,7 +14,7 @@ const STEPS = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 10800, 2160
 const ROWS = { run: "M% 2V12", vm: "M% 13V21", anomaly: "M% 22V31" };
 
 // A mark's row by its kind: what runs did, what machines did, what was odd.
-const rowOf = ({ kind, subject = "" }) => (/anomaly|orphan|contradiction|diver|drift|skew|illegal|ambiguous|mismatch/.test(kind) ? "anomaly" : /^vm\//.test(subject) ? "vm" : "run");
+const rowOf = ({ kind }) => (/^run_/.test(kind) ? "run" : /^vm_/.test(kind) ? "vm" : "anomaly");
 
 function extentOf(record, scale, at) {
   const first = ms(record?.first_at) ?? now() - 3600e3;

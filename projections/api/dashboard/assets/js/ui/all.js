@@ -19,6 +19,7 @@ export { Sheet, confirm, toast } from "./dialog.js";
 export { PollLink, RunLink, SubjectLink, VmLink } from "./links.js";
 export { Await, Empty, Loading, PageHead, Panel, Problem } from "./notes.js";
 export { Table } from "./table.js";
+export { Fresh, useSteady } from "./steady.js";
 export { Tabs } from "./tabs.js";
 export { tip } from "./tip.js";
 export { Duration, Elapsed, Money, Time } from "./values.js";

@@ -1,0 +1,416 @@
+"""The dashboard's core in a real browser: what it shows, live and past, by keyboard and on a phone."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from engine.readings.shapes import shape_of
+from engine.testing.big import polls
+from events.clock import SECOND, SystemClock
+from events.record import Record
+
+if TYPE_CHECKING:
+    from conftest import Serve, StartSteno
+    from playwright.sync_api import Browser, ConsoleMessage, Page
+
+pytestmark = pytest.mark.slow
+
+SWITCHES = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking")
+WATCH = """
+window.shifts = [];
+new PerformanceObserver((list) => {
+  for (const one of list.getEntries()) if (!one.hadRecentInput) {
+    window.shifts.push(one.value);
+    (window.moved ??= []).push(...one.sources.map(({ node }) => node?.className || node?.nodeName));
+  }
+}).observe({ type: "layout-shift", buffered: true });
+"""
+PLACE = "document.querySelector('.strip .place').innerText.replace(/,/g, '').endsWith('%d')"
+PHONE = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True}
+PAGES = ("/", "/machines", "/costs")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Debian's chromium, without a window."""
+    from playwright.sync_api import sync_playwright
+
+    found = shutil.which("chromium")
+    if found is None:
+        told = "there is no chromium here: `apt-get install chromium`"
+        pytest.fail(told) if os.environ.get("STENO_REQUIRE_LAB") == "1" else pytest.skip(told)
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=found, args=list(SWITCHES))
+        yield chromium
+        chromium.close()
+
+
+class Seen:
+    """A page and everything that it complained of or asked for."""
+
+    def __init__(self, page: Page, base: str) -> None:
+        self.page = page
+        self.base = base
+        self.complaints: list[str] = []
+        self.asked: list[str] = []
+        page.on(
+            "console", lambda said: self.complaints.append(said.text) if said.type in ("error", "warning") else None
+        )
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("request", lambda request: self.asked.append(request.url))
+        page.add_init_script(WATCH)
+
+    def _said(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.complaints.append(message.text)
+
+    def go(self, path: str) -> Page:
+        """The page at a path, with its content there."""
+        self.page.goto(self.base + path)
+        return self.settled()
+
+    def settled(self) -> Page:
+        """The page once nothing is read any more: no skeleton, nothing dimmed."""
+        self.page.wait_for_selector("#page h1")
+        self.page.wait_for_function("!document.querySelector('.skeleton') && !document.querySelector('#page .stale')")
+        return self.page
+
+    def position(self) -> int | None:
+        """The position in the page's address; None: live."""
+        found = re.search(r"[?&]at=(\d+)(&|$)", self.page.url)
+        return None if found is None else int(found[1])
+
+    def until(self, expression: str, **arguments: Any) -> None:
+        """Waits until a JavaScript expression is true."""
+        self.page.wait_for_function(expression, **arguments)
+
+
+@pytest.fixture
+def see(browser: Browser) -> Iterator[Callable[..., Seen]]:
+    """`see(url, **context)`: a fresh browser context on a service."""
+    contexts = []
+
+    def open_(base: str, **options: Any) -> Seen:
+        context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        contexts.append(context)
+        return Seen(context.new_page(), base)
+
+    yield open_
+    for context in contexts:
+        context.close()
+
+
+HOURS = 2
+
+
+class Busy:
+    """The record of a busy project: two hours of it, up to five minutes ago, and what comes then."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        now = SystemClock().now()
+        self._story = polls(now - HOURS * 3600 * SECOND)
+        self.goes_on((HOURS * 3600 - 300) // 5)
+
+    def goes_on(self, rounds: int = 50) -> int:
+        """So many more looks at it, all at once; the head afterwards."""
+        with Record.open(self.path, write=True, create=True, shapes=shape_of, clock=SystemClock()) as record:
+            record.append_polls(tuple(islice(self._story, rounds * 2)))
+            return record.head().position
+
+
+@pytest.fixture
+def busy(tmp_path: Path) -> Busy:
+    """A busy project."""
+    return Busy(tmp_path / "busy.db")
+
+
+def test_every_page_is_drawn_without_complaint_or_shift_and_asks_nobody_else(
+    served: Serve, busy: Busy, see: Callable[..., Seen]
+) -> None:
+    """No error, no violation of the policy, no request off the host, no layout shift, also while things happen."""
+    here = served(busy.path, budget__total="1400")
+    for path in PAGES:
+        seen = see(here.url)
+        page = seen.go(path)
+        busy.goes_on(20)
+        page.wait_for_timeout(1500)
+        assert seen.complaints == []
+        assert [url for url in seen.asked if not url.startswith((here.url, "data:"))] == []
+        assert sum(page.evaluate("window.shifts")) < 0.01, (path, page.evaluate("window.moved"))
+
+
+def test_the_overview_says_what_runs_what_it_costs_and_when_the_budget_ends(
+    served: Serve, busy: Busy, see: Callable[..., Seen]
+) -> None:
+    """Its figures are those of the API."""
+    here = served(busy.path, budget__total="1400")
+    told = here.client.get("/api/overview").json()
+    page = see(here.url).go("/")
+    running = [run["name"] for run in told["running"]]
+    assert running
+    for name in running:
+        assert page.get_by_role("region", name="Runs that have not ended").get_by_text(name).is_visible()
+    assert page.get_by_role("img", name=re.compile(r"left, ")).count() == 1
+    lanes = page.locator(".lane .label a")
+    assert lanes.all_inner_texts() == [lane["vm"]["name"] for lane in told["lanes"]]
+    blocks = page.locator(".block.run").count()
+    assert blocks == sum(len(lane["runs"]) for lane in told["lanes"])
+
+
+def test_what_happens_is_shown_without_a_reload(served: Serve, busy: Busy, see: Callable[..., Seen]) -> None:
+    """A run that ends leaves the running ones and stands among those that ended last."""
+    here = served(busy.path)
+    seen = see(here.url)
+    page = seen.go("/")
+    before = page.locator(".strip .place").inner_text()
+    busy.goes_on()
+    seen.until(f"document.querySelector('.strip .place').innerText !== {before!r}")
+    head = here.client.get("/api/record").json()["position"]
+    seen.until(PLACE % head)
+    ended = here.client.get("/api/overview").json()["recent"][0]["name"]
+    seen.until(f"document.querySelector('[aria-label=\"Ended last\"]').innerText.includes({ended!r})")
+    assert seen.complaints == []
+
+
+def test_the_slider_puts_every_page_back_and_forth(served: Serve, busy: Busy, see: Callable[..., Seen]) -> None:
+    """Dragged to the middle it shows what was then, the address says so, and links keep it; back to live it is now."""
+    here = served(busy.path, budget__total="1400")
+    seen = see(here.url)
+    page = seen.go("/")
+    now = page.locator(".vital").nth(2).inner_text()
+    slider = page.get_by_role("slider")
+    box = slider.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] * 0.9, box["y"] + 16)
+    page.mouse.down()
+    for step in range(10):
+        page.mouse.move(box["x"] + box["width"] * (0.9 - step * 0.05), box["y"] + 16)
+    page.mouse.up()
+    seen.until("/at=\\d+$/.test(location.search)")
+    seen.settled()
+    then = seen.position()
+    assert then is not None
+    assert page.locator(".strip").inner_text().startswith("As of 20")
+    told = here.client.get("/api/overview", params={"at": then}).json()
+    assert told["position"] == then
+    assert page.locator(".lane .label a").count() == len(told["lanes"])
+    page.get_by_role("link", name="Machines", exact=True).click()
+    seen.until("document.title.startsWith('Machines')")
+    seen.settled()
+    assert seen.position() == then
+    assert page.locator("tbody tr").count() == len(here.client.get("/api/vms", params={"at": then}).json()["vms"])
+    page.reload()
+    seen.settled()
+    assert seen.position() == then
+    page.get_by_role("button", name="Back to live").click()
+    seen.until("!location.search.includes('at=')")
+    page.get_by_role("link", name="Overview", exact=True).click()
+    seen.until("document.title.startsWith('Overview')")
+    seen.settled()
+    assert page.locator(".vital").nth(2).inner_text() == now
+    assert seen.complaints == []
+
+
+def test_the_keyboard_goes_everywhere(served: Serve, busy: Busy, see: Callable[..., Seen]) -> None:
+    """Letters change the page, brackets step by marks, a typed time or position is gone to, nonsense is not."""
+    here = served(busy.path)
+    marks = [mark["position"] for mark in here.client.get("/api/record").json()["marks"]]
+    seen = see(here.url)
+    page = seen.go("/")
+    keys = page.keyboard
+    keys.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    keys.press("[")
+    seen.until("location.search.includes('at=')")
+    assert seen.position() == marks[-1]
+    keys.press("[")
+    seen.until(f"location.search.endsWith('at={max(one for one in marks if one < marks[-1])}')")
+    keys.press("g")
+    keys.press("m")
+    seen.until("document.title.startsWith('Machines')")
+    assert page.evaluate("document.activeElement.tagName") == "H1"
+    keys.press("/")
+    assert page.evaluate("document.activeElement.hasAttribute('data-filter')")
+    keys.press("Escape")
+    page.get_by_role("heading", name="Machines").focus()
+    keys.press("l")
+    seen.until("!location.search.includes('at=')")
+    keys.press("t")
+    keys.type("nonsense")
+    keys.press("Enter")
+    assert page.locator(".readout").get_attribute("aria-invalid") == "true"
+    keys.press("Escape")
+    keys.press("t")
+    keys.type("1,000")
+    keys.press("Enter")
+    seen.until("location.search.endsWith('at=1000')")
+    page.get_by_role("slider").focus()
+    keys.press("Home")
+    seen.until("location.search.endsWith('at=1')")
+    keys.press("End")
+    seen.until("!location.search.includes('at=')")
+    keys.press("?")
+    assert page.get_by_role("dialog", name="Keys").is_visible()
+    keys.press("Escape")
+    assert page.get_by_role("dialog").count() == 0
+    assert seen.complaints == []
+
+
+def test_a_block_of_a_lane_is_reached_and_told_by_the_keyboard(
+    served: Serve, busy: Busy, see: Callable[..., Seen]
+) -> None:
+    """A lane is one stop; the arrows go through its blocks, and each says what it is."""
+    page = see(served(busy.path).url).go("/")
+    first = page.locator(".lane .block").first
+    first.focus()
+    assert page.locator(".tip").is_visible()
+    labels = [first.get_attribute("aria-label")]
+    page.keyboard.press("ArrowRight")
+    labels.append(page.evaluate("document.activeElement.getAttribute('aria-label')"))
+    assert labels[0] != labels[1]
+    assert page.locator(".lane .track").first.locator("[tabindex='0']").count() == 1
+
+
+def test_a_moment_that_is_none_is_said_plainly(served: Serve, busy: Busy, see: Callable[..., Seen]) -> None:
+    """An `at` beyond the record shows the server's sentence, and the way back to now works."""
+    seen = see(served(busy.path).url)
+    page = seen.page
+    page.goto(seen.base + "/?at=99999999")
+    page.wait_for_selector(".problem")
+    page.get_by_role("button", name="Back to live").click()
+    seen.settled()
+    assert page.locator(".problem").count() == 0
+
+
+def test_nothing_is_lost_when_the_server_restarts(
+    tmp_path: Path, busy: Busy, steno_served: StartSteno, see: Callable[..., Seen]
+) -> None:
+    """The page says that it is not connected, comes back by itself, and shows what happened meanwhile."""
+    first = steno_served(busy.path.path)
+    port = first.url.rsplit(":", 1)[1]
+    seen = see(first.url)
+    page = seen.go("/")
+    seen.until("document.querySelector('.strip').innerText.includes('Live')")
+    first.close()
+    seen.until("document.querySelector('.strip').innerText.includes('Reconnecting')")
+    busy.goes_on()
+    steno_served(busy.path.path, STENO_API_PORT=port)
+    seen.until("document.querySelector('.strip').innerText.includes('Live')", timeout=60_000)
+    with Record.open(busy.path, shapes=shape_of, clock=SystemClock()) as record:
+        head = record.head().position
+    seen.until(
+        f"document.querySelector('.strip .place').innerText.replace(/,/g, '').endsWith('{head}')", timeout=60_000
+    )
+    assert page.locator("#page h1").inner_text() == "Overview"
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_phone_needs_no_sideways_scroll(path: str, served: Serve, busy: Busy, see: Callable[..., Seen]) -> None:
+    """At 360 pixels everything is within the width, live and past, and nothing shifts."""
+    seen = see(
+        served(busy.path, budget__total="1400").url,
+        viewport={"width": 360, "height": 740},
+        is_mobile=True,
+        has_touch=True,
+    )
+    for at in ("", "?at=1200"):
+        page = seen.go(path + at)
+        page.wait_for_timeout(300)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+        assert sum(page.evaluate("window.shifts")) < 0.01
+
+
+def test_the_theme_follows_the_system_until_a_person_chooses(
+    served: Serve, busy: Busy, see: Callable[..., Seen]
+) -> None:
+    """Dark where the system is; the other one after the button, and after a reload."""
+    seen = see(served(busy.path).url, color_scheme="dark")
+    page = seen.go("/")
+    ground = "getComputedStyle(document.body).backgroundColor"
+    dark = page.evaluate(ground)
+    page.get_by_role("button", name="Light or dark").click()
+    light = page.evaluate(ground)
+    assert dark != light
+    page.reload()
+    assert seen.settled().evaluate(ground) == light
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(scheme: str, served: Serve, busy: Busy, see: Callable[..., Seen]) -> None:
+    """Every rule of axe holds on every page, live and past, with a machine's page and the window of keys."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    here = served(busy.path, budget__total="1400")
+    machine = here.client.get("/api/vms").json()["vms"][0]["vm_id"]
+    seen = see(here.url, color_scheme=scheme, reduced_motion="reduce")
+    for path in (*PAGES, f"/machines/{machine}", "/?at=1200", "/machines/nobody", "/?keys"):
+        page = seen.go(path)
+        if path == "/?keys":
+            page.keyboard.press("?")
+        found = Axe().run(page)
+        assert found.violations_count == 0, (path, found.generate_report())
+
+
+def test_an_empty_record_tells_a_newcomer_what_to_type(
+    served: Serve, empty_record: Path, see: Callable[..., Seen]
+) -> None:
+    """Every page of a record in which nothing happened is drawn, and names a command."""
+    here = served(empty_record)
+    for path in PAGES:
+        seen = see(here.url)
+        page = seen.go(path)
+        assert page.locator(".empty code").first.inner_text().startswith(("steno ", "STENO_")), path
+        assert seen.complaints == []
+
+
+def test_a_blind_source_cannot_be_overlooked(served: Serve, town: Path, see: Callable[..., Seen]) -> None:
+    """Of a record that nobody adds to, every page says since when the source did not answer."""
+    here = served(town)
+    for path in PAGES:
+        page = see(here.url).go(path)
+        page.wait_for_selector(".strip.blind")
+        assert "blind: no answer since 2026" in page.locator(".strip").inner_text()
+
+
+def test_a_machine_is_stopped_only_after_a_question(served: Serve, busy: Busy, see: Callable[..., Seen]) -> None:
+    """The button asks first; the answer is recorded, and in the past there is nothing to press."""
+    here = served(busy.path)
+    machine = next(vm for vm in here.client.get("/api/vms").json()["vms"] if vm["state"] != "terminated")["vm_id"]
+    seen = see(here.url)
+    page = seen.go(f"/machines/{machine}")
+    page.get_by_role("button", name="Stop when idle").click()
+    page.get_by_role("button", name="Keep it").click()
+    position = here.client.get("/api/record").json()["position"]
+    page.get_by_role("button", name="Stop when idle").click()
+    page.get_by_role("button", name="Stop it when idle").click()
+    page.wait_for_selector(".toast")
+    assert here.client.get("/api/record").json()["position"] > position
+    seen.go(f"/machines/{machine}?at={position}")
+    assert page.get_by_role("button", name="Stop when idle").is_disabled()
+    assert seen.complaints == []
+
+
+@pytest.mark.parametrize("path", ["/", "/machines/x", "/record/17", "/login"])
+def test_every_page_is_a_document_that_may_be_asked_for_again(path: str, served: Serve, busy: Busy) -> None:
+    """Documents are checked each time and cost nothing unchanged; files are kept for ever; both are compressed."""
+    here = served(busy.path)
+    first = here.client.get(path)
+    assert first.status_code == 200
+    assert first.headers["content-type"].startswith("text/html")
+    assert here.client.get(path, headers={"If-None-Match": first.headers["etag"]}).status_code == 304
+    asset = re.search(r'href="(/assets/[^"]+\.css)"', first.text)
+    assert asset is not None
+    sheet = here.client.get(asset[1])
+    assert "immutable" in sheet.headers["cache-control"]
+    assert sheet.headers["content-encoding"] == "gzip"
+    assert here.client.get("/assets/0/all.css").status_code == 404
+    assert here.client.get("/assets/0/..%2F..%2Fbundle.py").status_code in (400, 404)
