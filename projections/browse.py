@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 POLLS: Final = frozenset({"PollRecorded", "PollFailed"})
 _CHANGES: Final = frozenset({"RunObserved", "VmObserved", "ProviderEventSeen"})
 _FEW: Final = 8
+_NEAR: Final = 10_000
+"""Positions in which every event is looked at."""
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,6 +91,25 @@ def _read(
         until = min(until, behind - 1)
     elif behind is not None:
         after = behind
+    if stream is None and types is not None and until - after > _NEAR:
+        # Most often what is wanted is near; what is not is looked for in all of the record.
+        near = (max(after, until - _NEAR), until) if backwards else (after, after + _NEAR)
+        found = list(_within(look, *near, limit, stream, types, backwards=backwards))
+        if len(found) == limit:
+            return iter(found)
+    return _within(look, after, until, limit, stream, types, backwards=backwards)
+
+
+def _within(
+    look: Look,
+    after: int,
+    until: int,
+    limit: int,
+    stream: str | None,
+    types: Collection[str] | None,
+    *,
+    backwards: bool,
+) -> "Iterator[Stored]":
     return look.record.read(after=after, until=until, stream=stream, types=types, limit=limit, backwards=backwards)
 
 

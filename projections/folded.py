@@ -243,11 +243,14 @@ _LONG: Final = ("by_host", "former", "fleets", "policies", "noted", "crossed")
 _NOTHING: Final[dict[str, Any]] = {"runs": {}, "vms": {}, "by_provider": {}, "anomalies": [], "blind": []}
 
 
-def put_down(store: Store, state: WorldState) -> tuple[bytes, bytes]:
-    """Keep all of a world but its runs, machines, anomalies and gaps, which have tables of their own; what was kept."""
+def put_down(store: Store, state: WorldState, lasting_before: bytes | None = None) -> tuple[bytes, bytes]:
+    """Keep all of a world but its runs, machines, anomalies and gaps, which have tables of their own; what was kept.
+
+    `lasting_before`: the second part of what was kept the last time, if that is known.
+    """
     world = dump(msgspec.structs.replace(state, **_NOTHING, **{name: {} for name in _LONG}))
     lasting = dump(WorldState(rules=state.rules, **{name: getattr(state, name) for name in _LONG}))
     store.put(_WORLD, world)
-    if store.get(_LASTING) != lasting:
+    if lasting != lasting_before:
         store.put(_LASTING, lasting)
     return world, lasting

@@ -36,9 +36,9 @@ Progress = Callable[[int, int], None]
 RULES: Final = f"{NAME} {form()}"
 """What the projections are made by and of: other rules or another form, and they are built anew."""
 
-MOMENTS: Final = 32
+MOMENTS = 128
 """How many worlds of the past are kept at most, and half as many at least."""
-_SPACING: Final = 1 << 13
+SPACING = 1 << 13
 """Positions between two of them, in a short record."""
 _CHUNK: Final = 1 << 16
 """Positions folded in one transaction at most."""
@@ -49,12 +49,13 @@ _MET: Final = 2000
 class Keeper:
     """One record, one store, and the fold that leads from one to the other."""
 
-    def __init__(self, record: "Record", store: Store, *, spacing: int = _SPACING) -> None:
+    def __init__(self, record: "Record", store: Store, *, spacing: int | None = None) -> None:
         self.record = record
         self.store = store
-        self._spacing = spacing
+        self._spacing = SPACING if spacing is None else spacing
         self._fold: RecordFold | None = None
         self._position = 0
+        self._lasting: bytes | None = None
         self._costs: dict[str, int | None] = {}
 
     @property
@@ -98,6 +99,7 @@ class Keeper:
                 )
             self._fold = RecordFold(self.record, World(CURRENT, state=state))
             self._position = after
+            self._lasting = None
             self._costs.clear()
             self.store.note_moments()
         return after
@@ -127,12 +129,12 @@ class Keeper:
         if not isinstance(state.runs, StoredRuns):
             self._adopted(state, end)
         self._keep(state, after, end)
-        world, lasting = put_down(self.store, state)
+        world, self._lasting = put_down(self.store, state, self._lasting)
         state.anomalies.clear()
         state.blind.clear()
         self.store.set_checkpoint(Checkpoint(rules=RULES, record=self.record.id, position=end))
         if end and end % (spacing := self._spacing_at(until)) == 0:
-            self.store.keep_moment(end, world, lasting, spacing=spacing)
+            self.store.keep_moment(end, world, self._lasting, spacing=spacing)
         self._position = end
 
     def _adopted(self, state: WorldState, end: int) -> None:

@@ -70,6 +70,12 @@ class Moments:
                 with held.store.reading():
                     yield held.view
 
+    @property
+    def held(self) -> tuple[int, ...]:
+        """The positions that are held, the one asked for last at the end."""
+        with self._lock:
+            return tuple(self._held)
+
     def close(self) -> None:
         """Let go of all of them."""
         with self._lock:

@@ -25,13 +25,11 @@ _ALL_ODD: Final = (
 )
 """Those a fold tells, and those that the figures of a run's cost are."""
 _THINNED: Final = (
-    "SELECT position, at, kind, subject FROM ("
-    "SELECT position, at, kind, subject, row_number() OVER ("
-    "PARTITION BY position * ?1 / ?2 "
-    "ORDER BY (kind LIKE 'run~_%' ESCAPE '~' OR kind LIKE 'vm~_%' ESCAPE '~'), position DESC"
-    ") AS place FROM marks) WHERE place = 1 ORDER BY position"
+    "SELECT position, at, kind, subject, max(position + (1 << 60) * (kind NOT IN "
+    "('run_succeeded', 'run_failed', 'run_stopped', 'vm_started', 'vm_ended'))) "
+    "FROM marks GROUP BY position * ?1 / ?2 ORDER BY position"
 )
-"""One of each stretch of the record: an anomaly before anything else."""
+"""One of each stretch of the record, the row that `max` is of: an anomaly before anything else."""
 
 
 class NoteTable:

@@ -66,6 +66,9 @@ def today(look: Look, state: WorldState) -> dict[str, object]:
     book, until = Book.of(state), state.last_at if state.last_at is not None else 0
     spent = 0
     for row in store.vms.all(billed_or_since=midnight):
+        if row.created >= midnight:
+            spent += row.cost
+            continue
         for charge in charges(bill_vm(decode_vm(row.folded), until=until, book=book)):
             if charge.until >= midnight:
                 parts = cut_at(charge, midnights(charge.since, charge.until))

@@ -92,7 +92,7 @@ class VmTable:
         if billed_or_since is None:
             cursor = self._database.execute(_SELECT + "ORDER BY ordinal")
         else:
-            condition = "WHERE billed = 1 OR ended_at IS NULL OR ended_at >= ? ORDER BY ordinal"
+            condition = "WHERE billed = 1 OR ended_at IS NULL OR ended_at >= ? ORDER BY +ordinal"
             cursor = self._database.execute(_SELECT + condition, (billed_or_since,))
         return (_row(row) for row in cursor)
 

@@ -1,0 +1,207 @@
+"""A moment of the past opened from the one before it says what a fold from the start says."""
+
+import os
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from events import types
+from events.poll import Poll
+from events.record import ANY, Batch, Record
+from projections import keeper
+from projections.moments import Moments, opened
+from projections.note_table import Mark
+from projections.projector import as_it_was, caught_up, rebuilt
+from projections.store import Store, beside
+from projections.view import View
+
+Polls = Callable[[str], tuple[Poll, ...]]
+Recorded = Callable[[Path, Sequence[Poll]], Record]
+NAMES = [
+    "dstack-0.22.5/warm_reuse",
+    "dstack-0.22.5/name_reuse",
+    "dstack-0.22.5/several",
+    "dstack-0.22.5/retry_success",
+    "dstack-0.19.37/flap",
+]
+
+
+def everything(store: Store) -> dict[str, object]:
+    """All that any reader could be told."""
+    view = View(store)
+    world = view.whole()
+    return {
+        "runs": [msgspec.json.decode(row.object) for row in store.runs()],
+        "newest first": [row.run_id for row in store.runs(newest_first=True)],
+        "page": [value for _, value in store.page_of_runs(limit=3)],
+        "vms": [msgspec.json.decode(row.object) for row in store.vms.all()],
+        "billed": [row.vm_id for row in store.vms.all(billed_or_since=1 << 62)],
+        "spans": [(row.cost, row.spans) for row in store.vms.all()],
+        "anomalies": store.anomalies(),
+        "newest": [one for _, one in store.newest_anomalies(5)],
+        "blind": store.blind(),
+        "marks": store.marks(400, view.position),
+        "world": msgspec.to_builtins(msgspec.structs.replace(world, events=0, position=0)),
+        "checkpoint": view.position,
+    }
+
+
+@pytest.fixture
+def close_moments() -> Iterator[None]:
+    """Moments every 32 positions, so that a short recording has many."""
+    before = keeper.SPACING
+    keeper.SPACING = 32
+    yield
+    keeper.SPACING = before
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("close_moments")
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    name=st.sampled_from(NAMES),
+    cuts=st.lists(st.floats(0, 1), max_size=3),
+    places=st.lists(st.floats(0, 1), min_size=1, max_size=4),
+)
+def test_any_moment_is_the_fold_up_to_it(
+    name: str, cuts: list[float], places: list[float], recording: Polls, recorded: Recorded
+) -> None:
+    """However the record was caught up before, and wherever the moment lies."""
+    polls = recording(name)
+    ends = [*sorted(round(cut * len(polls)) for cut in cuts), len(polls)]
+    with tempfile.TemporaryDirectory() as folder:
+        path, done = Path(folder) / "record.db", 0
+        for end in ends:
+            with recorded(path, polls[done:end]) as record:
+                caught_up(record).close()
+                done = end
+        with recorded(path, []) as record:
+            head = record.head().position
+            for position in {round(place * head) for place in places}:
+                store, base = opened(record, position)
+                with store, as_it_was(record, position) as folded:
+                    assert base == position - position % 32 or base % 64 == 0
+                    assert everything(store) == everything(folded)
+
+
+@pytest.mark.usefixtures("close_moments")
+def test_a_run_that_turns_out_to_be_ours_is_two_before_and_one_after(
+    tmp_path: Path, recording: Polls, recorded: Recorded
+) -> None:
+    """The past keeps what was thought then; what comes after knows better, moments in between included."""
+    polls = recording("dstack-0.22.5/name_reuse")
+    with recorded(tmp_path / "record.db", polls[:300]) as record:
+        ours = "11111111-0000-4000-8000-000000000001"
+        request = types.RunRequested(
+            run_id=ours,
+            provider="dstack",
+            project="name-reuse",
+            name="same-run",
+            configuration=b"{}",
+            submitter="test",
+        )
+        record.append_many([Batch(stream=f"run/{ours}", events=[request], expected_version=ANY)])
+        with caught_up(record) as store:
+            theirs = next(row for row in store.runs() if row.run_id != ours)
+        before = record.head().position
+        outcome = types.SubmitSucceeded(
+            run_id=ours, provider="dstack", provider_id=str(theirs.provider_id), name="same-run", found=True
+        )
+        record.append_many([Batch(stream=f"run/{ours}", events=[outcome], expected_version=ANY)])
+        caught_up(record).close()
+    with recorded(tmp_path / "record.db", polls[300:600]) as record:
+        caught_up(record).close()
+        for position in (before - 1, before, before + 1, record.head().position):
+            store, base = opened(record, position)
+            with store, as_it_was(record, position) as folded:
+                assert base > 0
+                assert everything(store) == everything(folded)
+                assert (theirs.run_id in [row.run_id for row in store.runs()]) is (position <= before)
+
+
+@pytest.mark.usefixtures("close_moments")
+def test_moments_are_few_and_evenly_spaced(
+    tmp_path: Path, recording: Polls, recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the record grows they thin out, and so do the rows kept for them."""
+    monkeypatch.setattr(keeper, "MOMENTS", 4)
+    polls = recording("dstack-0.22.5/warm_reuse")
+    for start in range(0, len(polls), 40):
+        with recorded(tmp_path / "record.db", polls[start : start + 40]) as record, caught_up(record) as store:
+            moments, head = store.moments(), record.head().position
+            assert len(moments) <= 4
+            if head > 128:
+                assert len(moments) >= 2
+                assert len({second - first for first, second in pairwise(moments)}) <= 1
+    file = sqlite3.connect(beside(record.path))
+    for table in ("runs_was", "vms_was"):
+        useless = f"SELECT count(*) FROM {table} w WHERE NOT EXISTS (SELECT 1 FROM moments m WHERE m.position >= w.changed AND m.position < w.until)"  # noqa: E501
+        assert file.execute(useless).fetchone() == (0,)
+    assert file.execute("SELECT count(*) FROM runs_was").fetchone()[0] > 0
+    file.close()
+
+
+@pytest.mark.usefixtures("close_moments")
+def test_a_moment_held_survives_the_rebuild_and_the_loss_of_what_it_stands_on(
+    tmp_path: Path, recording: Polls, recorded: Recorded
+) -> None:
+    """It is let go and opened anew; whoever asks notices nothing."""
+    with recorded(tmp_path / "record.db", recording("dstack-0.22.5/several")) as record:
+        caught_up(record).close()
+        moments, position = Moments(), 700
+        with as_it_was(record, position) as folded:
+            expected = everything(folded)
+        try:
+            for harm in (lambda: None, lambda: rebuilt(record), _give_up(record), os.remove):
+                if harm is os.remove:
+                    beside(record.path).unlink()
+                else:
+                    harm()
+                with moments.at(record, position) as view:
+                    assert everything(view.store) == expected
+        finally:
+            moments.close()
+
+
+def _give_up(record: Record) -> Callable[[], object]:
+    """Take all moments away, as a record does that grows beyond them."""
+
+    def harm() -> None:
+        with sqlite3.connect(beside(record.path)) as file:
+            file.execute("DELETE FROM moments")
+        file.close()
+
+    return harm
+
+
+@pytest.mark.usefixtures("close_moments")
+def test_only_so_many_moments_are_held(tmp_path: Path, recording: Polls, recorded: Recorded) -> None:
+    """Those asked for last."""
+    with recorded(tmp_path / "record.db", recording("dstack-0.22.5/several")) as record:
+        caught_up(record).close()
+        moments = Moments(held=2)
+        for position in (100, 200, 300, 100, 200, 300, 300):
+            with moments.at(record, position) as view:
+                assert view.position == position
+            assert len(moments.held) <= 2
+        assert moments.held == (200, 300)
+        moments.close()
+
+
+def test_marks_are_thinned_and_an_anomaly_is_never_hidden_by_an_end() -> None:
+    """One of each stretch."""
+    with Store.create(None) as store:
+        ends = [Mark(position=n, at=n, kind="run_succeeded", subject="run/a") for n in range(1, 1001)]
+        store.add_marks([*ends, Mark(position=500, at=500, kind="orphan", subject="vm/b")])
+        found = store.marks(10, 1000)
+        assert len(found) <= 11
+        assert [mark.position for mark in found] == sorted(mark.position for mark in found)
+        assert "orphan" in [mark.kind for mark in found]
+        assert len(store.marks(5000, 1000)) == 1000
