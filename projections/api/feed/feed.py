@@ -17,6 +17,7 @@ from projections.api.feed.follower import PATIENCE, SOON, STARTING, Follower
 from projections.api.feed.frames import Frame
 from projections.api.feed.listener import HEARTBEAT, PIECE, Dropped, Listener, cancelling
 from projections.api.feed.ring import Ring
+from projections.api.operations.meters import Meters
 from projections.api.problems import Problem
 
 if TYPE_CHECKING:
@@ -89,6 +90,11 @@ class Feed:
         return self._follower.trouble
 
     @property
+    def meters(self) -> Meters:
+        """What is counted while the service runs."""
+        return self._follower.meters
+
+    @property
     def looked_at(self) -> int:
         """When the record was last looked at (microseconds, UTC)."""
         return self._follower.looked_at
@@ -121,7 +127,7 @@ class Feed:
         return lambda: self._follower.callbacks.remove(callback)
 
     async def ready(self, timeout: float) -> bool:
-        """Whether the feed knows where the record stands, at the latest in `timeout` seconds."""
+        """Whether one can listen, at the latest in `timeout` seconds; if not, `trouble` may say why."""
         if self._ready is None:
             return False
         try:
@@ -129,7 +135,7 @@ class Feed:
                 await self._ready.wait()
         except TimeoutError:
             return False
-        return self._ring is not None
+        return self._ring is not None and not self._follower.over and not self._stopping.is_set()
 
     async def beyond(self, position: int, timeout: float) -> bool:
         """Whether listeners have been told of `position`, at the latest in `timeout` seconds."""

@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Final
 
+from events.clock import SECOND
 from events.errors import StenoError
 from projections.api.feed.base import begun
 from projections.api.feed.frames import Frame, Framer
 from projections.api.feed.tail import Replaced, Tail
+from projections.api.operations.meters import Meters
 from projections.api.problems import Problem
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     from engine.world.state import WorldState
     from events.clock import Clock
+    from events.record import Record
 
 LOOK: Final = 0.01
 """Seconds between looks at the record."""
@@ -56,10 +59,13 @@ class Follower:
     ) -> None:
         self.trouble: str | None = STARTING
         """Why the record is not followed now; None: it is."""
+        self.over = False
+        """It will never be followed again: it was replaced."""
         self.looked_at = 0
         """When the record was last looked at (microseconds, UTC)."""
         self.callbacks: list[Callable[[int], None]] = []
         """Called in the thread with every new position."""
+        self.meters = Meters()
         self._path = path
         self._clock = clock
         self._publish = publish
@@ -112,6 +118,7 @@ class Follower:
                         position = self._look(tail, position)
             except Replaced as replaced:
                 self._tell(str(replaced))
+                self.over = True
                 self._ended()
                 self._stopping.wait()
             except StenoError as error:
@@ -137,10 +144,11 @@ class Follower:
             self._framer = framer
         tail.mark(framer.position)
         if position is None:
+            self.meters.tally.begin(tail.record, framer.state, framer.position)
             self._publish([], framer.position)
             self._sent, self._record = framer.position, tail.record.id
         while framer.position < head and not self._stopping.is_set():
-            self._go_on(framer, min(head, framer.position + _BATCH))
+            self._go_on(tail.record, framer, min(head, framer.position + _BATCH))
         tail.mark(framer.position)
         self.trouble = None
         self._folded.set()
@@ -154,17 +162,24 @@ class Follower:
         if head == position or framer is None:
             return position
         while framer.position < head and not self._stopping.is_set():
-            self._go_on(framer, min(head, framer.position + _BATCH))
+            self._go_on(tail.record, framer, min(head, framer.position + _BATCH))
         tail.mark(framer.position)
         return framer.position
 
-    def _go_on(self, framer: Framer, until: int) -> None:
+    def _go_on(self, record: Record, framer: Framer, until: int) -> None:
+        after = framer.position
         with self._lock:
             frames = framer.advance(until)
         self._publish(frames, until)
         self._sent = until
         for callback in tuple(self.callbacks):
             callback(until)
+        tally, now = self.meters.tally, self._clock.now()
+        events = list(record.read(after=after, until=until))
+        tally.take(record, events, framer.changes, framer.state)
+        if self.trouble is None:
+            for one in events:
+                tally.publishing.add(max(0, now - one.recorded_at) / SECOND)
 
     def _tell(self, trouble: str) -> None:
         if self.trouble != trouble and not self._stopping.is_set():

@@ -1,0 +1,1 @@
+"""What an operator's tools ask: metrics, whether the process lives, whether it can be relied on."""

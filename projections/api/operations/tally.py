@@ -1,0 +1,113 @@
+"""What the feed sees pass by, counted: polls, appends, moves of runs, anomalies, gaps, notices."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from engine.readings.scope import read_scope
+from engine.run.states import State
+from engine.world.change import Anomaly, Blind, Change, Moved
+from events.clock import SECOND
+from events.stored import Stored
+from events.types import NoticeDelivered, NoticeFailed, NoticeIntended, PollFailed, PollRecorded
+from projections.api.operations.durations import LONG, SHORT, Durations
+
+if TYPE_CHECKING:
+    from engine.world.runs import Run
+    from engine.world.state import WorldState
+    from events.record import Record
+
+_NOTICES = frozenset({"NoticeIntended", "NoticeDelivered", "NoticeFailed"})
+
+
+class Tally:
+    """Written by the feed's thread, read by whoever answers `/metrics`."""
+
+    def __init__(self) -> None:
+        self.polls: dict[tuple[str, str], Durations] = {}
+        """(source, endpoint) → how long answers took."""
+        self.failures: Counter[tuple[str, str]] = Counter()
+        """(source, endpoint) → polls without an answer."""
+        self.appends = Durations(SHORT)
+        """From the moment something was observed to when it was recorded."""
+        self.publishing = Durations(SHORT)
+        """From when something was recorded to when listeners were told."""
+        self.dwelt: dict[State, Durations] = {state: Durations(LONG) for state in State}
+        """State → how long runs were in it; of all runs of the record."""
+        self.anomalies: Counter[str] = Counter()
+        self.blind: Counter[str] = Counter()
+        """Source → microseconds of gaps that have ended."""
+        self.pending: set[str] = set()
+        """Notices that have no outcome yet; of all of the record, as the next two."""
+        self.delivered = 0
+        self.failed: Counter[bool] = Counter()
+        """Whether for good → how often a notice was not taken."""
+        self.undelivered = 0
+        """Notices given up since one was last delivered."""
+
+    def begin(self, record: "Record", state: "WorldState", position: int) -> None:
+        """Count what the record holds already."""
+        for run in state.runs.values():
+            for before, after in zip((None, *run.transitions), run.transitions, strict=False):
+                self._dwell(after.before, after.at - (_first_at(run) if before is None else before.at))
+        for stored in record.read(until=position, types=_NOTICES):
+            self._notice(stored)
+
+    def take(self, record: "Record", events: Iterable[Stored], changes: Iterable[Change], state: "WorldState") -> None:
+        """Count what has happened since."""
+        for one in events:
+            if isinstance(one.data, PollRecorded | PollFailed) and one.scope is not None:
+                self._poll(record, one, one.scope)
+            elif one.type in _NOTICES:
+                self._notice(one)
+            self.appends.add(max(0, one.recorded_at - one.observed_at) / SECOND)
+        for change in changes:
+            match change:
+                case Moved(transition=step) if step is not None:
+                    run = state.runs.get(change.run_id)
+                    if run is not None:
+                        self._dwell(step.before, step.at - _entered(run, step.position))
+                case Anomaly():
+                    self.anomalies[change.kind.value] += 1
+                case Blind() if change.until is not None:
+                    self.blind[change.source] += change.until - change.since
+                case _:
+                    pass
+
+    def _poll(self, record: "Record", one: Stored, scope_id: int) -> None:
+        asked = record.scope(scope_id)
+        key = (one.stream.removeprefix("source/"), read_scope(asked.path, bytes(asked.req)).endpoint)
+        if key not in self.polls:
+            self.polls[key] = Durations(SHORT)
+        self.polls[key].add(one.took / SECOND)
+        if isinstance(one.data, PollFailed):
+            self.failures[key] += 1
+
+    def _notice(self, one: Stored) -> None:
+        match one.data:
+            case NoticeIntended(notice_id=name):
+                self.pending.add(name)
+            case NoticeDelivered(notice_id=name):
+                self.pending.discard(name)
+                self.delivered += 1
+                self.undelivered = 0
+            case NoticeFailed(notice_id=name, final=final):
+                self.failed[final] += 1
+                if final:
+                    self.pending.discard(name)
+                    self.undelivered += 1
+            case _:
+                pass
+
+    def _dwell(self, state: State, duration: int) -> None:
+        self.dwelt[state].add(max(0, duration) / SECOND)
+
+
+def _first_at(run: "Run") -> int:
+    return run.requested_at if run.requested_at is not None else run.first_at
+
+
+def _entered(run: "Run", position: int) -> int:
+    """When a run came into the state that it left at a position."""
+    before = [step.at for step in run.transitions if step.position < position]
+    return before[-1] if before else _first_at(run)

@@ -1,0 +1,208 @@
+"""What an operator's tools are told."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from engine.readings.shapes import shape_of
+from engine.replay.record import replay_record
+from events import types
+from events.append import Batch
+from events.clock import SECOND, SystemClock
+from events.poll import Poll
+from events.record import Record
+from projections.api.operations.requests import OTHER, route_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from conftest import Serve, Served
+
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def samples(here: Served) -> Samples:
+    """Every sample of a scrape, by name and labels."""
+    answer = here.client.get("/metrics")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    found: Samples = {}
+    for family in text_string_to_metric_families(answer.text):
+        for one in family.samples:
+            key = (one.name, tuple(sorted(one.labels.items())))
+            assert key not in found
+            found[key] = one.value
+    return found
+
+
+def of(found: Samples, name: str, **labels: str) -> float:
+    """One sample."""
+    return found[name, tuple(sorted(labels.items()))]
+
+
+def eventually(ask: Callable[[], bool]) -> None:
+    """Until it is so, for ten seconds."""
+    end = time.monotonic() + 10
+    while not ask():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def writing(path: Path) -> Record:
+    """The record, to be written."""
+    return Record.open(path, clock=SystemClock(), shapes=shape_of, write=True)
+
+
+def a_poll(*, answered: bool, took: int = 30_000) -> Poll:
+    """A poll of now."""
+    now = SystemClock().now()
+    return Poll(
+        source="dstack/lab",
+        path="/api/project/lab/runs/list",
+        req=b"{}",
+        started_at=now - took,
+        observed_at=now,
+        status=200 if answered else None,
+        error=None if answered else "refused",
+        body=b"[]" if answered else None,
+        text=False,
+        answered=answered,
+    )
+
+
+def test_runs_and_machines_are_those_of_a_replay(served: Serve, town: Path) -> None:
+    """By state and reason; the money is that of `steno budget`."""
+    here = served(town)
+    found = samples(here)
+    with Record.open(town, clock=SystemClock(), shapes=shape_of) as record:
+        replay = replay_record(record)
+    for run in replay.runs:
+        alike = [one for one in replay.runs if (one.state, one.reason) == (run.state, run.reason)]
+        reason = "" if run.reason is None else run.reason.value
+        assert of(found, "steno_runs", state=run.state.value, reason=reason) == len(alike)
+    assert sum(value for (name, _), value in found.items() if name == "steno_runs") == len(replay.runs)
+    present = [vm for vm in replay.vms if vm.state.value != "terminated"]
+    assert sum(value for (name, _), value in found.items() if name == "steno_machines") == len(present)
+    budget = here.client.get("/api/budget").json()
+    assert f"{of(found, 'steno_budget_spent_usd'):.6f}" == budget["spent_usd"]
+    assert f"{of(found, 'steno_budget_remaining_usd'):.6f}" == budget["remaining_usd"]
+    steps = sum(len(run.transitions) for run in replay.runs)
+    assert sum(value for (name, _), value in found.items() if name == "steno_run_state_seconds_count") <= steps
+    assert of(found, "steno_run_state_seconds_count", state="running") > 0
+
+
+def test_polls_are_counted_by_source_and_endpoint(served: Serve, town: Path) -> None:
+    """How long they took, how many had no answer, how long the source was silent."""
+    here = served(town)
+    samples(here)
+    with writing(town) as record:
+        record.append_polls([a_poll(answered=True), a_poll(answered=False), a_poll(answered=True)])
+    where = {"source": "dstack/lab", "endpoint": "runs/list"}
+    eventually(lambda: samples(here).get(("steno_poll_duration_seconds_count", tuple(sorted(where.items())))) == 3)
+    found = samples(here)
+    assert of(found, "steno_poll_failures_total", **where) == 1
+    assert of(found, "steno_poll_duration_seconds_bucket", **where, le="0.025") == 0
+    assert of(found, "steno_poll_duration_seconds_bucket", **where, le="0.05") == 3
+    assert of(found, "steno_source_observability", source="dstack/lab", state="fresh") == 1
+    assert of(found, "steno_source_observability", source="dstack/lab", state="blind") == 0
+    assert of(found, "steno_append_latency_seconds_count") >= 3
+    assert of(found, "steno_publish_latency_seconds_count") >= 3
+
+
+def test_a_gap_counts_as_blind_time(served: Serve, town: Path) -> None:
+    """From the last answer to the next."""
+    here = served(town)
+    samples(here)
+    first, last = a_poll(answered=True), a_poll(answered=True)
+    at = first.observed_at - 500 * SECOND
+    first = Poll(
+        **{name: getattr(first, name) for name in first.__struct_fields__} | {"started_at": at - 1, "observed_at": at}
+    )
+    with writing(town) as record:
+        record.append_polls([first, last])
+    key = ("steno_source_blind_seconds_total", (("source", "dstack/lab"),))
+    eventually(lambda: 499 < samples(here).get(key, 0) < 501)
+
+
+def test_notices_are_counted_from_the_beginning_of_the_record(served: Serve, town: Path) -> None:
+    """What was pending before the server started is pending still."""
+    with writing(town) as record:
+        told = [types.NoticeIntended(notice_id=name, kind="budget", body=b"{}") for name in ("a", "b", "c")]
+        record.append_many([Batch(f"notice/{one.notice_id}", [one]) for one in told])
+        record.append_many([Batch("notice/a", [types.NoticeDelivered(notice_id="a", status=200, attempt=1)])])
+    here = served(town)
+    assert of(samples(here), "steno_notices_pending") == 2
+    with writing(town) as record:
+        failed = types.NoticeFailed(notice_id="b", error="no", attempt=9, final=True)
+        record.append_many([Batch("notice/b", [failed])])
+    eventually(lambda: of(samples(here), "steno_notices_pending") == 1)
+    found = samples(here)
+    assert of(found, "steno_notices_given_up") == 1
+    assert of(found, "steno_notice_failures_total", final="true") == 1
+    assert of(found, "steno_notices_delivered_total") == 1
+
+
+def test_requests_are_counted_by_route_never_by_path(served: Serve, town: Path) -> None:
+    """Whoever asks for a thousand paths makes no thousand labels."""
+    here = served(town)
+    for path in ("/api/runs", "/api/runs/a", "/api/runs/b", "/api/nothing/c", "/api/nothing/d", "/%00x"):
+        here.client.get(path)
+    found = samples(here)
+    assert of(found, "steno_http_requests_total", method="GET", route="/api/runs", status="200") == 1
+    assert of(found, "steno_http_requests_total", method="GET", route="/api/runs/{id}", status="404") == 2
+    assert of(found, "steno_http_request_duration_seconds_count", method="GET", route="/api/runs/{id}") == 2
+    assert {dict(labels)["route"] for (name, labels) in found if name == "steno_http_requests_total"} <= {
+        "/api/runs", "/api/runs/{id}", OTHER, "/metrics",
+    }  # fmt: skip
+
+
+def test_every_route_there_is_has_a_label_of_its_own(served: Serve, town: Path) -> None:
+    """Of what `/openapi.json` describes, nothing is `other`."""
+    paths = served(town).client.get("/openapi.json").json()["paths"]
+    assert [path for path in paths if route_of(re.sub(r"\{\w+\}", "7", path)) != path] == []
+
+
+def test_names_follow_prometheus(served: Serve, town: Path) -> None:
+    """Ours begin with `steno_`; every one is described."""
+    text = served(town).client.get("/metrics").text
+    families = [one for one in text_string_to_metric_families(text) if not one.name.startswith(("process_", "python_"))]
+    assert all(re.fullmatch(r"steno_[a-z_]+", one.name) and one.documentation.endswith(".") for one in families)
+    assert len(families) > 30
+
+
+def test_listeners_are_counted(served: Serve, town: Path) -> None:
+    """While they listen."""
+    here = served(town)
+    with here.client.stream("GET", "/api/stream") as response:
+        lines = response.iter_lines()
+        assert next(lines) == "retry: 1000"
+        assert of(samples(here), "steno_stream_clients") == 1
+    eventually(lambda: of(samples(here), "steno_stream_clients") == 0)
+
+
+def test_healthy_and_ready(served: Serve, town: Path) -> None:
+    """With where it stands, and the sources."""
+    here = served(town)
+    assert here.client.get("/healthz").json() == {"status": "ok"}
+    eventually(lambda: here.client.get("/readyz").status_code == 200)
+    ready = here.client.get("/readyz").json()
+    assert (ready["status"], ready["reasons"], ready["lag"]["positions"]) == ("ready", [], 0)
+    assert ready["position"] == ready["head"] > 0
+    assert {one["observability"] for one in ready["sources"]} == {"blind"}
+
+
+def test_a_record_that_cannot_be_read_is_told_and_the_process_lives(served: Serve, town: Path) -> None:
+    """503 with the reason; `/metrics` goes on with what is left."""
+    here = served(town)
+    eventually(lambda: here.client.get("/readyz").status_code == 200)
+    for end in ("", "-wal", "-shm"):
+        Path(f"{town}{end}").unlink(missing_ok=True)
+    eventually(lambda: here.client.get("/readyz").status_code == 503)
+    eventually(lambda: any("replaced" in one for one in here.client.get("/readyz").json()["reasons"]))
+    assert here.client.get("/healthz").status_code == 200
+    assert of(samples(here), "steno_ready") == 0
