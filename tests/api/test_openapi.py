@@ -1,5 +1,8 @@
 """The OpenAPI document: whole, true of every answer, and held against the service by schemathesis."""
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -128,3 +131,78 @@ def service(town: Path) -> Service:
         flags={"record": str(town)}, environ={}, cwd=nobody, home=nobody, config=nobody, data=nobody
     )
     return assembled(app, town)
+
+
+CONFIGURATION = """
+[warnings]
+enabled = false
+
+# schemas cannot say what a dstack task may be: dstack's own models judge it
+[[operations]]
+include-operation-id = "submitRun"
+checks.positive_data_acceptance.expected-statuses = ["2xx", "401", "403", "404", "409", "422"]
+
+# output is asked of the run's provider, which is not there: the record is a recording
+[[operations]]
+include-operation-id = "getRunLogs"
+checks.not_a_server_error.expected-statuses = ["2xx", "4xx", "502", "503"]
+"""
+ENDLESS = "stream|/api/amd/submit"
+"""Streams do not end by themselves: tests of their own hold them to what they promise."""
+
+
+@pytest.mark.slow
+def test_schemathesis_finds_nothing(served: Callable[..., Any], town: Path, tmp_path: Path) -> None:
+    """Every operation that ends, every check of schemathesis, data that fits the document and data that does not."""
+    made = steno(town, "token", "create", "--role", "admin", "--json")
+    service = served(town, api__submit_rate="off", api__host="0.0.0.0")  # elsewhere than on loopback: a token is due
+    who = {"Authorization": f"Bearer {json.loads(made)['token']}"}
+    port = httpx.URL(service.url).port
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=who, trust_env=False) as client:
+        found = client.get("/api/record").json()
+        known = {
+            "head": found["position"],
+            "first_at": found["first_at"],
+            "last_at": found["last_at"],
+            "runs": [run["run_id"] for run in client.get("/api/runs").json()["runs"]],
+            "vms": [vm["vm_id"] for vm in client.get("/api/vms").json()["vms"]],
+        }
+    (tmp_path / "known.json").write_text(json.dumps(known))
+    (tmp_path / "schemathesis.toml").write_text(CONFIGURATION)
+    done = subprocess.run(
+        [
+            str(Path(sys.executable).with_name("st")),
+            *("--config-file", str(tmp_path / "schemathesis.toml")),
+            *("run", f"http://127.0.0.1:{port}/openapi.json"),
+            *("--header", f"Authorization: {who['Authorization']}"),
+            *("--exclude-path-regex", ENDLESS),
+            *("--phases", "examples,coverage,fuzzing", "--checks", "all", "--mode", "all"),
+            *("--max-examples", "5", "--seed", "1", "--continue-on-failure", "--no-shrink"),
+        ],
+        cwd=tmp_path,
+        env={
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(tmp_path),
+            "LANG": "C.UTF-8",
+            "SCHEMATHESIS_HOOKS": str(Path(__file__).with_name("schemathesis_hooks.py")),
+            "STENO_KNOWN": str(tmp_path / "known.json"),
+        },
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-20_000:]
+
+
+def steno(record: Path, *words: str) -> str:
+    """What the genuine command prints about a record."""
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.main", *words, "--record", str(record)],
+        cwd=record.parent,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(record.parent), "LANG": "C.UTF-8"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout

@@ -1,0 +1,32 @@
+"""What schemathesis cannot know of a record: how far it goes, and what is in it. Loaded by test_openapi.py."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import schemathesis
+
+KNOWN: dict[str, Any] = json.loads(Path(os.environ["STENO_KNOWN"]).read_text())
+"""`head`, `first_at` and `last_at` of the record, ids of its `runs` and `vms`."""
+
+
+@schemathesis.hook
+def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
+    """Of valid requests, bring moments into the record's life, and let half of them be about what there is."""
+    if case.meta is None or case.meta.generation.mode.value != "positive":
+        return
+    query, path = case.query or {}, case.path_parameters or {}
+    at = query.get("at")
+    if isinstance(at, int):
+        query["at"] = at % KNOWN["head"] + 1
+    elif isinstance(at, str):
+        query["at"] = KNOWN["first_at"] if len(at) % 2 else KNOWN["last_at"]
+    if isinstance(query.get("min_position"), int):
+        query["min_position"] %= KNOWN["head"] + 1
+    word = path.get("id")
+    if isinstance(word, str) and len(word) % 2:
+        known = KNOWN["vms" if "/vms/" in case.path else "runs"]
+        path["id"] = known[sum(word.encode()) % len(known)]
+    if isinstance(path.get("position"), int):
+        path["position"] = path["position"] % KNOWN["head"] + 1
