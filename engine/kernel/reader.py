@@ -78,5 +78,7 @@ class Reader:
                 self._said = heard(self._said, seq, frame, last=False, position=0, at=0)
                 if seq > self._known:
                     self._found.put((seq, frame))
-            if self._stopped or self._said.ended or size > MOST_BYTES or seq >= MOST_FRAMES:
+                if self._said.ended or seq >= MOST_FRAMES:
+                    return
+            if self._stopped or size > MOST_BYTES:
                 return

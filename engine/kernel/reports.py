@@ -4,6 +4,7 @@ Used by the holder of the provider's lease. A frame's id is its attempt and its 
 read again after a crash is not written again.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -55,6 +56,8 @@ class Reports:
         self._clock = clock
         self._open: dict[str, _Open] = {}
         """By run id."""
+        self._awaited: set[str] = set()
+        """Run ids of those that report and whose output is not there yet."""
         self._looked = False
 
     @property
@@ -64,11 +67,18 @@ class Reports:
 
     def look(self, state: WorldState) -> None:
         """Write down what was read since the last look and see to it that the rest is; never waits for the provider."""
-        for run_id in tuple(state.unsettled) if self._looked else tuple(state.runs):
-            run = state.runs[run_id]
-            if run_id not in self._open and self._is_ours(run):
-                self._open[run_id] = _Open(run.provider_id or "")
+        self._awaited.update(
+            run_id
+            for run_id in (state.unsettled if self._looked else state.runs)
+            if run_id not in self._open and state.runs[run_id].said is not None
+        )
         self._looked = True
+        for run_id in tuple(self._awaited):
+            run = state.runs.get(run_id)
+            if run is not None and self._is_ours(run):
+                self._open[run_id] = _Open(run.provider_id or "")
+            if run is None or run.terminal or run_id in self._open:
+                self._awaited.discard(run_id)
         for run_id, one in tuple(self._open.items()):
             found = state.runs.get(run_id)
             if found is None or found.said is None or self._settled(found, found.said, one):
@@ -82,6 +92,7 @@ class Reports:
             if one.reader is not None:
                 one.reader.stop()
         self._open.clear()
+        self._awaited.clear()
         self._looked = False
 
     def _is_ours(self, run: Run) -> bool:
@@ -153,12 +164,16 @@ class Reports:
         """One event each, with an id that is the same whoever reads it, and however often."""
         from events.record import Batch
 
+        batches = []
         for fact in facts:
             one.written = max(one.written, fact.seq)
             event_id = foreign_run_id(f"task/{run.provider}/{one.provider_id}", str(fact.seq))
-            batch = Batch(stream=f"run/{run.run_id}", events=(fact,), ids=(event_id,))
-            try:
-                # Not waited for: what a power cut takes is read again.
-                self._journal.record.append_many([batch])
-            except IdConflict:
-                continue  # the output was read before and began otherwise: what was said first stands
+            batches.append(Batch(stream=f"run/{run.run_id}", events=(fact,), ids=(event_id,)))
+        record = self._journal.record
+        try:
+            if batches:
+                record.append_many(batches)  # not waited for: what a power cut takes is read again
+        except IdConflict:  # the output was read before and began otherwise: what was said first stands
+            for batch in batches:
+                with suppress(IdConflict):
+                    record.append_many([batch])
