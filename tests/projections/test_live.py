@@ -1,0 +1,409 @@
+"""A service's projections follow the record, whatever happens to them; readers never get an older answer."""
+
+import contextlib
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from engine.readings.shapes import shape_of
+from engine.replay.record import replay_record
+from engine.testing.big import polls as looks
+from engine.testing.story import START
+from events.clock import SystemClock
+from events.errors import PositionNotFound
+from events.record import Record
+from projections import keeper
+from projections.live import Projector
+from projections.pool import Behind, Look, Pool
+from projections.projector import caught_up, rebuilt
+from projections.store import Checkpoint, Store, beside
+
+CLOCK = SystemClock()
+
+
+class Growing:
+    """A record that is appended to, as by a recorder in another process."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.record = Record.open(path, write=True, create=True, shapes=shape_of, clock=CLOCK)
+        self._looks = looks(START)
+
+    def grow(self, count: int) -> int:
+        """So many polls more; the head."""
+        self.record.append_polls(list(islice(self._looks, count)))
+        return self.record.head().position
+
+
+@pytest.fixture
+def growing(tmp_path: Path) -> Iterator[Growing]:
+    """A record of some hundred polls."""
+    made = Growing(tmp_path / "record.db")
+    made.grow(300)
+    yield made
+    made.record.close()
+
+
+@pytest.fixture
+def live(growing: Growing) -> Iterator[tuple[Projector, Pool]]:
+    """Its projector, running, and a pool of readers."""
+    projector = Projector(growing.path, clock=CLOCK)
+    pool = Pool(growing.path, clock=CLOCK, wake=projector.wake)
+    projector.start()
+    yield projector, pool
+    projector.stop()
+    pool.close()
+
+
+def patiently(wanted: Callable[[], bool], seconds: float = 30) -> None:
+    """Wait until it is so."""
+    end = time.monotonic() + seconds
+    while not wanted():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.01)
+
+
+def looked(pool: Pool, position: int) -> Callable[[], bool]:
+    """Whether a reader shows that position."""
+
+    def shown() -> bool:
+        with contextlib.suppress(Behind), pool.now() as look:
+            return look.position >= position
+        return False
+
+    return shown
+
+
+def same_as_replay(look: Look) -> None:
+    """What a look shows is what a replay of the record up to it says."""
+    with Record.open(look.record.path, clock=CLOCK, shapes=shape_of) as record:
+        from engine.replay.until import Until
+
+        found = replay_record(record, until=Until(position=look.position)).to_json()
+    store = look.view.store
+    assert [msgspec.json.decode(row.object) for row in store.runs()] == found["runs"]
+    assert [msgspec.json.decode(row.object) for row in store.vms.all()] == found["vms"]
+    assert [msgspec.json.decode(one) for one in store.anomalies()] == found["anomalies"]
+
+
+def test_what_is_appended_is_soon_shown(growing: Growing, live: tuple[Projector, Pool]) -> None:
+    """Without anybody waking it, and with `min_position` in the very next read."""
+    projector, pool = live
+    patiently(looked(pool, growing.record.head().position))
+    for _ in range(5):
+        head = growing.grow(7)
+        with pool.now(min_position=head) as look:
+            assert look.position >= head
+    patiently(lambda: projector.lag.positions == 0)
+    assert projector.position == growing.record.head().position
+    assert projector.lag.seconds == 0
+    with pool.now() as look:
+        same_as_replay(look)
+
+
+def test_a_position_that_never_comes_is_refused_after_two_seconds(live: tuple[Projector, Pool]) -> None:
+    """Nobody waits for ever."""
+    _, pool = live
+    with pytest.raises(Behind), pool.now(min_position=10_000_000):
+        pass
+    with pytest.raises(PositionNotFound), pool.at(10_000_000):
+        pass
+
+
+def test_one_look_is_of_one_position(growing: Growing, live: tuple[Projector, Pool]) -> None:
+    """Whatever is appended and written meanwhile."""
+    projector, pool = live
+    patiently(looked(pool, growing.record.head().position))
+    with pool.now() as look:
+        before = [row.object for row in look.view.store.runs()]
+        head = growing.grow(80)
+        patiently(lambda: projector.position >= head)
+        assert [row.object for row in look.view.store.runs()] == before
+        assert look.view.position == look.position < head
+    with pool.now() as look:
+        assert look.position >= head
+
+
+def test_lag_is_told_in_positions_and_seconds(growing: Growing) -> None:
+    """Of a projector that does not run."""
+    projector = Projector(growing.path, clock=CLOCK)
+    lag = projector.lag
+    assert lag.positions == growing.record.head().position
+    assert lag.seconds >= 0
+    projector.catch_up()
+    assert projector.lag.positions == 0
+    growing.grow(1)
+    assert 0 < projector.lag.positions < 10
+    projector.stop()
+
+
+def test_a_rebuild_appends_nothing(growing: Growing) -> None:
+    """Projections have no effects, so none is replayed: the record is the same byte for byte."""
+    caught_up(growing.record).close()
+    before = growing.record.head()
+    for _ in range(3):
+        rebuilt(growing.record)
+        caught_up(growing.record).close()
+    assert growing.record.head() == before
+    assert growing.record.verify(expect=before).ok
+
+
+@pytest.mark.slow
+def test_readers_never_stop_nor_go_back_while_files_are_swapped(growing: Growing, live: tuple[Projector, Pool]) -> None:
+    """With a writer that appends all the time, rebuilds one after the other, and readers in several threads."""
+    _, pool = live
+    patiently(looked(pool, growing.record.head().position))
+    over = threading.Event()
+    trouble: list[BaseException] = []
+    seen = [0, 0, 0]
+
+    def read(number: int) -> None:
+        last = 0
+        try:
+            while not over.is_set():
+                with pool.now() as look:
+                    assert look.position >= last, "it went back"
+                    last = look.position
+                    assert look.view.store.count() == len(list(look.view.store.runs()))
+                    assert look.view.position == look.position
+                    seen[number] += 1
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the test fails by it
+            trouble.append(error)
+
+    def rebuild() -> None:
+        try:
+            while not over.is_set():
+                with Record.open(growing.path, clock=CLOCK, shapes=shape_of) as record:
+                    rebuilt(record)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the test fails by it
+            trouble.append(error)
+
+    threads = [threading.Thread(target=read, args=(number,)) for number in range(3)]
+    threads.append(threading.Thread(target=rebuild))
+    for thread in threads:
+        thread.start()
+    files = set()
+    end = time.monotonic() + 6
+    while time.monotonic() < end and not trouble:
+        growing.grow(3)
+        files.add(beside(growing.path).readlink())
+        time.sleep(0.01)
+    over.set()
+    for thread in threads:
+        thread.join()
+    assert not trouble, trouble[0]
+    assert len(files) > 2
+    assert min(seen) > 10
+    head = growing.record.head().position
+    with pool.now(min_position=head) as look:
+        same_as_replay(look)
+    left = [name for one in growing.path.parent.iterdir() if (name := one.name).startswith("record.db.projections.")]
+    assert len([name for name in left if not name.endswith(("-wal", "-shm", ".lock", ".building"))]) <= 2
+
+
+def test_other_rules_build_a_new_file_while_the_old_is_read(
+    growing: Growing, live: tuple[Projector, Pool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a newer version begins to serve: what the old rules said is shown until the new have said it."""
+    projector, pool = live
+    patiently(looked(pool, growing.record.head().position))
+    before = beside(growing.path).readlink()
+    newer = "newer@9 " + keeper.RULES.rpartition(" ")[2]
+    monkeypatch.setattr(keeper, "RULES", newer)
+    monkeypatch.setattr("projections.projector.RULES", newer)
+    head = growing.grow(5)
+    with pool.now() as look:
+        assert look.position > 0
+    patiently(lambda: beside(growing.path).readlink() != before)
+    patiently(lambda: projector.position >= head)
+    with pool.now(min_position=head) as look:
+        checkpoint = look.view.store.checkpoint()
+        assert checkpoint is not None
+        assert checkpoint.rules == newer
+
+
+@pytest.mark.parametrize("harm", ["link", "everything", "zeros", "garbage", "middle", "plain file", "foreign"])
+def test_a_lost_or_damaged_file_is_built_anew_under_the_service(
+    growing: Growing, live: tuple[Projector, Pool], harm: str
+) -> None:
+    """Readers get an answer or are told to ask again, never anything else; soon all is well again."""
+    _, pool = live
+    patiently(looked(pool, growing.record.head().position))
+    path = beside(growing.path)
+    file = path.resolve()
+    if harm == "link":
+        path.unlink()
+    elif harm == "everything":
+        for name in path.parent.glob("record.db.projections*"):
+            name.unlink()
+    elif harm == "zeros":
+        os.truncate(file, 0)
+    elif harm == "garbage":
+        file.write_bytes(b"no database at all" * 1000)
+    elif harm == "middle":
+        with file.open("r+b") as opened:
+            opened.seek(8192)
+            opened.write(b"\xff" * (file.stat().st_size - 8192))
+    elif harm == "plain file":
+        path.unlink()
+        path.write_bytes(b"SQLite format 3\0")
+    else:
+        path.unlink()
+        with Store.create(path) as other, other.writing():
+            other.set_checkpoint(Checkpoint(rules=keeper.RULES, record="another", position=5))
+    head = growing.grow(30)
+
+    def is_well() -> bool:
+        with contextlib.suppress(Behind), pool.now() as look:
+            return look.position >= head and len(list(look.view.store.runs())) > 0
+        return False
+
+    patiently(is_well)
+    with pool.now(min_position=head) as look:
+        same_as_replay(look)
+
+
+_BUILDER = """
+import os, signal, sys
+from projections import {module}
+from engine.readings.shapes import shape_of
+from events.clock import SystemClock
+from events.record import Record
+from projections.projector import caught_up, rebuilt
+calls = 0
+real = {module}.{name}
+def killed(*args, **more):
+    global calls
+    calls += 1
+    if {after} and calls == {call}:
+        real(*args, **more)
+    if calls == {call}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(*args, **more)
+{module}.{name} = killed
+with Record.open(sys.argv[1], clock=SystemClock(), shapes=shape_of) as record:
+    {work}
+print("not killed")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("work", "module", "name", "call", "after"),
+    [
+        ("caught_up(record).close()", "keeper", "put_down", 1, False),
+        ("caught_up(record).close()", "keeper", "put_down", 3, True),
+        ("caught_up(record).close()", "store", "Store.keep_moment", 1, True),
+        ("caught_up(record).close()", "store", "Store.set_checkpoint", 2, True),
+        ("rebuilt(record)", "keeper", "costed", 2, False),
+        ("rebuilt(record)", "projector", "publish", 1, False),
+        ("rebuilt(record)", "projector", "publish", 1, True),
+        ("rebuilt(record)", "generations", "remove", 1, False),
+        ("rebuilt(record)", "generations", "Path.symlink_to", 1, True),
+        ("rebuilt(record)", "generations", "Path.replace", 1, True),
+    ],
+)
+def test_a_process_killed_anywhere_leaves_what_others_go_on_with(
+    growing: Growing, work: str, module: str, name: str, call: int, after: bool
+) -> None:
+    """In the middle of a transaction, before, in and behind the swap: readers read on, and the next one finishes."""
+    caught_up(growing.record).close()
+    rebuilt(growing.record)
+    pool = Pool(growing.path, clock=CLOCK, wake=lambda: None)
+    with pool.now() as look:
+        before = look.position
+    head = growing.grow(200)
+    program = _BUILDER.format(module=module, name=name, call=call, after=after, work=work)
+    program = program.replace(
+        "from projections import", "import projections.keeper as keeper_\nkeeper_.SPACING = 64\nfrom projections import"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(growing.path)], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == -signal.SIGKILL or "not killed" in done.stdout, done.stderr
+    with pool.now() as look:
+        assert look.position >= before
+        same_as_replay(look)
+    with caught_up(growing.record) as store:
+        checkpoint = store.checkpoint()
+        assert checkpoint is not None
+        assert checkpoint.position == head
+    with pool.now() as look:
+        assert look.position == head
+        same_as_replay(look)
+    rebuilt(growing.record)
+    there = [one for one in growing.path.parent.iterdir() if re.fullmatch(r".*\.[0-9a-f]{8}", one.name)]
+    assert len(there) <= 2
+    pool.close()
+
+
+@pytest.mark.slow
+def test_several_projectors_may_follow_one_record(growing: Growing) -> None:
+    """Each in a process of its own, as `steno up` beside `steno serve`; together they write what one would."""
+    program = (
+        "import sys, time\nfrom pathlib import Path\nfrom events.clock import SystemClock\n"
+        "from projections.live import Projector\n"
+        "projector = Projector(Path(sys.argv[1]), clock=SystemClock())\nprojector.start()\n"
+        "sys.stdin.read()\nprojector.stop()\nprint(projector.position)"
+    )
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, str(growing.path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(3)
+    ]
+    pool = Pool(growing.path, clock=CLOCK, wake=lambda: None)
+    end = time.monotonic() + 4
+    while time.monotonic() < end:
+        head = growing.grow(4)
+        time.sleep(0.02)
+    patiently(looked(pool, head))
+    for process in running:
+        said, trouble = process.communicate("", timeout=30)
+        assert process.returncode == 0, trouble
+        assert int(said) == head
+        assert trouble == ""
+    with pool.now() as look:
+        same_as_replay(look)
+    pool.close()
+
+
+def test_a_damaged_page_met_in_the_middle_of_a_look_says_to_ask_again(growing: Growing) -> None:
+    """No error of the database's own reaches anybody, and the file is given up."""
+    caught_up(growing.record).close()
+    pool = Pool(growing.path, clock=CLOCK, wake=lambda: None)
+
+    def broken() -> None:
+        with pool.now():
+            raise sqlite3.DatabaseError("database disk image is malformed")
+
+    with pytest.raises(Behind):
+        broken()
+    assert not beside(growing.path).exists()
+    pool.close()
+
+
+def test_a_pool_without_a_projector_catches_up_by_itself(growing: Growing) -> None:
+    """For tests and for tools that serve nobody."""
+    pool = Pool(growing.path, clock=CLOCK)
+    with pool.now() as look:
+        assert look.position == growing.record.head().position
+    head = growing.grow(10)
+    with pool.now() as look:
+        assert look.position == head
+    pool.close()
