@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from engine.world.runs import Run
     from engine.world.vms import Vm
     from projections.api.service import Service
+    from projections.pool import Look
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,13 +60,29 @@ class VmToStop:
         return {"vm_id": self.vm.vm_id, "position": self.position, "state": self.vm.state.value, "asked": self.asked}
 
 
+@contextmanager
+def latest(service: Service) -> Iterator[Look]:
+    """The world at the record's head: what was asked for just before can be stopped.
+
+    Raises:
+        Behind: the read models did not come so far in time.
+    """
+    with service.pool.now() as look:
+        head = look.record.head().position
+        if look.position >= head:
+            yield look
+            return
+    with service.pool.now(min_position=head) as look:
+        yield look
+
+
 def run_to_stop(service: Service, word: str) -> RunToStop:
     """The run a person means. One that found no capacity has ended, and may be about to be asked for again.
 
     Raises:
         RunNotFound: none, or more than one.
     """
-    with service.pool.now() as look:
+    with latest(service) as look:
         run = decode_run(look.view.row(word).folded)
         steps = look.view.world().state.policies.get(source_of(run))
         policy = steps[-1].policy if steps else policy_from(service.settings, run.provider)
@@ -95,7 +114,7 @@ def vm_to_stop(service: Service, word: str) -> VmToStop:
         VmNotFound: none, or more than one.
         Conflict: it is not Steno's to end.
     """
-    with service.pool.now() as look:
+    with latest(service) as look:
         vm = look.view.machine(look.view.vm_row(word).vm_id)
         gone = vm.state is VmState.TERMINATED
         if not gone and not vm.ours:

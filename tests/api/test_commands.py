@@ -1,0 +1,164 @@
+"""Commands over HTTP: requests in the record, each once, held against policy, by whom they were made."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from engine.readings.shapes import shape_of
+from events import types
+from events.clock import SystemClock
+from events.record import Record
+
+TASK = {"type": "task", "commands": ["true"]}
+Serve = Callable[..., Any]
+
+
+@pytest.fixture
+def client(served: Serve, town: Path) -> httpx.Client:
+    """A client of a service that nobody limits the rate of."""
+    found: httpx.Client = served(town, api__submit_rate="off").client
+    return found
+
+
+def requests(path: Path) -> list[tuple[int, types.RunRequested]]:
+    """Every request for a run in the record, with its position."""
+    with Record.open(path, shapes=shape_of, clock=SystemClock()) as record:
+        found = [(stored.position, stored.data) for stored in record.read(types={"RunRequested"})]
+    return [(position, fact) for position, fact in found if isinstance(fact, types.RunRequested)]
+
+
+def test_a_run_asked_for_is_a_request_in_the_record(client: httpx.Client, town: Path) -> None:
+    """202 with its id, name, position and place; nothing has been said to any provider."""
+    answer = client.post("/api/runs", json={"configuration": TASK | {"env": {"TOKEN": "hush"}}})
+    assert answer.status_code == 202
+    made = answer.json()
+    assert set(made) == {"run_id", "name", "position"}
+    assert answer.headers["location"] == f"/api/runs/{made['run_id']}"
+    assert answer.headers["cache-control"] == "no-store"
+    ((position, request),) = requests(town)
+    assert (position, request.run_id, request.name) == (made["position"], made["run_id"], made["name"])
+    assert (request.provider, request.submitter, request.idempotency_key) == ("local", "loopback", None)
+    assert b"hush" not in request.configuration
+    assert made["name"] == f"steno-{made['run_id'].replace('-', '')[-12:]}"
+    assert client.post("/api/runs", json={"configuration": TASK | {"name": "mine"}}).json()["name"] == "mine"
+    named = client.post("/api/runs", json={"name": "ours", "configuration": TASK | {"name": "mine"}})
+    assert named.json()["name"] == "ours"
+
+
+def test_the_same_key_and_body_are_the_same_run_also_after_a_restart(served: Serve, town: Path) -> None:
+    """However often a request comes, in whatever order its keys are, it is one run with one answer; another body of
+    the same key is a conflict that changes nothing.
+    """
+    header = {"Idempotency-Key": "8e03978e-40d5-43dd-bc93-6894a57f9324"}
+    body = {"name": "once", "configuration": TASK | {"env": {"TOKEN": "hush"}}}
+    first = served(town, api__submit_rate="off")
+    made = first.client.post("/api/runs", json=body, headers=header)
+    assert made.status_code == 202
+    assert first.client.post("/api/runs", json=body, headers=header).content == made.content
+    first.stop()
+    again = served(town, api__submit_rate="off", profile="batch").client
+    text = '{"configuration": {"env": {"TOKEN": "hush"}, "commands": ["true"], "type": "task"},\n "name": "once"}'
+    repeated = again.post("/api/runs", content=text, headers=header | {"Content-Type": "application/json"})
+    assert (repeated.status_code, repeated.content) == (202, made.content)
+    assert repeated.headers["location"] == made.headers["location"]
+    for other in ({"name": "twice"}, {"configuration": TASK}, {"configuration": TASK | {"env": {"TOKEN": "other"}}}):
+        refused = again.post("/api/runs", json=body | other, headers=header)
+        assert refused.status_code == 409, refused.text
+    assert [request.name for _, request in requests(town)] == ["once"]
+    assert again.post("/api/runs", json=body, headers={"Idempotency-Key": "another"}).json() != made.json()
+
+
+def test_requests_that_race_under_one_key_lead_to_one_run(served: Serve, town: Path) -> None:
+    """Two services of one record, many clients, one key: one request, and everybody is told of it."""
+    clients = [served(town, api__submit_rate="off").client for _ in range(2)]
+
+    def ask(number: int) -> tuple[int, bytes]:
+        answer = clients[number % 2].post(
+            "/api/runs", json={"configuration": TASK}, headers={"Idempotency-Key": f"race-{number // 10}"}
+        )
+        return answer.status_code, answer.content
+
+    with ThreadPoolExecutor(10) as threads:
+        answers = list(threads.map(ask, range(40)))
+    assert {status for status, _ in answers} == {202}
+    assert [len(set(answers[first : first + 10])) for first in range(0, 40, 10)] == [1, 1, 1, 1]
+    assert len(requests(town)) == 4
+
+
+@pytest.mark.parametrize("key", ["", "a b", "x" * 256, "\x7f", "schlüssel".encode(), b"\x01"])
+def test_a_key_that_is_none_is_refused_by_name(client: httpx.Client, town: Path, key: str | bytes) -> None:
+    """Empty, too long, not printable: 400 that names the header, and no run."""
+    headers = [(b"Idempotency-Key", key if isinstance(key, bytes) else key.encode())]
+    answer = client.post("/api/runs", json={"configuration": TASK}, headers=headers)
+    assert answer.status_code == 400, answer.text
+    assert requests(town) == []
+
+
+def test_a_key_given_twice_is_refused(client: httpx.Client, town: Path) -> None:
+    """Which of two keys is meant nobody knows."""
+    headers = [("Idempotency-Key", "a"), ("Idempotency-Key", "b")]
+    answer = client.post("/api/runs", json={"configuration": TASK}, headers=headers)
+    assert answer.status_code == 400
+    assert requests(town) == []
+
+
+def test_what_the_budget_cannot_bear_is_refused_with_the_arithmetic(served: Serve, empty_record: Path) -> None:
+    """The guard of `steno submit`: worst cases of runs that wait count, so a burst cannot pass it either."""
+    client = served(empty_record, api__submit_rate="off", local__price="1", budget__total="5").client
+    body = {"configuration": TASK | {"max_duration": "1h"}}
+    with ThreadPoolExecutor(8) as threads:
+        answers = list(threads.map(lambda _: client.post("/api/runs", json=body), range(12)))
+    taken = [answer for answer in answers if answer.status_code == 202]
+    refused = [answer for answer in answers if answer.status_code == 403]
+    assert len(taken) + len(refused) == 12
+    assert len(taken) == 4  # an hour and ten minutes of idling each, at $1.00 an hour
+    assert "at worst: $" in refused[0].json()["detail"]
+    assert "left: $5.00 − $0.00 spent − $" in refused[0].json()["detail"]
+    assert len(requests(empty_record)) == len(taken)
+
+
+def test_a_run_that_needs_more_machines_than_are_allowed_is_refused(served: Serve, empty_record: Path) -> None:
+    """It could never start, and says so at once."""
+    client = served(empty_record, local__price="1", vms__max="2", provider="local").client
+    answer = client.post("/api/runs", json={"configuration": TASK | {"nodes": 3}})
+    assert answer.status_code == 403
+    assert "3 machines at once and no more than 2" in answer.json()["detail"]
+    assert requests(empty_record) == []
+
+
+def test_a_stop_is_a_request_and_of_a_run_that_has_ended_nothing(client: httpx.Client, town: Path) -> None:
+    """202 and asked, once; an ended run is left alone with 200; a run nobody knows is 404."""
+    made = client.post("/api/runs", json={"name": "long", "configuration": TASK}).json()
+    asked = client.post(f"/api/runs/{made['run_id']}/stop", json={"abort": True})
+    assert asked.status_code == 202
+    found = asked.json()
+    assert found == {"run_id": made["run_id"], "position": found["position"], "state": "requested", "asked": True}
+    with Record.open(town, shapes=shape_of, clock=SystemClock()) as record:
+        (stop,) = list(record.read(after=found["position"] - 1, limit=1))
+    assert stop.data == types.StopRequested(
+        run_id=made["run_id"], provider="local", name="long", project=requests(town)[0][1].project, abort=True,
+        submitter="loopback",
+    )  # fmt: skip
+    ended = next(run for run in client.get("/api/runs").json()["runs"] if run["state"] == "succeeded")
+    head = int(client.get("/api/record").headers["steno-position"])
+    again = client.post(f"/api/runs/{ended['run_id']}/stop")
+    assert (again.status_code, again.json()["asked"], again.json()["state"]) == (200, False, "succeeded")
+    assert int(client.get("/api/record").headers["steno-position"]) == head
+    assert client.post("/api/runs/nobody/stop").status_code == 404
+
+
+def test_the_end_of_a_machine_is_asked_for_only_if_it_is_ours(client: httpx.Client, town: Path) -> None:
+    """A machine that has gone is left alone; one that Steno did not make is a conflict that says what to do."""
+    machines = client.get("/api/vms").json()["vms"]
+    gone = next(vm for vm in machines if vm["state"] == "terminated")
+    answer = client.post(f"/api/vms/{gone['vm_id']}/stop", json={"when_idle": True})
+    assert (answer.status_code, answer.json()["asked"]) == (200, False)
+    others = next(vm for vm in machines if vm["state"] != "terminated")
+    refused = client.post(f"/api/vms/{others['vm_id']}/stop")
+    assert refused.status_code == 409
+    assert "dstack fleet delete" in refused.json()["detail"]
+    assert client.post("/api/vms/nobody/stop").status_code == 404
