@@ -1,0 +1,177 @@
+"""How long it takes from an append to a thousand listeners, and what a few that do not listen cost.
+
+    python benchmarks/sse_clients.py [CLIENTS] [SECONDS] [STUCK]
+
+One real `steno serve`, one process of clients with raw sockets, this process as the writer: 10 events a second, each
+with the object of its run. The clock of all three is this machine's; the time begins before the append.
+"""
+
+import asyncio
+import multiprocessing
+import os
+import re
+import resource
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from array import array
+from multiprocessing.connection import Connection
+from pathlib import Path
+from urllib.request import urlopen
+
+from events import types
+from events.clock import SystemClock
+from events.record import Batch, Record
+
+RATE = 10
+BEFORE = 6000
+"""Events in the record beforehand: what a stuck client is sent and does not read."""
+_READY = re.compile(r"serving http://([\w.]+):(\d+)")
+_STATS = re.compile(r'steno_stream_clients_dropped_total\{reason="(\w+)"\} (\S+)')
+
+
+class Listener(asyncio.Protocol):
+    """Takes down when which position arrived, and nothing else."""
+
+    def __init__(self, ask: bytes, found: array, began: asyncio.Event | None) -> None:
+        self.ask, self.found, self.began, self.rest = ask, found, began, b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.write(self.ask)
+
+    def data_received(self, data: bytes) -> None:
+        now = time.time_ns()
+        if self.began is not None:
+            self.began.set()
+            self.began = None
+        text = self.rest + data
+        at = text.find(b"id: ")
+        while at >= 0:
+            end = text.find(b"\n", at)
+            if end < 0:
+                break
+            self.found.extend((int(text[at + 4 : end]), now))
+            at = text.find(b"id: ", end)
+        self.rest = text[-24:] if at < 0 and text[-1:] != b"\n" else text[at:] if at >= 0 else b""
+
+
+def listen(pipe: Connection, host: str, port: int, clients: int, stuck: int) -> None:
+    """The process of the clients: connect, say so, listen until told to stop, send what was found."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    found = array("q")
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        ask = f"GET /api/stream HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode()
+        for _ in range(clients):
+            began = asyncio.Event()
+            await loop.create_connection(lambda began=began: Listener(ask, found, began), host, port)
+            await began.wait()
+        sockets = []
+        for _ in range(stuck):
+            one = socket.socket()
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            one.connect((host, port))
+            one.send(ask.replace(b"/api/stream", b"/api/stream?after=0"))
+            sockets.append(one)
+        pipe.send("ready")
+        await asyncio.to_thread(pipe.recv)
+        for one in sockets:
+            one.close()
+
+    asyncio.run(run())
+    pipe.send(found.tobytes())
+
+
+def usage(pid: int) -> tuple[float, int, int]:
+    """(CPU seconds, bytes in memory now, at most) of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    ticks = os.sysconf("SC_CLK_TCK")
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    now, most = (int(status[name].split()[0]) * 1024 for name in ("VmRSS", "VmHWM"))
+    return (int(fields[11]) + int(fields[12])) / ticks, now, most
+
+
+def requested(number: int) -> types.RunRequested:
+    """A run as it is asked for."""
+    return types.RunRequested(
+        run_id=f"run-{number}",
+        provider="dstack",
+        project="main",
+        name=f"matmul-{number}",
+        configuration=b'{"type":"task","commands":["python matmul.py"]}',
+        submitter="ada",
+    )
+
+
+def measure(clients: int, seconds: int, stuck: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "record.db"
+        with Record.open(path, clock=SystemClock(), write=True, create=True) as record:
+            for start in range(0, BEFORE, 500):
+                record.append_many([Batch(f"run/run-{n}", [requested(n)]) for n in range(start, start + 500)])
+            server = subprocess.Popen(
+                [sys.executable, "-m", "cli.main", "serve", "--record", str(path), "--port", "0"],
+                cwd=Path(__file__).parents[1],
+                env={**os.environ, "HOME": folder},
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            try:
+                _measured(server, record, clients, seconds, stuck)
+            finally:
+                server.terminate()
+                server.wait()
+
+
+def _measured(server: "subprocess.Popen[str]", record: Record, clients: int, seconds: int, stuck: int) -> None:
+    assert server.stdout is not None
+    ready = next(match for line in server.stdout if (match := _READY.search(line)))
+    host, port = ready[1], int(ready[2])
+    here, there = multiprocessing.Pipe()
+    process = multiprocessing.Process(target=listen, args=(there, host, port, clients, stuck))
+    process.start()
+    assert here.recv() == "ready"
+    time.sleep(2)
+    cpu_before, memory_before, _ = usage(server.pid)
+    began, appended = time.time(), dict[int, int]()
+    for number in range(seconds * RATE):
+        time.sleep(max(0, began + number / RATE - time.time()))
+        run_id, at = f"run-{number % BEFORE}", time.time_ns()
+        fact = types.StopRequested(run_id=run_id, provider="dstack", name="matmul", submitter="ada")
+        (position,) = record.append_many([Batch(f"run/{run_id}", [fact])], durable=True)
+        appended[position] = at
+    wall = time.time() - began
+    cpu, memory, most = usage(server.pid)
+    time.sleep(2)
+    with urlopen(f"http://{host}:{port}/metrics") as answer:
+        dropped = dict(_STATS.findall(answer.read().decode()))
+    here.send("stop")
+    found = array("q")
+    found.frombytes(here.recv())
+    process.join()
+    latencies = sorted(
+        (found[index + 1] - appended[found[index]]) / 1e6
+        for index in range(0, len(found), 2)
+        if found[index] in appended
+    )
+    count = len(latencies)
+    print(f"{clients} clients, {RATE} events/s for {wall:.0f} s, {stuck} stuck")
+    print(f"received {count} of {clients * len(appended)}")
+    print(
+        f"append to receipt, ms: p50 {latencies[count // 2]:.1f}  p99 {latencies[count * 99 // 100]:.1f}  "
+        f"max {latencies[-1]:.1f}   (target: p99 <= 100)"
+    )
+    print(
+        f"server: {100 * (cpu - cpu_before) / wall:.0f} % of a core; memory {memory_before >> 20} MB before, "
+        f"{memory >> 20} MB after, {most >> 20} MB at most; dropped {dropped}"
+    )
+
+
+if __name__ == "__main__":
+    given = [int(word) for word in sys.argv[1:]]
+    measure(*[*given, *(1000, 20, 0)[len(given) :]])
