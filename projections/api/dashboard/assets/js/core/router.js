@@ -89,10 +89,12 @@ export async function pageOf(name) {
 export function usePage() {
   const { path } = usePlace();
   const found = match(path);
-  const [shown, show] = useState(() => (loaded.has(found.page) ? { ...found, path, module: loaded.get(found.page) } : null));
+  const [shown, show] = useState(() => (loaded.has(found.page) ? { ...found, path, module: loaded.get(found.page), error: null } : null));
   useEffect(() => {
     let current = true;
-    const done = (module, error) => { if (current) show({ ...found, path, module, error }); };
+    const done = (module, error) => {
+      if (current) show((before) => (before?.path === path && before.module === module && before.error === error ? before : { ...found, path, module, error }));
+    };
     if (found.page === null) done(null, null);
     else if (loaded.has(found.page)) done(loaded.get(found.page), null);
     else pageOf(found.page).then((module) => done(module, null), (error) => done(null, error));

@@ -15,7 +15,7 @@ function Actions({ vm, reload }) {
   const [busy, work] = useState(false);
   const may = useMay("admin");
   const at = useAt();
-  if (!may || vm.state === "terminated") return null;
+  if (!may || vm.state === "terminated" || vm.ours === false) return null; // what Steno did not make it never ends
   const ask = async (whenIdle) => {
     const name = vm.name || vm.provider_id;
     const text = whenIdle ? "It goes once no run is on it. No new run is placed on it meanwhile." : "The provider is told at once. A run that is on it is lost.";

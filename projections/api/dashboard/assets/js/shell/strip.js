@@ -42,8 +42,9 @@ export function Strip() {
       <span class="grow"></span>${blind.length > 0 && html`<${Lamp} state="s-blind">${blind.map((one) => one.name).join(", ")} blind then<//>`}</div>`;
   }
   const [lamp, word] = LAMPS[state];
+  const head = Math.max(position ?? 0, overview.position ?? 0); // a poll that moved nothing is not told on the stream
   return html`<div class=${classes("strip", state === "reconnecting" && "reconnecting", blind.length > 0 && "blind")} role="status">
     <${Lamp} state=${lamp} link>${word}${state === "reconnecting" && html`<span class="dim"> for ${span(Math.max(0, Math.floor((Date.now() - since) / 1000)))}; shown is what was last heard</span>`}<//>
     ${blind.length > 0 ? html`<span>${blindness(blind)}</span>` : html`<${Sources} sources=${sources} now=${now} />`}
-    <span class="grow"></span><span class="dim wide-only place">${position ?? overview.position ? `position ${number(position ?? overview.position)}` : ""}</span></div>`;
+    <span class="grow"></span><span class="dim wide-only place">${head ? `position ${number(head)}` : ""}</span></div>`;
 }
