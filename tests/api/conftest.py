@@ -131,8 +131,9 @@ class Process:
         self.err: list[str] = []
         self._ready = threading.Event()
         self._readers = [
-            threading.Thread(target=self._read, args=(process.stdout, self.out)),
-            threading.Thread(target=self._read, args=(process.stderr, self.err)),
+            threading.Thread(target=self._read, args=(stream, lines))
+            for stream, lines in ((process.stdout, self.out), (process.stderr, self.err))
+            if stream is not None
         ]
         for reader in self._readers:
             reader.start()
@@ -174,7 +175,7 @@ class Process:
 
 
 @contextmanager
-def started(folder: Path, *words: object, **variables: str) -> Iterator[Process]:
+def running(folder: Path, *words: object, stdout: int = subprocess.PIPE, **variables: str) -> Iterator[Process]:
     """`steno …` in an empty home, with a port of its own and nothing of who runs the tests; it has ended afterwards."""
     home = folder / "home"
     home.mkdir(exist_ok=True)
@@ -185,7 +186,7 @@ def started(folder: Path, *words: object, **variables: str) -> Iterator[Process]
             cwd=home,
             env=environment | variables,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
+            stdout=stdout,
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -196,6 +197,23 @@ def started(folder: Path, *words: object, **variables: str) -> Iterator[Process]
         process.close()
 
 
+class Starts(Protocol):
+    """`started("up", "--record", path, **variables)`: the process of that command, at once."""
+
+    def __call__(self, *words: object, stdout: int = subprocess.PIPE, **variables: str) -> Process: ...
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Starts]:
+    """Any command of Steno as a process; all have ended when the test has."""
+    with ExitStack() as stack:
+
+        def start(*words: object, stdout: int = subprocess.PIPE, **variables: str) -> Process:
+            return stack.enter_context(running(tmp_path, *words, stdout=stdout, **variables))
+
+        yield start
+
+
 class StartSteno(Protocol):
     """`steno_served(record_path, *more words, **variables)`: the process of `steno serve`, ready."""
 
@@ -203,13 +221,12 @@ class StartSteno(Protocol):
 
 
 @pytest.fixture
-def steno_served(tmp_path: Path) -> Iterator[StartSteno]:
+def steno_served(started: Starts) -> StartSteno:
     """`steno serve` as the genuine command, as often as asked for."""
-    with ExitStack() as stack:
 
-        def start(record: Path, *words: object, **variables: str) -> Process:
-            process = stack.enter_context(started(tmp_path, "serve", "--record", record, *words, **variables))
-            assert process.url
-            return process
+    def start(record: Path, *words: object, **variables: str) -> Process:
+        process = started("serve", "--record", record, *words, **variables)
+        assert process.url
+        return process
 
-        yield start
+    return start

@@ -1,17 +1,309 @@
-"""`steno serve` as a process: it is ready, it answers, it ends in order."""
+"""`steno serve` and `steno up` as processes: they are ready, they answer, they end in order."""
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import signal
+import socket
+import threading
+import time
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import httpx
+import pytest
+
 if TYPE_CHECKING:
-    from conftest import Serve
+    from collections.abc import Iterator
+
+    from conftest import Serve, Starts, StartSteno
 
 
-def test_the_service_answers(served: Serve, town: Path) -> None:
-    """A first look."""
+@pytest.fixture
+def listened(served: Serve, town: Path) -> str:
+    """Where a service of this process serves a record."""
+    return served(town).url
+
+
+def listener(url: str) -> tuple[httpx.Response, Iterator[bytes], ExitStack]:
+    """A stream of everything, begun: the answer, its pieces, and what closes it."""
+    stack = ExitStack()
+    client = stack.enter_context(httpx.Client(timeout=30, trust_env=False))
+    answer = stack.enter_context(client.stream("GET", f"{url}/api/stream"))
+    return answer, answer.iter_raw(), stack
+
+
+def test_it_says_where_it_serves_and_answers_there(steno_served: StartSteno, town: Path) -> None:
+    """The line a script waits for: `serving http://… (record …)`, on stdout."""
+    process = steno_served(town)
+    assert httpx.get(f"{process.url}/healthz").json() == {"status": "ok"}
+    assert httpx.get(f"{process.url}/api/runs").json()["runs"]
+    line = next(line for line in process.out if "serving" in line)
+    assert re.fullmatch(r"\S+Z INFO    serving http://127\.0\.0\.1:[0-9]+ \(record .*/record\.db\)", line)
+    assert process.err == []
+
+
+@pytest.mark.slow
+def test_it_makes_a_record_where_there_is_none(steno_served: StartSteno, tmp_path: Path) -> None:
+    """Whoever takes requests for runs writes: like every writer it begins a record."""
+    process = steno_served(tmp_path / "new.db")
+    assert httpx.get(f"{process.url}/api/runs").json()["runs"] == []
+
+
+def test_sigterm_ends_it_in_order_while_streams_are_open(steno_served: StartSteno, town: Path) -> None:
+    """Exit code 0 within the grace, streams ended where one message ends, nothing on stderr."""
+    process = steno_served(town)
+    answer, pieces, stack = listener(process.url)
+    with stack:
+        assert answer.status_code == 200
+        assert next(pieces)
+        process.signal(signal.SIGTERM)
+        rest = b"".join(pieces)  # httpx raises if the stream is cut and not ended
+        assert rest == b"" or rest.endswith(b"\n\n")
+        began = time.monotonic()
+        assert process.ended() == 0
+        assert time.monotonic() - began < 6
+    assert process.err == []
+    assert process.out[-1].endswith("stopped by SIGTERM")
+
+
+@pytest.mark.slow
+def test_a_request_under_way_is_answered_before_the_end(steno_served: StartSteno, town: Path) -> None:
+    """A body that is still being sent when SIGTERM comes: the answer comes all the same."""
+    process = steno_served(town)
+    host, port = process.url.removeprefix("http://").split(":")
+    body = b'{"configuration": {"type": "service"}}'
+    with closing(socket.create_connection((host, int(port)), timeout=10)) as client:
+        head = f"POST /api/runs HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Type: application/json\r\n"
+        client.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body[:10])
+        time.sleep(0.3)
+        process.signal(signal.SIGTERM)
+        time.sleep(0.3)
+        client.sendall(body[10:])
+        answer = b""
+        while piece := client.recv(65536):
+            answer += piece
+    assert answer.startswith(b"HTTP/1.1 422 ")
+    assert process.ended() == 0
+    assert process.err == []
+
+
+@pytest.mark.slow
+def test_a_request_that_never_ends_is_left_after_the_grace(steno_served: StartSteno, town: Path) -> None:
+    """Five seconds, not for ever."""
+    process = steno_served(town)
+    host, port = process.url.removeprefix("http://").split(":")
+    with closing(socket.create_connection((host, int(port)), timeout=10)) as client:
+        client.sendall(f"POST /api/runs HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: 9\r\n\r\n1".encode())
+        time.sleep(0.3)
+        began = time.monotonic()
+        process.signal(signal.SIGTERM)
+        assert process.ended() == 0
+        assert 4 < time.monotonic() - began < 12
+
+
+@pytest.mark.slow
+def test_ctrl_c_exits_130_and_says_so_in_one_line(steno_served: StartSteno, town: Path) -> None:
+    """As every command does."""
+    process = steno_served(town)
+    process.signal(signal.SIGINT)
+    assert process.ended() == 130
+    assert [line for line in process.err if line] == ["steno: interrupted"]
+
+
+@pytest.mark.slow
+def test_a_second_ctrl_c_ends_it_at_once(steno_served: StartSteno, town: Path) -> None:
+    """Whoever presses it twice does not wait for anybody."""
+    process = steno_served(town)
+    host, port = process.url.removeprefix("http://").split(":")
+    with closing(socket.create_connection((host, int(port)), timeout=10)) as client:
+        client.sendall(f"POST /api/runs HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: 9\r\n\r\n1".encode())
+        time.sleep(0.3)
+        process.signal(signal.SIGINT)
+        time.sleep(0.7)
+        began = time.monotonic()
+        process.signal(signal.SIGINT)
+        assert process.ended() == 130
+        assert time.monotonic() - began < 2
+    assert not any("Traceback" in line for line in process.err)
+
+
+def test_a_port_in_use_is_one_line_and_exit_5(started: Starts, listened: str, town: Path) -> None:
+    """It says whose place it is and what to do."""
+    port = listened.rpartition(":")[2]
+    process = started("serve", "--record", town, "--port", port)
+    assert process.ended() == 5
+    assert process.err == [
+        f"steno: port {port} of 127.0.0.1 is in use: stop what listens there, or choose another with --port"
+    ]
+
+
+@pytest.mark.slow
+def test_up_says_how_to_record_without_the_service(started: Starts, listened: str, tmp_path: Path) -> None:
+    """A second recorder that stands by needs no port."""
+    port = listened.rpartition(":")[2]
+    process = started("up", "--record", tmp_path / "r.db", "--port", port)
+    assert process.ended() == 5
+    assert process.err[0].endswith("; --no-api records without it")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "localhost.invalid.example"])
+def test_beyond_loopback_it_needs_a_token(started: Starts, town: Path, host: str) -> None:
+    """It refuses to listen, and says why and what to do."""
+    process = started("serve", "--record", town, "--host", host)
+    assert process.ended() == 2
+    assert len(process.err) == 1
+    assert f"api.host is {host} (flag)" in process.err[0]
+    assert "steno token create" in process.err[0]
+
+
+@pytest.mark.parametrize("words", [("--port", "seven"), ("--port", "70000"), ("--host", "http://x"), ("--host", "a b")])
+def test_an_address_that_is_none_is_a_usage_error(started: Starts, town: Path, words: tuple[str, str]) -> None:
+    """One line that names the setting."""
+    process = started("serve", "--record", town, *words)
+    assert process.ended() == 2
+    assert len(process.err) == 1
+    assert f"api.{words[0][2:]}" in process.err[0]
+
+
+@pytest.mark.slow
+def test_with_a_token_it_listens_everywhere_and_asks_everybody_for_one(
+    started: Starts, steno_served: StartSteno, town: Path
+) -> None:
+    """On this machine too: the server cannot know through what a request came."""
+    made = started("token", "create", "--role", "read", "--record", town)
+    assert made.ended() == 0
+    process = steno_served(town, "--host", "0.0.0.0")
+    url = process.url.replace("0.0.0.0", "127.0.0.1")
+    assert httpx.get(f"{url}/api/runs").status_code == 401
+    assert httpx.get(f"{url}/api/runs", headers={"Authorization": f"Bearer {made.out[0]}"}).status_code == 200
+    assert httpx.get(f"{url}/healthz").status_code == 200
+
+
+@pytest.mark.slow
+def test_two_services_of_one_record_live_side_by_side(steno_served: StartSteno, town: Path) -> None:
+    """Neither polls, neither holds a lease."""
+    first, second = steno_served(town), steno_served(town)
+    assert httpx.get(f"{first.url}/api/runs").json() == httpx.get(f"{second.url}/api/runs").json()
+    assert not list(town.parent.glob("*.lease-*"))
+
+
+@pytest.mark.slow
+def test_up_records_and_serves_in_one_process(started: Starts, tmp_path: Path) -> None:
+    """What is asked for over HTTP is carried out by the recorder beside it."""
+    process = started("up", "--record", tmp_path / "r.db")
+    asked = httpx.post(
+        f"{process.url}/api/runs",
+        json={"configuration": {"type": "task", "commands": ["echo hello"]}},
+        headers={"Idempotency-Key": "one"},
+        timeout=30,
+    )
+    assert asked.status_code == 202, asked.text
+    run_id = asked.json()["run_id"]
+    state, end = "", time.monotonic() + 30
+    while state != "succeeded" and time.monotonic() < end:
+        time.sleep(0.1)
+        answer = httpx.get(f"{process.url}/api/runs/{run_id}")
+        state = answer.json().get("state", "")
+    assert state == "succeeded"
+    process.signal(signal.SIGTERM)
+    assert process.ended() == 0
+    assert process.err == []
+
+
+@pytest.mark.slow
+def test_up_without_the_service_opens_no_port(started: Starts, tmp_path: Path) -> None:
+    """`--no-api`."""
+    process = started("up", "--no-api", "--record", tmp_path / "r.db")
+    end = time.monotonic() + 30
+    while not any("recording" in line for line in process.out) and time.monotonic() < end:
+        time.sleep(0.05)
+    process.signal(signal.SIGTERM)
+    assert process.ended() == 0
+    assert not any("serving" in line for line in process.out)
+
+
+@pytest.mark.slow
+def test_every_answer_leaves_a_line_without_what_it_carried(steno_served: StartSteno, town: Path) -> None:
+    """Method, path, status, time, who; no query, no header, no cookie, no body."""
+    process = steno_served(town)
+    secret = "steno_0123456789ab_" + "s" * 43
+    httpx.get(f"{process.url}/api/runs", params={"name": "hidden-query"}, headers={"Cookie": "steno_x=hidden-cookie"})
+    httpx.get(f"{process.url}/api/runs/{secret}", headers={"Authorization": "Bearer hidden-header"})
+    httpx.get(f"{process.url}/api/runs", params={"token": secret})
+    httpx.post(f"{process.url}/api/session", json={"token": secret})
+    httpx.post(f"{process.url}/api/runs", json={"configuration": {"env": {"KEY": "hidden-body"}}})
+    process.signal(signal.SIGTERM)
+    assert process.ended() == 0
+    said = "\n".join(process.out + process.err)
+    assert re.search(r"INFO    GET /api/runs 200 [0-9.]+ ms loopback$", said, re.MULTILINE)
+    assert re.search(r"INFO    GET /api/runs/steno_0123456789ab_… 401 [0-9.]+ ms -$", said, re.MULTILINE)
+    assert "hidden" not in said
+    assert "sssss" not in said
+
+
+@pytest.mark.slow
+def test_with_json_every_line_is_an_object(steno_served: StartSteno, town: Path) -> None:
+    """`{"at", "level", "message"}`, the access log too."""
+    process = steno_served(town, "--json")
+    httpx.get(f"{process.url}/api/runs")
+    process.signal(signal.SIGTERM)
+    assert process.ended() == 0
+    lines = [json.loads(line) for line in process.out]
+    assert all(set(line) == {"at", "level", "message"} for line in lines)
+    assert any(line["message"].startswith("GET /api/runs 200 ") for line in lines)
+
+
+@pytest.mark.slow
+def test_a_log_that_nobody_reads_holds_no_request_up(started: Starts, town: Path) -> None:
+    """A terminal that stands still: answers come all the same."""
+    reading, writing = os.pipe()
+    process = started("serve", "--record", town, "--port", str(free_port()), stdout=writing)
+    os.close(writing)
+    first = os.read(reading, 4096).decode()
+    url = re.search(r"serving (http://\S+) ", first)[1]
+    with httpx.Client(base_url=url, timeout=10) as client:
+        for number in range(3000):  # 100 bytes a line: more than a pipe holds
+            assert client.get("/api/session").status_code == 200, number
+    os.close(reading)
+    process.signal(signal.SIGTERM)
+    process.ended()
+    assert process.err == []
+
+
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_ipv6_loopback_is_loopback(served: Serve, town: Path) -> None:
+    """`[::1]`, without a token."""
+    if not socket.has_ipv6:
+        pytest.skip("this machine has no IPv6")
+    here = served(town, api__host="::1")
+    assert here.url.startswith("http://[::1]:")
+    assert here.client.get("/api/session").json()["via"] == "loopback"
+
+
+def test_localhost_listens_at_both_loopbacks_on_one_port(served: Serve, town: Path) -> None:
+    """Whichever a client's resolver prefers."""
+    here = served(town, api__host="localhost")
+    addresses = {entry[4][0] for entry in socket.getaddrinfo("localhost", 0, type=socket.SOCK_STREAM)}
+    for address in addresses:
+        host = f"[{address}]" if ":" in address else address
+        assert httpx.get(f"http://{host}:{here.server.port}/healthz").status_code == 200
+
+
+def test_the_end_of_a_service_leaves_no_thread(served: Serve, town: Path) -> None:
+    """It can be started and stopped as often as one likes."""
     here = served(town)
-    answer = here.client.get("/api/session")
-    assert answer.json() == {"name": "loopback", "role": "admin", "via": "loopback"}
-    assert here.client.get("/api/runs").status_code == 200
+    before = {thread.name for thread in threading.enumerate()}
+    assert "steno-http" in before
+    here.stop()
+    left = {thread.name for thread in threading.enumerate()}
+    assert not {"steno-http", "feed", "projector", "steno-access-log", "steno-warm-up"} & left

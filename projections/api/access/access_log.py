@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections import deque
@@ -71,9 +72,10 @@ class AccessLog:
         self._taken += 1
 
     def _run(self) -> None:
-        while not self._stopping.wait(_PAUSE):
+        with contextlib.suppress(OSError):  # nobody reads the log any more
+            while not self._stopping.wait(_PAUSE):
+                self._write()
             self._write()
-        self._write()
 
     def _write(self) -> None:
         lines: list[tuple[int, str]] = []
