@@ -38,7 +38,9 @@ export default function Page({ params }) {
   }, [run?.run_id, run?.name, params.id]);
 
   if (found.error?.status === 404) return html`<${Missing} id=${params.id} past=${at !== null} />`;
-  if (!run) return html`<${PageHead} title="Run" />${found.error ? html`<${Problem} error=${found.error} retry=${found.reload} />` : html`<${Loading} height="5" />`}`;
+  // All three at once, so that nothing on the page moves when the last of them comes.
+  const waiting = [found, life, why].some((read) => read.data === null && read.error === null);
+  if (!run || waiting) return html`<${PageHead} title="Run" />${found.error ? html`<${Problem} error=${found.error} retry=${found.reload} />` : html`<${Loading} height="5" />`}`;
   const open = !ended(run);
   return html`<div class=${found.stale ? "stack stale" : "stack"} aria-busy=${found.stale ? "true" : null}>
     <${Head} run=${run}>${open && at === null && may && html`<${StopButtons} run=${run} onAsked=${found.reload} />`}<//>

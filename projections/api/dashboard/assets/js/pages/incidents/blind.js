@@ -1,12 +1,22 @@
 // Stretches in which a source told us nothing.
 import { useNow } from "../../core/clock.js";
+import { useData } from "../../core/data.js";
 import { html } from "../../core/dom.js";
 import { goTo } from "../../core/moment.js";
 import { duration, ms } from "../../core/words.js";
 import { Empty, Time } from "../../ui/all.js";
 
-export function BlindSpots({ gaps }) {
+// What the record's own gaps do not tell: a source that has not answered since, with nobody there to write that down.
+function silent(sources, gaps) {
+  const open = new Set(gaps.filter((gap) => gap.to === null).map((gap) => gap.source));
+  return sources.filter((one) => one.observability === "blind" && one.last_answered && !open.has(one.name))
+    .map((one) => ({ source: one.name, from: one.last_answered, to: null }));
+}
+
+export function BlindSpots({ gaps: recorded }) {
   const now = useNow();
+  const overview = useData("/api/overview", { every: 2000 });
+  const gaps = [...silent(overview.data?.sources ?? [], recorded), ...recorded];
   if (!gaps.length) return html`<section class="panel"><${Empty} title="None">Every source was heard of at least once a minute.<//></section>`;
   return html`<section class="panel"><ol class="gaps">${gaps.map((gap) => html`<li key=${`${gap.source} ${gap.from}`}>
       <p><strong>${duration((gap.to ? ms(gap.to) : now) - ms(gap.from))}</strong> without an answer from ${gap.source}${!gap.to && html` <span class="badge chip s-blind">going on</span>`}</p>
