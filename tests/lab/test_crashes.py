@@ -34,7 +34,7 @@ KILL_AT = Path(__file__).parents[1] / "engine" / "effects" / "kill_at.py"
 KILL_STOP_AT = Path(__file__).with_name("kill_stop_at.py")
 # After each step, which is before the next: the policy; then, past the first look, the place, the slot, the intent, the
 # call and the outcome. What comes before has nothing to do with a server: tests/engine/effects/test_crashes.py.
-SUBMISSION = (6, *range(24, 43, 2))
+SUBMISSION = ((6, *range(26, 43, 4)), pytest.param(tuple(range(24, 43, 4)), marks=pytest.mark.long))
 STOP = (1, 2, 4, 6, 8)  # before the drain; drained, intended, asked, answered
 KILLED = -9
 LOADED_S = 240.0  # for one step, on a machine that is busy with other tests
@@ -70,10 +70,13 @@ def kinds(folder: Path) -> list[str]:
         return [event.type for event in record.read()]
 
 
-def test_a_submission_killed_anywhere_is_at_the_server_once(dstack_22: Lab, tmp_path: Path) -> None:
+@pytest.mark.parametrize("boundaries", SUBMISSION, ids=["every other", "the others"])
+def test_a_submission_killed_anywhere_is_at_the_server_once(
+    dstack_22: Lab, tmp_path: Path, boundaries: tuple[int, ...]
+) -> None:
     """The next recorder of that record brings it there if it is not, and finds it if it is; one slot is made for it."""
     codes = []
-    for boundary in SUBMISSION:
+    for boundary in boundaries:
         project, folder, name = dstack_22.project(), tmp_path / str(boundary), f"killed-{boundary}"
         folder.mkdir()
         words = ("submit", "--name", name, "--gpu", "H100:8", "--", "true")  # no machine has that: it ends at once
@@ -90,7 +93,7 @@ def test_a_submission_killed_anywhere_is_at_the_server_once(dstack_22: Lab, tmp_
         slots = [fleet["name"] for run in there for fleet in run["run_spec"]["configuration"]["fleets"]]
         assert slots == ["steno-slot-1"] * taken
         assert bills_of(dstack_22, project) == []
-    assert codes == [KILLED] * len(SUBMISSION)
+    assert codes == [KILLED] * len(boundaries)
 
 
 def test_a_stop_of_a_machine_killed_anywhere_is_one_stop(dstack_22: Lab, tmp_path: Path) -> None:

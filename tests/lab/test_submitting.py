@@ -11,6 +11,7 @@ import pytest
 from stenolab.lab import GPU, IMAGE, Lab
 from stenolab.plugin import StenoAt
 from stenolab.steno import Steno
+from stenolab.versions import OLDEST
 
 pytestmark = pytest.mark.slow
 
@@ -26,6 +27,7 @@ def test_waiting_tells_how_it_ended(dstack: Lab, steno_at: StenoAt) -> None:
     assert (failed["state"], failed["exit_status"]) == ("failed", 9)
 
 
+@pytest.mark.suffices(OLDEST)
 def test_several_at_once(dstack: Lab, steno_at: StenoAt) -> None:
     """Three `submit --wait` in one record take turns at the provider, and each tells of its own run."""
     steno = steno_at(dstack, dstack.project())
@@ -38,6 +40,7 @@ def test_several_at_once(dstack: Lab, steno_at: StenoAt) -> None:
     assert {name: verdicts[name] for name in ("run-0", "run-1", "run-2")} == {"run-0": 0, "run-1": 2, "run-2": 0}
 
 
+@pytest.mark.suffices(OLDEST)
 def test_flags_make_a_task(dstack: Lab, steno_at: StenoAt) -> None:
     """A command after `--`, with the flags in dstack's words, is a task like any other."""
     steno = steno_at(dstack, dstack.project())
@@ -57,6 +60,7 @@ def test_output_is_followed_to_its_end(dstack: Lab, steno_at: StenoAt) -> None:
     assert [line for line in said.out.splitlines() if line] == [f"line {i}" for i in range(1, 7)]
 
 
+@pytest.mark.suffices(OLDEST)
 def test_files_travel_with_the_task(dstack: Lab, steno_at: StenoAt) -> None:
     """`files:`, a single one and a folder, are there when the commands run."""
     steno = steno_at(dstack, dstack.project())
@@ -68,6 +72,7 @@ def test_files_travel_with_the_task(dstack: Lab, steno_at: StenoAt) -> None:
     assert steno("logs", "with-files").out.splitlines() == ["__global__ void kernel() {}", "42"]
 
 
+@pytest.mark.suffices(OLDEST)
 def test_a_repository_travels_with_the_task(dstack: Lab, steno_at: StenoAt, tmp_path: Path) -> None:
     """`repos:` brings the commit that is checked out, and what was changed since."""
     steno = steno_at(dstack, dstack.project())
@@ -106,6 +111,7 @@ def clone_with_changes(steno: Steno, origin: Path, environment: dict[str, str]) 
     (clone / "b.txt").write_text("changed\n")
 
 
+@pytest.mark.suffices(OLDEST)
 def test_no_secret_is_kept(dstack: Lab, steno_at: StenoAt) -> None:
     """The value of an `env:` entry reaches the task, and neither record, vault, trace nor log."""
     steno = steno_at(dstack, dstack.project())
@@ -119,6 +125,7 @@ def test_no_secret_is_kept(dstack: Lab, steno_at: StenoAt) -> None:
     assert [path for path in keepers if SECRET.encode() in path.read_bytes()] == []
 
 
+@pytest.mark.suffices(OLDEST)
 def test_nobody_to_ask(dstack: Lab, steno_at: StenoAt) -> None:
     """A wrong token is one line and exit 3; a project that is not there, one line and exit 4."""
     project = dstack.project()

@@ -8,6 +8,7 @@ import pytest
 from stenolab.lab import Lab
 from stenolab.plugin import StenoAt
 from stenolab.steno import Steno
+from stenolab.versions import OLDEST
 
 pytestmark = pytest.mark.slow
 
@@ -41,6 +42,7 @@ def test_a_run_outlives_a_restart_of_its_server(dstack: Lab, steno_at: StenoAt) 
     steno("verify")
 
 
+@pytest.mark.suffices(OLDEST)
 def test_a_name_used_again_is_another_run(dstack: Lab, steno_at: StenoAt) -> None:
     """Both keep their own verdict; the name means the newest; and deleting a run at dstack changes no verdict."""
     project = dstack.project()
@@ -66,6 +68,7 @@ def deleted(lab: Lab, project: str) -> bool:
     return all(run.get("deleted") for run in lab.runs(project) if run["run_spec"]["run_name"] == "again")
 
 
+@pytest.mark.suffices(OLDEST)
 def test_runs_of_others_are_recorded_too(dstack: Lab, steno_at: StenoAt) -> None:
     """First contact reads what ended before we came, with verdict and cost, and then follows what others submit."""
     project = dstack.project()

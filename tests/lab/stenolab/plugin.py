@@ -2,8 +2,9 @@
 
 `dstack_22`, `dstack_19`: that server. `dstack`: both, one after the other. `steno`, `steno_at`: our command, to run
 against them. Tests that use a server are marked `lab` by themselves, and xdist keeps those of one version in one
-process, so that a whole run starts each server once; it ends with the last of its tests. Without the servers'
-environments the tests skip; with `STENO_REQUIRE_LAB=1` they fail.
+process, so that a whole run starts each server once; it ends with the last of its tests. `suffices(version)` leaves a
+test on the other server to `make test-long`. Without the servers' environments the tests skip; with
+`STENO_REQUIRE_LAB=1` they fail.
 """
 
 from __future__ import annotations
@@ -78,6 +79,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.lab)
         if len(servers) == 1:
             item.add_marker(pytest.mark.xdist_group(f"dstack-{next(iter(servers))}"))
+        for mark in item.iter_markers("suffices"):
+            if servers and not servers & set(mark.args):
+                item.add_marker(pytest.mark.long)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

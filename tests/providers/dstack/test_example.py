@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from stenolab.lab import Lab
+from stenolab.versions import OLDEST
 
 from engine.providers.base import Submission
 from engine.providers.dstack.provider import DstackProvider
@@ -39,6 +40,7 @@ def test_the_example_is_valid_and_complete() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.suffices(OLDEST)
 def test_the_example_runs(dstack: Lab, tmp_path: Path, connect: Callable[..., DstackProvider]) -> None:
     """Its file arrives, its commands run in order; the compiler is one the lab has."""
     compiler = tmp_path / "hipcc"
