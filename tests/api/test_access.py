@@ -1,0 +1,439 @@
+"""Who may ask for what: places, tokens, roles, pages of other sites."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from engine.readings.shapes import shape_of
+from events import types
+from events.clock import SECOND, RandomIds, SystemClock
+from events.record import Record
+from events.testing import StandingClock
+from projections.api.access.issuing import Issuer
+from projections.api.access.roles import needed
+from projections.api.access.token_file import TokenFile, tokens_path
+from projections.api.access.tokens import Tokens
+from projections.api.access.who import Role
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Serve, Served
+
+RUN = {"configuration": {"type": "task", "commands": ["true"]}}
+
+
+def token(record: Path, role: str = "admin", *, name: str | None = None, expires_in: int | None = None) -> str:
+    """A new token of that record."""
+    clock = SystemClock()
+    until = None if expires_in is None else clock.now() + expires_in
+    with Record.open(record, write=True, shapes=shape_of, clock=clock) as opened:
+        return Issuer(opened, clock, RandomIds()).create(role=Role(role), name=name, expires_at=until, by="tester")[1]
+
+
+def revoke(record: Path, word: str) -> None:
+    """End a token."""
+    with Record.open(record, write=True, shapes=shape_of, clock=SystemClock()) as opened:
+        Issuer(opened, SystemClock(), RandomIds()).revoke(word, by="tester")
+
+
+def bearer(text: str) -> dict[str, str]:
+    """The header a token is sent in."""
+    return {"Authorization": f"Bearer {text}"}
+
+
+def problem(answer: httpx.Response, status: int, field: str | None = None) -> dict[str, object]:
+    """The RFC 9457 problem of a refusal."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    told = answer.json()
+    assert told["status"] == status
+    assert told["title"]
+    assert told["detail"]
+    assert told.get("field") == field
+    return told
+
+
+@pytest.fixture
+def everywhere(served: Serve, town: Path) -> Served:
+    """A service that listens beyond loopback; there is a token."""
+    token(town, "read", name="first")
+    return served(town, api__host="0.0.0.0")
+
+
+@pytest.fixture
+def here(served: Serve, town: Path) -> Served:
+    """A service on loopback."""
+    return served(town)
+
+
+# -- without a token
+
+
+def test_on_loopback_nobody_needs_a_token(here: Served) -> None:
+    """Who is on this machine may do anything, and is recorded as `loopback`."""
+    assert here.client.get("/api/session").json() == {"name": "loopback", "role": "admin", "via": "loopback"}
+    made = here.client.post("/api/runs", json=RUN)
+    assert made.status_code == 202, made.text
+    with Record.open(here.record, shapes=shape_of, clock=SystemClock()) as record:
+        requests = [stored.data for stored in record.read(types=frozenset({"RunRequested"}))]
+    assert [request.submitter for request in requests if isinstance(request, types.RunRequested)] == ["loopback"]
+
+
+def test_on_loopback_tokens_of_others_change_nothing_for_who_has_none(served: Serve, town: Path) -> None:
+    """The first site's front end sends none, and stays beside a proxy whose visitors do."""
+    token(town, "read")
+    assert served(town).client.get("/api/session").json()["via"] == "loopback"
+
+
+@pytest.mark.parametrize(
+    "header", ["Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP", "Via"]
+)
+def test_what_came_through_a_proxy_needs_a_token(here: Served, header: str) -> None:
+    """The proxy is on this machine, who speaks through it may be anywhere."""
+    told = problem(here.client.get("/api/runs", headers={header: "198.51.100.7"}), 401, "Authorization")
+    assert "proxy" in str(told["detail"])
+    with_token = {header: "198.51.100.7"} | bearer(token(here.record, "read"))
+    time.sleep(0.3)
+    assert here.client.get("/api/runs", headers=with_token).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "127.0.0.1:8642", "localhost", "LocalHost:1", "[::1]", "[::1]:8642", "a.localhost", "127.9.9.9"],
+)
+def test_the_names_of_this_machine_are_answered(here: Served, host: str) -> None:
+    """Whatever port a tunnel gives them."""
+    assert here.client.get("/api/runs", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "10.0.0.1", "[::2]", "127.0.0.1 x", "@"],
+)
+def test_a_name_that_was_pointed_here_is_not(here: Served, host: str) -> None:
+    """DNS rebinding: a page elsewhere makes its own name mean 127.0.0.1 and asks as if it were at home."""
+    problem(here.client.get("/api/runs", headers={"Host": host}), 421, "Host")
+    problem(here.client.post("/api/runs", json=RUN, headers={"Host": host}), 421, "Host")
+
+
+def test_a_request_has_one_host(here: Served) -> None:
+    """Two would let one be checked and the other be meant."""
+    assert asked(
+        here, b"GET /api/runs HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\nConnection: close\r\n\r\n"
+    ).startswith(b"HTTP/1.1 400")
+    assert asked(here, b"GET /api/runs HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.1 400")
+
+
+def asked(service: Served, request: bytes) -> bytes:
+    """The raw answer to raw bytes."""
+    with closing(socket.create_connection(("127.0.0.1", service.server.port), timeout=10)) as client:
+        client.sendall(request)
+        pieces = b""
+        while piece := client.recv(65536):
+            pieces += piece
+    return pieces
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/api/session"])
+def test_some_paths_tell_nothing_and_need_nothing(everywhere: Served, path: str) -> None:
+    """Health is for machines, and a login page must be able to ask who it is."""
+    assert everywhere.client.get(path).status_code in ({401} if path == "/api/session" else {200, 503})
+
+
+@pytest.mark.parametrize(
+    "path", ["/api/runs", "/api/vms/x", "/api/stream", "/metrics", "/openapi.json", "/api", "/api/x"]
+)
+def test_all_others_ask_for_a_token_whether_they_exist_or_not(everywhere: Served, path: str) -> None:
+    """401, with how to say who one is."""
+    answer = everywhere.client.get(path)
+    problem(answer, 401, "Authorization")
+    assert answer.headers["www-authenticate"] == 'Bearer realm="steno"'
+
+
+# -- tokens
+
+
+def test_a_token_says_who_asks(everywhere: Served) -> None:
+    """By its name; what it asks for is recorded under that."""
+    text = token(everywhere.record, "submit", name="site")
+    time.sleep(0.3)
+    assert everywhere.client.get("/api/session", headers=bearer(text)).json() == {
+        "name": "site",
+        "role": "submit",
+        "via": "token",
+    }
+    made = everywhere.client.post("/api/runs", json=RUN, headers=bearer(text))
+    assert made.status_code == 202, made.text
+    with Record.open(everywhere.record, shapes=shape_of, clock=SystemClock()) as record:
+        requests = [stored.data for stored in record.read(types=frozenset({"RunRequested"}))]
+    assert [request.submitter for request in requests if isinstance(request, types.RunRequested)] == ["site"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "Bearer",
+        "Bearer nonsense",
+        "Bearer steno_000000000000_" + "x" * 43,
+        "Basic dXNlcjpwYXNz",
+        "steno_000000000000_" + "x" * 43,
+        "Bearer " + "x" * 5000,
+    ],
+)
+def test_what_is_no_token_of_ours_is_refused_even_on_loopback(here: Served, given: str) -> None:
+    """Who says who he is must be right."""
+    answer = here.client.get("/api/runs", headers={"Authorization": given})
+    problem(answer, 401, "Authorization")
+    assert answer.headers["www-authenticate"].startswith('Bearer realm="steno", error="invalid_')
+
+
+def test_a_token_with_another_secret_is_none(here: Served) -> None:
+    """The id alone opens nothing."""
+    text = token(here.record, "read")
+    time.sleep(0.3)
+    for wrong in (text[:-1] + ("A" if text[-1] != "A" else "B"), text + "A", text.upper(), text[:-1]):
+        problem(here.client.get("/api/runs", headers=bearer(wrong)), 401, "Authorization")
+
+
+def test_a_revoked_token_is_refused_within_a_second(here: Served) -> None:
+    """By a server that runs."""
+    text = token(here.record, "read", name="site")
+    time.sleep(0.3)
+    assert here.client.get("/api/runs", headers=bearer(text)).status_code == 200
+    revoke(here.record, "site")
+    began = time.monotonic()
+    while here.client.get("/api/runs", headers=bearer(text)).status_code == 200:
+        assert time.monotonic() - began < 1
+    problem(here.client.get("/api/runs", headers=bearer(text)), 401, "Authorization")
+
+
+def test_a_stream_ends_when_its_token_is_revoked(here: Served) -> None:
+    """Nothing is told any more, and the stream ends in good form."""
+    text = token(here.record, "read", name="site")
+    time.sleep(0.3)
+    with httpx.stream("GET", f"{here.url}/api/stream", headers=bearer(text), timeout=20) as answer:
+        assert answer.status_code == 200
+        pieces = answer.iter_raw()
+        next(pieces)
+        revoke(here.record, "site")
+        time.sleep(0.5)
+        token(here.record, "read", name="hidden")  # something to tell
+        assert b"hidden" not in b"".join(pieces)
+
+
+def test_a_token_ends_when_it_is_said_to(town: Path) -> None:
+    """To the microsecond, by the clock that is handed in."""
+    clock = StandingClock(SystemClock().now())
+    with Record.open(town, write=True, shapes=shape_of, clock=clock) as record:
+        text = Issuer(record, clock, RandomIds()).create(
+            role=Role.READ, name=None, expires_at=clock.now() + SECOND, by="tester"
+        )[1]
+    tokens = Tokens(tokens_path(town), clock)
+    assert tokens.bearer(text) is not None
+    assert tokens.usable() == 1
+    clock.sleep(SECOND - 1)
+    assert tokens.bearer(text) is not None
+    clock.sleep(1)
+    assert tokens.bearer(text) is None
+    assert tokens.usable() == 0
+
+
+def test_the_file_has_hashes_only_and_is_its_owners_alone(town: Path) -> None:
+    """And the record has neither the token nor its hash."""
+    text = token(town, "admin", name="site")
+    path = tokens_path(town)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert text.rpartition("_")[2] not in path.read_text()
+    digest = TokenFile(path).read().tokens[0].hash
+    assert digest is not None
+    with Record.open(town, shapes=shape_of, clock=SystemClock()) as record:
+        last = next(iter(record.read(after=record.head().position - 1)))
+    assert last.stream == f"token/{text.split('_')[1]}"
+    assert last.data == types.TokenCreated(
+        token_id=text.split("_")[1], name="site", role="admin", expires_at=None, by="tester"
+    )
+    for file in town.parent.glob("record.db*"):
+        if file != path and file.is_file():
+            assert bytes.fromhex(digest) not in file.read_bytes()
+
+
+def test_tokens_made_at_the_same_moment_are_all_there(town: Path) -> None:
+    """The file is written whole, under a lock."""
+    made: list[str] = []
+    threads = [threading.Thread(target=lambda: made.append(token(town, "read"))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    tokens = Tokens(tokens_path(town), SystemClock())
+    assert len(made) == 8
+    assert all(tokens.bearer(text) is not None for text in made)
+
+
+@pytest.mark.parametrize("damage", ["{", "[]", '{"version": 2}', '{"tokens": [{"id": 1}]}'])
+def test_a_file_that_cannot_be_read_lets_nobody_in(here: Served, damage: str) -> None:
+    """Not even who needed no token: it may have said something else. Put right, all is as before."""
+    text = token(here.record, "read")
+    path = tokens_path(here.record)
+    whole = path.read_bytes()
+    path.write_text(damage)
+    time.sleep(0.3)
+    problem(here.client.get("/api/runs"), 503)
+    problem(here.client.get("/api/runs", headers=bearer(text)), 503)
+    assert here.client.get("/healthz").status_code == 200
+    path.write_bytes(whole)
+    time.sleep(0.3)
+    assert here.client.get("/api/runs", headers=bearer(text)).status_code == 200
+
+
+# -- roles
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "role"),
+    [
+        ("GET", "/api/runs", "read"),
+        ("HEAD", "/api/runs", "read"),
+        ("GET", "/metrics", "read"),
+        ("POST", "/api/runs", "submit"),
+        ("POST", "/api/runs/x/stop", "submit"),
+        ("POST", "/api/amd/submit", "submit"),
+        ("POST", "/api/vms/x/stop", "admin"),
+        ("DELETE", "/api/runs/x", "submit"),
+        ("POST", "/api/anything-new", "admin"),
+        ("DELETE", "/api/anything-new", "admin"),
+        ("POST", "/", "admin"),
+        ("GET", "/", None),
+        ("GET", "/runs/x", None),
+        ("GET", "/assets/x.js", None),
+        ("POST", "/api/session", None),
+        ("GET", "/apix", None),
+    ],
+)
+def test_each_request_needs_one_role(method: str, path: str, role: str | None) -> None:
+    """What is new and changes something needs the highest until somebody says otherwise."""
+    assert needed(method, path) == role
+
+
+@pytest.mark.parametrize(
+    ("role", "method", "path", "allowed"),
+    [
+        ("read", "GET", "/api/runs", True),
+        ("read", "POST", "/api/runs", False),
+        ("read", "POST", "/api/amd/submit", False),
+        ("read", "POST", "/api/runs/x/stop", False),
+        ("submit", "GET", "/metrics", True),
+        ("submit", "POST", "/api/runs", True),
+        ("submit", "POST", "/api/vms/x/stop", False),
+        ("admin", "POST", "/api/vms/x/stop", True),
+        ("admin", "POST", "/api/runs", True),
+    ],
+)
+def test_a_role_covers_those_below_it(here: Served, role: str, method: str, path: str, allowed: bool) -> None:
+    """403 says which is needed; who may is told of the request itself, not of access."""
+    text = token(here.record, role)
+    time.sleep(0.3)
+    answer = here.client.request(method, path, headers=bearer(text), json={} if method == "POST" else None)
+    if allowed:
+        assert answer.status_code not in {401, 403}, answer.text
+    else:
+        told = problem(answer, 403)
+        assert "role" in str(told["detail"])
+        assert answer.headers["www-authenticate"] == 'Bearer realm="steno", error="insufficient_scope"'
+
+
+# -- pages of other sites
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://127.0.0.1:1"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Origin": "http://localhost:bad"},
+    ],
+)
+def test_a_page_of_another_site_changes_nothing(here: Served, headers: dict[str, str]) -> None:
+    """Its visitor is on this machine and needs no token; so the page is looked at."""
+    field = "Origin" if "Origin" in headers else "Sec-Fetch-Site"
+    problem(here.client.post("/api/runs", json=RUN, headers=headers), 403, field)
+    problem(here.client.post("/api/session", json={"token": "x"}, headers=headers), 403, field)
+    assert here.client.get("/api/runs", headers=headers).status_code == 200
+
+
+def test_our_own_page_does(here: Served) -> None:
+    """As a browser says it, with and without its newer word."""
+    host = here.url.removeprefix("http://")
+    for headers in ({"Origin": here.url}, {"Sec-Fetch-Site": "same-origin", "Origin": f"https://{host}"}):
+        assert here.client.post("/api/runs", json=RUN, headers=headers).status_code == 202
+
+
+def test_no_page_of_another_site_reads_an_answer(here: Served) -> None:
+    """CORS is off: no header lets it, and a preflight is no method of ours."""
+    answer = here.client.get("/api/runs", headers={"Origin": "https://front.example"})
+    assert not [name for name in answer.headers if name.startswith("access-control")]
+    asking = {"Origin": "https://front.example", "Access-Control-Request-Method": "POST"}
+    preflight = here.client.options("/api/runs", headers=asking)
+    assert preflight.status_code == 405
+    assert not [name for name in preflight.headers if name.startswith("access-control")]
+
+
+def test_a_listed_page_may(served: Serve, town: Path) -> None:
+    """`api.cors`: it asks first, then sends; errors are told to it too; no cookie goes with it."""
+    here = served(town, api__cors="https://front.example, http://localhost:3000")
+    origin = {"Origin": "https://front.example"}
+    preflight = here.client.options("/api/runs", headers=origin | {"Access-Control-Request-Method": "POST"})
+    assert preflight.status_code == 204
+    assert preflight.headers["access-control-allow-origin"] == "https://front.example"
+    assert "Idempotency-Key" in preflight.headers["access-control-allow-headers"]
+    made = here.client.post("/api/runs", json=RUN, headers=origin)
+    assert made.status_code == 202
+    assert made.headers["access-control-allow-origin"] == "https://front.example"
+    refused = here.client.get("/api/runs/none", headers=origin)
+    assert refused.status_code == 404
+    assert refused.headers["access-control-allow-origin"] == "https://front.example"
+    assert refused.headers["vary"] == "Origin"
+    assert "access-control-allow-credentials" not in made.headers
+    other = here.client.post("/api/runs", json=RUN, headers={"Origin": "https://front.example.evil"})
+    problem(other, 403, "Origin")
+    assert "access-control-allow-origin" not in other.headers
+
+
+# -- headers
+
+
+@pytest.mark.parametrize(
+    "request_line", ["GET /api/runs", "GET /api/runs/none", "POST /api/vms/x/stop", "GET /nowhere", "BREW /pot"]
+)
+def test_every_answer_carries_the_headers_that_hold_a_browser_back(here: Served, request_line: str) -> None:
+    """Errors too, and what never became a request."""
+    head = asked(here, f"{request_line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+    head = head.partition(b"\r\n\r\n")[0].lower()
+    for name in (
+        b"content-security-policy: default-src 'self'; img-src 'self' data:; style-src 'self'; script-src 'self'; ",
+        b"x-content-type-options: nosniff",
+        b"x-frame-options: deny",
+        b"referrer-policy: no-referrer",
+        b"cross-origin-opener-policy: same-origin",
+        b"cross-origin-resource-policy: same-origin",
+    ):
+        assert name in head
+    assert b"server:" not in head
+    assert b"unsafe" not in head
+
+
+def test_the_lock_of_the_file_is_its_owners_alone_too(town: Path) -> None:
+    """Whoever could open it could hold it."""
+    token(town, "read")
+    assert (town.parent / "record.db.tokens.lock").stat().st_mode & 0o777 == 0o600

@@ -1,0 +1,245 @@
+"""What a request may be like, how large, how slow and how often."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from events.clock import SECOND
+from projections.api.access import body, protocol
+from projections.api.access.rate import Rate
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Serve, Served
+
+RUN = {"configuration": {"type": "task", "commands": ["true"]}}
+
+
+@pytest.fixture
+def here(served: Serve, town: Path) -> Served:
+    """A service on loopback."""
+    return served(town)
+
+
+def asked(service: Served, *pieces: bytes, pause: float = 0.0) -> tuple[int, dict[str, object]]:
+    """Status and problem of the answer to raw bytes, sent piece by piece; the connection must be closed after it."""
+    with closing(socket.create_connection(("127.0.0.1", service.server.port), timeout=20)) as client:
+        for piece in pieces:
+            try:
+                client.sendall(piece)
+            except OSError:  # answered and closed before all of it was sent
+                break
+            time.sleep(pause)
+        answer = b""
+        try:
+            while piece := client.recv(65536):
+                answer += piece
+        except ConnectionResetError:
+            pass
+    head, _, rest = answer.partition(b"\r\n\r\n")
+    assert b"application/problem+json" in head, answer
+    return int(head.split()[1]), json.loads(rest)
+
+
+def post(length: str, *more: str) -> bytes:
+    """The head of a submission."""
+    lines = ["POST /api/runs HTTP/1.1", "Host: localhost", "Content-Type: application/json", "Connection: close", *more]
+    return "\r\n".join(
+        [*lines, f"Content-Length: {length}" if length else "Transfer-Encoding: chunked", "", ""]
+    ).encode()
+
+
+def test_a_body_may_have_a_mebibyte(here: Served) -> None:
+    """To the byte; the field is `body`."""
+    whole = json.dumps(RUN).encode()
+    fits = whole + b" " * (body.MAX_BODY - len(whole))
+    assert here.client.post("/api/runs", content=fits, headers={"Content-Type": "application/json"}).status_code == 202
+    answer = here.client.post("/api/runs", content=fits + b" ")
+    assert answer.status_code == 413
+    assert answer.json()["field"] == "body"
+
+
+def test_a_body_that_is_announced_too_large_is_not_read(here: Served) -> None:
+    """The answer comes at once."""
+    assert asked(here, post("9999999999999"))[0] in {400, 413}
+    status, told = asked(here, post(str(body.MAX_BODY + 1)))
+    assert (status, told["field"]) == (413, "body")
+
+
+def test_a_body_without_a_length_is_counted(here: Served) -> None:
+    """Chunk by chunk, and refused as soon as it is too much."""
+    chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
+    status, told = asked(here, post(""), *[chunk] * 17)
+    assert (status, told["field"]) == (413, "body")
+
+
+@pytest.mark.parametrize("length", ["-1", "1x", "+5", "0x10", "1, 2", "٣"])
+def test_a_length_that_is_none_is_no_request(here: Served, length: str) -> None:
+    """Two readers of it must not see two bodies."""
+    head = post("1").replace(b"Content-Length: 1", b"Content-Length: " + length.encode())
+    assert asked(here, head, b"{}")[0] == 400
+
+
+@pytest.mark.parametrize(
+    "more", ["Content-Length: 5", "Transfer-Encoding: chunked", "Transfer-Encoding: chunked, identity"]
+)
+def test_two_lengths_are_no_request(here: Served, more: str) -> None:
+    """Request smuggling begins there."""
+    assert asked(here, post("2", more), b"{}\r\n")[0] == 400
+
+
+@pytest.mark.slow
+def test_a_body_that_does_not_come_is_waited_for_so_long(here: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """408, however often another byte comes."""
+    monkeypatch.setattr(body, "BODY_SECONDS", 1)
+    began = time.monotonic()
+    status, told = asked(here, post("1000"), *[b" "] * 4, pause=0.4)
+    assert (status, told["field"]) == (408, "body")
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.slow
+def test_a_head_that_does_not_come_is_waited_for_so_long(here: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """408 once something was sent; a connection on which nothing is sent is only closed."""
+    monkeypatch.setattr(protocol, "HEAD_SECONDS", 1)
+    assert asked(here, b"GET /api/runs HTTP/1.1\r\n", b"Host: l", b"ocalhost\r\n", b"X", pause=0.4)[0] == 408
+    with closing(socket.create_connection(("127.0.0.1", here.server.port), timeout=20)) as client:
+        assert client.recv(1) == b""
+
+
+def test_a_kept_connection_may_rest_between_requests(here: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time for a head begins with its first byte."""
+    monkeypatch.setattr(protocol, "HEAD_SECONDS", 1)
+    request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with closing(socket.create_connection(("127.0.0.1", here.server.port), timeout=20)) as client:
+        for _ in range(2):
+            client.sendall(request)
+            assert client.recv(65536).startswith(b"HTTP/1.1 200")
+            time.sleep(1.5)
+
+
+@pytest.mark.parametrize("size", [40_000, 200_000, 3_000_000])
+def test_headers_have_a_limit(here: Served, size: int) -> None:
+    """In one or in pieces; memory does not grow with what a stranger sends."""
+    head = b"GET /api/runs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-Long: " + b"x" * size + b"\r\n\r\n"
+    assert asked(here, head)[0] == 431
+
+
+def test_the_number_of_headers_has_a_limit_too(here: Served) -> None:
+    """A hundred."""
+    head = "GET /api/runs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+    assert asked(here, (head + "".join(f"X-{n}: 1\r\n" for n in range(120)) + "\r\n").encode())[0] == 431
+
+
+@pytest.mark.parametrize("target", ["/" + "a" * 9000, "/api/runs?name=" + "a" * 9000])
+def test_an_address_has_a_limit(here: Served, target: str) -> None:
+    """414."""
+    answer = here.client.get(target)
+    assert answer.status_code == 414
+    assert answer.json()["field"] == "path"
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "//api/runs", "/api//runs", "/api/../api/runs", "/api/./runs", "/api/runs/..", "/assets/../../etc/passwd",
+        "/api%2fruns", "/assets/%2e%2e/%2e%2e/etc/passwd", "/assets/..%2f..%2fetc%2fpasswd", "/api/runs/a%00b",
+        "/api/runs/a%0d%0aX: y", "/api\\runs", "/api%5cruns", "/api/runs/%ff", "/api/runs/%c0%ae", "/%",
+        "/api/runs/%e2%80%ae",
+    ],
+)  # fmt: skip
+def test_a_path_has_one_spelling(here: Served, target: str) -> None:
+    """What stands for another path, or hides something, is looked up nowhere."""
+    request = f"GET {target.replace(' ', '%20')} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
+    status, told = asked(here, request)
+    assert status in {400, 404}
+    if status == 400:
+        assert told.get("field") in {"path", None}
+
+
+@pytest.mark.parametrize("name", ["token", "access_token", "api_key", "Token", "%74oken", "to%6ben"])
+@pytest.mark.parametrize("target", ["/api/runs", "/", "/healthz", "/api/stream"])
+def test_a_token_in_an_address_is_refused(here: Served, name: str, target: str) -> None:
+    """However it is spelled, and wherever: addresses end in histories and logs."""
+    answer = here.client.get(f"{target}?limit=1&{name}=steno_0123456789ab_secret")
+    assert answer.status_code == 400
+    assert answer.json()["field"].lower() in {"token", "access_token", "api_key"}
+    assert "Authorization" in answer.json()["detail"]
+    assert "secret" not in answer.text
+
+
+@pytest.mark.parametrize("method", ["TRACE", "PROPFIND", "PUT", "PATCH", "DELETE", "OPTIONS"])
+def test_a_method_that_a_path_does_not_have_is_405(here: Served, method: str) -> None:
+    """With those it has, or those there are at all."""
+    answer = here.client.request(method, "/api/runs")
+    assert answer.status_code == 405
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert "GET" in answer.headers["allow"]
+
+
+@pytest.mark.parametrize("text", [b"\xff{}", b'{"a": "\xc3"}', b"\xef\xbb\xbf\xff", b'{"configuration": "\x80"}'])
+def test_a_body_is_utf_8(here: Served, text: bytes) -> None:
+    """400, and the byte."""
+    answer = here.client.post("/api/runs", content=text)
+    assert answer.status_code == 400
+    assert answer.json()["field"] == "body"
+    assert "UTF-8" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"[" * 100_000, b'{"a":' * 5000 + b"1" + b"}" * 5000, b"[" * 500 + b"]" * 500],
+    ids=["arrays", "objects", "closed"],
+)
+def test_a_body_nests_only_so_deep(here: Served, text: bytes) -> None:
+    """Before anything that recurses sees it."""
+    answer = here.client.post("/api/runs", content=text)
+    assert answer.status_code == 400
+    assert answer.json()["field"] == "body"
+
+
+def test_one_caller_asks_for_so_many_runs(served: Serve, town: Path) -> None:
+    """429 with the time to wait; stops and reads go on."""
+    here = served(town, api__submit_rate="3/h")
+    statuses = [here.client.post("/api/runs", json=RUN).status_code for _ in range(4)]
+    assert statuses == [202, 202, 202, 429]
+    answer = here.client.post("/api/amd/submit", json={})
+    assert answer.status_code == 429
+    assert 0 < int(answer.headers["retry-after"]) <= 1200
+    assert here.client.get("/api/runs").status_code == 200
+    assert here.client.post("/api/runs/none/stop", json={}).status_code == 404
+
+
+def test_without_a_rate_everybody_may_ask_as_often_as_they_like(served: Serve, town: Path) -> None:
+    """`off`."""
+    here = served(town, api__submit_rate="off")
+    assert {here.client.post("/api/runs", json=RUN).status_code for _ in range(40)} == {202}
+
+
+def test_allowances_come_back_with_time() -> None:
+    """One every third of a minute of 3 a minute; never more than three at once; each caller has its own."""
+    rate, minute = Rate(3, 60 * SECOND), 60 * SECOND
+    assert [rate.take("a", 0) for _ in range(3)] == [0, 0, 0]
+    assert rate.take("a", 0) == minute // 3
+    assert rate.take("b", 0) == 0
+    assert rate.take("a", minute // 3 - SECOND) == SECOND
+    assert rate.take("a", minute // 3) == 0
+    assert rate.take("a", minute // 3) > 0
+    assert [rate.take("a", 10 * minute) for _ in range(4)][:3] == [0, 0, 0]
+    assert rate.take("a", 10 * minute) > 0
+    assert rate.take("a", 9 * minute) > 0, "a clock that steps back gives nothing away"
+
+
+def test_callers_without_number_cost_no_memory() -> None:
+    """The one who asked longest ago is forgotten."""
+    rate = Rate(1, SECOND)
+    for number in range(5000):
+        rate.take(str(number), 0)
+    assert len(rate._spent) <= 1000

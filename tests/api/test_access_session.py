@@ -1,0 +1,188 @@
+"""A browser logs in with a token, and a cookie that no script can read stands for it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from engine.readings.shapes import shape_of
+from events.clock import SECOND, RandomIds, SystemClock
+from events.record import Record
+from events.testing import StandingClock
+from projections.api.access.issuing import Issuer
+from projections.api.access.token_file import tokens_path
+from projections.api.access.tokens import SESSION, Tokens
+from projections.api.access.who import Role
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Serve, Served
+
+
+def token(record: Path, role: str, name: str, *, clock: SystemClock | StandingClock | None = None) -> str:
+    """A new token of that record."""
+    clock = clock or SystemClock()
+    with Record.open(record, write=True, shapes=shape_of, clock=clock) as opened:
+        return Issuer(opened, clock, RandomIds()).create(role=Role(role), name=name, expires_at=None, by="tester")[1]
+
+
+@pytest.fixture
+def service(served: Serve, town: Path) -> Served:
+    """A service that asks everybody for a token; `browser` has a role of submit."""
+    token(town, "read", "first")
+    return served(town, api__host="0.0.0.0")
+
+
+def log_in(service: Served, role: str = "submit") -> httpx.Cookies:
+    """The cookie of a browser that logged in."""
+    text = token(service.record, role, f"{role}-{time.monotonic_ns()}")
+    time.sleep(0.3)
+    answer = service.client.post("/api/session", json={"token": text})
+    assert answer.status_code == 200, answer.text
+    service.client.cookies.clear()
+    return answer.cookies
+
+
+def test_a_cookie_stands_for_the_token(service: Served) -> None:
+    """HttpOnly, SameSite=Strict, for the whole site, half a day at most, and without the token in it."""
+    text = token(service.record, "submit", "browser")
+    time.sleep(0.3)
+    answer = service.client.post("/api/session", json={"token": text})
+    assert answer.json() == {"name": "browser", "role": "submit", "via": "token"}
+    [cookie] = answer.headers.get_list("set-cookie")
+    name, _, rest = cookie.partition("=")
+    assert name.startswith("steno_")
+    said = {part.strip().lower() for part in rest.split(";")[1:]}
+    assert {"httponly", "samesite=strict", "path=/", f"max-age={SESSION // SECOND}"} <= said
+    assert "secure" not in said
+    assert text.rpartition("_")[2] not in cookie
+    assert service.client.get("/api/session").json() == {"name": "browser", "role": "submit", "via": "session"}
+    assert service.client.get("/api/runs").status_code == 200
+
+
+def test_behind_tls_the_cookie_goes_nowhere_else(service: Served) -> None:
+    """The proxy says so."""
+    text = token(service.record, "read", "browser")
+    time.sleep(0.3)
+    answer = service.client.post("/api/session", json={"token": text}, headers={"X-Forwarded-Proto": "https"})
+    assert "secure" in answer.headers["set-cookie"].lower()
+
+
+def test_the_session_has_the_role_of_its_token(service: Served) -> None:
+    """No more."""
+    cookies = log_in(service, "read")
+    with httpx.Client(base_url=service.url, cookies=cookies) as browser:
+        assert browser.get("/api/runs").status_code == 200
+        assert browser.post("/api/runs", json={}).status_code == 403
+
+
+def test_logging_out_ends_the_session_and_not_only_the_cookie(service: Served) -> None:
+    """A copy of the cookie is worth nothing either."""
+    cookies = log_in(service)
+    with (
+        httpx.Client(base_url=service.url, cookies=cookies) as browser,
+        httpx.Client(base_url=service.url, cookies=cookies) as thief,
+    ):
+        answer = browser.delete("/api/session")
+        assert answer.status_code == 204
+        assert "max-age=0" in answer.headers["set-cookie"].lower()
+        assert thief.get("/api/runs").status_code == 401
+    assert service.client.delete("/api/session").status_code == 204
+
+
+def test_a_session_outlives_a_restart_and_is_known_to_every_process(service: Served, served: Serve) -> None:
+    """Browsers come back by themselves and must not ask again."""
+    cookies = log_in(service)
+    service.stop()
+    other = served(service.record, api__host="0.0.0.0")
+    with httpx.Client(base_url=other.url, cookies=cookies) as browser:
+        assert browser.get("/api/session").json()["via"] == "session"
+        browser.delete("/api/session")
+    third = served(service.record, api__host="0.0.0.0")
+    with httpx.Client(base_url=third.url, cookies=cookies) as browser:
+        assert browser.get("/api/session").status_code == 401
+
+
+def test_a_session_ends_with_its_token(service: Served) -> None:
+    """Within a second."""
+    text = token(service.record, "read", "browser")
+    time.sleep(0.3)
+    service.client.post("/api/session", json={"token": text})
+    assert service.client.get("/api/runs").status_code == 200
+    with Record.open(service.record, write=True, shapes=shape_of, clock=SystemClock()) as record:
+        Issuer(record, SystemClock(), RandomIds()).revoke("browser", by="tester")
+    began = time.monotonic()
+    while service.client.get("/api/runs").status_code == 200:
+        assert time.monotonic() - began < 1
+
+
+def test_a_session_ends_by_itself(town: Path) -> None:
+    """After half a day, or when its token does."""
+    clock = StandingClock(SystemClock().now())
+    tokens = Tokens(tokens_path(town), clock)
+    who = tokens.bearer(token(town, "read", "browser", clock=clock))
+    assert who is not None
+    cookie, seconds = tokens.opened(who)
+    assert seconds == SESSION // SECOND
+    clock.sleep(SESSION - 1)
+    assert tokens.session(cookie) is not None
+    clock.sleep(1)
+    assert tokens.session(cookie) is None
+
+
+def test_a_cookie_that_was_changed_is_none(town: Path) -> None:
+    """Each part is sealed: whose, until when, which."""
+    clock = StandingClock(SystemClock().now())
+    tokens = Tokens(tokens_path(town), clock)
+    other = token(town, "admin", "other", clock=clock).split("_")[1]
+    who = tokens.bearer(token(town, "read", "browser", clock=clock))
+    assert who is not None
+    cookie, _ = tokens.opened(who)
+    whose, until, number, seal = cookie.split(".")
+    for wrong in (
+        f"{other}.{until}.{number}.{seal}",
+        f"{whose}.{int(until) + 1}.{number}.{seal}",
+        f"{whose}.{until}.{number}0.{seal}",
+        f"{whose}.{until}.{number}.{'0' * 64}",
+        f"{whose}.{until}.{number}",
+        f"{whose}.{until}.{number}.",
+        f"{whose}.{until}.{number}.{seal}.x",
+        f"{whose}.{'9' * 30}.{number}.{seal}",
+        f"{whose}.x.{number}.{seal}",
+        f"{whose}.{until}.{number}.é",
+        "",
+        "....",
+    ):
+        assert tokens.session(wrong) is None, wrong
+    assert tokens.session(cookie) is not None
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{}", b"[]", b"null", b'{"token": 1}', b'{"token": "x", "more": 1}', b'"steno_"', b"token=x", b"{"]
+)
+def test_what_is_no_login_is_told_so(service: Served, body: bytes) -> None:
+    """400, and the field."""
+    answer = service.client.post("/api/session", content=body)
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["field"] == "token"
+
+
+@pytest.mark.parametrize("text", ["", "x", "steno_000000000000_" + "x" * 43, "é" * 50])
+def test_a_token_nobody_knows_opens_no_session(service: Served, text: str) -> None:
+    """401, and no cookie."""
+    answer = service.client.post("/api/session", json={"token": text})
+    assert answer.status_code == 401
+    assert "set-cookie" not in answer.headers
+
+
+def test_two_services_of_one_machine_do_not_share_a_cookie(served: Serve, town: Path, empty_record: Path) -> None:
+    """A browser sends the cookies of one port to all others: each record's has a name of its own."""
+    names = []
+    for record in (town, empty_record):
+        token(record, "read", "first")
+        names += list(log_in(served(record, api__host="0.0.0.0")).keys())
+    assert len(set(names)) == 2
