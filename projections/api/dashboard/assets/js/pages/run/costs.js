@@ -24,9 +24,9 @@ const BECAUSE = {
 
 const CHARGES = [
   { head: "For", cell: (one) => one.line },
-  { head: "From", cell: (one) => html`<time class="nowrap" datetime=${one.from}>${hour(one.from)}</time>` },
+  { head: "From", hide: "phone", cell: (one) => html`<time class="nowrap" datetime=${one.from}>${hour(one.from)}</time>` },
   { head: "Lasted", right: true, cell: (one) => lasted(one.from, one.to) },
-  { head: "Per hour", right: true, cell: (one) => price(one.price_usd_per_hour) },
+  { head: "Per hour", right: true, hide: "phone", cell: (one) => price(one.price_usd_per_hour) },
   { head: "Cost", right: true, cell: (one) => money(one.cost_usd) },
   { head: "Machine", hide: "phone", cell: (one) => html`<${VmLink} id=${one.vm_id} />` },
 ];

@@ -1,0 +1,204 @@
+"""A person at the dashboard: a kernel submitted, watched, judged, and gone back to, on a genuine dstack server.
+
+Nothing stands in for anything: a browser, `steno up` as a process, a dstack server, a task whose commands run. With
+STENO_PICTURES set to a folder, the pictures of `docs/dashboard.md` are taken on the way.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from stenolab.browser import See, Seen
+from stenolab.lab import Lab
+from stenolab.plugin import StenoAt
+
+from events.clock import SECOND, parse_time
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        shutil.which("g++") is None and os.environ.get("STENO_REQUIRE_LAB") != "1",
+        reason="there is no g++ here: `apt-get install g++`",
+    ),
+]
+
+SUCCESS = "Benchmark completed successfully"
+
+
+class Site:
+    """The service of `steno up`, asked beside the browser."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def get(self, path: str) -> Any:
+        """The JSON answer of a read."""
+        with urllib.request.urlopen(self.url + path, timeout=30) as answer:
+            return json.load(answer)
+
+
+def picture(page: Page, name: str) -> None:
+    """A picture for the documentation, where one is wanted."""
+    folder = os.environ.get("STENO_PICTURES")
+    if folder:
+        page.wait_for_timeout(600)
+        page.screenshot(path=Path(folder) / f"{name}.png", scale="css", animations="disabled")
+
+
+@pytest.fixture
+def site(dstack_22: Lab, steno_at: StenoAt) -> Site:
+    """`steno up` on a project of its own, with a budget of $1,400."""
+    project = dstack_22.project()
+    dstack_22.fleet(project)
+    up = steno_at(dstack_22, project, STENO_BUDGET="1400").up()
+    found = re.search(r"serving (http://\S+) ", up.out)
+    assert found is not None, up.out
+    return Site(found[1])
+
+
+def drag_to(seen: Seen, low: int, high: int) -> int:
+    """Drag the slider as a hand does, looking where it is, until it stands between two times; the position there.
+
+    Args:
+        low, high: microseconds, UTC.
+    """
+    page = seen.page
+    slider = page.get_by_role("slider")
+    track = slider.bounding_box()
+    assert track is not None
+    height, left, right = track["y"] + 16, track["x"], track["x"] + track["width"] - 8
+    page.mouse.move(right, height)
+    page.mouse.down()
+    for _ in range(30):
+        here = (left + right) / 2
+        page.mouse.move(here, height, steps=4)
+        said = re.match(r"(\S+) (\S+Z)", slider.get_attribute("aria-valuetext") or "")
+        assert said is not None
+        shown = parse_time(f"{said[1]}T{said[2]}")  # of whole seconds
+        if low < shown and shown + SECOND < high:
+            break
+        left, right = (left, here) if shown >= low else (here, right)
+    page.mouse.up()
+    seen.until("/[?&]at=\\d+(&|$)/.test(location.search)")
+    seen.settled()
+    position = seen.position()
+    assert position is not None
+    return position
+
+
+def submitted(seen: Seen) -> tuple[str, list[list[str]]]:
+    """Submit the example of the first problem; its run's id, and what the list of phases said as it went."""
+    page = seen.go("/submit")
+    gpu = page.get_by_label("GPU").locator("option").first
+    assert gpu.inner_text() == "AMD MI300X (192GB, $1.99/hr)"
+    page.get_by_role("button", name="Start from the example").click()
+    page.get_by_label("Source").evaluate("(area) => area.scrollIntoView({ block: 'center' })")
+    picture(page, "submit")
+    page.get_by_role("button", name="Submit").click()
+    page.wait_for_selector("#progress")
+    said: list[list[str]] = []
+
+    def ended() -> bool:
+        phases = [" ".join(text.split()) for text in page.locator(".phase[aria-current=step]").all_inner_texts()]
+        if phases and (not said or said[-1] != phases):
+            said.append(phases)
+        return page.locator("#progress").inner_text() not in ("Submitted", "Running")
+
+    until(page, ended)
+    assert page.locator("#progress").inner_text() == SUCCESS
+    found = re.search(r"[?&]run=([0-9a-f-]+)", page.url)
+    assert found is not None
+    return found[1], said
+
+
+def until(page: Page, condition: Callable[[], bool], seconds: float = 240) -> None:
+    """Look a few times a second until it is so."""
+    for _ in range(int(seconds * 5)):
+        if condition():
+            return
+        page.wait_for_timeout(200)
+    raise AssertionError(page.locator("#page").inner_text())
+
+
+def test_a_kernel_from_the_form_to_its_verdict_and_back_to_the_middle(site: Site, see: See) -> None:
+    """Submit, live phases, results, verdict with its evidence; the slider shows every page as it was then."""
+    seen = see(site.url)
+    page = seen.page
+    run_id, phases = submitted(seen)
+    told = [re.sub(r"[●,] |, now.*|●", "", one[0]).strip() for one in phases]
+    assert len(set(told)) >= 3, told  # it was watched going through them, not shown the end alone
+    assert page.get_by_role("region", name="Tests").locator("tbody tr").count() == 3
+    assert page.get_by_role("region", name="Benchmarks").locator("tbody tr").count() == 1
+    assert page.locator(".figure .value").nth(2).inner_text() == "COLD_START"
+    picture(page, "kernel")
+
+    page.get_by_role("link", name="Its verdict, evidence and output").click()
+    seen.until("document.querySelector('.run-verdict')?.innerText.includes('succeeded')", 60)
+    seen.settled()
+    run = site.get(f"/api/runs/{run_id}")
+    found = site.get(f"/api/runs/{run_id}/explain")
+    quotes = page.locator(".quote figcaption a").all_inner_texts()
+    assert quotes == [f"{one['kind']} #{one['position']}" for one in found["evidence"]]
+    assert f"exit {run['exit_status']}" in page.locator(".run-verdict").inner_text()
+    picture(page, "run")
+
+    running = next(span for span in site.get(f"/api/runs/{run_id}/timeline")["spans"] if span["state"] == "running")
+    then = drag_to(seen, parse_time(running["from"]), parse_time(running["to"]))
+    assert page.locator(".run-verdict").inner_text().startswith("running")
+    was = site.get(f"/api/runs/{run_id}?at={then}")
+    assert (was["state"], was["finished_at"]) == ("running", None)
+    assert page.locator("table.life th .badge").all_inner_texts()[-1].startswith("running")
+    assert "As of 20" in page.locator(".strip").inner_text()
+    assert page.get_by_role("button", name="Stop").count() == 0
+    page.get_by_role("tab", name="Output").click()
+    assert "not in the record" in page.get_by_role("tabpanel").inner_text()
+    page.get_by_role("tab", name="Why").click()
+    picture(page, "past")
+
+    page.get_by_role("link", name="Overview", exact=True).click()
+    seen.until("document.title.startsWith('Overview')")
+    seen.settled()
+    assert seen.position() == then
+    assert page.get_by_role("region", name="Runs that have not ended").get_by_text(run["name"]).is_visible()
+    page.get_by_role("button", name="Back to live").click()
+    seen.until("!location.search.includes('at=')")
+    page.go_back()
+    page.get_by_role("link", name="Runs", exact=True).first.click()
+    page.goto(f"{site.url}/runs/{run_id}")
+    seen.until("document.querySelector('.run-verdict')?.innerText.includes('succeeded')")
+    assert seen.complaints == []
+    assert seen.elsewhere() == []
+
+
+def test_the_output_of_a_run_is_read_live_and_it_is_stopped(site: Site, see: See) -> None:
+    """A command from the plain form: queued, running, its output as it is written, and a stop that ends it for good."""
+    seen = see(site.url)
+    page = seen.go("/submit?what=command")
+    page.get_by_label("Commands").fill("for i in $(seq 1 3000); do echo line $i; sleep 0.1; done")
+    page.get_by_label("Name").fill("lines")
+    page.get_by_label("Image").fill("rocm/dev-ubuntu-24.04")
+    page.get_by_label("GPU").select_option(label="AMD MI300X (192GB, $1.99/hr)")
+    page.get_by_role("button", name="Submit").click()
+    seen.until("document.querySelector('.run-verdict')?.innerText.startsWith('running')", 180)
+    page.get_by_role("tab", name="Output").click()
+    seen.until("/line 3\\n/.test(document.querySelector('.output pre')?.innerText)", 60)
+    page.get_by_role("button", name="Stop").click()
+    page.get_by_role("button", name="Stop it").click()
+    seen.until("document.querySelector('.run-verdict').innerText.includes('stopped_by_user')", 120)
+    page.get_by_role("tab", name="Events").click()
+    seen.settled()
+    events = page.locator("tbody td:nth-child(3)").all_inner_texts()
+    assert {"RunRequested", "SubmitIntended", "SubmitSucceeded", "StopRequested", "StopIntended"} <= set(events)
+    assert seen.complaints == []
+    assert seen.elsewhere() == []
