@@ -108,6 +108,7 @@ class Projector:
             raise
 
     def _run(self) -> None:
+        told = ""
         try:
             while not self._stopping.is_set():
                 self._woken.clear()
@@ -117,10 +118,12 @@ class Projector:
                 except _Stopped:
                     break
                 except (StenoError, OSError, sqlite3.Error) as error:
-                    _log.warning("the read models cannot be brought up to the record: %s", error)
+                    if str(error) != told:
+                        told = str(error)
+                        _log.warning("the read models cannot be brought up to the record: %s", error)
                     self._stopping.wait(_AGAIN)
                     continue
-                worked = time.thread_time() - began
+                told, worked = "", time.thread_time() - began
                 self._stopping.wait(min(_MOST, max(_LEAST, _REST * worked)))
                 self._woken.wait(_IDLE)
         finally:

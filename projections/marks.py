@@ -11,16 +11,18 @@ MARKS: Final = 400
 
 def record_object(look: Look, lag: Lag) -> dict[str, object]:
     """`{"record_id", "position", "hash", "first_at", "last_at", "checkpoint", "lag", "marks"}`: the record's head, or
-    where it stood at the moment looked at; `checkpoint` is how far the read models are.
+    where it stood at the moment looked at; `checkpoint` is how far the read models are. The hash of a moment past is
+    the part of it that its event carries.
     """
     record = look.record
-    head = look.position if look.past else record.head().position
+    newest = record.head()
+    head = look.position if look.past else newest.position
     first = next(iter(record.read(limit=1)), None)
     last = next(iter(record.read(after=head - 1, limit=1)), None) if head else None
     return {
         "record_id": record.id,
         "position": head,
-        "hash": record.head().hash if last is None else last.hash,
+        "hash": newest.hash if last is None or head == newest.position else last.hash,
         "first_at": None if first is None else format_time(first.observed_at),
         "last_at": None if last is None else format_time(last.observed_at),
         "checkpoint": look.position,

@@ -103,6 +103,11 @@ class NoteTable:
         )
 
     def marks(self, most: int, until: int) -> tuple[Mark, ...]:
-        """The marks in order, at most one of each `most`-th part of the positions up to `until`."""
-        cursor = self._database.execute(_THINNED, (most, until + 1))
-        return tuple(Mark(position=row[0], at=row[1], kind=row[2], subject=row[3]) for row in cursor)
+        """The marks in order; of more than `most` one of each `most`-th part of the positions up to `until`."""
+        cursor = self._database.execute(
+            "SELECT position, at, kind, subject FROM marks ORDER BY position LIMIT ?", (most + 1,)
+        )
+        rows = cursor.fetchall()
+        if len(rows) > most:
+            rows = self._database.execute(_THINNED, (most, until + 1)).fetchall()
+        return tuple(Mark(position=row[0], at=row[1], kind=row[2], subject=row[3]) for row in rows)

@@ -61,8 +61,8 @@ def offers(look: Look, policy: Policy) -> list[Offer]:
     machines = [decode_vm(row.folded) for row in look.view.store.vms.kinds()]
     seen = [vm for vm in machines if vm.facts.gpu and vm.facts.gpu_count > 0 and vm.prices]
     on_demand = [vm for vm in seen if not vm.facts.spot]
-    wanted = {(vm.facts.gpu or "").casefold(): vm.facts.gpu or "" for vm in seen}
-    wanted |= {one.gpu.casefold(): one.gpu for one in (*policy.rates, *policy.assumed) if one.gpu}
+    wanted = {one.gpu.casefold(): one.gpu for one in (*policy.rates, *policy.assumed) if one.gpu}
+    wanted |= {(vm.facts.gpu or "").casefold(): vm.facts.gpu or "" for vm in seen}
     found = []
     for key, gpu in sorted(wanted.items()):
         having = [vm for vm in seen if (vm.facts.gpu or "").casefold() == key]

@@ -1,5 +1,6 @@
 """Readers of the projections for the threads of the service: as they are now, or as they were at a position."""
 
+import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -82,6 +83,8 @@ class Pool:
         self._wake = wake
         self._lock = threading.Lock()
         self._free: list[_Reader] = []
+        self._records: list[Record] = []
+        """Records open for looks at the past."""
         self._moments = Moments()
         self._closed = False
 
@@ -113,7 +116,7 @@ class Pool:
         Raises:
             PositionNotFound: the record does not go that far.
         """
-        record = self._record()
+        record = self._lent()
         try:
             head = record.head().position
             if not 0 <= position <= head:
@@ -128,15 +131,16 @@ class Pool:
                     past=True,
                 )
         finally:
-            record.close()
+            self._given_back(record)
 
     def close(self) -> None:
         """Close every reader that nobody has; those that are out are closed when they come back."""
         with self._lock:
             self._closed = True
-            found, self._free = self._free, []
-        for reader in found:
-            reader.close()
+            found: list[_Reader | Record] = [*self._free, *self._records]
+            self._free, self._records = [], []
+        for one in found:
+            one.close()
         self._moments.close()
 
     # -- readers ---
@@ -172,7 +176,7 @@ class Pool:
             self._catch_up()
         with self._lock:
             reader = self._free.pop() if self._free else None
-        if reader is not None and reader.store.file == _file(beside(self._path)):
+        if reader is not None and self._is_current(reader):
             return reader
         record = reader.record if reader is not None else self._record()
         store = Store.open(beside(self._path), write=False)
@@ -182,9 +186,20 @@ class Pool:
             return _Reader(record, store)
         if store is not None:
             store.close()
+        if not os.access(self._path.parent, os.W_OK):
+            # Nobody can keep read models here: each reader has its own, in memory.
+            if reader is not None:
+                reader.store.close()
+            return _Reader(record, caught_up(record))
         if reader is None:
             record.close()
         return reader
+
+    def _is_current(self, reader: _Reader) -> bool:
+        """Whether a reader reads the file that is in use now; one in memory, whether it shows all of the record."""
+        if reader.store.file is None:
+            return reader.position == reader.record.head().position
+        return reader.store.file == _file(beside(self._path))
 
     def _end(self, reader: _Reader, *, whole: bool) -> None:
         """Take a reader back; one that is not whole is closed."""
@@ -208,6 +223,19 @@ class Pool:
     def _catch_up(self) -> None:
         with self._record() as record:
             caught_up(record).close()
+
+    def _lent(self) -> Record:
+        with self._lock:
+            if self._records:
+                return self._records.pop()
+        return self._record()
+
+    def _given_back(self, record: Record) -> None:
+        with self._lock:
+            if not self._closed and len(self._records) < _KEPT:
+                self._records.append(record)
+                return
+        record.close()
 
     def _record(self) -> Record:
         return Record.open(self._path, clock=self._clock, check=False, shapes=shape_of)

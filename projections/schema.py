@@ -69,6 +69,7 @@ CREATE INDEX vms_billed ON vms (ordinal) WHERE billed = 1;
 CREATE INDEX vms_ended ON vms (ended_at);
 CREATE INDEX vms_kind ON vms (kind, last_at);
 CREATE INDEX vms_cost ON vms (cost, created, changed);
+CREATE INDEX vms_spans ON vms (spans, changed);   -- all that the curve of what was spent is drawn from
 
 CREATE TABLE vms_was (ordinal INTEGER NOT NULL, {_VMS.format(unique="")}, until INTEGER NOT NULL);
 CREATE INDEX vms_was_id ON vms_was (vm_id);

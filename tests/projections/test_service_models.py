@@ -1,0 +1,362 @@
+"""What the pages of the service show, over genuine recordings: now, and at any moment before."""
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from engine.money.bill import bills
+from engine.money.budget import account
+from engine.money.report import cost_report
+from engine.policy import Policy, Rate
+from engine.replay.objects import money
+from engine.testing.big import big_record
+from engine.testing.story import START
+from events.clock import SECOND, SystemClock, format_time, parse_time
+from events.errors import PositionNotFound
+from events.poll import Poll
+from events.record import Record
+from projections import browse, incidents
+from projections.burn import burn, spent_at
+from projections.lanes import lanes
+from projections.live import Lag
+from projections.marks import record_object
+from projections.money_objects import budget_object
+from projections.offers import offers
+from projections.overview import overview, policy_then
+from projections.pool import Look, Pool
+
+Polls = Callable[[str], tuple[Poll, ...]]
+Recorded = Callable[[Path, Sequence[Poll]], Record]
+POLICY = Policy()
+KINDS = {"RunObserved"}
+KEYS = {
+    "position",
+    "at",
+    "head",
+    "sources",
+    "running",
+    "queued",
+    "recent",
+    "today",
+    "budget",
+    "burn",
+    "window",
+    "lanes",
+    "anomalies",
+    "blind",
+}
+
+
+class At(SystemClock):
+    """A clock that stands."""
+
+    def __init__(self, moment: int) -> None:
+        self.moment = moment
+
+    def now(self) -> int:
+        """Always the same."""
+        return self.moment
+
+
+@pytest.fixture(params=["dstack-0.22.5/warm_reuse", "dstack-0.22.5/several", "dstack-0.19.37/flap"])
+def pool(request: pytest.FixtureRequest, tmp_path: Path, recording: Polls, recorded: Recorded) -> Iterator[Pool]:
+    """A pool over a recording, seen a minute after its last poll."""
+    polls = recording(request.param)
+    recorded(tmp_path / "record.db", polls).close()
+    made = Pool(tmp_path / "record.db", clock=At(polls[-1].observed_at + 60 * SECOND))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def weeks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
+    """A pool over two days of a busy project, seen at their end."""
+    path = tmp_path_factory.mktemp("weeks") / "record.db"
+    big_record(path, events=60_000, until=START)
+    with Record.open(path, clock=SystemClock()) as record:
+        last = next(iter(record.read(after=record.head().position - 1, limit=1))).observed_at
+    made = Pool(path, clock=At(last + SECOND))
+    yield made
+    made.close()
+
+
+def moments(pool: Pool, count: int = 4) -> Iterator[Look]:
+    """Looks at now and at so many moments before."""
+    with pool.now() as look:
+        head = look.position
+        yield look
+    for part in range(1, count):
+        with pool.at(max(1, head * part // count)) as look:
+            yield look
+
+
+def test_the_overview_is_complete_and_sums_to_what_the_money_commands_say(pool: Pool) -> None:
+    """The budget is that of the whole world, today is the day's row of the cost report, the curve ends at what was
+    spent; now and at every moment before.
+    """
+    for look in moments(pool):
+        found = msgspec.json.decode(msgspec.json.encode(overview(look, POLICY)))
+        assert set(found) == KEYS
+        whole = look.view.whole()
+        assert found["budget"] == msgspec.to_builtins(budget_object(account(whole, POLICY, look.now), whole, POLICY))
+        rows = {row.key: row.total for row in cost_report(whole, bills(whole), "day").rows}
+        assert found["today"]["spent_usd"] == money(rows.get(found["at"][:10], 0))
+        assert found["today"]["from"] == found["at"][:10] + "T00:00:00.000000Z"
+        ended = [run for run in look.view.runs() if run.ended]
+        assert len(found["recent"]) == min(10, len(ended))
+        assert {run["run_id"] for run in found["running"]} == {run.run_id for run in look.view.runs() if not run.ended}
+        counted = {state: found["today"][state] for state in ("succeeded", "failed", "stopped")}
+        assert counted == {
+            state: sum(
+                run.state == state and run.transitions[-1].at[:10] == found["at"][:10] for run in look.view.runs()
+            )
+            for state in counted
+        }
+        assert found["anomalies"]["count"] == len(look.view.store.anomalies())
+        if found["burn"]:
+            assert found["burn"][-1]["spent_usd"] == found["budget"]["spent_usd"]
+
+
+def test_recent_runs_come_newest_verdict_first(weeks: Pool) -> None:
+    """As a person reads them."""
+    with weeks.now() as look:
+        found = msgspec.json.decode(msgspec.json.encode(overview(look, POLICY)))
+        verdicts = [run["transitions"][-1]["position"] for run in found["recent"]]
+        assert len(verdicts) == 10
+        assert verdicts == sorted(verdicts, reverse=True)
+
+
+def test_what_is_settled_is_summed_and_not_decoded(weeks: Pool) -> None:
+    """The budget of a long record is that of all its machines, from the few of the last day."""
+    for look in moments(weeks, 3):
+        whole = look.view.whole()
+        state, settled = look.view.ledger(look.now)
+        assert len(state.vms) < len(whole.vms) or look.past
+        for policy in (POLICY, Policy(budget_total=1_000_000), Policy(budget_total=None)):
+            assert account(state, policy, look.now, settled) == account(whole, policy, look.now)
+
+
+def test_the_curve_of_what_was_spent_only_rises(weeks: Pool) -> None:
+    """At most 120 points, from the first machine to the moment looked from; each is what the machines cost by then."""
+    with weeks.now() as look:
+        points = burn(look)
+        sums = [float(str(point["spent_usd"])) for point in points]
+        assert 100 < len(points) <= 120
+        assert sums == sorted(sums)
+        assert sums[0] == 0
+        middle = parse_time(str(points[60]["at"]))
+        exact = sum(
+            one.cost * max(0, min(middle, until) - one.since) / (until - one.since)
+            for bill in bills(look.view.whole()).values()
+            for one in bill.intervals
+            if (until := bill.until if one.until is None else one.until) > one.since
+        )
+        assert abs(sums[60] * 1e6 - exact) < 10
+
+
+def test_a_stretch_of_no_length_is_spent_at_its_moment() -> None:
+    """As what a backend's rounding adds at the end of a machine."""
+    assert spent_at([0, 10, 20, 30], [(0, 20, 100), (20, 20, 7), (30, 30, 5)]) == [0, 50, 107, 112]
+
+
+def test_lanes_hold_the_machines_of_the_window_and_who_was_on_them(weeks: Pool) -> None:
+    """Six hours back; runs that lie outside are left out."""
+    with weeks.now() as look:
+        found = lanes(look)
+        assert found.end - found.start == 6 * 3600 * SECOND
+        shown = msgspec.json.decode(msgspec.json.encode(found.to_json()))
+        assert len(shown["lanes"]) > 10
+        for lane in shown["lanes"]:
+            assert lane["vm"]["intervals"][-1]["to"] is None or lane["vm"]["intervals"][-1]["to"] >= format_time(
+                found.start
+            )
+            assert all(run["to"] is None or run["to"] >= format_time(found.start) for run in lane["runs"])
+            assert {run["run_id"] for run in lane["runs"]} <= set(lane["vm"]["runs"])
+            for run in lane["runs"]:
+                known = look.view.run(run["run_id"])
+                assert (known.name, known.state, known.start) == (run["name"], run["state"], run["start"])
+
+
+def test_where_no_machine_was_lately_the_newest_ones_life_is_shown(
+    tmp_path: Path, recording: Polls, recorded: Recorded
+) -> None:
+    """A week later the page is not empty."""
+    polls = recording("dstack-0.22.5/warm_reuse")
+    recorded(tmp_path / "record.db", polls).close()
+    week = parse_time((datetime.now(UTC) + timedelta(days=7)).isoformat())
+    pool = Pool(tmp_path / "record.db", clock=At(week))
+    with pool.now() as look:
+        found = lanes(look)
+        assert len(found.lanes) == 1
+        assert found.end < week
+        assert found.start < found.end
+    pool.close()
+
+
+def test_anomalies_come_newest_first_page_by_page_those_of_cost_among_them(weeks: Pool) -> None:
+    """One that a run's figures are has its place between those that polls told."""
+    with weeks.now() as look:
+        everything = incidents.incidents(look, limit=500)
+        positions = [one["position"] for one in everything.anomalies]
+        assert "cost_divergence" in {one["kind"] for one in everything.anomalies}
+        assert positions == sorted(positions, reverse=True)
+        assert len(positions) == look.view.store.count_anomalies()
+        assert everything.next is None
+        paged, behind = [], None
+        while True:
+            page = incidents.incidents(look, behind=behind, limit=1)
+            paged += page.anomalies
+            behind = page.next
+            if behind is None:
+                break
+        assert paged == everything.anomalies
+        odd = next(one for one in everything.anomalies if one["kind"] == "cost_divergence")
+        assert odd in incidents.newest(look, 500)
+        run = look.view.run(str(odd["subject"]).removeprefix("run/"))
+        assert "cost_divergence" in {one.kind for one in look.view.anomalies_of(run.run_id)}
+
+
+def test_blind_times_that_last_come_first(tmp_path: Path, recording: Polls, recorded: Recorded) -> None:
+    """And the others newest first."""
+    polls = recording("dstack-0.22.5/server_restart")
+    recorded(tmp_path / "record.db", polls).close()
+    pool = Pool(tmp_path / "record.db", clock=SystemClock())
+    for look in moments(pool, 8):
+        gaps = incidents.blind(look)
+        assert len(gaps) == len(look.view.store.blind()) + len(look.view.open_gaps())
+        over = [gap.end for gap in gaps if gap.end is not None]
+        assert over == sorted(over, reverse=True)
+        assert all(gap.end is None for gap in gaps[: len(gaps) - len(over)])
+    pool.close()
+
+
+def test_events_are_paged_both_ways_and_filtered(pool: Pool) -> None:
+    """Every event once, whatever the size of a page, up to the moment looked at and not beyond."""
+    for look in moments(pool, 3):
+        forwards = list(_all(lambda behind, look=look: browse.events(look, behind=behind, limit=37)))
+        backwards = list(_all(lambda behind, look=look: browse.events(look, behind=behind, limit=41, backwards=True)))
+        assert [row["position"] for row in forwards] == list(range(1, look.position + 1))
+        assert backwards == forwards[::-1]
+        stream = str(forwards[-1]["stream"])
+        mine = list(
+            _all(lambda behind, look=look, stream=stream: browse.events(look, behind=behind, limit=9, stream=stream))
+        )
+        assert mine == [row for row in forwards if row["stream"] == stream]
+        some = list(
+            _all(lambda behind, look=look: browse.events(look, behind=behind, limit=9, types=KINDS, backwards=True))
+        )
+        assert some == [row for row in backwards if row["type"] == "RunObserved"]
+
+
+def test_polls_are_paged_with_what_they_changed(pool: Pool) -> None:
+    """Each row as `steno polls --json` gives it."""
+    from projections.poll_rows import poll_rows
+
+    with pool.now() as look:
+        expected = list(poll_rows(look.record, after=0, until=look.position))
+        assert list(_all(lambda behind: browse.polls(look, behind=behind, limit=23))) == expected
+        assert list(_all(lambda behind: browse.polls(look, behind=behind, limit=31, backwards=True))) == expected[::-1]
+        source = str(expected[0]["source"])
+        assert list(_all(lambda behind: browse.polls(look, behind=behind, limit=50, source=source))) == [
+            row for row in expected if row["source"] == source
+        ]
+        failed = list(_all(lambda behind: browse.polls(look, behind=behind, limit=3, failed=True)))
+        assert failed == list(poll_rows(look.record, after=0, until=look.position, failed=True))
+
+
+def _all(page: Callable[[int | None], browse.Page]) -> Iterator[dict[str, object]]:
+    behind = None
+    while True:
+        found = page(behind)
+        yield from found.rows
+        behind = found.next
+        if behind is None:
+            return
+
+
+def test_one_event_and_one_poll_are_shown_whole(pool: Pool) -> None:
+    """A poll with its answer, an observation with the item it saw; nothing that was not there yet."""
+    with pool.now() as look:
+        polls = browse.polls(look, backwards=True, limit=200).rows
+        answered = next(row for row in polls if row["changed"])
+        position = answered["position"]
+        assert isinstance(position, int)
+        shown = msgspec.json.decode(msgspec.json.encode(browse.poll(look, position)))
+        assert shown["position"] == position
+        body = look.record.poll(position).body
+        assert body is not None
+        assert shown["body"] == msgspec.json.decode(body)
+        assert {"t", "path", "req", "status", "ms", "body"} <= set(shown)
+        event = msgspec.json.decode(msgspec.json.encode(browse.event(look, position)))
+        assert event["poll"]["body"] == shown["body"]
+        seen = msgspec.json.decode(msgspec.json.encode(browse.event(look, position + 1)))
+        assert seen["observed"]["id"] == seen["data"]["provider_id"]
+        with pytest.raises(PositionNotFound):
+            browse.poll(look, position + 1)
+        for nowhere in (0, -1, look.position + 1, 1 << 70):
+            with pytest.raises(PositionNotFound):
+                browse.event(look, nowhere)
+    with pool.at(position - 1) as look, pytest.raises(PositionNotFound):
+        browse.poll(look, position)
+
+
+def test_the_record_is_a_line_with_marks(pool: Pool) -> None:
+    """Its head, its ends, and at most 400 things a person looks for."""
+    for look in moments(pool):
+        found = record_object(look, Lag(positions=0, seconds=0.0))
+        head = look.record.head()
+        assert found["record_id"] == look.record.id
+        assert found["position"] == look.position
+        assert (found["hash"] == head.hash) is (look.position == head.position)
+        marks = found["marks"]
+        assert isinstance(marks, list)
+        positions = [mark["position"] for mark in marks]
+        assert positions == sorted(positions)
+        assert len(positions) <= 400
+        assert all(0 < position <= look.position for position in positions)
+        ended = {f"run/{run.run_id}" for run in look.view.runs() if run.ended}
+        assert {mark["subject"] for mark in marks if mark["kind"].startswith("run_")} >= ended or len(marks) > 300
+
+
+def test_gpus_are_offered_with_the_recorded_price_or_the_assumed_one(
+    tmp_path: Path, recorded: Recorded, weeks: Pool
+) -> None:
+    """In the words the submit page shows."""
+    with weeks.now() as look:
+        found = [one.to_json() for one in offers(look, POLICY)]
+        assert found == [
+            {
+                "gpu": "MI300X",
+                "count": 1,
+                "memory_gb": 192,
+                "label": "AMD MI300X (192GB, $1.99/hr)",
+                "price_usd_per_hour": "1.990000",
+                "from": "recorded",
+            }
+        ]
+        dearer = offers(look, Policy(rates=(Rate(gpu="mi300x", hourly=2_505_000),)))
+        assert [(one.label, one.recorded) for one in dearer] == [("AMD MI300X (192GB, $2.51/hr)", False)]
+    recorded(tmp_path / "record.db", []).close()
+    pool = Pool(tmp_path / "record.db", clock=SystemClock())
+    with pool.now() as look:
+        (only,) = offers(look, POLICY)
+        assert only.label == "AMD MI300X (192GB, $1.99/hr)"
+        assert not only.recorded
+        assert offers(look, Policy(assumed=(Rate(gpu="", hourly=5),))) == []
+    pool.close()
+
+
+def test_an_empty_record_has_an_overview(tmp_path: Path, recorded: Recorded) -> None:
+    """Nothing is there, and nothing fails."""
+    recorded(tmp_path / "record.db", []).close()
+    pool = Pool(tmp_path / "record.db", clock=SystemClock())
+    with pool.now() as look:
+        found = msgspec.json.decode(msgspec.json.encode(overview(look, policy_then(look.view.world().state, POLICY))))
+        assert set(found) == KEYS
+        assert found["lanes"] == found["running"] == found["burn"] == found["blind"] == []
+        assert record_object(look, Lag(positions=0, seconds=0.0))["marks"] == []
+        assert incidents.incidents(look).anomalies == []
+    pool.close()
