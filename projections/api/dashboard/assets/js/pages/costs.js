@@ -1,9 +1,9 @@
 // What everything cost, by machine, run, day, user or GPU; rows sum to the machines' bills exactly.
-import { html } from "../core/dom.js";
+import { html, useState } from "../core/dom.js";
 import { useData } from "../core/data.js";
 import { useNow } from "../core/clock.js";
 import { useAt } from "../core/moment.js";
-import { duration, money, moment, ms, price, signed } from "../core/words.js";
+import { duration, money, ms, number, price, signed } from "../core/words.js";
 import { Await, Empty, Money, PageHead, Panel, RunLink, Table, Tabs, VmLink } from "../ui/all.js";
 import { NoBudget } from "./overview.js";
 import { Burn } from "../ui/burn.js";
@@ -19,7 +19,10 @@ const linked = (by, row) => {
   return html`<strong>${row.label}</strong>`;
 };
 
+const MANY = 200; // rows drawn unless all are asked for
+
 function Report({ data, by, head }) {
+  const [all, showAll] = useState(false);
   if (!data.rows.length) return html`<${Empty} title="Nothing has cost anything yet" say="steno vms">Bills begin with the first machine that has a price.<//>`;
   const lines = LINES.filter((line) => Number(data.total.lines[line]));
   const spot = Number(data.total.spot_usd) > 0;
@@ -31,7 +34,8 @@ function Report({ data, by, head }) {
     { head: "total", right: true, cell: (row) => html`<strong><${Money} usd=${row.total_usd} /></strong>` },
   ];
   const foot = ["together", ...lines.map((line) => money(data.total.lines[line])), ...(spot ? [money(data.total.spot_usd)] : []), duration(data.total.machine_seconds * 1000), money(data.total.total_usd)];
-  return html`<${Table} caption="Costs by ${head.toLowerCase()}" columns=${columns} rows=${data.rows} rowKey=${(row) => row.key} foot=${foot} />`;
+  return html`<${Table} caption="Costs by ${head.toLowerCase()}" columns=${columns} rows=${all ? data.rows : data.rows.slice(-MANY)} rowKey=${(row) => row.key} foot=${foot} />
+    ${!all && data.rows.length > MANY && html`<p class="rest"><button type="button" class="button" onClick=${() => showAll(true)}>Show all ${number(data.rows.length)}</button> <span class="dim">The newest ${MANY} are shown; the sums are of all.</span></p>`}`;
 }
 
 function Split({ total, low, high }) {

@@ -18,24 +18,40 @@ function where(from, to, window) {
 const inside = (from, to, window) => to >= window.from && from <= window.to;
 const lasted = (from, to, end) => `${clock(from)} to ${to === null ? "now" : clock(to)}, ${duration((to === null ? end : ms(to)) - ms(from))}`;
 
-function blocks(lane, window, width) {
+const began = (vm) => ms(vm.intervals[0]?.from) ?? 0;
+const ended = (vm) => { const last = vm.intervals.at(-1); return last && last.to !== null ? ms(last.to) : Infinity; };
+
+// Machines that had a name one after the other share a lane, as a slot's do; what is up stands first, then what was last.
+function rowsOf(lanes) {
+  const rows = [];
+  for (const lane of [...lanes].sort((a, b) => began(a.vm) - began(b.vm))) {
+    const row = rows.find((one) => name(one.lives.at(-1).vm) === name(lane.vm) && ended(one.lives.at(-1).vm) <= began(lane.vm));
+    if (row) row.lives.push(lane);
+    else rows.push({ key: lane.vm.vm_id, lives: [lane] });
+  }
+  const rank = ({ lives }) => [lives.at(-1).vm.state === "terminated" ? 1 : 0, -began(lives.at(-1).vm)];
+  return rows.sort((a, b) => rank(a)[0] - rank(b)[0] || name(a.lives.at(-1).vm).localeCompare(name(b.lives.at(-1).vm)) || rank(a)[1] - rank(b)[1]);
+}
+
+function blocks(lane, window, width, several) {
   const { vm } = lane;
   const found = [];
+  const which = several ? `\nmachine ${vm.vm_id.slice(0, 8)}` : "";
   for (const one of vm.intervals) {
     const [from, to] = [ms(one.from), one.to === null ? window.to : ms(one.to)];
-    if (inside(from, to, window)) found.push({ from, key: `p${one.from}`, kind: "phase", style: where(from, to, window), phase: one.phase, text: `${one.phase}\n${lasted(one.from, one.to, window.to)}\n${money(one.cost_usd)} at ${price(vm.price_usd_per_hour)} an hour` });
+    if (inside(from, to, window)) found.push({ from, key: `p${vm.vm_id}${one.from}`, kind: "phase", style: where(from, to, window), phase: one.phase, text: `${one.phase}\n${lasted(one.from, one.to, window.to)}\n${money(one.cost_usd)} at ${price(vm.price_usd_per_hour)} an hour${which}` });
   }
   for (const one of lane.runs) {
     const [from, to] = [ms(one.from), one.to === null ? window.to : ms(one.to)];
     if (!inside(from, to, window)) continue;
     const room = (clamp(share(to, window.from, window.to)) - clamp(share(from, window.from, window.to))) * width;
-    found.push({ from: from + 1, key: one.run_id, kind: "run", style: where(from, to, window), run: one, room, text: `${one.name ?? one.run_id}, ${one.state}\n${lasted(one.from, one.to, window.to)}${one.start ? `\n${one.start} start` : ""}` });
+    found.push({ from: from + 1, key: `r${vm.vm_id}${one.run_id}${one.from}`, kind: "run", style: where(from, to, window), run: one, room, text: `${one.name ?? one.run_id}, ${one.state}\n${lasted(one.from, one.to, window.to)}${one.start ? `\n${one.start} start` : ""}${which}` });
   }
-  return found.sort((a, b) => a.from - b.from);
+  return found;
 }
 
 // One stop for the keyboard; the arrows go from block to block.
-function Lane({ lane, window, width }) {
+function Lane({ lives, window, width }) {
   const track = useRef(null);
   const move = (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
@@ -48,10 +64,11 @@ function Lane({ lane, window, width }) {
     next.tabIndex = 0;
     next.focus();
   };
-  const { vm } = lane;
+  const { vm } = lives.at(-1);
+  const all = lives.flatMap((lane) => blocks(lane, window, width, lives.length > 1)).sort((a, b) => a.from - b.from);
   return html`<li class="lane"><div class="label"><span class="badge s-${vm.state}" title=${vm.state}><${Glyph} of=${vm.state} /><span class="hidden-text">${vm.state}</span></span>
-      <${Link} to="/machines/${vm.vm_id}">${name(vm)}<//><span class="rate">${price(vm.price_usd_per_hour)}/h</span></div>
-    <div class="track" ref=${track} role="group" aria-label="${name(vm)}, ${vm.state}" onKeyDown=${move}>${blocks(lane, window, width).map((one, index) => {
+      <${Link} to="/machines/${vm.vm_id}">${name(vm)}<//><span class="rate">${price(vm.price_usd_per_hour)}/h${lives.length > 1 ? ` · ${lives.length} machines` : ""}</span></div>
+    <div class="track" ref=${track} role="group" aria-label="${name(vm)}, ${vm.state}" onKeyDown=${move}>${all.map((one, index) => {
       const common = { key: one.key, style: one.style, tabindex: index === 0 ? 0 : -1, ...tip(one.text) };
       if (one.kind === "phase") return html`<span class="block p-${one.phase}" role="img" ...${common}></span>`;
       return html`<${Link} to="/runs/${one.run.run_id}" class="block run s-${one.run.state} ${one.room < 22 ? "tiny" : ""}" ...${common}>${one.room >= 22 && html`<${Glyph} of=${one.run.start ?? one.run.state} />`}${one.room >= 46 && html`<span>${called(one.run)}</span>`}<//>`;
@@ -75,13 +92,14 @@ export function Lanes({ lanes, window, gaps = [], children }) {
   const [frame, width] = useWidth();
   const times = { from: ms(window.from), to: ms(window.to) };
   const { ticks } = ticksOf(times.from, times.to, Math.max(2, Math.floor(width / 110)));
-  const spare = Math.max(0, ROWS - lanes.length);
+  const rows = rowsOf(lanes);
+  const spare = Math.max(0, ROWS - rows.length);
   return html`<div class="lanes"><div class="frame" tabindex="0" role="region" aria-label="Machines over time"><div ref=${frame} class="lane-axis">${ticks.map((time) => {
     const x = share(time, times.from, times.to);
     return x > 0.03 && x < 0.97 && html`<span key=${time} style=${{ left: pct(x) }}>${tick(time, times.to - times.from)}</span>`;
   })}</div>
     ${lanes.length > 0 && html`<${Gaps} gaps=${gaps} window=${times} />`}
-    <ol>${lanes.map((lane) => html`<${Lane} key=${lane.vm.vm_id} lane=${lane} window=${times} width=${width} />`)}${Array.from({ length: spare }, (_, index) => html`<li class="lane" key=${`empty${index}`} aria-hidden="true"></li>`)}</ol>
+    <ol>${rows.map((row) => html`<${Lane} key=${row.key} lives=${row.lives} window=${times} width=${width} />`)}${Array.from({ length: spare }, (_, index) => html`<li class="lane" key=${`empty${index}`} aria-hidden="true"></li>`)}</ol>
     ${lanes.length === 0 && html`<div class="lane-none">${children}</div>`}</div>
     <div class="lane-key" aria-hidden="true">${KEY.map(([phase, word]) => html`<span key=${phase}><i><b class="block p-${phase}"></b></i>${word}</span>`)}<span><i class="hatch"></i>nobody looked</span><span><span class="mark"><${Glyph} of="cold" /></span>cold start</span><span><span class="mark"><${Glyph} of="warm" /></span>warm start</span></div></div>`;
 }
