@@ -78,9 +78,9 @@ def statuses(run: Run, facts: Iterable[Fact], *, may_go_on: bool = False) -> tup
     """
     known = tuple(facts)
     mark = None if run.said is None else read_mark(run.said.mark)
-    steps = [step for fact in known if (step := _said(fact, run, mark)) is not None]
-    steps += [_moved(run, index) for index, move in enumerate(run.transitions) if move.after in _WAITS]
-    steps.sort(key=lambda step: step.position)
+    steps = [_moved(run, index) for index, move in enumerate(run.transitions) if move.after in _WAITS]
+    steps += [step for fact in known if (step := _said(fact, run, mark)) is not None]
+    steps.sort(key=lambda step: step.position)  # of one position an event says more than the move it is
     story: list[Status] = []
     for step in steps:
         before = story[-1] if story else None
@@ -151,7 +151,7 @@ def _end(run: Run, facts: tuple[Fact, ...], mark: Mark | None) -> Status | None:
     fits = words.get("status") == status
     found = {name: value for name, value in words.items() if name not in _SECRET} if fits else {}
     told = str(found.pop("message", "")) if fits and run.state is not State.SUCCEEDED else ""
-    refusal = _refusal(facts) if run.provider_id is None else None
+    refusal = _refusal(facts) if run.provider_id is None and run.state is State.FAILED else None
     move = run.transitions[-1]
     position, at = max([(move.position, move.at), *((fact.position, fact.at) for fact, _ in closing[-1:])])
     return Status(
