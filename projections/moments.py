@@ -9,7 +9,7 @@ import sqlite3
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from projections.generations import beside
@@ -49,26 +49,21 @@ class Moments:
 
     @contextmanager
     def at(self, record: "Record", position: int) -> Iterator[View]:
-        """What the projections showed at a position of the record; one thread at a time sees it."""
+        """What the projections showed at a position of the record; one thread at a time sees it.
+
+        Raises:
+            sqlite3.DatabaseError: the file is damaged; the moment is let go.
+        """
         held = self._slot(position)
-        with held.lock:
-            if held.store is None or not _is_of_now(record, held):
+        try:
+            with held.lock, _reading(held, record, position) as view:
+                yield view
+        finally:
+            with self._lock:
+                lost = self._held.get(position) is not held
+            if lost and held.lock.acquire(blocking=False):
                 _close(held)
-                _open(held, record, position)
-            store, view = held.store, held.view
-            assert store is not None and view is not None  # noqa: S101, PT018 - `_open` made them
-            with store.reading():
-                if held.base and store.world_at(held.base, "base") is None:
-                    stale = True
-                else:
-                    stale = False
-                    yield view
-            if stale:
-                _close(held)
-                _open(held, record, position)
-                assert held.store is not None and held.view is not None  # noqa: S101, PT018
-                with held.store.reading():
-                    yield held.view
+                held.lock.release()
 
     @property
     def held(self) -> tuple[int, ...]:
@@ -98,6 +93,32 @@ class Moments:
             return held
 
 
+@contextmanager
+def _reading(held: _Held, record: "Record", position: int) -> Iterator[View]:
+    """The moment in one transaction, opened anew where it is not there or what it stands on is not."""
+    if held.store is not None and held.base and held.file != _file(record):
+        _close(held)
+    while True:
+        if held.store is None:
+            held.file = _file(record)
+            held.store, held.base = opened(record, position)
+            held.view = View(held.store)
+        store, view = held.store, held.view
+        assert view is not None  # noqa: S101 - made with the store
+        store.begin()
+        try:
+            if not held.base or store.world_at(held.base, "base") is not None:
+                yield view
+                return
+        except sqlite3.DatabaseError:
+            _close(held)
+            raise
+        finally:
+            with suppress(sqlite3.Error):
+                store.end()
+        _close(held)
+
+
 def opened(record: "Record", position: int) -> tuple[Store, int]:
     """(the projections as they were at a position, the kept position they are above; 0: folded from the start)."""
     path = beside(record.path)
@@ -116,17 +137,12 @@ def opened(record: "Record", position: int) -> tuple[Store, int]:
                 store.put("lasting", kept[1])
                 store.set_checkpoint(Checkpoint(rules="", record=record.id, position=base))
                 Keeper(record, store, spacing=_NONE_KEPT).advance(position)
-                return store, base
+                if store.world_at(base, "base") is not None:  # so its rows were there all the time
+                    return store, base
         except sqlite3.Error:
             pass
         store.close()
     return as_it_was(record, position), 0
-
-
-def _open(held: _Held, record: "Record", position: int) -> None:
-    held.file = _file(record)
-    held.store, held.base = opened(record, position)
-    held.view = View(held.store)
 
 
 def _close(held: _Held) -> None:
@@ -142,11 +158,6 @@ def _moment(record: "Record", position: int) -> int | None:
         return None
     with found:
         return found.moment_before(position) if belongs(record, found.checkpoint()) else None
-
-
-def _is_of_now(record: "Record", held: _Held) -> bool:
-    """Whether the projections are still those that it was opened from."""
-    return not held.base or held.file == _file(record)
 
 
 def _file(record: "Record") -> tuple[int, int] | None:

@@ -22,6 +22,7 @@ from projections.view import View
 
 PATIENCE = 2 * SECOND
 """How long a reader waits for a position it wants to see."""
+_DAMAGED = "The read models were damaged and are being built anew: ask again in a moment."
 _STEP = SECOND // 100
 _KEPT = 16
 """Readers kept open while nobody has them."""
@@ -102,7 +103,7 @@ class Pool:
             whole = True
         except sqlite3.DatabaseError as error:
             self._doubt(reader.store.file)
-            raise Behind("The read models were damaged and are being built anew: ask again in a moment.") from error
+            raise Behind(_DAMAGED) from error
         except Exception:
             whole = True
             raise
@@ -115,8 +116,9 @@ class Pool:
 
         Raises:
             PositionNotFound: the record does not go that far.
+            Behind: the read models were damaged and are being built.
         """
-        record = self._lent()
+        record, file = self._lent(), _file(beside(self._path))
         try:
             head = record.head().position
             if not 0 <= position <= head:
@@ -130,6 +132,9 @@ class Pool:
                     now=self._clock.now() if now is None else now,
                     past=True,
                 )
+        except sqlite3.DatabaseError as error:
+            self._doubt(file)
+            raise Behind(_DAMAGED) from error
         finally:
             self._given_back(record)
 

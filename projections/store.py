@@ -46,6 +46,7 @@ class Store(RunTable, NoteTable):
     def __init__(self, database: sqlite3.Connection, file: tuple[int, int] | None = None) -> None:
         self._database = database
         self.vms = VmTable(database)
+        self._begins = "BEGIN IMMEDIATE"
         self.file = file
         """(device, inode) of the file it is; None: in memory."""
 
@@ -95,6 +96,7 @@ class Store(RunTable, NoteTable):
             return None
         behind = "1 + max({floor}, coalesce((SELECT max(ordinal) FROM main.{{0}}), 0))"
         there = f"coalesce((SELECT ordinal FROM {{{{0}}}} WHERE {{{{1}}}} = ?), {behind})"  # noqa: S608
+        store._begins = "BEGIN"  # an immediate one would take the lock of the store below too
         store.ordinal = there.format(floor=floor["runs"])
         store.vms.ordinal = there.format(floor=floor["vms"])
         store.note_ordinal = behind.format(floor=max(floor[table] for table in NOTES))
@@ -119,7 +121,7 @@ class Store(RunTable, NoteTable):
     @contextmanager
     def writing(self) -> Iterator[None]:
         """One transaction: all of it or nothing."""
-        self._database.execute("BEGIN IMMEDIATE")
+        self._database.execute(self._begins)
         try:
             yield
         except BaseException:

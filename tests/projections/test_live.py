@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import sqlite3
+import stat
 import subprocess
 import sys
 import threading
@@ -407,3 +408,24 @@ def test_a_pool_without_a_projector_catches_up_by_itself(growing: Growing) -> No
     with pool.now() as look:
         assert look.position == head
     pool.close()
+
+
+@pytest.mark.usefixtures("held_by_permissions")
+def test_a_folder_nobody_can_write_is_read_from_memory(growing: Growing) -> None:
+    """As on a read-only disk: slower to begin, and right."""
+    head = growing.record.head().position
+    growing.record.close()
+    folder = growing.path.parent
+    folder.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    try:
+        pool = Pool(growing.path, clock=CLOCK, wake=lambda: None)
+        for _ in range(2):
+            with pool.now() as look:
+                assert look.position == head
+                same_as_replay(look)
+        pool.close()
+        projector = Projector(growing.path, clock=CLOCK)
+        with pytest.raises(OSError, match="denied"):
+            projector.catch_up()
+    finally:
+        folder.chmod(stat.S_IRWXU)

@@ -3,6 +3,7 @@
 import os
 import sqlite3
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -12,7 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from engine.readings.shapes import shape_of
 from events import types
+from events.clock import SystemClock
 from events.poll import Poll
 from events.record import ANY, Batch, Record
 from projections import keeper
@@ -205,3 +208,56 @@ def test_marks_are_thinned_and_an_anomaly_is_never_hidden_by_an_end() -> None:
         assert [mark.position for mark in found] == sorted(mark.position for mark in found)
         assert "orphan" in [mark.kind for mark in found]
         assert len(store.marks(5000, 1000)) == 1001
+
+
+@pytest.mark.usefixtures("close_moments")
+def test_opening_a_moment_does_not_lock_the_projections(tmp_path: Path, recording: Polls, recorded: Recorded) -> None:
+    """The projector goes on writing while somebody looks at the past, and the look stays what it was."""
+    polls = recording("dstack-0.22.5/several")
+    with recorded(tmp_path / "record.db", polls[:300]) as record:
+        caught_up(record).close()
+        moments, position = Moments(), record.head().position - 5
+        with moments.at(record, position) as view:
+            before = everything(view.store)
+            record.append_polls(polls[300:])
+            with caught_up(record) as store:
+                checkpoint = store.checkpoint()
+                assert checkpoint is not None
+                assert checkpoint.position == record.head().position
+            assert everything(view.store) == before
+        with moments.at(record, position) as view:
+            assert everything(view.store) == before
+        writer = sqlite3.connect(beside(record.path), timeout=0, isolation_level=None)
+        writer.execute("BEGIN IMMEDIATE")
+        opened(record, position - 40)[0].close()
+        writer.execute("ROLLBACK")
+        writer.close()
+        moments.close()
+
+
+@pytest.mark.usefixtures("close_moments")
+def test_many_threads_look_at_moments_at_once(tmp_path: Path, recording: Polls, recorded: Recorded) -> None:
+    """More moments than are held, each asked for by several."""
+    with recorded(tmp_path / "record.db", recording("dstack-0.22.5/several")) as record:
+        caught_up(record).close()
+        path = record.path
+    moments, trouble = Moments(held=2), list[BaseException]()
+
+    def look(seed: int) -> None:
+        try:
+            with Record.open(path, clock=SystemClock(), shapes=shape_of) as mine:
+                for turn in range(12):
+                    position = 100 + (seed * 7 + turn * 3) % 5 * 100
+                    with moments.at(mine, position) as view:
+                        assert view.position == position
+                        assert view.whole().position <= position
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the test fails by it
+            trouble.append(error)
+
+    threads = [threading.Thread(target=look, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    moments.close()
+    assert not trouble, trouble[0]
