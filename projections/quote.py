@@ -5,6 +5,7 @@ from typing import Literal
 
 import msgspec
 
+from events import types
 from events.clock import format_time
 from events.poll import Poll
 from events.stored import Stored
@@ -20,7 +21,7 @@ _SUBMISSION = (
 )
 _IDS = frozenset({"run_id", "provider", "name"})
 _MOMENTS = frozenset({"not_before", "ended_at"})
-_SAID = frozenset({".error", ".why", ".detail"})
+_SAID = frozenset({".error", ".why", ".detail", ".frame.status", ".frame.message"})
 """What of one of our own events is short and to the point."""
 _ALWAYS = frozenset({"status", "termination_reason", "exit_status"})
 
@@ -70,7 +71,18 @@ def quote_event(stored: Stored) -> Quote:
             Field(path=f".{name}", value=_moment(name, value))
             for name, value in said.items()
             if name not in _IDS and isinstance(value, str | int | None)
-        ),
+        )
+        + _reported(stored.data),
+    )
+
+
+def _reported(event: types.Event) -> tuple[Field, ...]:
+    """What a task said of itself, in its own words."""
+    if not isinstance(event, types.TaskReported) or not event.frame:
+        return ()
+    frame = msgspec.json.decode(event.frame, type=dict[str, object])
+    return tuple(
+        Field(path=f".frame.{name}", value=value) for name in ("status", "message") if (value := frame.get(name))
     )
 
 

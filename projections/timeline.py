@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from engine.world.runs import Said
 from events.clock import SECOND, foreign_run_id, format_time, parse_time
 from projections.objects import Blind, RunObject, VmObject
 
@@ -35,6 +36,15 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
     end: int
 
 
+class TaskPhase(msgspec.Struct, frozen=True, kw_only=True):
+    """What the task itself said it did, from then on."""
+
+    phase: str
+    start: int
+    end: int
+    position: int
+
+
 class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     """A run's life from its submission to `until`: its verdict, or the last word on it."""
 
@@ -48,10 +58,19 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     """When the verdict fell; None while the run is open."""
     machine: tuple[Phase, ...] = ()
     """Of the machine it was on, while it was asked for or went on."""
+    task: tuple[TaskPhase, ...] = ()
+    """What the task said it did; empty where it reports nothing."""
 
 
-def timeline(run: RunObject, blind: Iterable[Blind], now: int, vm: VmObject | None = None) -> Timeline:
-    """The life of a run up to its verdict, or up to `now` (microseconds, UTC) while it is open; `vm` is its machine."""
+def timeline(
+    run: RunObject, blind: Iterable[Blind], now: int, vm: VmObject | None = None, said: Said | None = None
+) -> Timeline:
+    """The life of a run up to its verdict, or up to `now` (microseconds, UTC) while it is open.
+
+    Args:
+        vm: its machine.
+        said: what its task said of itself.
+    """
     spans = _spans(run)
     moves = [parse_time(move.at) for move in run.transitions]
     submitted = parse_time(run.submitted_at) if run.submitted_at else None
@@ -72,6 +91,7 @@ def timeline(run: RunObject, blind: Iterable[Blind], now: int, vm: VmObject | No
         gaps=_gaps(blind, first, until),
         verdict=verdict,
         machine=() if vm is None else _phases(vm, start, until),
+        task=() if said is None else _task(said, until),
     )
 
 
@@ -118,6 +138,16 @@ def timeline_object(run: RunObject, life: Timeline) -> dict[str, object]:
                 for one in life.machine
             ],
         },
+        "phases": [
+            {
+                "phase": one.phase,
+                "from": format_time(one.start),
+                "to": format_time(one.end),
+                "seconds": (one.end - one.start) / SECOND,
+                "position": one.position,
+            }
+            for one in life.task
+        ],
     }
 
 
@@ -154,6 +184,15 @@ def _phases(vm: VmObject, start: int, until: int) -> tuple[Phase, ...]:
         if end > begin:
             found.append(Phase(phase=one.phase, start=begin, end=end))
     return tuple(found)
+
+
+def _task(said: Said, until: int) -> tuple[TaskPhase, ...]:
+    """Each phase up to the next, the last one to the end: lines are read a moment after they were written."""
+    ends = [*(step.at for step in said.phases[1:]), until]
+    return tuple(
+        TaskPhase(phase=step.phase.value, start=step.at, end=max(step.at, end), position=step.position)
+        for step, end in zip(said.phases, ends, strict=True)
+    )
 
 
 def _gaps(blind: Iterable[Blind], start: int, until: int) -> tuple[Gap, ...]:

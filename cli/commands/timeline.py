@@ -17,7 +17,8 @@ def command(app: App, run: str, at: str | None) -> None:
 
     With --json: {"run_id", "name", "state", "reason", "from", "until", "first_poll_at", "spans": [{"state", "attempt",
     "from", "to", "seconds", "position"}], "blind": [{"source", "from", "to", "seconds"}], "machine": {"vm_id", "start",
-    "phases": [{"phase", "from", "to", "seconds"}]}}.
+    "phases": [{"phase", "from", "to", "seconds"}]}, "phases": [{"phase", "from", "to", "seconds", "position"}]}; the
+    last are what the task itself says it does, where it is a kernel.
 
     \b
     Examples:
@@ -26,13 +27,14 @@ def command(app: App, run: str, at: str | None) -> None:
     """
     from cli.moments import seen_from
     from cli.stores import viewing
+    from projections.folded import decode_run
     from projections.timeline import timeline, timeline_object
 
     with viewing(app, at) as (_, view):
         row = view.row(run)
         found = view.run(row.run_id)
         vm = None if found.vm_id is None else view.vm(found.vm_id)
-        life = timeline(found, view.blind_of(row), seen_from(app, view, at), vm)
+        life = timeline(found, view.blind_of(row), seen_from(app, view, at), vm, decode_run(row.folded).said)
     if app.json:
         emit_json(timeline_object(found, life))
         return

@@ -38,8 +38,7 @@ def test_a_kernel_is_checked_and_timed_cold_then_warm_and_told_of_its_errors(dst
 
     cold = told(SHIPPED["vector-add"].example, "benchmark")
     names = [item["status"] for item in cold]
-    assert names[0] == "IN_QUEUE"
-    assert "PROVISIONING" in names
+    assert set(names[:-9]) <= {"IN_QUEUE", "PROVISIONING"}  # the lab's machines come faster than polls
     assert names[-9:] == [
         "COMPILING",
         "CHECKING",

@@ -56,7 +56,7 @@ def _timeline(_: Service, look: Look, asked: Asked) -> object:
     row = view.row(asked.path["id"])
     run = view.run(row.run_id)
     vm = None if run.vm_id is None else view.vm(run.vm_id)
-    life = timeline(run, view.blind_of(row), look.now, vm)
+    life = timeline(run, view.blind_of(row), look.now, vm, decode_run(row.folded).said)
     return timeline_object(run, life) | {"position": look.position}
 
 

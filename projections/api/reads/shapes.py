@@ -71,6 +71,16 @@ class MachineOfRun(Shape, kw_only=True):
     phases: list[MachinePhase]
 
 
+class TaskSpan(Shape, kw_only=True, rename={"start": "from", "end": "to"}):
+    """What the task itself said it did, from the line that said so to the next."""
+
+    phase: str
+    start: Time
+    end: Time
+    seconds: float
+    position: Position
+
+
 class TimelineAnswer(Shape, kw_only=True, rename={"start": "from"}):
     """Where a run's time went."""
 
@@ -84,6 +94,7 @@ class TimelineAnswer(Shape, kw_only=True, rename={"start": "from"}):
     spans: list[StateSpan]
     blind: list[GapSpan]
     machine: MachineOfRun
+    phases: list[TaskSpan]
     position: Position
 
 
