@@ -6,8 +6,6 @@ Writers of a file, and builders of a new one, are serialised by lock files besid
 
 import fcntl
 import os
-import secrets
-import string
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,7 +56,7 @@ def unused(path: Path) -> Path:
     """Where the next file is built: a name that was never used, for whoever still reads a file that is gone takes its
     side files away by name.
     """
-    return path.with_name(f"{path.name}.{secrets.token_hex(_DIGITS // 2)}")
+    return path.with_name(f"{path.name}.{os.urandom(_DIGITS // 2).hex()}")
 
 
 def publish(path: Path, built: Path) -> None:
@@ -100,4 +98,4 @@ def _files(path: Path) -> list[Path]:
 
 
 def _is_number(suffix: str) -> bool:
-    return len(suffix) == _DIGITS and all(letter in string.hexdigits for letter in suffix)
+    return len(suffix) == _DIGITS and all(letter in "0123456789abcdef" for letter in suffix)

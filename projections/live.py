@@ -26,6 +26,8 @@ _REST: Final = 3
 """It rests so many times as long as it works: a busy record does not take a core."""
 _IDLE: Final = 0.25
 """Seconds after which it looks by itself."""
+_PATIENCE: Final = 10.0
+"""Seconds that a stop waits: another process may hold the lock while it catches up."""
 _AGAIN: Final = 1.0
 """Seconds after which it tries again what went wrong."""
 
@@ -81,7 +83,7 @@ class Projector:
         self._stopping.set()
         self._woken.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(_PATIENCE)
             self._thread = None
 
     def wake(self) -> None:

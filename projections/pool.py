@@ -191,7 +191,7 @@ class Pool:
             return _Reader(record, store)
         if store is not None:
             store.close()
-        if not os.access(self._path.parent, os.W_OK):
+        if not os.access(self._path.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
             # Nobody can keep read models here: each reader has its own, in memory.
             if reader is not None:
                 reader.store.close()
