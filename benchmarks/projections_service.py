@@ -1,9 +1,9 @@
 """The read models under a service, on a record of a million events: kept caught up, read now, read as it was.
 
-    python benchmarks/projections_service.py [EVENTS]
+    python benchmarks/projections_service.py [EVENTS | RECORD]
 
 The record is weeks of a busy project: one run after the other, two looks every five seconds, half of which are news
-(`engine.testing.big`). What a poll costs is CPU of the projector's thread; lag is from the append to the moment the
+(`engine.testing.big`); one made before may be given, to which polls are appended. What a poll costs is CPU of the projector's thread; lag is from the append to the moment the
 read models show it, beside a recorder that appends all the time. Reads are whole models as JSON bytes. A moment is
 opened at random positions; beside it the fold from the start that it stands for. Memory is a process of its own that
 serves reads, over its imports. A busy machine moves what the clock says, so targets are of the CPU; nothing here waits.
@@ -39,6 +39,7 @@ from projections.pool import Look, Pool
 from projections.projector import rebuilt
 
 EVENTS = int(sys.argv[1]) if len(sys.argv) > 1 and sys.argv[1].isdecimal() else 1_000_000
+GIVEN = Path(sys.argv[1]) if len(sys.argv) == 2 and not sys.argv[1].isdecimal() else None
 CLOCK = SystemClock()
 POLICY = Policy()
 MOMENTS = 60
@@ -102,7 +103,7 @@ def built(path: Path) -> list[Measured]:
 
 def live(path: Path) -> list[Measured]:
     """What one poll more costs, and how far behind the read models are while polls keep coming."""
-    coming = islice(polls(CLOCK.now()), 3000)
+    coming = islice(polls(CLOCK.now(), first=1_000_000), 3000)
     with Record.open(path, clock=CLOCK, write=True, shapes=shape_of) as record:
         quiet = Projector(path, clock=CLOCK)
         quiet.catch_up()
@@ -228,8 +229,11 @@ def serve(path: Path) -> None:
 def main() -> None:
     """Make the record and print the tables."""
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "record.db"
-        print(f"{big_record(path, events=EVENTS, until=CLOCK.now()):,} events")
+        path = GIVEN if GIVEN is not None else Path(folder) / "record.db"
+        if GIVEN is None:
+            big_record(path, events=EVENTS, until=CLOCK.now())
+        with Record.open(path, clock=CLOCK) as record:
+            print(f"{record.head().position:,} events")
         show("Built and kept", [*built(path), *live(path)])
         show("Read now", reads(path))
         show("Read as it was", past(path))

@@ -49,18 +49,20 @@ def big_record(path: Path, *, events: int = 1_000_000, until: int = START) -> in
         return record.head().position
 
 
-def polls(start: int) -> Iterator[Poll]:
-    """The looks at such a project, without end; `start` is the first's moment (microseconds, UTC)."""
+def polls(start: int, first: int = 0) -> Iterator[Poll]:
+    """The looks at such a project, without end; `start` is the first's moment (microseconds, UTC), `first` the number
+    of its first run.
+    """
     recent: list[Item] = []
     gone: list[Item] = []
-    number, now = 0, 0
+    number, now = first, 0
     while True:
         submitted, machine = now, number // _RUNS_EACH
-        first, last = number % _RUNS_EACH == 0, number % _RUNS_EACH == _RUNS_EACH - 1
+        cold, last = number % _RUNS_EACH == 0, number % _RUNS_EACH == _RUNS_EACH - 1
         created = submitted - number % _RUNS_EACH * _ROUNDS * _ROUND + 1
         for status, word, why, exit_status, rounds in _STEPS:
             failed = number % 7 == 0 and status == "done"
-            there = not first or status != "submitted"
+            there = not cold or status != "submitted"
             shown = submission(
                 "failed" if failed else word,
                 exit_status=1 if failed else exit_status,
@@ -83,7 +85,7 @@ def polls(start: int) -> Iterator[Poll]:
                 start=start,
             )
             ends = last and status == "done"
-            phase = "busy" if status == "running" else "provisioning" if first and status == "provisioning" else "idle"
+            phase = "busy" if status == "running" else "provisioning" if cold and status == "provisioning" else "idle"
             row = _machine(machine, "terminating" if ends else phase, created, None, start)
             for _ in range(rounds):
                 moment = start + now * SECOND
