@@ -3,10 +3,11 @@
     python benchmarks/projections_service.py [EVENTS | RECORD]
 
 The record is weeks of a busy project: one run after the other, two looks every five seconds, half of which are news
-(`engine.testing.big`); one made before may be given, to which polls are appended. What a poll costs is CPU of the projector's thread; lag is from the append to the moment the
-read models show it, beside a recorder that appends all the time. Reads are whole models as JSON bytes. A moment is
-opened at random positions; beside it the fold from the start that it stands for. Memory is a process of its own that
-serves reads, over its imports. A busy machine moves what the clock says, so targets are of the CPU; nothing here waits.
+(`engine.testing.big`); to one made before, polls are appended. What a poll costs is CPU of the projector's thread; lag
+is from the append to the moment the read models show it, beside a recorder that appends all the time. Reads are whole
+models as JSON bytes. A moment is opened at random positions; beside it the fold from the start that it stands for.
+Memory is a process of its own that serves reads, over its imports. A busy machine moves what the clock says, so targets
+are of the CPU; nothing here waits for anything else.
 """
 
 import random

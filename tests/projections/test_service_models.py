@@ -75,7 +75,7 @@ def pool(request: pytest.FixtureRequest, tmp_path: Path, recording: Polls, recor
 def weeks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
     """A pool over two days of a busy project, seen at their end."""
     path = tmp_path_factory.mktemp("weeks") / "record.db"
-    big_record(path, events=60_000, until=START)
+    big_record(path, events=45_000, until=START)
     with Record.open(path, clock=SystemClock()) as record:
         last = next(iter(record.read(after=record.head().position - 1, limit=1))).observed_at
     made = Pool(path, clock=At(last + SECOND))
