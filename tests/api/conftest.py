@@ -82,9 +82,8 @@ class Serve(Protocol):
     def __call__(self, record: Path, **settings: str) -> Served: ...
 
 
-@pytest.fixture
-def served() -> Iterator[Serve]:
-    """The real server of a record on a port of its own, as often as asked for; all have ended when the test has."""
+@contextmanager
+def _serving() -> Iterator[Serve]:
     with ExitStack() as every:
 
         def serve(record: Path, **settings: str) -> Served:
@@ -94,6 +93,20 @@ def served() -> Iterator[Serve]:
             every.callback(stack.close)
             return Served(url=server.url_here, client=client, record=record, server=server, _end=stack.close)
 
+        yield serve
+
+
+@pytest.fixture
+def served() -> Iterator[Serve]:
+    """The real server of a record on a port of its own, as often as asked for; all have ended when the test has."""
+    with _serving() as serve:
+        yield serve
+
+
+@pytest.fixture(scope="module")
+def served_on() -> Iterator[Serve]:
+    """As `served`, for a whole file of tests."""
+    with _serving() as serve:
         yield serve
 
 
@@ -112,6 +125,14 @@ def _town(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def town(_town: Path, tmp_path: Path) -> Path:
     """A record of the test's own: runs of every end, machines, costs, gaps, anomalies; its read models are there."""
     folder = tmp_path / "town"
+    shutil.copytree(_town, folder)
+    return folder / "record.db"
+
+
+@pytest.fixture(scope="module")
+def towns(_town: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As `town`, for a whole file of tests."""
+    folder = tmp_path_factory.mktemp("towns") / "town"
     shutil.copytree(_town, folder)
     return folder / "record.db"
 
