@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
 import threading
@@ -158,3 +159,6 @@ def _warm_up() -> None:
 
     with suppress(ImportError):  # the first submission says what is missing
         warm_up()
+    # What is imported stays. Looking through it for garbage again and again stops every stream for a tenth of a second.
+    gc.collect()
+    gc.freeze()
