@@ -6,7 +6,7 @@ import asyncio
 import os
 import sqlite3
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 import msgspec
@@ -21,9 +21,19 @@ if TYPE_CHECKING:
 
 _PREFIX: Final = "/api/runs/"
 _METHODS: Final = frozenset({"GET", "HEAD"})
-_ONE: Final = "SELECT object, (SELECT value FROM meta WHERE key = 'checkpoint') FROM runs WHERE run_id = ?"
+_ONE: Final = "SELECT object FROM runs WHERE run_id = ?"
+_CHECKPOINT: Final = "SELECT value FROM meta WHERE key = 'checkpoint'"
 _AGAIN: Final = 1.0
 """Seconds before a file that could not be opened is tried again."""
+_HELD: Final = 0.02
+"""Seconds that one snapshot of the file is read from: every new one costs as much as ten look-ups."""
+_KEPT: Final = 4096
+"""Answers kept ready while nothing changes."""
+_MAPPED: Final = 1 << 28
+"""Bytes of the file that are read without asking the system each time."""
+Ready = tuple[str, dict[str, Any], dict[str, Any]]
+"""An answer: its tag, and its two messages."""
+NOTHING: Final[dict[str, Any]] = {"type": "http.response.body", "body": b""}
 _checkpoint = msgspec.json.Decoder(Checkpoint)
 
 
@@ -36,7 +46,7 @@ class HotReads:
     """Answers GET of a run by its id, without parameters, in the loop's own thread; everything else is the router's.
 
     It keeps one open file. Where that is no longer the newest, or cannot be read, the router answers until a thread has
-    opened another.
+    opened another. A snapshot is never older than what this service's projector has written.
     """
 
     def __init__(self, service: Service, app: ASGIApp) -> None:
@@ -46,52 +56,84 @@ class HotReads:
         self._database: sqlite3.Connection | None = None
         self._file = (0, 0)
         self._opening: asyncio.Task[None] | None = None
-        self._checkpoint = b""
-        self._position = b"0"
+        self._shown = -1
+        """The position of the snapshot that is being read; -1: none is."""
+        self._answers: dict[str, Ready] = {}
+        """By path, of the position last read."""
+        self._of = -1
         service.closing.callback(self._drop)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and not scope["query_string"] and scope["method"] in _METHODS:
             path: str = scope["path"]
-            if path.startswith(_PREFIX):
-                word = path[len(_PREFIX) :]
-                body = None if "/" in word else self._found(word)
-                if body is not None:
-                    await self._answer(body, scope, send)
-                    return
+            ready = self._found(path) if path.startswith(_PREFIX) else None
+            if ready is not None:
+                tag, start, body = ready
+                for name, value in scope["headers"]:
+                    if name == b"if-none-match" and matches(value.decode("latin-1"), tag):
+                        start, body = {**start, "status": 304, "headers": start["headers"][:3]}, NOTHING
+                await send(start)
+                await send(body if scope["method"] == "GET" else NOTHING)
+                return
         await self._app(scope, receive, send)
 
-    def _found(self, run_id: str) -> bytes | None:
-        """The run object's JSON; None where the router has to look."""
-        database = self._database
+    def _found(self, path: str) -> Ready | None:
+        """The answer to a path that is a run's; None where the router has to look."""
         try:
-            found = os.stat(self._path)  # noqa: PTH116 - half the time of a Path's
-            if database is None or (found.st_dev, found.st_ino) != self._file:
-                self._open()
-                return None
-            row = database.execute(_ONE, (run_id,)).fetchone()
-            if row is None:
-                return None
-            if row[1] != self._checkpoint:
-                self._position = b"%d" % _checkpoint.decode(row[1]).position
-                self._checkpoint = row[1]
+            if self._shown < 0 or self._service.projector.position > self._shown:
+                self._renew()
+            ready = self._answers.get(path)
+            if ready is not None or self._database is None or self._shown < 0:
+                return ready
+            row = self._database.execute(_ONE, (path[len(_PREFIX) :],)).fetchone()
         except (OSError, sqlite3.Error, msgspec.MsgspecError):
             self._drop()
             return None
-        body: bytes = row[0]
-        return body
+        if row is None:
+            return None
+        if len(self._answers) >= _KEPT:
+            self._answers.clear()
+        ready = self._answers[path] = self._made(row[0])
+        return ready
 
-    async def _answer(self, body: bytes, scope: Scope, send: Send) -> None:
+    def _made(self, body: bytes) -> Ready:
+        """An answer as its messages; the first three headers are those of a 304 too."""
         tag = etag_of(body)
-        headers = [(b"cache-control", b"no-cache"), (b"etag", tag.encode()), (b"steno-position", self._position)]
-        for name, value in scope["headers"]:
-            if name == b"if-none-match" and matches(value.decode("latin-1"), tag):
-                await send({"type": "http.response.start", "status": 304, "headers": headers})
-                await send({"type": "http.response.body", "body": b""})
-                return
-        headers += [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+        headers = [
+            (b"cache-control", b"no-cache"),
+            (b"etag", tag.encode()),
+            (b"steno-position", b"%d" % self._shown),
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(body)),
+        ]
+        start = {"type": "http.response.start", "status": 200, "headers": headers}
+        return tag, start, {"type": "http.response.body", "body": body}
+
+    def _renew(self) -> None:
+        """Read from a new snapshot, which is let go of soon; from none where no file is open, or another has come."""
+        database = self._database
+        found = os.stat(self._path)  # noqa: PTH116 - half the time of a Path's
+        if database is None or (found.st_dev, found.st_ino) != self._file:
+            self._answers.clear()
+            self._open()
+            return
+        if self._shown >= 0:
+            self._shown = -1
+            database.execute("ROLLBACK")
+        else:
+            asyncio.get_running_loop().call_later(_HELD, self._let_go)
+        database.execute("BEGIN")
+        self._shown = _checkpoint.decode(database.execute(_CHECKPOINT).fetchone()[0]).position
+        if self._shown != self._of:
+            self._answers.clear()
+            self._of = self._shown
+
+    def _let_go(self) -> None:
+        """End the snapshot: held on to, it would keep the file's log from being taken into it."""
+        if self._database is not None and self._shown >= 0:
+            self._shown = -1
+            with suppress(sqlite3.Error):
+                self._database.execute("ROLLBACK")
 
     def _open(self) -> None:
         """Open the newest file in a thread: that may have to wait."""
@@ -119,12 +161,14 @@ class HotReads:
                 f"file:{quote(str(path))}?mode=rw", uri=True, timeout=0, isolation_level=None, check_same_thread=False
             )
             database.execute("PRAGMA query_only = ON")
+            database.execute(f"PRAGMA mmap_size = {_MAPPED}")
         except Exception:  # noqa: BLE001 - whatever it is, the router meets it too and tells it
             return None
         return file, database
 
     def _drop(self) -> None:
-        database, self._database = self._database, None
+        database, self._database, self._shown = self._database, None, -1
+        self._answers.clear()
         if database is not None:
             with suppress(sqlite3.Error):
                 database.close()

@@ -1,0 +1,219 @@
+"""One run over HTTP beside a raw ASGI reply of the same bytes, by the same server (uvicorn, httptools, uvloop).
+
+Target: at least 60 % of the raw reply's requests a second, with everything in front that stands there in production:
+gate, access log, tag, position; many runs in turn, of a record that rests. Told by the wall's clock and by the CPU time
+of the thread that serves; where other processes want the CPU too, only the latter says anything. Loaded by wrk where it
+is installed (`apt-get install wrk`), else by this file's own generator.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import random
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+EVENTS = int(sys.argv[1]) if len(sys.argv) > 1 and sys.argv[1].isdigit() else 50_000
+SECONDS, ROUNDS, CONNECTIONS, SHARE = 3, 5, 32, 0.6
+IDS = 200
+"""Different runs asked for, in random order."""
+
+
+class Raw:
+    """The least an ASGI application can do: the same bytes, the same number of headers."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self._headers = [
+            (b"cache-control", b"no-cache"),
+            (b"etag", b'"000000000000000000000000"'),
+            (b"steno-position", b"1000000"),
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(body)),
+        ]
+
+    async def __call__(self, scope: Any, _: Any, send: Any) -> None:
+        """Answer, whatever was asked."""
+        if scope["type"] == "http":
+            await send({"type": "http.response.start", "status": 200, "headers": self._headers})
+            await send({"type": "http.response.body", "body": self._body})
+
+
+def serve(kind: str, record: str, body: str) -> None:
+    """Serve one application for ever, in a process of its own; print its port."""
+    if kind == "raw":
+        from projections.api.server import Server, bound
+
+        bare = Server(Raw(Path(body).read_bytes()), bound("127.0.0.1", 0))
+        bare.start()
+        print(bare.port, flush=True)
+        bare.wait()
+    from cli.app import App
+    from cli.serving import serving
+    from engine.settings import load_settings
+
+    app, nobody = App(), Path(record).parent
+    app.flags = {"record": record, "api.port": "0"}
+    app._settings = load_settings(flags=app.flags, environ={}, cwd=nobody, home=nobody, config=nobody, data=nobody)
+    with serving(app, Path(record)) as found:
+        print(found.port, flush=True)
+        threading.Event().wait()
+
+
+@contextlib.contextmanager
+def server(kind: str, record: Path, body: Path) -> Iterator[tuple[int, int]]:
+    """The port of an application that is served, and its process."""
+    command = [sys.executable, __file__, "--serve", kind, str(record), str(body)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        yield int(process.stdout.readline()), process.pid
+    finally:
+        process.kill()
+        process.wait()
+
+
+def cpu_seconds(pid: int) -> dict[str, float]:
+    """CPU time of each thread of a process so far."""
+    found = {}
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        fields = (thread / "stat").read_text().rpartition(")")[2].split()
+        found[thread.name] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return found
+
+
+def busiest(before: dict[str, float], after: dict[str, float]) -> float:
+    """CPU time that the busiest thread took in between: the one that serves."""
+    return max(time - before.get(thread, 0.0) for thread, time in after.items())
+
+
+def with_wrk(port: int, paths: list[str], folder: Path) -> float:
+    """Requests a second, by wrk."""
+    script = folder / "paths.lua"
+    listed = ", ".join(f'"{path}"' for path in paths)
+    script.write_text(
+        f"local paths = {{{listed}}}\nlocal n = 0\n"
+        "request = function() n = n + 1; return wrk.format('GET', paths[n % #paths + 1]) end\n"
+    )
+    command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{SECONDS}s", "-s", str(script), f"http://127.0.0.1:{port}"]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    if "Non-2xx" in said:
+        raise SystemExit(said)
+    found = re.search(r"Requests/sec:\s+([\d.]+)", said)
+    assert found is not None, said
+    return float(found[1])
+
+
+class Asking(asyncio.Protocol):
+    """One connection that asks again as soon as it has an answer."""
+
+    def __init__(self, requests: list[bytes]) -> None:
+        self.answers = 0
+        self._requests = requests
+        self._left = 0
+        self._head = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Ask."""
+        self._transport: Any = transport
+        self._ask()
+
+    def data_received(self, data: bytes) -> None:
+        """Count an answer once all of it is here."""
+        if self._left:
+            self._left -= len(data)
+        else:
+            self._head += data
+            head, end, rest = self._head.partition(b"\r\n\r\n")
+            if not end:
+                return
+            assert head.startswith(b"HTTP/1.1 200"), head
+            length = re.search(rb"(?i)content-length: (\d+)", head)
+            assert length is not None
+            self._left, self._head = int(length[1]) - len(rest), b""
+        if not self._left:
+            self.answers += 1
+            self._ask()
+
+    def _ask(self) -> None:
+        self._transport.write(self._requests[self.answers % len(self._requests)])
+
+
+def with_python(port: int, paths: list[str]) -> float:
+    """Requests a second, by this process."""
+    import uvloop
+
+    async def load() -> float:
+        loop = asyncio.get_running_loop()
+        requests = [f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode() for path in paths]
+        asking = [Asking(requests[n:] + requests[:n]) for n in range(CONNECTIONS)]
+        made = [await loop.create_connection(lambda one=one: one, "127.0.0.1", port) for one in asking]
+        before, began = sum(one.answers for one in asking), time.perf_counter()
+        await asyncio.sleep(SECONDS)
+        rate = (sum(one.answers for one in asking) - before) / (time.perf_counter() - began)
+        for transport, _ in made:
+            transport.abort()
+        return rate
+
+    return uvloop.run(load())
+
+
+def main() -> None:
+    """Print requests a second of both, by turns, and the median of the ratios."""
+    import httpx
+
+    from engine.testing.big import big_record
+
+    wrk = shutil.which("wrk") is not None
+    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
+        folder = Path(name)
+        record, body = folder / "record.db", folder / "body"
+        print(f"{big_record(record, events=EVENTS):,} events; {'wrk' if wrk else 'no wrk: own generator'}")
+        body.write_bytes(b"{}")
+        steno = stack.enter_context(server("steno", record, body))
+        with httpx.Client(base_url=f"http://127.0.0.1:{steno[0]}", timeout=60, trust_env=False) as client:
+            while (found := client.get("/api/record")).status_code != 200:  # the read models are being built
+                time.sleep(0.5)
+            head = found.json()["position"]
+            listed = client.get("/api/runs", params={"limit": IDS, "min_position": head}).json()["runs"]
+            paths = [f"/api/runs/{run['run_id']}" for run in listed]
+            random.Random(1).shuffle(paths)
+            body.write_bytes(client.get(paths[0]).content)
+        raw = stack.enter_context(server("raw", record, body))
+        rates: dict[str, list[float]] = {"raw": [], "steno": []}
+        costs: dict[str, list[float]] = {"raw": [], "steno": []}
+        for _ in range(ROUNDS):
+            for which, (port, pid) in (("raw", raw), ("steno", steno)):
+                before = cpu_seconds(pid)
+                rate = with_wrk(port, paths, folder) if wrk else with_python(port, paths)
+                rates[which].append(rate)
+                costs[which].append(busiest(before, cpu_seconds(pid)) / (rate * SECONDS) * 1_000_000)
+    for which, said in (("raw", f"raw ASGI reply of {body_size(listed)} bytes"), ("steno", f"one run of {len(paths)}")):
+        rate, cost = statistics.median(rates[which]), statistics.median(costs[which])
+        print(f"{said:32} {rate:8,.0f}/s {cost:8.1f} µs of CPU")
+    wall = statistics.median(there / base for there, base in zip(rates["steno"], rates["raw"], strict=True))
+    share = statistics.median(base / there for there, base in zip(costs["steno"], costs["raw"], strict=True))
+    print(f"share by the wall's clock {wall:.0%}")
+    print(f"share by CPU time {share:.0%}   target ≥ {SHARE:.0%}   {'ok' if share >= SHARE else 'MISSED'}")
+
+
+def body_size(runs: list[dict[str, Any]]) -> int:
+    """Bytes of a run object, at the median."""
+    return int(statistics.median(len(json.dumps(run, separators=(",", ":"))) for run in runs))
+
+
+if __name__ == "__main__":
+    if "--serve" in sys.argv:
+        serve(*sys.argv[2:5])
+    else:
+        main()
