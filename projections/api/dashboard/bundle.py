@@ -103,8 +103,8 @@ class Bundle:
 
     def _document(self, page: str) -> bytes:
         modules = self._imports([_APP, f"js/pages/{page}.js"])
-        lines = [f'<link rel="modulepreload" href="{self.base}/{html.escape(name)}">' for name in modules]
-        lines.append('<link rel="preload" as="fetch" crossorigin="anonymous" href="/api/overview">')
+        lines = ['<link rel="preload" as="fetch" crossorigin="anonymous" fetchpriority="high" href="/api/overview">']
+        lines += [f'<link rel="modulepreload" href="{self.base}/{html.escape(name)}">' for name in modules]
         text = self._sources["index.html"].decode()
         return text.replace("{{assets}}", self.base).replace("{{preload}}", "\n".join(lines)).encode()
 

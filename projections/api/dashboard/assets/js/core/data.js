@@ -94,8 +94,9 @@ const NOTHING = { data: null, error: null, loading: false, stale: false, positio
 
 // `{data, error, loading, stale, position, reload}` of a GET at the moment shown; `path` null reads nothing.
 //   on(message): whether a live message concerns it (all do); every: milliseconds between two live reads.
+//   beat: milliseconds after which it is read again though nothing happened, as what depends on the time needs it.
 //   data of the path before stays, with stale true, until the next is there.
-export function useData(path, { on, every = EVERY } = {}) {
+export function useData(path, { on, every = EVERY, beat = null } = {}) {
   const [, redraw] = useState(0);
   const before = useRef(null);
   const entry = path === null ? null : entryOf(path);
@@ -107,7 +108,9 @@ export function useData(path, { on, every = EVERY } = {}) {
     if (entry.asked !== moment.get().at || entry.data === null || moment.get().at === null) entry.load();
     listener();
     const off = onLive((message) => { if (moment.get().at === null && (!on || on(message))) entry.soon({ live: true }); });
-    return () => { entry.listeners.delete(listener); off(); };
+    const again = () => { if (moment.get().at === null && !document.hidden) entry.soon({}); };
+    const timer = beat === null ? null : setInterval(again, beat);
+    return () => { entry.listeners.delete(listener); off(); clearInterval(timer); };
   }, [entry]);
   if (entry === null) return NOTHING;
   if (entry.data !== null) before.current = entry.data;

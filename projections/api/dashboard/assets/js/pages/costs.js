@@ -1,9 +1,9 @@
 // What everything cost, by machine, run, day, user or GPU; rows sum to the machines' bills exactly.
 import { html, useState } from "../core/dom.js";
-import { useData } from "../core/data.js";
+import { about, useData } from "../core/data.js";
 import { useNow } from "../core/clock.js";
 import { useAt } from "../core/moment.js";
-import { duration, money, ms, number, price, signed } from "../core/words.js";
+import { count, duration, money, ms, number, price, signed } from "../core/words.js";
 import { Await, Empty, Money, PageHead, Panel, RunLink, Table, Tabs, VmLink } from "../ui/all.js";
 import { NoBudget } from "./overview.js";
 import { Burn } from "../ui/burn.js";
@@ -44,12 +44,18 @@ function Split({ total, low, high }) {
     <dt><strong>together</strong></dt><dd class="right"><strong>${money(total.total_usd)}</strong></dd></dl>${low !== high && html`<p class="dim">Between ${money(low)} and ${money(high)}, for what happened between two polls.</p>`}` : html`<span class="dim">Nothing yet.</span>`}<//>`;
 }
 
-function Theirs({ data }) {
-  const total = data?.reconciliation?.total ?? data?.reconciliation;
-  if (!total || total.theirs_usd === undefined) return null;
-  return html`<${Panel} title="Against the provider’s figure"><dl class="facts"><dt>ours</dt><dd class="right">${money(total.ours_usd)}</dd><dt>theirs</dt><dd class="right">${money(total.theirs_usd)}</dd>
-    ${total.lines.map((line) => html`<dt key=${line.cause}>${line.cause}</dt><dd class="right">${signed(line.amount_usd)}</dd>`)}</dl>
-    <p class="dim">Ours, less theirs; the causes sum to the difference exactly.</p><//>`;
+const COMPARED = 200; // runs, the newest
+
+// Both figures of the newest runs that have both; why they differ stands line by line on each run's page.
+function Theirs() {
+  const { data } = useData(`/api/runs?limit=${COMPARED}`, { every: 10_000, on: about.runs });
+  const both = (data?.runs ?? []).filter((run) => run.cost_usd !== null && run.provider_cost_usd !== null);
+  const sum = (key) => both.reduce((total, run) => total + Number(run[key]), 0).toFixed(6);
+  const [ours, theirs] = [sum("cost_usd"), sum("provider_cost_usd")];
+  return html`<${Panel} title="Against the provider’s figure" more=${count(both.length, "run")}>${both.length ? html`<dl class="facts"><dt>ours</dt><dd class="right">${money(ours)}</dd><dt>theirs</dt><dd class="right">${money(theirs)}</dd>
+    <dt><strong>ours, less theirs</strong></dt><dd class="right"><strong>${signed((Number(ours) - Number(theirs)).toFixed(6))}</strong></dd></dl>
+    <p class="dim">The newest runs with both figures. Theirs counts queueing and leaves idle time out; each run’s page has the causes, which sum to its difference exactly.</p>`
+    : html`<span class="dim">No run has both figures yet.</span>`}<//>`;
 }
 
 function Budget({ budget, burn, now }) {
@@ -65,7 +71,7 @@ function By({ by }) {
   const now = useNow();
   return html`<${Await} read=${overview.data === null ? { ...read, data: null } : read} height="5">${(data) => html`<div class="costs-grid"><section class="panel flush"><${Report} data=${data} by=${data.by} head=${BY.find((one) => one.key === data.by).label} /></section>
     <div class="stack"><${Budget} budget=${overview.data.budget} burn=${overview.data.burn} now=${at === null ? now : ms(overview.data.at)} />
-      <${Split} total=${data.total} low=${data.low_usd} high=${data.high_usd} /><${Theirs} data=${data} /></div></div>`}<//>`;
+      <${Split} total=${data.total} low=${data.low_usd} high=${data.high_usd} /><${Theirs} /></div></div>`}<//>`;
 }
 
 export default function Page() {

@@ -9,6 +9,8 @@ import { ago, moment, number, span } from "../core/words.js";
 
 const LAMPS = { live: ["s-fresh", "Live"], connecting: ["s-none", "Connecting"], reconnecting: ["s-stale", "Reconnecting"], paused: ["s-none", "Paused"] };
 
+const BEAT = 15_000; // a source that falls silent is told by no message: nothing happens then
+
 function Lamp({ state, children, title, link }) {
   return html`<span class="lamp ${state} ${link ? "link" : ""}" title=${title}><i></i>${children}</span>`;
 }
@@ -30,7 +32,7 @@ function blindness(blind) {
 export function Strip() {
   const at = useMoment();
   const { state, position, since } = useConnection();
-  const overview = useData("/api/overview", { every: 2000 });
+  const overview = useData("/api/overview", { every: 2000, beat: BEAT });
   const wrong = useStore(problem);
   const now = useNow();
   const sources = overview.data?.sources ?? [];

@@ -174,7 +174,7 @@ export function Tape() {
   return html`<section class=${classes("tape", at.at !== null && "past")} aria-label="Time">
     <div class="reel-track" ref=${track} role="slider" tabindex="0" aria-label="Moment of the record" aria-orientation="horizontal" aria-valuemin=${0} aria-valuemax=${1000} aria-valuenow=${Math.round(place * 1000)} aria-valuetext=${said}
       onPointerDown=${down} onPointerMove=${over} onPointerUp=${up} onPointerCancel=${up} onPointerLeave=${() => haunt(null)} onKeyDown=${keys}>
-      <${Marks} marks=${record?.marks ?? []} extent=${extent} /><${Axis} extent=${extent} width=${width} />
+      <${Marks} marks=${record?.marks ?? []} extent=${extent} />${record && html`<${Axis} extent=${extent} width=${width} />`}
       ${place < 1 && html`<span class="after" style=${{ left: `${place * 100}%` }}></span>`}
       ${(at.at === null || at.time !== null) && html`<span class="head" style=${{ left: `${place * 100}%` }}></span>`}
       ${ghost !== null && html`<span class="ghost" style=${{ left: `${Math.min(1 - 75 / width, Math.max(75 / width, (ghost - extent.from) / length)) * 100}%` }}>${end(ghost) ? "live" : told(ghost)}</span>`}</div>

@@ -8,6 +8,7 @@ import { tip } from "./tip.js";
 import { useWidth } from "./width.js";
 
 const ROWS = 6; // lanes there is always room for, so that a machine more moves nothing
+const SHORTEST = 600e3; // milliseconds
 const pct = (value) => `${(value * 100).toFixed(3)}%`;
 const name = (vm) => vm.name || vm.provider_id;
 
@@ -75,13 +76,26 @@ function Lane({ lives, window, width }) {
     })}</div></li>`;
 }
 
+// Gaps of several sources that overlap are one stretch: hatched once, with a line for each.
+function joined(gaps, window) {
+  const found = [];
+  const within = gaps.map((gap) => ({ ...gap, start: ms(gap.from), end: gap.to === null ? window.to : ms(gap.to) })).filter((gap) => inside(gap.start, gap.end, window));
+  for (const gap of within.sort((a, b) => a.start - b.start)) {
+    const last = found.at(-1);
+    if (last && gap.start <= last.end) Object.assign(last, { end: Math.max(last.end, gap.end), gaps: [...last.gaps, gap] });
+    else found.push({ start: gap.start, end: gap.end, gaps: [gap] });
+  }
+  return found;
+}
+
+const silence = (gap) => `${gap.source}: ${moment(gap.start)} to ${gap.to === null ? "now" : clock(gap.to)}, ${duration(gap.end - gap.start)}`;
+
 function Gaps({ gaps, window }) {
-  return html`<div class="gap-marks">${gaps.filter((gap) => inside(ms(gap.from), gap.to === null ? window.to : ms(gap.to), window)).map((gap) => {
-    const to = gap.to === null ? window.to : ms(gap.to);
-    const style = where(ms(gap.from), to, window);
-    const text = `Nobody looked at ${gap.source}\n${moment(Math.max(ms(gap.from), 0))} to ${gap.to === null ? "now" : clock(gap.to)}, ${duration(to - ms(gap.from))}`;
-    const middle = clamp((clamp(share(ms(gap.from), window.from, window.to)) + clamp(share(to, window.from, window.to))) / 2, 0.01, 0.99);
-    return html`<span class="gap-mark" key=${`m${gap.source}${gap.from}`} style=${style}></span><button type="button" class="gap-handle" key=${`h${gap.source}${gap.from}`} style=${{ left: pct(middle) }} ...${tip(text)}><${Glyph} of="blind" /></button>`;
+  return html`<div class="gap-marks">${joined(gaps, window).map((one) => {
+    const [left, right] = [one.start, one.end].map((time) => clamp(share(time, window.from, window.to)));
+    const more = one.gaps.length > 6 ? `\nand ${one.gaps.length - 6} more` : "";
+    const text = `Nobody looked\n${one.gaps.slice(0, 6).map(silence).join("\n")}${more}`;
+    return html`<span class="gap-mark" key=${`m${one.start}`} style=${where(one.start, one.end, window)}></span><button type="button" class="gap-handle" key=${`h${one.start}`} style=${{ left: pct(clamp((left + right) / 2, 0.01, 0.99)) }} ...${tip(text)}><${Glyph} of="blind" /></button>`;
   })}</div>`;
 }
 
@@ -91,6 +105,8 @@ const KEY = [["provisioning", "provisioning"], ["busy", "busy"], ["idle", "idle"
 export function Lanes({ lanes, window, gaps = [], children }) {
   const [frame, width] = useWidth();
   const times = { from: ms(window.from), to: ms(window.to) };
+  const first = Math.min(times.to - SHORTEST, ...lanes.map(({ vm }) => began(vm))); // a young record fills the width
+  times.from = Math.max(times.from, first - (times.to - first) * 0.02);
   const { ticks } = ticksOf(times.from, times.to, Math.max(2, Math.floor(width / 110)));
   const rows = rowsOf(lanes);
   const spare = Math.max(0, ROWS - rows.length);
