@@ -19,7 +19,7 @@ from projections.api.writing import Writer
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
-    from engine.effects.journal import Journal
+    from engine.effects.accept import Accepted
     from projections.api.service import Service
 
 KEY = "Idempotency-Key"
@@ -125,19 +125,9 @@ def routes(service: Service) -> list[BaseRoute]:
             submitter=who(request),
             key=key,
         )
-        identity, before = await writer.do(lambda journal: submission.repeated(wanted, journal))
-        if before is None:
-            run_id = service.ids.new() if identity is None else identity.run_id
-            task = await to_thread.run_sync(submission.completed, service, wanted, run_id)
-            project = await to_thread.run_sync(submission.project_of, service, wanted)
-
-            def append(journal: Journal) -> submission.Accepted:
-                return submission.accept(service, journal, wanted, task, (run_id, project, identity))
-
-            before = await writer.do(append)
-            service.projector.wake()
-        answer = {"run_id": before.run_id, "name": before.name, "position": before.position}
-        return made_answer(answer, before.position, location=f"/api/runs/{before.run_id}")
+        made = await _submit(service, writer, wanted)
+        answer = {"run_id": made.run_id, "name": made.name, "position": made.position}
+        return made_answer(answer, made.position, location=f"/api/runs/{made.run_id}")
 
     @router.post(
         "/api/runs/{id}/stop",
@@ -174,6 +164,19 @@ def routes(service: Service) -> list[BaseRoute]:
         return made_answer(found.answer, found.position, status=202 if found.asked else 200)
 
     return list(router.routes)
+
+
+async def _submit(service: Service, writer: Writer, wanted: submission.Submission) -> Accepted:
+    """The request for a run in the record: the one that is there already, or a new one."""
+    key, before = await writer.do(lambda journal: submission.repeated(wanted, journal))
+    if before is not None:
+        return before
+    run_id = service.ids.new() if key is None else key.run_id
+    task = await to_thread.run_sync(submission.completed, service, wanted, run_id)
+    project = await to_thread.run_sync(submission.project_of, service, wanted)
+    made = await writer.do(lambda journal: submission.accept(service, journal, wanted, task, (run_id, project, key)))
+    service.projector.wake()
+    return made
 
 
 def who(request: Request) -> str:
