@@ -120,6 +120,8 @@ def test_the_overview_is_complete_and_sums_to_what_the_money_commands_say(pool: 
             assert found["burn"][-1]["spent_usd"] == found["budget"]["spent_usd"]
 
 
+@pytest.mark.slow
+@pytest.mark.xdist_group("weeks")
 def test_recent_runs_come_newest_verdict_first(weeks: Pool) -> None:
     """As a person reads them."""
     with weeks.now() as look:
@@ -129,6 +131,8 @@ def test_recent_runs_come_newest_verdict_first(weeks: Pool) -> None:
         assert verdicts == sorted(verdicts, reverse=True)
 
 
+@pytest.mark.slow
+@pytest.mark.xdist_group("weeks")
 def test_what_is_settled_is_summed_and_not_decoded(weeks: Pool) -> None:
     """The budget of a long record is that of all its machines, from the few of the last day."""
     for look in moments(weeks, 3):
@@ -139,6 +143,8 @@ def test_what_is_settled_is_summed_and_not_decoded(weeks: Pool) -> None:
             assert account(state, policy, look.now, settled) == account(whole, policy, look.now)
 
 
+@pytest.mark.slow
+@pytest.mark.xdist_group("weeks")
 def test_the_curve_of_what_was_spent_only_rises(weeks: Pool) -> None:
     """At most 120 points, from the first machine to the moment looked from; each is what the machines cost by then."""
     with weeks.now() as look:
@@ -162,6 +168,8 @@ def test_a_stretch_of_no_length_is_spent_at_its_moment() -> None:
     assert spent_at([0, 10, 20, 30], [(0, 20, 100), (20, 20, 7), (30, 30, 5)]) == [0, 50, 107, 112]
 
 
+@pytest.mark.slow
+@pytest.mark.xdist_group("weeks")
 def test_lanes_hold_the_machines_of_the_window_and_who_was_on_them(weeks: Pool) -> None:
     """Six hours back; runs that lie outside are left out."""
     with weeks.now() as look:
@@ -196,6 +204,8 @@ def test_where_no_machine_was_lately_the_newest_ones_life_is_shown(
     pool.close()
 
 
+@pytest.mark.slow
+@pytest.mark.xdist_group("weeks")
 def test_anomalies_come_newest_first_page_by_page_those_of_cost_among_them(weeks: Pool) -> None:
     """One that a run's figures are has its place between those that polls told."""
     with weeks.now() as look:
@@ -321,6 +331,8 @@ def test_the_record_is_a_line_with_marks(pool: Pool) -> None:
         assert {mark["subject"] for mark in marks if mark["kind"].startswith("run_")} >= ended or len(marks) > 300
 
 
+@pytest.mark.slow
+@pytest.mark.xdist_group("weeks")
 def test_gpus_are_offered_with_the_recorded_price_or_the_assumed_one(
     tmp_path: Path, recorded: Recorded, weeks: Pool
 ) -> None:
