@@ -37,8 +37,22 @@ class SubmitBody(_Body):
     name: str | None = Field(default=None, pattern=_NAME, description="Over the configuration's own; else one is made.")
     project: str | None = Field(default=None, min_length=1, max_length=100, description="Else the settings' own.")
     configuration: dict[str, Any] = Field(
-        description="A dstack task (`type: task`), as a task file has it. `files`, `repos` and variables without a "
-        "value are refused: they would be the server's."
+        description="A dstack task, as a task file has it; dstack's own models judge it. `files`, `repos` and variables "
+        "without a value are refused: they would be the server's.",
+        json_schema_extra={
+            "required": ["type"],
+            "properties": {"type": {"const": "task"}},
+            "examples": [
+                {
+                    "type": "task",
+                    "image": "rocm/dev-ubuntu-24.04",
+                    "commands": ["rocm-smi"],
+                    "env": {"SEED": "1"},
+                    "resources": {"gpu": "MI300X:1"},
+                    "max_duration": "1h",
+                }
+            ],
+        },
     )
 
 
