@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import socket
+import struct
 from typing import TYPE_CHECKING, Any, Final
 
 import httptools
@@ -20,6 +22,7 @@ MAX_HEAD: Final = 64 * 1024
 HEAD_SECONDS: Final = 10
 """How long the head of a request may take to come, from the connection or its first byte on."""
 
+_AT_ONCE: Final = struct.pack("ii", 1, 0)
 _log = logging.getLogger("steno.access")
 
 
@@ -71,7 +74,7 @@ class Protocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """The head is there; who answers can cut the connection, whatever is still to be sent on it."""
         self._in_head = False
-        self.scope["steno.abort"] = self.transport.abort  # type: ignore[typeddict-unknown-key]
+        self.scope["steno.abort"] = self._abort  # type: ignore[typeddict-unknown-key]
         super().on_headers_complete()
 
     def refuse(self, problem: Problem) -> None:
@@ -89,6 +92,13 @@ class Protocol(HttpToolsProtocol):
         self.transport.write(STATUS_LINE[problem.status] + b"\r\n".join(lines) + b"\r\n\r\n" + body)
         self.transport.close()
         _log.info("- - %s %s", problem.status, problem.detail)
+
+    def _abort(self) -> None:
+        """Cut the connection; the system forgets at once what it has not sent."""
+        there = self.transport.get_extra_info("socket")
+        if there is not None and not self.transport.is_closing():
+            there.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+        self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's own words are no problem object
         """As uvicorn calls it."""

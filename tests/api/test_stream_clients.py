@@ -1,0 +1,220 @@
+"""Clients that are too slow, and a feed whose record cannot be read for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import pytest
+
+from engine.readings.shapes import shape_of
+from engine.replay.record import replay_record
+from engine.world.world import World
+from events import types
+from events.append import Batch
+from events.clock import SystemClock
+from events.record import Record
+from projections.api.feed import backfill
+from projections.api.feed.feed import Feed
+from projections.api.feed.frames import Frame, Framer
+from projections.api.feed.listener import Dropped
+from projections.api.feed.ring import Ring
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from conftest import Serve
+
+
+def frame(position: int, size: int = 10) -> Frame:
+    """A message of a size."""
+    return Frame(position, frozenset(), b"x" * size)
+
+
+def tell(path: Path, count: int, size: int = 10) -> None:
+    """Something happens so many times."""
+    with Record.open(path, clock=SystemClock(), shapes=shape_of, write=True) as record:
+        for number in range(count):
+            fact = types.RunRequested(
+                run_id=f"r{number}-{record.head().position}",
+                provider="local",
+                project="here",
+                name="x" * size,
+                configuration=b"{}",
+                submitter="ada",
+            )
+            record.append_many([Batch(f"run/{fact.run_id}", [fact])])
+
+
+def eventually(done: Callable[[], bool], patience: float = 20) -> None:
+    """Until it is so."""
+    end = time.monotonic() + patience
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_a_ring_is_bounded_in_number_and_bytes() -> None:
+    """And knows behind which position it has everything."""
+    ring = Ring(7, frames=3, size=100)
+    ring.add([frame(8), frame(10), frame(11)], 12)
+    assert (len(ring), ring.after, ring.position) == (3, 7, 12)
+    ring.add([frame(15)], 15)
+    assert (len(ring), ring.after, ring.size) == (3, 8, 30)
+    ring.add([frame(16, 80)], 16)
+    assert (len(ring), ring.after, ring.size) == (3, 10, 100)
+    ring.add([frame(17, 500)], 17)
+    assert (len(ring), ring.after, ring.size) == (1, 16, 500)
+    assert [ring.get(ring.find(position)).position for position in (15, 16)] == [17, 17]
+    assert ring.find(17) == ring.end
+    assert not ring.has(ring.end - 2)
+
+
+@pytest.mark.slow
+def test_a_client_that_reads_nothing_is_dropped(served: Serve, town: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its connection is cut, whatever was still to be sent; the others notice nothing."""
+    monkeypatch.setattr("projections.api.feed.listener.STUCK", 0.5)
+    monkeypatch.setattr("projections.api.feed.feed._CHECK", 0.2)
+    tell(town, 3000, size=3000)
+    here = served(town)
+    where = urlsplit(here.url)
+    with socket.socket() as stuck:
+        stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        stuck.connect((where.hostname, where.port))
+        stuck.send(f"GET /api/stream?after=0 HTTP/1.1\r\nHost: {where.netloc}\r\n\r\n".encode())
+        said = 'steno_stream_clients_dropped_total{reason="stuck"} 1.0'
+        eventually(lambda: said in here.client.get("/metrics").text)
+        eventually(lambda: "steno_stream_clients 0.0" in here.client.get("/metrics").text)
+        with pytest.raises(ConnectionResetError):
+            list(iter(lambda: stuck.recv(1 << 20), b""))
+    with here.client.stream("GET", "/api/stream?after=0") as response:
+        assert sum(line.startswith("id: ") for line, _ in zip(response.iter_lines(), range(300), strict=False)) > 90
+
+
+def framed(path: Path) -> bytes:
+    """Everything a stream sends from the beginning, heartbeats apart."""
+    with Record.open(path, clock=SystemClock(), shapes=shape_of) as record:
+        return b"".join(one.data for one in Framer(record, World(), 0).advance(record.head().position))
+
+
+async def received(feed: Feed, after: int, size: int) -> bytes:
+    """The first bytes behind a position."""
+    found = b""
+    async for piece in feed.frames(after):
+        found += piece
+        if len(found) >= size:
+            break
+    return found
+
+
+def playing(path: Path, play: Callable[[Feed], object]) -> None:
+    """A feed of its own, in a loop of its own."""
+
+    async def run() -> None:
+        feed = Feed(path, clock=SystemClock())
+        feed.start(asyncio.get_running_loop())
+        try:
+            async with asyncio.timeout(60):
+                assert await feed.ready(20)
+                await play(feed)  # type: ignore[misc]
+        finally:
+            feed.stop()
+
+    asyncio.run(run())
+
+
+def test_whoever_falls_behind_the_ring_is_dropped_and_goes_on_where_it_was(
+    town: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the ring let go of is made again when it comes back."""
+    monkeypatch.setattr(Ring.__init__, "__kwdefaults__", {"frames": 8, "size": 1 << 20})
+
+    async def play(feed: Feed) -> None:
+        before = feed.position
+        slow = feed.frames(before)
+        tell(town, 1)
+        first = await anext(slow)
+        tell(town, 20)
+        assert await feed.beyond(before + 21, 20)
+        assert [piece async for piece in slow] == []
+        assert feed.dropped == {Dropped.BEHIND: 1, Dropped.STUCK: 0}
+        wanted = framed(town)
+        wanted = wanted[wanted.index(first) + len(first) :]
+        assert await received(feed, before + 1, len(wanted)) == wanted
+
+    playing(town, play)
+
+
+def test_many_who_come_back_share_what_is_made_again(town: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page is made once, however many want it, and no more than so many folds are kept."""
+    made: list[tuple[int, int]] = []
+    make = backfill.Backfill._make
+    monkeypatch.setattr(backfill.Backfill, "_make", lambda self, *key: (made.append(key), make(self, *key))[1])
+
+    async def play(feed: Feed) -> None:
+        wanted = framed(town)
+        found = await asyncio.gather(*(received(feed, 0, len(wanted)) for _ in range(50)))
+        assert set(found) == {wanted}
+        assert len(made) == len(set(made)) <= feed.position // backfill.PAGE + 1
+
+    playing(town, play)
+
+
+def test_the_state_is_the_fold_up_to_the_position_told(town: Path) -> None:
+    """Listeners in the feed's thread hear of every position; whoever waits for one gets it."""
+
+    async def play(feed: Feed) -> None:
+        heard: list[int] = []
+        silence = feed.listen(heard.append)
+        before = feed.position
+        tell(town, 3)
+        assert await feed.beyond(before + 3, 20)
+        assert not await feed.beyond(before + 4, 0.1)
+        assert heard[-1] == before + 3
+        silence()
+        tell(town, 1)
+        assert await feed.beyond(before + 4, 20)
+        assert heard[-1] == before + 3
+        with Record.open(town, clock=SystemClock(), shapes=shape_of) as record:
+            replay = replay_record(record)
+        with feed.state() as state:
+            assert {run.run_id: run.state for run in state.runs.values()} == {
+                run.run_id: run.state for run in replay.runs
+            }
+
+    playing(town, play)
+
+
+def test_a_record_that_cannot_be_read_for_a_while_is_gone_on_with(town: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told, tried again once a second, and nothing is lost or doubled."""
+    from events.errors import RecordDamaged
+
+    async def play(feed: Feed) -> None:
+        before = feed.position
+        listening = asyncio.ensure_future(received(feed, before, 1))
+        await asyncio.sleep(0.1)
+        advance = Framer.advance
+
+        def broken(self: Framer, until: int) -> list[Frame]:
+            advance(self, until)
+            raise RecordDamaged("The record is damaged: run `steno verify`.")
+
+        monkeypatch.setattr(Framer, "advance", broken)
+        tell(town, 2)
+        while feed.trouble is None:
+            await asyncio.sleep(0.05)
+        assert "steno verify" in feed.trouble
+        assert feed.alive
+        monkeypatch.setattr(Framer, "advance", advance)
+        assert await feed.beyond(before + 2, 20)
+        while feed.trouble is not None:
+            await asyncio.sleep(0.05)
+        found = await listening
+        wanted = framed(town)
+        assert found == wanted[wanted.index(found) :]
+
+    playing(town, play)
