@@ -12,16 +12,13 @@ from typing import TYPE_CHECKING, Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from engine.errors import NotConfigured
-from engine.money.budget import Account, account
-from engine.policy import DOLLAR
 from engine.run.states import State, is_terminal
 from engine.vm.states import VmState
 from engine.world.sources import BLIND_AFTER, Observability, observability
 from events.clock import SECOND
 from events.errors import StenoError
 from projections.api.feed.listener import Dropped
-from projections.api.reads.money import policy_at
+from projections.api.operations.money import money_of
 from projections.queued import waits
 
 if TYPE_CHECKING:
@@ -66,7 +63,7 @@ class ServiceCollector(Collector):
         yield from self._build()
         with suppress(StenoError):  # `/readyz` says what is wrong with the record
             yield from self._lag()
-            yield from self._money()
+            yield from money_of(self._service)
             world = World(self._service)
             yield from self._runs(world)
             yield from self._sources(world)
@@ -177,30 +174,6 @@ class ServiceCollector(Collector):
             anomalies.add_metric((kind,), count)
         yield anomalies
 
-    def _money(self) -> Iterator[Metric]:
-        with self._service.pool.now() as look:
-            state, settled = look.view.ledger(look.now)
-            try:
-                policy = policy_at(self._service, state, past=False)
-            except NotConfigured:
-                return
-            found = account(state, policy, look.now, settled)
-        for name, said, amount in _figures(found):
-            if amount is not None:
-                yield GaugeMetricFamily(name, said, value=amount / DOLLAR)
-        if found.exhausted_at is not None:
-            yield GaugeMetricFamily(
-                "steno_budget_exhausted_timestamp_seconds",
-                "When the budget is used up at the rate of the last day.",
-                value=found.exhausted_at / SECOND,
-            )
-        if policy.budget_total is not None and policy.thresholds:
-            yield GaugeMetricFamily(
-                "steno_budget_threshold_ratio",
-                "The first part of the budget at which an alert is given.",
-                value=min(policy.thresholds) / 1000,
-            )
-
     # -- sources -----------------------------------------------------------------------------------------------------
 
     def _sources(self, world: World) -> Iterator[Metric]:
@@ -255,15 +228,3 @@ def _entered_at(run: Run) -> int:
     if run.transitions:
         return run.transitions[-1].at
     return run.requested_at if run.requested_at is not None else run.first_at
-
-
-def _figures(found: Account) -> tuple[tuple[str, str, int | None], ...]:
-    """(name, what it is, micro-dollars) of what the budget says."""
-    return (
-        ("steno_budget_limit_usd", "The whole budget.", found.total),
-        ("steno_budget_spent_usd", "Every machine's bill since ever.", found.spent),
-        ("steno_budget_committed_usd", "The worst that live runs and machines may still cost.", found.committed),
-        ("steno_budget_remaining_usd", "Budget less spent.", found.remaining),
-        ("steno_spend_last_day_usd", "Spent in the last 24 hours.", found.spent_day),
-        ("steno_spend_rate_usd_per_hour", "What all machines that may be billed cost now.", found.rate_now),
-    )
