@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from events.poll import Poll
 
 pytestmark = pytest.mark.slow
+
+Polls = Callable[[str], "tuple[Poll, ...]"]
+Record = Callable[[Path, "Sequence[Poll]"], None]
 
 LATER = 60_000_000
 """Microseconds."""
@@ -62,7 +66,7 @@ def all_pages(here: Served) -> tuple[str, ...]:
 
 
 @pytest.fixture
-def odd_town(town: Path, recorded_again: Callable[[Path, Sequence[Poll]], None], polls: Polls) -> Path:
+def odd_town(town: Path, recorded_again: Record, polls: Polls) -> Path:
     """The town with a server that was away for a while, and one that takes back an end it had told."""
     recorded_again(town, polls("server_restart"))
     told = polls("success")
@@ -76,9 +80,6 @@ def odd_town(town: Path, recorded_again: Callable[[Path, Sequence[Poll]], None],
     return town
 
 
-Polls = Callable[[str], "tuple[Poll, ...]"]
-
-
 @pytest.fixture
 def polls() -> Polls:
     """`polls("success")`: the polls of a genuine server, in order."""
@@ -89,14 +90,14 @@ def polls() -> Polls:
 
 
 @pytest.fixture
-def recorded_again() -> Callable[[Path, Sequence[Poll]], None]:
+def recorded_again() -> Record:
     """Appends polls to a record."""
     from engine.readings.shapes import shape_of
+    from events import record as store
     from events.clock import SystemClock
-    from events.record import Record
 
     def append(path: Path, more: Sequence[Poll]) -> None:
-        with Record.open(path, write=True, shapes=shape_of, clock=SystemClock()) as record:
+        with store.Record.open(path, write=True, shapes=shape_of, clock=SystemClock()) as record:
             record.append_polls(tuple(more))
 
     return append
@@ -549,6 +550,29 @@ def test_a_token_opens_the_dashboard_and_its_role_is_kept_to(steno: Steno, serve
     page.get_by_role("link", name="Submit", exact=True).click()
     page.get_by_role("button", name="Submit").wait_for()
     assert secret["read"] not in page.content()
+
+
+@pytest.mark.skipif(not os.environ.get("STENO_PICTURES"), reason="no pictures are wanted: STENO_PICTURES=docs/pictures")
+def test_the_pictures_of_the_documentation(
+    served: Serve, empty_record: Path, recorded_again: Record, polls: Polls, tmp_path: Path, see: See
+) -> None:
+    """The overview of a busy project, dark, and a run that nobody saw for a while: what `docs/dashboard.md` shows."""
+    from engine.testing.big import big_record
+    from events.clock import SystemClock
+
+    folder = Path(os.environ["STENO_PICTURES"]).resolve()
+    busy = tmp_path / "busy.db"
+    big_record(busy, events=6000, until=SystemClock().now())
+    recorded_again(empty_record, polls("server_restart"))
+    for record, scheme, path, name in (
+        (busy, "dark", "/?at=5000", "dashboard-overview"),
+        (empty_record, "light", "/runs/surv-run?at=700", "dashboard-run"),
+    ):
+        seen = see(served(record, budget__total="12").url, color_scheme=scheme)
+        seen.go(path)
+        seen.page.wait_for_timeout(800)
+        seen.page.screenshot(path=folder / f"{name}.png")
+        assert (folder / f"{name}.png").stat().st_size <= 150_000
 
 
 def test_no_page_shows_a_script_that_a_run_was_named_after(served: Serve, town: Path, see: See) -> None:

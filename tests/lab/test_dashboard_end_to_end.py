@@ -1,7 +1,7 @@
 """A person at the dashboard: a kernel submitted, watched, judged, and gone back to, on a genuine dstack server.
 
 Nothing stands in for anything: a browser, `steno up` as a process, a dstack server, a task whose commands run. With
-STENO_PICTURES set to a folder, the pictures of `docs/dashboard.md` are taken on the way.
+STENO_PICTURES set to a folder, two of the pictures of `docs/dashboard.md` are taken on the way.
 """
 
 from __future__ import annotations
@@ -103,8 +103,6 @@ def submitted(seen: Seen) -> tuple[str, list[list[str]]]:
     gpu = page.get_by_label("GPU").locator("option").first
     assert gpu.inner_text() == "AMD MI300X (192GB, $1.99/hr)"
     page.get_by_role("button", name="Start from the example").click()
-    page.get_by_label("Source").evaluate("(area) => area.scrollIntoView({ block: 'center' })")
-    picture(page, "submit")
     page.get_by_role("button", name="Submit").click()
     page.wait_for_selector("#progress")
     said: list[list[str]] = []
@@ -141,7 +139,7 @@ def test_a_kernel_from_the_form_to_its_verdict_and_back_to_the_middle(site: Site
     assert page.get_by_role("region", name="Tests").locator("tbody tr").count() == 3
     assert page.get_by_role("region", name="Benchmarks").locator("tbody tr").count() == 1
     assert page.locator(".figure .value").nth(2).inner_text() == "COLD_START"
-    picture(page, "kernel")
+    picture(page, "dashboard-kernel")
 
     page.get_by_role("link", name="Its verdict, evidence and output").click()
     seen.until("document.querySelector('.run-verdict')?.innerText.includes('succeeded')", 60)
@@ -151,7 +149,6 @@ def test_a_kernel_from_the_form_to_its_verdict_and_back_to_the_middle(site: Site
     quotes = page.locator(".quote figcaption a").all_inner_texts()
     assert quotes == [f"{one['kind']} #{one['position']}" for one in found["evidence"]]
     assert f"exit {run['exit_status']}" in page.locator(".run-verdict").inner_text()
-    picture(page, "run")
 
     running = next(span for span in site.get(f"/api/runs/{run_id}/timeline")["spans"] if span["state"] == "running")
     then = drag_to(seen, parse_time(running["from"]), parse_time(running["to"]))
@@ -164,7 +161,7 @@ def test_a_kernel_from_the_form_to_its_verdict_and_back_to_the_middle(site: Site
     page.get_by_role("tab", name="Output").click()
     assert "not in the record" in page.get_by_role("tabpanel").inner_text()
     page.get_by_role("tab", name="Why").click()
-    picture(page, "past")
+    picture(page, "dashboard-past")
 
     page.get_by_role("link", name="Overview", exact=True).click()
     seen.until("document.title.startsWith('Overview')")

@@ -54,12 +54,12 @@ function reach(reached, step, view) {
 // What cannot come any more is left out: a run that ended, a warm one that waited for no machine.
 function stepsOf(reached, view) {
   const at = KEYS.findLastIndex((key) => reached.has(key));
-  const times = [...reached.values()];
   const failed = view.end !== null && !view.end.good;
   return STEPS.map((step, index) => {
     const from = reached.get(step.key) ?? null;
     const state = index < at || (index === at && view.end?.good) ? "done" : index > at ? "ahead" : failed ? "failed" : "now";
-    const to = from === null ? null : times.find((time) => time > from) ?? (state === "now" ? null : view.elapsed);
+    const next = KEYS.slice(index + 1).find((key) => reached.has(key));
+    const to = from === null ? null : next ? reached.get(next) : state === "now" ? null : view.elapsed;
     return { ...step, state, from, to };
   }).filter((step) => step.from !== null || (step.state === "ahead" && !view.end));
 }
