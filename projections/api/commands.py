@@ -37,8 +37,8 @@ class SubmitBody(_Body):
     name: str | None = Field(default=None, pattern=_NAME, description="Over the configuration's own; else one is made.")
     project: str | None = Field(default=None, min_length=1, max_length=100, description="Else the settings' own.")
     configuration: dict[str, Any] = Field(
-        description="A dstack task, as a task file has it; dstack's own models judge it. `files`, `repos` and variables "
-        "without a value are refused: they would be the server's.",
+        description="A dstack task, as a task file has it; dstack's own models judge it. `files`, `repos` and "
+        "variables without a value are refused: they would be the server's.",
         json_schema_extra={
             "required": ["type"],
             "properties": {"type": {"const": "task"}},
