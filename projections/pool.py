@@ -56,11 +56,13 @@ class _Reader:
         self.view = View(store)
         self.position = -1
 
-    def look(self) -> int | None:
-        """The position the file shows; None: it cannot be read. What was read of another position is forgotten."""
-        checkpoint = self.store.checkpoint()
-        if checkpoint is None:
-            return None
+    def look(self) -> int:
+        """The position the file shows. What was read of another position is forgotten.
+
+        Raises:
+            sqlite3.DatabaseError: it cannot be read.
+        """
+        checkpoint = self.store.read_checkpoint()
         if checkpoint.position != self.position:
             self.position, self.view = checkpoint.position, View(self.store)
         return self.position
@@ -102,6 +104,8 @@ class Pool:
             yield Look(record=reader.record, view=reader.view, position=reader.position, now=self._clock.now())
             whole = True
         except sqlite3.DatabaseError as error:
+            if not _is_damage(error):
+                raise
             self._doubt(reader.store.file)
             raise Behind(_DAMAGED) from error
         except Exception:
@@ -133,6 +137,8 @@ class Pool:
                     past=True,
                 )
         except sqlite3.DatabaseError as error:
+            if not _is_damage(error):
+                raise
             self._doubt(file)
             raise Behind(_DAMAGED) from error
         finally:
@@ -156,16 +162,11 @@ class Pool:
         shown: int | None = None
         while True:
             reader = self._borrow()
-            if reader is not None:
-                reader.store.begin()
-                shown = reader.look()
-                if shown is None:
-                    self._doubt(reader.store.file)
-                    self._end(reader, whole=False)
-                elif min_position is None or shown >= min_position:
+            shown = None if reader is None else self._begun(reader)
+            if reader is not None and shown is not None:
+                if min_position is None or shown >= min_position:
                     return reader
-                else:
-                    self._end(reader, whole=True)
+                self._end(reader, whole=True)
             if self._clock.now() >= end:
                 break
             if self._wake is not None:
@@ -174,6 +175,17 @@ class Pool:
         if shown is None:
             raise Behind("The read models are being built: ask again in a moment.")
         raise Behind(f"The read models are at position {shown}, not yet at {min_position}: ask again in a moment.")
+
+    def _begun(self, reader: _Reader) -> int | None:
+        """The position a reader shows, in a transaction; None: it cannot be read, and is gone."""
+        try:
+            reader.store.begin()
+            return reader.look()
+        except sqlite3.DatabaseError as error:
+            self._end(reader, whole=False)
+            if _is_damage(error):
+                self._doubt(reader.store.file)
+            return None
 
     def _borrow(self) -> _Reader | None:
         """A reader of the file as it is now; None while there is none that can be read."""
@@ -244,6 +256,14 @@ class Pool:
 
     def _record(self) -> Record:
         return Record.open(self._path, clock=self._clock, check=False, shapes=shape_of)
+
+
+def _is_damage(error: sqlite3.DatabaseError) -> bool:
+    """Whether the file is to blame, and not that it is busy or that we use it wrongly."""
+    if isinstance(error, sqlite3.ProgrammingError):
+        return False
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
+    return code & 0xFF not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def _is_readable(record: Record, checkpoint: Checkpoint | None) -> bool:

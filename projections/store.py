@@ -153,10 +153,21 @@ class Store(RunTable, NoteTable):
     def checkpoint(self) -> Checkpoint | None:
         """How far this store is; None if it cannot be read."""
         try:
-            value = self.get("checkpoint")
-            return None if value is None else _checkpoint.decode(value)
-        except (sqlite3.Error, msgspec.MsgspecError):
+            return self.read_checkpoint()
+        except sqlite3.Error:
             return None
+
+    def read_checkpoint(self) -> Checkpoint:
+        """As `checkpoint`.
+
+        Raises:
+            sqlite3.DatabaseError: why it cannot be read.
+        """
+        value = self.get("checkpoint")
+        try:
+            return _checkpoint.decode(b"" if value is None else value)
+        except msgspec.MsgspecError as error:
+            raise sqlite3.DatabaseError("there is no checkpoint in it") from error
 
     def set_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Say how far this store is."""
