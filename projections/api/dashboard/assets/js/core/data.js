@@ -9,6 +9,8 @@ import { store } from "./store.js";
 const EVERY = 1000; // milliseconds between two reads of the same path while things happen
 const KEPT = 120; // answers about the past that are kept: they never change
 const AGAIN = 3000; // after a failure
+const PATHS = 80; // paths whose newest answer is kept though no page shows it
+const REST = 4; // an answer that takes long is asked for again after this many times as long
 
 const entries = new Map();
 const past = new Map();
@@ -18,7 +20,7 @@ export const pending = store(0);
 class Entry {
   constructor(path) {
     Object.assign(this, { path, data: null, error: null, position: null, at: undefined, loading: false });
-    Object.assign(this, { listeners: new Set(), control: null, timer: null, last: 0, every: EVERY });
+    Object.assign(this, { listeners: new Set(), control: null, timer: null, last: 0, took: 0, every: EVERY });
   }
 
   tell() { for (const listener of [...this.listeners]) listener(); }
@@ -39,6 +41,7 @@ class Entry {
     try {
       const found = await this.read(at, min_position, control.signal);
       if (this.control !== control) return;
+      this.took = performance.now() - this.last;
       learn(found.date);
       if (at !== null && /^\d+$/.test(at)) keep(`${at} ${this.path}`, found);
       this.take(found, at);
@@ -68,7 +71,7 @@ class Entry {
   }
 
   // Reads again, at most once in `every` milliseconds.
-  soon(options, delay = Math.max(0, this.every - (performance.now() - this.last))) {
+  soon(options, delay = Math.max(0, Math.max(this.every, REST * this.took) - (performance.now() - this.last))) {
     if (this.timer !== null) return;
     this.timer = setTimeout(() => {
       this.timer = null;
@@ -83,7 +86,10 @@ function keep(key, found) {
 }
 
 function entryOf(path) {
-  if (!entries.has(path)) entries.set(path, new Entry(path));
+  if (!entries.has(path)) {
+    for (const [old, entry] of entries) if (entries.size >= PATHS && !entry.listeners.size) entries.delete(old);
+    entries.set(path, new Entry(path));
+  }
   return entries.get(path);
 }
 

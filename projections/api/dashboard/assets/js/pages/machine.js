@@ -4,8 +4,9 @@ import { useNow } from "../core/clock.js";
 import { about, useData } from "../core/data.js";
 import { post } from "../core/api.js";
 import { useAt } from "../core/moment.js";
+import { Link } from "../core/router.js";
 import { useMay } from "../core/session.js";
-import { called, day, duration, money, ms, price } from "../core/words.js";
+import { called, count, day, duration, money, ms, price } from "../core/words.js";
 import { Await, Duration, Elapsed, Empty, Money, PageHead, Panel, PollLink, Problem, RunLink, StateBadge, Table, Time, confirm, toast } from "../ui/all.js";
 
 export const title = ({ id }) => `Machine ${id.slice(0, 8)}`;
@@ -52,9 +53,12 @@ function Bill({ vm, now, silent }) {
     <${Table} caption="Phases of the bill" columns=${columns} rows=${vm.intervals} rowKey=${(one) => one.from} foot=${["together", "", "", duration(vm.intervals.reduce((sum, one) => sum + (one.to === null ? now : ms(one.to)) - ms(one.from), 0)), money(vm.cost_usd)]} /><//>`;
 }
 
+const SHOWN = 20; // runs, the newest
+
 function Runs({ ids }) {
   if (!ids.length) return html`<${Empty} title="No run was on it" />`;
-  return html`<ol class="rows">${[...ids].reverse().slice(0, 100).map((id) => html`<${RunRow} key=${id} id=${id} />`)}</ol>`;
+  return html`<ol class="rows">${[...ids].reverse().slice(0, SHOWN).map((id) => html`<${RunRow} key=${id} id=${id} />`)}</ol>
+    ${ids.length > SHOWN && html`<p class="dim">and ${count(ids.length - SHOWN, "earlier run")}: <${Link} to="/costs?by=run">costs by run<//></p>`}`;
 }
 
 function RunRow({ id }) {
