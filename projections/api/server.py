@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import logging
 import socket
 import threading
 from typing import TYPE_CHECKING, Final
@@ -123,6 +124,7 @@ class Server:
             backlog=_BACKLOG,
             timeout_graceful_shutdown=GRACE,
         )
+        logging.getLogger("uvicorn.error").addFilter(_reworded)
         self._uvicorn = _Uvicorn(config, starting, stopping)
         self._thread = threading.Thread(target=self._run, name="steno-http", daemon=True)
         self._ended = threading.Event()
@@ -178,6 +180,14 @@ class Server:
 
 def _bracketed(address: str) -> str:
     return f"[{address}]" if ":" in address else address
+
+
+def _reworded(record: logging.LogRecord) -> bool:
+    """uvicorn's word for requests that are cut off at the end: it is no error of ours."""
+    if str(record.msg).startswith("Cancel %s running task"):
+        record.levelno, record.levelname = logging.WARNING, "WARNING"
+        record.msg = f"%s requests did not end within {GRACE} s and are cut off"
+    return True
 
 
 class _Uvicorn(uvicorn.Server):

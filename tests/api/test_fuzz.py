@@ -36,6 +36,8 @@ READS = (
     "/", "/runs", "/runs/{id}", "/assets/{id}",
 )  # fmt: skip
 COMMANDS = ("/api/runs", "/api/runs/{id}/stop", "/api/vms/{id}/stop", "/api/amd/submit", "/api/session")
+ELSEWHERE = ("/readyz", "/api/runs/{id}/logs")
+"""What may truly not be there: a provider that nobody here is configured for."""
 PAGED = ("cursor", "limit")
 PARAMETERS = {
     "/api/runs": (*PAGED, "state", "name", "order"),
@@ -75,7 +77,7 @@ def sent(service: Served, request: bytes, *, wait: float = 10.0) -> Answer | Non
             client.sendall(request)
         with suppress(ConnectionError, TimeoutError):
             while b"\r\n\r\n" not in data and (piece := client.recv(65536)):
-                data += piece
+                data = (data + piece).removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n")
             if not data:
                 return None
             head, _, body = data.partition(b"\r\n\r\n")
@@ -103,7 +105,7 @@ def request(method: str, target: str, headers: dict[str, bytes], body: bytes = b
 
 
 def check(service: Served, answer: Answer | None, *, field: str | None = None, head: bool = False) -> None:
-    """Below 500, and if it is a refusal then a problem (which names `field`); `/readyz` may say 503."""
+    """Below 500, and if it is a refusal then a problem, which names `field`."""
     if answer is None:
         return
     assert 100 <= answer.status < 500, (answer.status, answer.body[:500])
@@ -218,7 +220,7 @@ def test_any_path_and_query_is_answered(service: Served) -> None:
         query = "&".join(f"{name}={quoted(value)}" for name, value in parameters.items())
         target = path.replace("{id}", quoted(word)) + (f"?{query}" if query else "")
         answer = sent(service, request("GET", target, {}))
-        if path != "/readyz":
+        if path not in ELSEWHERE or answer is None or answer.status not in {502, 503}:
             check(service, answer)
 
     law()
@@ -321,7 +323,7 @@ def test_any_header_is_answered(service: Served) -> None:
         body = b'{"configuration": {"type": "task", "commands": ["true"]}}' if posts else b""
         method = "POST" if posts else "GET"
         answer = sent(service, request(method, path.replace("{id}", "none"), headers, body))
-        if path != "/readyz":
+        if path not in ELSEWHERE or answer is None or answer.status not in {502, 503}:
             check(service, answer)
 
     law()

@@ -63,9 +63,7 @@ def test_sigterm_ends_it_in_order_while_streams_are_open(steno_served: StartSten
         process.signal(signal.SIGTERM)
         rest = b"".join(pieces)  # httpx raises if the stream is cut and not ended
         assert rest == b"" or rest.endswith(b"\n\n")
-        began = time.monotonic()
         assert process.ended() == 0
-        assert time.monotonic() - began < 6
     assert process.err == []
     assert process.out[-1].endswith("stopped by SIGTERM")
 
@@ -102,7 +100,10 @@ def test_a_request_that_never_ends_is_left_after_the_grace(steno_served: StartSt
         began = time.monotonic()
         process.signal(signal.SIGTERM)
         assert process.ended() == 0
-        assert 4 < time.monotonic() - began < 12
+        assert time.monotonic() - began > 4
+        assert client.recv(65536).startswith(b"HTTP/1.1 503 ")
+    assert process.err == []
+    assert any("WARNING 1 requests did not end within 5 s and are cut off" in line for line in process.out)
 
 
 @pytest.mark.slow

@@ -86,6 +86,9 @@ class Gate:
             if not self._closing:
                 raise
             await exchange.finish()
+            await _refuse(
+                exchange, Problem(503, "this service is stopping: ask again", headers=(("Retry-After", "5"),))
+            )
         except Ended:
             pass
         except Exception as error:  # noqa: BLE001 - the last resort of every request
