@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import CancelledError, ThreadPoolExecutor
@@ -19,8 +20,12 @@ _CACHED: Final = 16 << 20
 """Bytes of frames kept for the next who wants them."""
 _STEP: Final = 50_000
 """Positions folded between two looks at whether to stop."""
-_WALKERS: Final = 3
+_WALKERS: Final = 2
 """Folds kept where they stand, as each is a whole world."""
+_NEAR: Final = 20_000
+"""Positions a fold goes on; for what lies farther ahead another begins closer to it."""
+_REST: Final = 60.0
+"""Seconds after which what nobody wanted is let go of."""
 _THREADS: Final = 2
 
 
@@ -42,6 +47,7 @@ class _Walker:
         world, position = begun(record, at_most)
         self.record = record
         self.framer = Framer(record, world, position)
+        self.rests_since = 0.0
 
 
 class Backfill:
@@ -77,6 +83,13 @@ class Backfill:
             making = self._making[key] = loop.run_in_executor(self._threads, self._make, *key)
             making.add_done_callback(lambda done: self._made(key, done))
         return await asyncio.shield(making), key[1]
+
+    def rest(self) -> None:
+        """Let go of what nobody wanted for a minute; to be called now and then."""
+        if any(time.monotonic() - walker.rests_since > _REST for walker in tuple(self._idle)):
+            self._pages.clear()
+            self._size = 0
+            self._threads.submit(self._forget_rested)
 
     def close(self) -> None:
         """Let go of everything; a page that is being made is finished first."""
@@ -115,9 +128,9 @@ class Backfill:
         return frames
 
     def _taken(self, start: int) -> _Walker:
-        """The walker that has the shortest way to `start`; a new one where all are beyond it."""
+        """The walker that has the shortest way to `start`; a new one where none is near."""
         with self._lock:
-            there = [walker for walker in self._idle if walker.framer.position <= start]
+            there = [walker for walker in self._idle if 0 <= start - walker.framer.position <= _NEAR]
             if there:
                 nearest = max(there, key=lambda walker: walker.framer.position)
                 self._idle.remove(nearest)
@@ -130,8 +143,17 @@ class Backfill:
             raise
 
     def _put_back(self, walker: _Walker) -> None:
+        walker.rests_since = time.monotonic()
         with self._lock:
             self._idle.append(walker)
             over = self._idle.pop(0) if len(self._idle) > _WALKERS else None
         if over is not None:
             over.record.close()
+
+    def _forget_rested(self) -> None:
+        since = time.monotonic() - _REST
+        with self._lock:
+            rested = [walker for walker in self._idle if walker.rests_since < since]
+            self._idle = [walker for walker in self._idle if walker.rests_since >= since]
+        for walker in rested:
+            walker.record.close()

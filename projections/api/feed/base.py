@@ -1,4 +1,4 @@
-"""Where a fold of a record begins: at what the projections were left with, where they are this record's."""
+"""Where a fold of a record begins: at what the projections know, now or of a moment past."""
 
 import sqlite3
 from typing import TYPE_CHECKING
@@ -7,6 +7,7 @@ from engine.rules.sets import CURRENT
 from engine.world.world import World
 from projections.folded import take_up_whole
 from projections.generations import beside
+from projections.moments import opened
 from projections.projector import belongs
 from projections.store import Store
 
@@ -16,22 +17,35 @@ if TYPE_CHECKING:
 
 def begun(record: "Record", at_most: int) -> tuple[World, int]:
     """A world of the record and the position it stands at, not beyond `at_most`; an empty one at 0 if need be."""
+    try:
+        return _as_it_is(record, at_most) or _as_it_was(record, at_most) or (World(CURRENT), 0)
+    except (sqlite3.Error, KeyError, ValueError):
+        return World(CURRENT), 0
+
+
+def _as_it_is(record: "Record", at_most: int) -> tuple[World, int] | None:
+    """What the projections were left with, where they are this record's and not beyond."""
     store = Store.open(beside(record.path), write=False)
-    if store is not None:
-        with store:
-            try:
-                found = _taken_up(store, record, at_most)
-            except (sqlite3.Error, KeyError, ValueError):
-                found = None
-            if found is not None:
-                return found
-    return World(CURRENT), 0
-
-
-def _taken_up(store: Store, record: "Record", at_most: int) -> tuple[World, int] | None:
-    with store.reading():
+    if store is None:
+        return None
+    with store, store.reading():
         checkpoint = store.checkpoint()
         if checkpoint is None or checkpoint.position > at_most or not belongs(record, checkpoint):
             return None
-        state = take_up_whole(store)
-        return None if state is None else (World(CURRENT, state=state), checkpoint.position)
+        return _taken_up(store, checkpoint.position)
+
+
+def _as_it_was(record: "Record", position: int) -> tuple[World, int] | None:
+    """What they knew at a position, from the nearest moment they keep before it."""
+    if position == 0:
+        return None
+    store, base = opened(record, position)
+    with store, store.reading():
+        if base and store.world_at(base, "base") is None:
+            return None
+        return _taken_up(store, position)
+
+
+def _taken_up(store: Store, position: int) -> tuple[World, int] | None:
+    state = take_up_whole(store)
+    return None if state is None else (World(CURRENT, state=state), position)

@@ -269,6 +269,8 @@ class Feed:
         """Drop who is stuck."""
         for listener in tuple(self._listeners):
             listener.check()
+        if self._backfill is not None:
+            self._backfill.rest()
         if self._loop is not None and not self._stopping.is_set():
             self._checker = self._loop.call_later(_CHECK, self._check)
 

@@ -124,6 +124,9 @@ class Framer:
                 self._add(poll, runs, vms)
             return
         runs, vms = self._changed(changes, {event.stream})
+        named = getattr(event.data, "run_id", None)
+        if named in self.state.runs and named not in runs and event.stream != f"run/{named}":
+            runs = (*runs, named)  # what is made again loses its provider's id, though it may not move
         if isinstance(event.data, SubmitSucceeded):
             vms = (*vms, *self._taken_over(event.data.run_id))
         self._add(event, runs, vms)
