@@ -34,7 +34,7 @@ export default function Page({ params }) {
   useEffect(() => {
     if (!run) return;
     document.title = `${called(run)} · Steno`;
-    if (run.run_id !== params.id && !found.stale) navigate(`/runs/${encodeURIComponent(run.run_id)}`, { replace: true });
+    if (run.run_id !== params.id && !found.stale) navigate(`/runs/${encodeURIComponent(run.run_id)}${location.search}`, { replace: true });
   }, [run?.run_id, run?.name, params.id]);
 
   if (found.error?.status === 404) return html`<${Missing} id=${params.id} past=${at !== null} />`;
