@@ -55,6 +55,7 @@ def test_a_test_notice_arrives_signed_and_stands_in_the_record(steno: Steno, hoo
     assert notice["notice_id"] == said["notice_id"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
@@ -77,6 +78,7 @@ def test_a_webhook_that_does_not_take_it_is_exit_3_and_is_not_asked_again(
     assert (len(hook.taken), hook.elsewhere) == (1, 0)
 
 
+@pytest.mark.slow
 def test_nobody_there_is_exit_3_and_the_address_is_not_shown(steno: Steno, home: Path) -> None:
     """An address can be a key to itself."""
     with Hook() as gone:
@@ -105,6 +107,7 @@ def test_a_kind_that_is_none_is_named(steno: Steno, value: str) -> None:
     assert "run_end, anomaly, budget, orphan" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_page_of_notices(steno: Steno, hook: Hook) -> None:
     """The newest first, one a line, no longer than the terminal."""
     for answer in (200, 503):
