@@ -19,10 +19,8 @@ from events.clock import SECOND
 
 OURS = "11111111-2222-4333-8444-555555555555"
 RUNNING = single("a", "running", "running", submitted=2)
-ENDED = {"exit_status": 1, "reason": "job_failed", "job_reason": "container_exited_with_error"}
-FAILED = single("a", "failed", "failed", submitted=2, **ENDED)  # type: ignore[arg-type]
-    "a", "failed", "failed", exit_status=1, reason="job_failed", job_reason="container_exited_with_error", submitted=2
-)
+ENDED = {"reason": "job_failed", "job_reason": "container_exited_with_error"}
+FAILED = single("a", "failed", "failed", submitted=2, exit_status=1, **ENDED)
 DONE = single("a", "done", "done", exit_status=0, submitted=2)
 
 
