@@ -68,10 +68,10 @@ def everywhere(served: Serve, town: Path) -> Served:
     return served(town, api__host="0.0.0.0")
 
 
-@pytest.fixture
-def here(served: Serve, town: Path) -> Served:
-    """A service on loopback."""
-    return served(town)
+@pytest.fixture(scope="module")
+def here(served_on: Serve, towns: Path) -> Served:
+    """A service on loopback, one for all of this file."""
+    return served_on(towns, api__submit_rate="off")
 
 
 # -- without a token

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 RUN = {"configuration": {"type": "task", "commands": ["true"]}}
 
 
-@pytest.fixture
-def here(served: Serve, town: Path) -> Served:
-    """A service on loopback."""
-    return served(town)
+@pytest.fixture(scope="module")
+def here(served_on: Serve, towns: Path) -> Served:
+    """A service on loopback, one for all of this file."""
+    return served_on(towns, api__submit_rate="off")
 
 
 def asked(service: Served, *pieces: bytes, pause: float = 0.0) -> tuple[int, dict[str, object]]:

@@ -234,6 +234,7 @@ def test_every_answer_leaves_a_line_without_what_it_carried(steno_served: StartS
     secret = "steno_0123456789ab_" + "s" * 43
     httpx.get(f"{process.url}/api/runs", params={"name": "hidden-query"}, headers={"Cookie": "steno_x=hidden-cookie"})
     httpx.get(f"{process.url}/api/runs/{secret}", headers={"Authorization": "Bearer hidden-header"})
+    httpx.get(f"{process.url}/api/runs/{secret.replace('_', '%5F')}")
     httpx.get(f"{process.url}/api/runs", params={"token": secret})
     httpx.post(f"{process.url}/api/session", json={"token": secret})
     httpx.post(f"{process.url}/api/runs", json={"configuration": {"env": {"KEY": "hidden-body"}}})

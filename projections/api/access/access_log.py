@@ -7,6 +7,7 @@ import logging
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+from urllib.parse import unquote
 
 from events.clock import SECOND
 from projections.api.access.tokens import without_secrets
@@ -94,6 +95,8 @@ class AccessLog:
 def _text(line: _Line) -> str:
     _, method, path, status, took, who = line
     shown = path.decode("ascii", "backslashreplace")
+    if "%" in shown:
+        shown = unquote(shown)  # a token is one in any spelling
     shown = without_secrets(shown if shown.isprintable() else ascii(shown))
     shown = shown if len(shown) <= _LONGEST else shown[:_LONGEST] + "…"
     return f"{method} {shown} {status or '-'} {took / 1000:.1f} ms {who}"

@@ -112,7 +112,12 @@ class Tokens:
         if len(parts) != 2 or len(fields) != 3 or not fields[1].isdecimal() or len(fields[1]) > 18:
             return None
         known = self._valid(fields[0])
-        if known is None or not self._key or not cookie.isascii() or not hmac.compare_digest(parts[1], self._sealed(parts[0], known)):
+        if (
+            known is None
+            or not self._key
+            or not cookie.isascii()
+            or not hmac.compare_digest(parts[1], self._sealed(parts[0], known))
+        ):
             return None
         if int(fields[1]) <= self._clock.now() or fields[2] in self._ended:
             return None
