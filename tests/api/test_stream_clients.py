@@ -25,7 +25,7 @@ from projections.api.feed.listener import Dropped
 from projections.api.feed.ring import Ring
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from conftest import Serve
 
@@ -111,7 +111,7 @@ async def received(feed: Feed, after: int, size: int) -> bytes:
     return found
 
 
-def playing(path: Path, play: Callable[[Feed], object]) -> None:
+def playing(path: Path, play: Callable[[Feed], Awaitable[None]]) -> None:
     """A feed of its own, in a loop of its own."""
 
     async def run() -> None:
@@ -120,7 +120,7 @@ def playing(path: Path, play: Callable[[Feed], object]) -> None:
         try:
             async with asyncio.timeout(60):
                 assert await feed.ready(20)
-                await play(feed)  # type: ignore[misc]
+                await play(feed)
         finally:
             feed.stop()
 

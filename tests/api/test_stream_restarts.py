@@ -22,7 +22,9 @@ from events.record import Record
 from projections.api.feed.frames import Framer
 
 if TYPE_CHECKING:
-    from conftest import StartSteno
+    from collections.abc import Callable, Coroutine
+
+    from conftest import Process, StartSteno
 
 pytestmark = pytest.mark.slow
 
@@ -78,8 +80,8 @@ class Client:
         return text[end:]
 
 
-async def _read(wanted: asyncio.Future[bytes] | object, until: asyncio.Event) -> bytes | None:
-    reading = asyncio.ensure_future(wanted)  # type: ignore[arg-type]
+async def _read(wanted: Coroutine[object, object, bytes], until: asyncio.Event) -> bytes | None:
+    reading = asyncio.ensure_future(wanted)
     stopping = asyncio.ensure_future(until.wait())
     try:
         await asyncio.wait({reading, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -113,9 +115,9 @@ def test_a_restart_under_a_hundred_clients_loses_and_doubles_nothing(
     writer = threading.Thread(target=write, args=(town, stop))
     address = {"url": ""}
 
-    def restart(process: object) -> None:
-        process.signal(how)  # type: ignore[attr-defined]
-        code = process.ended()  # type: ignore[attr-defined]
+    def restart(process: Process) -> None:
+        process.signal(how)
+        code = process.ended()
         assert code == (0 if how is signal.SIGTERM else -how)
 
     async def play() -> None:
@@ -153,8 +155,8 @@ def test_a_restart_under_a_hundred_clients_loses_and_doubles_nothing(
         assert client.connected >= 4
 
 
-async def _eventually(done: object) -> None:
+async def _eventually(done: Callable[[], bool]) -> None:
     end = time.monotonic() + 60
-    while not done():  # type: ignore[operator]
+    while not done():
         assert time.monotonic() < end
         await asyncio.sleep(0.05)
