@@ -60,7 +60,7 @@ METRICS = [
     "warm_reuses",
     "active_vms",
 ]
-PRICED = {"STENO_LOCAL_PRICE": "1.99", "STENO_LOCAL_GPU": "MI300X", "STENO_LOCAL_BOOT": "1", "STENO_MAX_VMS": "1"}
+PRICED = {"STENO_LOCAL_PRICE": "1.99", "STENO_LOCAL_GPU": "MI300X", "STENO_LOCAL_BOOT": "6", "STENO_MAX_VMS": "1"}
 """This machine as one MI300X at $1.99 an hour."""
 BAD = SHIPPED["vector-add"].example.replace("a[i] + b[i]", "a[i] - b[i]")
 SLOW = DOING % 'system("sleep 4");'
