@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from engine.kernel.definition import DTYPES
+from engine.kernel.executor import OneTask, Terms
 from engine.kernel.testing import DOING, KEY, SHIPPED, submission
 
 if TYPE_CHECKING:
@@ -192,3 +198,20 @@ def test_a_machine_without_a_compiler_says_so(judged: Judged) -> None:
     said = judged(submission(), compiler="hipcc-that-is-not-there")
     assert (said.code, said.statuses) == (2, ["ERROR"])
     assert "no compiler" in said.last["message"]
+
+
+def test_a_task_that_is_told_to_stop_clears_away_what_it_began(tmp_path: Path) -> None:
+    """A machine that is used again holds nothing of the one before; the solution's own processes end with it."""
+    order = OneTask(Terms(image="unused", compiler="g++", max_duration=600)).order(
+        submission(solution_code=DOING % "while (true) {}"), KEY
+    )
+    (command,) = msgspec.convert(order.configuration["commands"], list[str])
+    environment = {"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path)}
+    environment |= msgspec.convert(order.configuration["env"], dict[str, str])
+    argv = ["/bin/sh", "-c", f"exec {command}"]
+    with subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE) as task:
+        assert task.stdout is not None
+        assert any(b'"CHECKING"' in line for line in task.stdout)
+        task.send_signal(signal.SIGTERM)
+        assert task.wait(60) == 143
+    assert list(tmp_path.iterdir()) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -14,6 +15,7 @@ from .judge import Judge
 
 def main(folder: Path) -> int:
     """The exit status of the job."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # told to stop: what was begun is still cleared away
     path = folder / "job.json"
     job = json.loads(path.read_text("utf-8"))
     path.unlink()
