@@ -2,144 +2,28 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import time
-from collections.abc import Callable, Iterator
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
+from stenolab.dashboard import Busy, told
 
 from engine.readings.shapes import shape_of
-from engine.testing.big import polls
 from events import types
 from events.append import Batch
-from events.clock import SECOND, SystemClock
+from events.clock import SystemClock
 from events.record import Record
 
 if TYPE_CHECKING:
     from conftest import Serve, StartSteno
-    from playwright.sync_api import Browser, ConsoleMessage, Page
+    from stenolab.browser import See
 
 pytestmark = pytest.mark.slow
 
-SWITCHES = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking")
-WATCH = """
-window.shifts = [];
-new PerformanceObserver((list) => {
-  for (const one of list.getEntries()) if (!one.hadRecentInput) {
-    window.shifts.push(one.value);
-    (window.moved ??= []).push(...one.sources.map(({ node }) => node?.className || node?.nodeName));
-  }
-}).observe({ type: "layout-shift", buffered: true });
-"""
 PHONE = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True}
 PAGES = ("/", "/machines", "/costs")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Debian's chromium, without a window."""
-    from playwright.sync_api import sync_playwright
-
-    found = shutil.which("chromium")
-    if found is None:
-        told = "there is no chromium here: `apt-get install chromium`"
-        pytest.fail(told) if os.environ.get("STENO_REQUIRE_LAB") == "1" else pytest.skip(told)
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=found, args=list(SWITCHES))
-        yield chromium
-        chromium.close()
-
-
-class Seen:
-    """A page and everything that it complained of or asked for."""
-
-    def __init__(self, page: Page, base: str) -> None:
-        self.page = page
-        self.base = base
-        self.complaints: list[str] = []
-        self.asked: list[str] = []
-        page.on(
-            "console", lambda said: self.complaints.append(said.text) if said.type in ("error", "warning") else None
-        )
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("request", lambda request: self.asked.append(request.url))
-        page.add_init_script(WATCH)
-
-    def _said(self, message: ConsoleMessage) -> None:
-        if message.type in ("error", "warning"):
-            self.complaints.append(message.text)
-
-    def go(self, path: str) -> Page:
-        """The page at a path, with its content there."""
-        self.page.goto(self.base + path)
-        return self.settled()
-
-    def settled(self) -> Page:
-        """The page once nothing is read any more: no skeleton, nothing dimmed."""
-        self.page.wait_for_selector("#page h1")
-        self.until("!document.querySelector('.skeleton') && !document.querySelector('#page .stale')")
-        return self.page
-
-    def position(self) -> int | None:
-        """The position in the page's address; None: live."""
-        found = re.search(r"[?&]at=(\d+)(&|$)", self.page.url)
-        return None if found is None else int(found[1])
-
-    def until(self, expression: str, seconds: float = 30) -> None:
-        """Waits until a JavaScript expression is true; asked from outside: the page's policy forbids `eval` within."""
-        end = time.monotonic() + seconds
-        while not self.page.evaluate(f"Boolean({expression})"):
-            assert time.monotonic() < end, (expression, self.page.locator("body").inner_text(), self.complaints)
-            self.page.wait_for_timeout(50)
-
-
-def told(client: httpx.Client, path: str, **params: Any) -> Any:
-    """What a service that has just begun answers, once its read models are there."""
-    end = time.monotonic() + 30
-    while (answer := client.get(path, params=params)).status_code == 503 and time.monotonic() < end:
-        time.sleep(0.05)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
-
-
-@pytest.fixture
-def see(browser: Browser) -> Iterator[Callable[..., Seen]]:
-    """`see(url, **context)`: a fresh browser context on a service."""
-    contexts = []
-
-    def open_(base: str, **options: Any) -> Seen:
-        context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
-        contexts.append(context)
-        return Seen(context.new_page(), base)
-
-    yield open_
-    for context in contexts:
-        context.close()
-
-
-HOURS = 2
-
-
-class Busy:
-    """The record of a busy project: two hours of it, up to five minutes ago, and what comes then."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        now = SystemClock().now()
-        self._story = polls(now - HOURS * 3600 * SECOND)
-        self.goes_on((HOURS * 3600 - 300) // 5)
-
-    def goes_on(self, rounds: int = 50) -> int:
-        """So many more looks at it, all at once; the head afterwards."""
-        with Record.open(self.path, write=True, create=True, shapes=shape_of, clock=SystemClock()) as record:
-            record.append_polls(tuple(islice(self._story, rounds * 2)))
-            return record.head().position
 
 
 @pytest.fixture
@@ -149,7 +33,7 @@ def busy(tmp_path: Path) -> Busy:
 
 
 def test_every_page_is_drawn_without_complaint_or_shift_and_asks_nobody_else(
-    served: Serve, busy: Busy, see: Callable[..., Seen]
+    served: Serve, busy: Busy, see: See
 ) -> None:
     """No error, no violation of the policy, no request off the host, no layout shift, also while things happen."""
     here = served(busy.path, budget__total="1400")
@@ -159,12 +43,12 @@ def test_every_page_is_drawn_without_complaint_or_shift_and_asks_nobody_else(
         busy.goes_on(20)
         page.wait_for_timeout(1500)
         assert seen.complaints == []
-        assert [url for url in seen.asked if not url.startswith((here.url, "data:"))] == []
-        assert sum(page.evaluate("window.shifts")) < 0.01, (path, page.evaluate("window.moved"))
+        assert seen.elsewhere() == []
+        assert seen.shifted() < 0.01, path
 
 
 def test_the_overview_says_what_runs_what_it_costs_and_when_the_budget_ends(
-    served: Serve, busy: Busy, see: Callable[..., Seen]
+    served: Serve, busy: Busy, see: See
 ) -> None:
     """Its figures are those of the API."""
     here = served(busy.path, budget__total="1400")
@@ -182,7 +66,7 @@ def test_the_overview_says_what_runs_what_it_costs_and_when_the_budget_ends(
     assert blocks == sum(len(lane["runs"]) for lane in said["lanes"])
 
 
-def test_what_happens_is_shown_without_a_reload(served: Serve, busy: Busy, see: Callable[..., Seen]) -> None:
+def test_what_happens_is_shown_without_a_reload(served: Serve, busy: Busy, see: See) -> None:
     """A run that ends leaves the running ones and stands among those that ended last."""
     here = served(busy.path)
     seen = see(here.url)
@@ -195,7 +79,7 @@ def test_what_happens_is_shown_without_a_reload(served: Serve, busy: Busy, see: 
     assert seen.complaints == []
 
 
-def test_the_slider_puts_every_page_back_and_forth(served: Serve, busy: Busy, see: Callable[..., Seen]) -> None:
+def test_the_slider_puts_every_page_back_and_forth(served: Serve, busy: Busy, see: See) -> None:
     """Dragged to the middle it shows what was then, the address says so, and links keep it; back to live it is now."""
     here = served(busy.path, budget__total="1400")
     seen = see(here.url)
@@ -234,7 +118,7 @@ def test_the_slider_puts_every_page_back_and_forth(served: Serve, busy: Busy, se
     assert seen.complaints == []
 
 
-def test_the_keyboard_goes_everywhere(served: Serve, busy: Busy, see: Callable[..., Seen]) -> None:
+def test_the_keyboard_goes_everywhere(served: Serve, busy: Busy, see: See) -> None:
     """Letters change the page, brackets step by marks, a typed time or position is gone to, nonsense is not."""
     here = served(busy.path)
     marks = [mark["position"] for mark in told(here.client, "/api/record")["marks"]]
@@ -279,9 +163,7 @@ def test_the_keyboard_goes_everywhere(served: Serve, busy: Busy, see: Callable[.
     assert seen.complaints == []
 
 
-def test_a_block_of_a_lane_is_reached_and_told_by_the_keyboard(
-    served: Serve, busy: Busy, see: Callable[..., Seen]
-) -> None:
+def test_a_block_of_a_lane_is_reached_and_told_by_the_keyboard(served: Serve, busy: Busy, see: See) -> None:
     """A lane is one stop; the arrows go through its blocks, and each says what it is."""
     page = see(served(busy.path).url).go("/")
     first = page.locator(".lane .block").first
@@ -294,7 +176,7 @@ def test_a_block_of_a_lane_is_reached_and_told_by_the_keyboard(
     assert page.locator(".lane .track").first.locator("[tabindex='0']").count() == 1
 
 
-def test_a_moment_that_is_none_is_said_plainly(served: Serve, busy: Busy, see: Callable[..., Seen]) -> None:
+def test_a_moment_that_is_none_is_said_plainly(served: Serve, busy: Busy, see: See) -> None:
     """An `at` beyond the record shows the server's sentence, and the way back to now works."""
     seen = see(served(busy.path).url)
     page = seen.page
@@ -306,7 +188,7 @@ def test_a_moment_that_is_none_is_said_plainly(served: Serve, busy: Busy, see: C
 
 
 def test_nothing_is_lost_when_the_server_restarts(
-    tmp_path: Path, busy: Busy, steno_served: StartSteno, see: Callable[..., Seen]
+    tmp_path: Path, busy: Busy, steno_served: StartSteno, see: See
 ) -> None:
     """The page says that it is not connected, comes back by itself, and shows what happened meanwhile."""
     first = steno_served(busy.path)
@@ -325,7 +207,7 @@ def test_nothing_is_lost_when_the_server_restarts(
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_a_phone_needs_no_sideways_scroll(path: str, served: Serve, busy: Busy, see: Callable[..., Seen]) -> None:
+def test_a_phone_needs_no_sideways_scroll(path: str, served: Serve, busy: Busy, see: See) -> None:
     """At 360 pixels everything is within the width, live and past, and nothing shifts."""
     seen = see(
         served(busy.path, budget__total="1400").url,
@@ -337,12 +219,10 @@ def test_a_phone_needs_no_sideways_scroll(path: str, served: Serve, busy: Busy, 
         page = seen.go(path + at)
         page.wait_for_timeout(300)
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
-        assert sum(page.evaluate("window.shifts")) < 0.01
+        assert seen.shifted() < 0.01
 
 
-def test_the_theme_follows_the_system_until_a_person_chooses(
-    served: Serve, busy: Busy, see: Callable[..., Seen]
-) -> None:
+def test_the_theme_follows_the_system_until_a_person_chooses(served: Serve, busy: Busy, see: See) -> None:
     """Dark where the system is; the other one after the button, and after a reload."""
     seen = see(served(busy.path).url, color_scheme="dark")
     page = seen.go("/")
@@ -356,7 +236,7 @@ def test_the_theme_follows_the_system_until_a_person_chooses(
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(scheme: str, served: Serve, busy: Busy, see: Callable[..., Seen]) -> None:
+def test_axe_finds_nothing(scheme: str, served: Serve, busy: Busy, see: See) -> None:
     """Every rule of axe holds on every page, live and past, with a machine's page and the window of keys."""
     from axe_playwright_python.sync_playwright import Axe
 
@@ -371,9 +251,7 @@ def test_axe_finds_nothing(scheme: str, served: Serve, busy: Busy, see: Callable
         assert found.violations_count == 0, (path, found.generate_report())
 
 
-def test_an_empty_record_tells_a_newcomer_what_to_type(
-    served: Serve, empty_record: Path, see: Callable[..., Seen]
-) -> None:
+def test_an_empty_record_tells_a_newcomer_what_to_type(served: Serve, empty_record: Path, see: See) -> None:
     """Every page of a record in which nothing happened is drawn, and names a command."""
     here = served(empty_record)
     for path in PAGES:
@@ -383,7 +261,7 @@ def test_an_empty_record_tells_a_newcomer_what_to_type(
         assert seen.complaints == []
 
 
-def test_a_blind_source_cannot_be_overlooked(served: Serve, town: Path, see: Callable[..., Seen]) -> None:
+def test_a_blind_source_cannot_be_overlooked(served: Serve, town: Path, see: See) -> None:
     """Of a record that nobody adds to, every page says since when the source did not answer."""
     here = served(town)
     for path in PAGES:
@@ -392,7 +270,7 @@ def test_a_blind_source_cannot_be_overlooked(served: Serve, town: Path, see: Cal
         assert "blind: no answer since 2026" in page.locator(".strip").inner_text()
 
 
-def test_a_machine_is_stopped_only_after_a_question(served: Serve, busy: Busy, see: Callable[..., Seen]) -> None:
+def test_a_machine_is_stopped_only_after_a_question(served: Serve, busy: Busy, see: See) -> None:
     """The button asks first; the answer is recorded, and in the past there is nothing to press."""
     with Record.open(busy.path, write=True, shapes=shape_of, clock=SystemClock()) as record:
         made = types.FleetEnsured(provider="dstack", project="main", name="lab-fleet")

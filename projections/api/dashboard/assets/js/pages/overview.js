@@ -68,7 +68,7 @@ function Recent({ recent }) {
 
 export const NoBudget = () => html`<${Empty} title="No budget is set" say="STENO_BUDGET_TOTAL=1400 steno up">With one, it is shown burning down here, and a submission that could overrun it is refused.<//>`;
 
-const Newcomer = () => html`<section class="panel whole"><${Empty} title="This record is empty" say=${["steno up --provider dstack", "steno submit task.yml --wait", "steno demo"]}>
+const Newcomer = () => html`<section class="panel whole"><${Empty} title="This record is empty" say=${["steno up --provider dstack", "steno submit --wait -- 'echo hello'", "steno demo"]}>
   Nothing has been recorded yet. Start the recorder, submit a run here or from a shell, or take the tour:<//></section>`;
 
 function Board({ data, gaps }) {
@@ -82,7 +82,7 @@ function Board({ data, gaps }) {
     ${nothing && !data.sources.length && html`<${Newcomer} />`}
     <section class="panel fixed" aria-label="Running now"><header><h2>Running now</h2><span class="grow"></span><span class="more"><${Link} to="/runs">all runs<//></span></header>
       <div class="scroll" tabindex="0" role="region" aria-label="Runs that have not ended, and the queue">${going.length ? html`<ol>${going.map((run) => html`<${LiveRun} key=${run.run_id} run=${run} machine=${names.get(run.vm_id)} />`)}</ol>`
-    : html`<${Empty} title=${at === null ? "Nothing runs" : "Nothing ran then"} say=${at === null ? "steno submit task.yml" : null}>${at === null ? html`<${Link} to="/submit">Submit a run<//>, or from a shell:` : "Step along the tape for another moment."}<//>`}<${Queue} data=${data} /></div></section>
+    : html`<${Empty} title=${at === null ? "Nothing runs" : "Nothing ran then"} say=${at === null ? "steno submit --wait -- 'echo hello'" : null}>${at === null ? html`<${Link} to="/submit">Submit a run<//>, or from a shell:` : "Step along the tape for another moment."}<//>`}<${Queue} data=${data} /></div></section>
     <section class="panel fixed" aria-label="Budget"><header><h2>Budget</h2><span class="grow"></span><span class="more">${data.budget.total_usd === null ? "none set" : `${money(data.budget.total_usd)}, ${data.budget.used_pct} % spent`} · <${Link} to="/costs">costs<//></span></header>
       <${Burn} points=${data.burn} budget=${data.budget} now=${at === null ? now : ms(data.at)}><${NoBudget} /><//></section>
     <section class="panel whole" aria-label="Machines"><header><h2>Machines</h2><span class="grow"></span><span class="more"><${Link} to="/machines">all machines<//></span></header>
