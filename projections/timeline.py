@@ -188,7 +188,7 @@ def _phases(vm: VmObject, start: int, until: int) -> tuple[Phase, ...]:
 
 def _task(said: Said, until: int) -> tuple[TaskPhase, ...]:
     """Each phase up to the next, the last one to the end: lines are read a moment after they were written."""
-    ends = [*(step.at for step in said.phases[1:]), until]
+    ends = [*(step.at for step in said.phases), until][1:]  # none where it has said nothing yet
     return tuple(
         TaskPhase(phase=step.phase.value, start=step.at, end=max(step.at, end), position=step.position)
         for step, end in zip(said.phases, ends, strict=True)
