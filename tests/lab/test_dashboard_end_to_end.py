@@ -19,6 +19,7 @@ import pytest
 from stenolab.browser import See, Seen
 from stenolab.lab import Lab
 from stenolab.plugin import StenoAt
+from stenolab.steno import Background
 
 from events.clock import SECOND, parse_time
 
@@ -39,8 +40,13 @@ SUCCESS = "Benchmark completed successfully"
 class Site:
     """The service of `steno up`, asked beside the browser."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, up: Background) -> None:
         self.url = url
+        self._up = up
+
+    def log(self) -> str:
+        """What it said of what went wrong."""
+        return self._up.err
 
     def get(self, path: str) -> Any:
         """The JSON answer of a read."""
@@ -64,7 +70,7 @@ def site(dstack_22: Lab, steno_at: StenoAt) -> Site:
     up = steno_at(dstack_22, project, STENO_BUDGET="1400").up()
     found = re.search(r"serving (http://\S+) ", up.out)
     assert found is not None, up.out
-    return Site(found[1])
+    return Site(found[1], up)
 
 
 def drag_to(seen: Seen, low: int, high: int) -> int:
@@ -156,7 +162,8 @@ def test_a_kernel_from_the_form_to_its_verdict_and_back_to_the_middle(site: Site
     assert page.locator(".run-verdict").inner_text().startswith(longest["state"])
     was = site.get(f"/api/runs/{run_id}?at={then}")
     assert (was["state"], was["finished_at"]) == (longest["state"], None)
-    assert page.locator("table.life th .badge").all_inner_texts()[-1].startswith(longest["state"])
+    drawn = page.locator("table.life th .badge").all_inner_texts()
+    assert drawn[-1].startswith(longest["state"]), site.get(f"/api/runs/{run_id}/timeline?at={then}")
     assert "As of 20" in page.locator(".strip").inner_text()
     assert page.get_by_role("button", name="Stop").count() == 0
     page.get_by_role("tab", name="Output").click()
@@ -175,7 +182,7 @@ def test_a_kernel_from_the_form_to_its_verdict_and_back_to_the_middle(site: Site
     page.get_by_role("link", name="Runs", exact=True).first.click()
     page.goto(f"{site.url}/runs/{run_id}")
     seen.until("document.querySelector('.run-verdict')?.innerText.includes('succeeded')")
-    assert seen.complaints == []
+    assert seen.complaints == [], site.log()
     assert seen.elsewhere() == []
 
 

@@ -16,7 +16,7 @@ import pytest
 from stenolab.waiting import wait
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, ConsoleMessage, Page
 
 SWITCHES = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking")
 _SHIFTS = """
@@ -35,12 +35,14 @@ class Seen:
         self.base = base
         self.complaints: list[str] = []
         self.asked: list[str] = []
-        page.on(
-            "console", lambda said: self.complaints.append(said.text) if said.type in ("error", "warning") else None
-        )
+        page.on("console", self._said)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("request", lambda request: self.asked.append(request.url))
         page.add_init_script(_SHIFTS)
+
+    def _said(self, said: ConsoleMessage) -> None:
+        if said.type in ("error", "warning"):
+            self.complaints.append(f"{said.text} {said.location.get('url', '')}".strip())
 
     def go(self, path: str) -> Page:
         """The page at a path, with its content there."""

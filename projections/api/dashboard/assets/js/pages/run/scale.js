@@ -38,7 +38,7 @@ export function rowsOf(life, until) {
   });
   for (const [index, phase] of (life.phases ?? []).entries()) {
     const to = phase.to ?? until;
-    rows.push({ key: `phase-${index}`, label: phase.phase, css: `s-${phase.phase}`, from: phase.from, to, seconds: between(phase.from, to) });
+    rows.push({ key: `phase-${index}`, label: phase.phase, css: `s-${phase.phase}`, from: phase.from, to, seconds: between(phase.from, to), position: phase.position });
   }
   for (const [index, phase] of life.machine.phases.entries()) {
     rows.push({ key: `machine-${index}`, label: `machine ${phase.phase}`, css: `s-${phase.phase}`, machine: true, from: phase.from, to: phase.to, seconds: phase.seconds });
