@@ -1,6 +1,6 @@
 """Records made of genuine recordings."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -11,6 +11,9 @@ from engine.replay.trace import open_trace
 from events.clock import SystemClock
 from events.poll import Poll
 from events.record import Record
+from projections.live import Projector
+from projections.pool import Pool
+from projections.testing_live import CLOCK, Growing
 
 TRACES = Path(__file__).parent.parent / "traces"
 
@@ -41,3 +44,23 @@ def recorded() -> MakeRecord:
         return record
 
     return make
+
+
+@pytest.fixture
+def growing(tmp_path: Path) -> Iterator[Growing]:
+    """A record of some hundred polls."""
+    made = Growing(tmp_path / "record.db")
+    made.grow(300)
+    yield made
+    made.record.close()
+
+
+@pytest.fixture
+def live(growing: Growing) -> Iterator[tuple[Projector, Pool]]:
+    """Its projector, running, and a pool of readers."""
+    projector = Projector(growing.path, clock=CLOCK)
+    pool = Pool(growing.path, clock=CLOCK, wake=projector.wake)
+    projector.start()
+    yield projector, pool
+    projector.stop()
+    pool.close()

@@ -2,100 +2,22 @@
 
 import contextlib
 import os
-import re
-import signal
 import sqlite3
 import stat
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from itertools import islice
-from pathlib import Path
 
-import msgspec
 import pytest
 
 from engine.readings.shapes import shape_of
-from engine.replay.record import replay_record
-from engine.testing.big import polls as looks
-from engine.testing.story import START
-from events.clock import SystemClock
 from events.errors import PositionNotFound
 from events.record import Record
 from projections import keeper
 from projections.live import Projector
-from projections.pool import Behind, Look, Pool
+from projections.pool import Behind, Pool
 from projections.projector import caught_up, rebuilt
 from projections.store import Checkpoint, Store, beside
-
-CLOCK = SystemClock()
-
-
-class Growing:
-    """A record that is appended to, as by a recorder in another process."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.record = Record.open(path, write=True, create=True, shapes=shape_of, clock=CLOCK)
-        self._looks = looks(START)
-
-    def grow(self, count: int) -> int:
-        """So many polls more; the head."""
-        self.record.append_polls(list(islice(self._looks, count)))
-        return self.record.head().position
-
-
-@pytest.fixture
-def growing(tmp_path: Path) -> Iterator[Growing]:
-    """A record of some hundred polls."""
-    made = Growing(tmp_path / "record.db")
-    made.grow(300)
-    yield made
-    made.record.close()
-
-
-@pytest.fixture
-def live(growing: Growing) -> Iterator[tuple[Projector, Pool]]:
-    """Its projector, running, and a pool of readers."""
-    projector = Projector(growing.path, clock=CLOCK)
-    pool = Pool(growing.path, clock=CLOCK, wake=projector.wake)
-    projector.start()
-    yield projector, pool
-    projector.stop()
-    pool.close()
-
-
-def patiently(wanted: Callable[[], bool], seconds: float = 30) -> None:
-    """Wait until it is so."""
-    end = time.monotonic() + seconds
-    while not wanted():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.01)
-
-
-def looked(pool: Pool, position: int) -> Callable[[], bool]:
-    """Whether a reader shows that position."""
-
-    def shown() -> bool:
-        with contextlib.suppress(Behind), pool.now() as look:
-            return look.position >= position
-        return False
-
-    return shown
-
-
-def same_as_replay(look: Look) -> None:
-    """What a look shows is what a replay of the record up to it says."""
-    with Record.open(look.record.path, clock=CLOCK, shapes=shape_of) as record:
-        from engine.replay.until import Until
-
-        found = replay_record(record, until=Until(position=look.position)).to_json()
-    store = look.view.store
-    assert [msgspec.json.decode(row.object) for row in store.runs()] == found["runs"]
-    assert [msgspec.json.decode(row.object) for row in store.vms.all()] == found["vms"]
-    assert [msgspec.json.decode(one) for one in store.anomalies()] == found["anomalies"]
+from projections.testing_live import CLOCK, Growing, looked, patiently, same_as_replay
 
 
 def test_what_is_appended_is_soon_shown(growing: Growing, live: tuple[Projector, Pool]) -> None:
@@ -273,115 +195,6 @@ def test_a_lost_or_damaged_file_is_built_anew_under_the_service(
     patiently(is_well)
     with pool.now(min_position=head) as look:
         same_as_replay(look)
-
-
-_BUILDER = """
-import os, signal, sys
-from projections import {module}
-from engine.readings.shapes import shape_of
-from events.clock import SystemClock
-from events.record import Record
-from projections.projector import caught_up, rebuilt
-calls = 0
-real = {module}.{name}
-def killed(*args, **more):
-    global calls
-    calls += 1
-    if {after} and calls == {call}:
-        real(*args, **more)
-    if calls == {call}:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return real(*args, **more)
-{module}.{name} = killed
-with Record.open(sys.argv[1], clock=SystemClock(), shapes=shape_of) as record:
-    {work}
-print("not killed")
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("work", "module", "name", "call", "after"),
-    [
-        ("caught_up(record).close()", "keeper", "put_down", 1, False),
-        ("caught_up(record).close()", "keeper", "put_down", 3, True),
-        ("caught_up(record).close()", "store", "Store.keep_moment", 1, True),
-        ("caught_up(record).close()", "store", "Store.set_checkpoint", 2, True),
-        ("rebuilt(record)", "keeper", "costed", 2, False),
-        ("rebuilt(record)", "projector", "publish", 1, False),
-        ("rebuilt(record)", "projector", "publish", 1, True),
-        ("rebuilt(record)", "generations", "remove", 1, False),
-        ("rebuilt(record)", "generations", "Path.symlink_to", 1, True),
-        ("rebuilt(record)", "generations", "Path.replace", 1, True),
-    ],
-)
-def test_a_process_killed_anywhere_leaves_what_others_go_on_with(
-    growing: Growing, work: str, module: str, name: str, call: int, after: bool
-) -> None:
-    """In the middle of a transaction, before, in and behind the swap: readers read on, and the next one finishes."""
-    caught_up(growing.record).close()
-    rebuilt(growing.record)
-    pool = Pool(growing.path, clock=CLOCK, wake=lambda: None)
-    with pool.now() as look:
-        before = look.position
-    head = growing.grow(200)
-    program = _BUILDER.format(module=module, name=name, call=call, after=after, work=work)
-    program = program.replace(
-        "from projections import", "import projections.keeper as keeper_\nkeeper_.SPACING = 64\nfrom projections import"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(growing.path)], check=False, capture_output=True, text=True
-    )
-    assert done.returncode == -signal.SIGKILL or "not killed" in done.stdout, done.stderr
-    with pool.now() as look:
-        assert look.position >= before
-        same_as_replay(look)
-    with caught_up(growing.record) as store:
-        checkpoint = store.checkpoint()
-        assert checkpoint is not None
-        assert checkpoint.position == head
-    with pool.now() as look:
-        assert look.position == head
-        same_as_replay(look)
-    rebuilt(growing.record)
-    there = [one for one in growing.path.parent.iterdir() if re.fullmatch(r".*\.[0-9a-f]{8}", one.name)]
-    assert len(there) <= 2
-    pool.close()
-
-
-@pytest.mark.slow
-def test_several_projectors_may_follow_one_record(growing: Growing) -> None:
-    """Each in a process of its own, as `steno up` beside `steno serve`; together they write what one would."""
-    program = (
-        "import sys, time\nfrom pathlib import Path\nfrom events.clock import SystemClock\n"
-        "from projections.live import Projector\n"
-        "projector = Projector(Path(sys.argv[1]), clock=SystemClock())\nprojector.start()\n"
-        "sys.stdin.read()\nprojector.stop()\nprint(projector.position)"
-    )
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-c", program, str(growing.path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(3)
-    ]
-    pool = Pool(growing.path, clock=CLOCK, wake=lambda: None)
-    end = time.monotonic() + 4
-    while time.monotonic() < end:
-        head = growing.grow(4)
-        time.sleep(0.02)
-    patiently(looked(pool, head))
-    for process in running:
-        said, trouble = process.communicate("", timeout=30)
-        assert process.returncode == 0, trouble
-        assert int(said) == head
-        assert trouble == ""
-    with pool.now() as look:
-        same_as_replay(look)
-    pool.close()
 
 
 def test_a_damaged_page_met_in_the_middle_of_a_look_says_to_ask_again(growing: Growing) -> None:

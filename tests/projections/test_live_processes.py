@@ -1,0 +1,120 @@
+"""Several processes at the projections of one record, and processes killed while they write them."""
+
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from projections.pool import Pool
+from projections.projector import caught_up, rebuilt
+from projections.testing_live import CLOCK, Growing, looked, patiently, same_as_replay
+
+_BUILDER = """
+import os, signal, sys
+from projections import {module}
+from engine.readings.shapes import shape_of
+from events.clock import SystemClock
+from events.record import Record
+from projections.projector import caught_up, rebuilt
+calls = 0
+real = {module}.{name}
+def killed(*args, **more):
+    global calls
+    calls += 1
+    if {after} and calls == {call}:
+        real(*args, **more)
+    if calls == {call}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(*args, **more)
+{module}.{name} = killed
+with Record.open(sys.argv[1], clock=SystemClock(), shapes=shape_of) as record:
+    {work}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("work", "module", "name", "call", "after"),
+    [
+        ("caught_up(record).close()", "keeper", "put_down", 1, False),
+        ("caught_up(record).close()", "keeper", "put_down", 3, True),
+        ("caught_up(record).close()", "store", "Store.keep_moment", 1, True),
+        ("caught_up(record).close()", "store", "Store.set_checkpoint", 2, True),
+        ("rebuilt(record)", "keeper", "costed", 2, False),
+        ("rebuilt(record)", "projector", "publish", 1, False),
+        ("rebuilt(record)", "projector", "publish", 1, True),
+        ("rebuilt(record)", "generations", "remove", 1, False),
+        ("rebuilt(record)", "generations", "Path.symlink_to", 1, True),
+        ("rebuilt(record)", "generations", "Path.replace", 1, True),
+    ],
+)
+def test_a_process_killed_anywhere_leaves_what_others_go_on_with(
+    growing: Growing, work: str, module: str, name: str, call: int, after: bool
+) -> None:
+    """In the middle of a transaction, before, in and behind the swap: readers read on, and the next one finishes."""
+    caught_up(growing.record).close()
+    rebuilt(growing.record)
+    pool = Pool(growing.path, clock=CLOCK, wake=lambda: None)
+    with pool.now() as look:
+        before = look.position
+    head = growing.grow(200)
+    program = _BUILDER.format(module=module, name=name, call=call, after=after, work=work)
+    program = program.replace(
+        "from projections import", "import projections.keeper as keeper_\nkeeper_.SPACING = 64\nfrom projections import"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(growing.path)], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    with pool.now() as look:
+        assert look.position >= before
+        same_as_replay(look)
+    with caught_up(growing.record) as store:
+        checkpoint = store.checkpoint()
+        assert checkpoint is not None
+        assert checkpoint.position == head
+    with pool.now() as look:
+        assert look.position == head
+        same_as_replay(look)
+    rebuilt(growing.record)
+    there = [one for one in growing.path.parent.iterdir() if re.fullmatch(r".*\.[0-9a-f]{8}", one.name)]
+    assert len(there) <= 2
+    pool.close()
+
+
+@pytest.mark.slow
+def test_several_projectors_may_follow_one_record(growing: Growing) -> None:
+    """Each in a process of its own, as `steno up` beside `steno serve`; together they write what one would."""
+    program = (
+        "import sys, time\nfrom pathlib import Path\nfrom events.clock import SystemClock\n"
+        "from projections.live import Projector\n"
+        "projector = Projector(Path(sys.argv[1]), clock=SystemClock())\nprojector.start()\n"
+        "sys.stdin.read()\nprojector.stop()\nprint(projector.position)"
+    )
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, str(growing.path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(3)
+    ]
+    pool = Pool(growing.path, clock=CLOCK, wake=lambda: None)
+    end = time.monotonic() + 4
+    while time.monotonic() < end:
+        head = growing.grow(4)
+        time.sleep(0.02)
+    patiently(looked(pool, head))
+    for process in running:
+        said, trouble = process.communicate("", timeout=30)
+        assert process.returncode == 0, trouble
+        assert int(said) == head
+        assert trouble == ""
+    with pool.now() as look:
+        same_as_replay(look)
+    pool.close()
