@@ -36,7 +36,9 @@ class ServerFailed(RuntimeError):
 
 
 def bound(host: str, port: int) -> tuple[socket.socket, ...]:
-    """Listening sockets at every address of `host`; all share one port, also where `port` is 0.
+    """Listening sockets at every address of `host` that this machine has; all share one port, also where `port` is 0.
+
+    `localhost` often names an IPv6 address that a container does not have: one that is there is enough.
 
     Raises:
         Conflict: another process has the port.
@@ -47,10 +49,16 @@ def bound(host: str, port: int) -> tuple[socket.socket, ...]:
     except OSError as error:
         raise NotConfigured(f"api.host is {host}, which names no address ({error.strerror}): give another") from None
     sockets: list[socket.socket] = []
+    refused: NotConfigured | None = None
     try:
         for family, address in dict.fromkeys((entry[0], entry[4]) for entry in found):
             at = (address[0], sockets[0].getsockname()[1], *address[2:]) if sockets else address
-            sockets.append(_bound(family, at, host))
+            try:
+                sockets.append(_bound(family, at, host))
+            except NotConfigured as error:
+                refused = error
+        if refused is not None and not sockets:
+            raise refused
     except BaseException:
         for one in sockets:
             one.close()
@@ -68,7 +76,10 @@ def allow_many_connections() -> None:
 
 
 def _bound(family: int, address: tuple[object, ...], host: str) -> socket.socket:
-    one = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        one = socket.socket(family, socket.SOCK_STREAM)
+    except OSError as error:
+        raise _no_such(host, address, error) from None
     try:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
@@ -81,11 +92,13 @@ def _bound(family: int, address: tuple[object, ...], host: str) -> socket.socket
         if error.errno == errno.EADDRINUSE:
             said = f"port {address[1]} of {host} is in use: stop what listens there, or choose another with --port"
             raise Conflict(said) from None
-        raise NotConfigured(
-            f"cannot listen at {host}, port {address[1]} ({(error.strerror or str(error)).lower()}): "
-            "choose another with --host and --port"
-        ) from None
+        raise _no_such(host, address, error) from None
     return one
+
+
+def _no_such(host: str, address: tuple[object, ...], error: OSError) -> NotConfigured:
+    why = (error.strerror or str(error)).lower()
+    return NotConfigured(f"cannot listen at {host}, port {address[1]} ({why}): choose another with --host and --port")
 
 
 class Server:

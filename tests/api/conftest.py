@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import httpx
+import msgspec
 import pytest
 
 from cli.app import App
@@ -23,7 +24,7 @@ from cli.serving import serving
 from engine.readings.shapes import shape_of
 from engine.replay.trace import open_trace
 from engine.settings import load_settings
-from events.clock import SystemClock
+from events.clock import SECOND, SystemClock
 from events.poll import Poll
 from events.record import Record
 from projections.projector import caught_up
@@ -251,3 +252,30 @@ def steno_served(started: Starts) -> StartSteno:
         return process
 
     return start
+
+
+@pytest.fixture
+def polls() -> Callable[[str], tuple[Poll, ...]]:
+    """`polls("success")`: the polls of a genuine server, in order."""
+    return lambda name: polls_of(f"dstack-0.22.5/{name}")
+
+
+@pytest.fixture
+def recorded_again() -> Callable[[Path, Sequence[Poll]], Path]:
+    """Appends polls to a record."""
+    return appended
+
+
+@pytest.fixture
+def odd_town(town: Path) -> Path:
+    """The town with a server that was away for a while, and one that takes back an end it had told."""
+    appended(town, polls_of("dstack-0.22.5/server_restart"))
+    told = polls_of("dstack-0.22.5/success")
+    running = next(
+        poll
+        for poll in told
+        if poll.body is not None and b'"status":"running"' in poll.body and b"job_submissions" in poll.body
+    )
+    later = told[-1].observed_at + 60 * SECOND
+    appended(town, [msgspec.structs.replace(running, started_at=later, observed_at=later + 1000)])
+    return town

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -11,16 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pytest
+from stenolab.browser import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from conftest import Serve, Served
-    from playwright.sync_api import Page
     from stenolab.browser import See
-    from stenolab.steno import Steno
 
     from events.poll import Poll
 
@@ -28,9 +25,6 @@ pytestmark = pytest.mark.slow
 
 Polls = Callable[[str], "tuple[Poll, ...]"]
 Record = Callable[[Path, "Sequence[Poll]"], None]
-
-LATER = 60_000_000
-"""Microseconds."""
 
 
 def named(here: Served, name: str) -> dict[str, Any]:
@@ -63,49 +57,6 @@ def all_pages(here: Served) -> tuple[str, ...]:
         "/submit?what=command",
         "/login",
     )
-
-
-@pytest.fixture
-def odd_town(town: Path, recorded_again: Record, polls: Polls) -> Path:
-    """The town with a server that was away for a while, and one that takes back an end it had told."""
-    recorded_again(town, polls("server_restart"))
-    told = polls("success")
-    running = next(
-        poll
-        for poll in told
-        if poll.body is not None and b'"status":"running"' in poll.body and b"job_submissions" in poll.body
-    )
-    end = told[-1].observed_at
-    recorded_again(town, [msgspec.structs.replace(running, started_at=end + LATER, observed_at=end + LATER + 1000)])
-    return town
-
-
-@pytest.fixture
-def polls() -> Polls:
-    """`polls("success")`: the polls of a genuine server, in order."""
-    from engine.replay.trace import open_trace
-
-    folder = Path(__file__).parent.parent / "traces" / "dstack-0.22.5"
-    return lambda name: tuple(poll for _, poll in open_trace(folder / f"{name}.jsonl.zst") if poll is not None)
-
-
-@pytest.fixture
-def recorded_again() -> Record:
-    """Appends polls to a record."""
-    from engine.readings.shapes import shape_of
-    from events import record as store
-    from events.clock import SystemClock
-
-    def append(path: Path, more: Sequence[Poll]) -> None:
-        with store.Record.open(path, write=True, shapes=shape_of, clock=SystemClock()) as record:
-            record.append_polls(tuple(more))
-
-    return append
-
-
-def text_of(page: Page, selector: str) -> str:
-    """What a part of the page says, spaces evened."""
-    return " ".join(page.locator(selector).first.inner_text().split())
 
 
 # -- every page
@@ -404,175 +355,6 @@ def test_an_incident_is_explained_and_leads_to_its_moment(served: Serve, odd_tow
     page.go_back()
     seen.until("!location.search.includes('at=')")
     assert seen.complaints == []
-
-
-# -- submitting
-
-
-@pytest.fixture
-def up(steno: Steno, tmp_path: Path) -> str:
-    """The address of `steno up` on this machine's own provider."""
-    running = steno.up("--port", "0")
-    found = re.search(r"serving (http://\S+) ", running.out)
-    assert found is not None, running.out
-    return found[1]
-
-
-def test_a_command_is_submitted_followed_and_stopped(up: str, see: See) -> None:
-    """What is wrong is said at its field; then its page, its output as it is written, and a stop that asks first."""
-    seen = see(up)
-    page = seen.go("/submit?what=command")
-    page.get_by_role("button", name="Submit").click()
-    assert "at least one command" in text_of(page, ".field .wrong")
-    page.get_by_label("Commands").fill("for i in $(seq 1 600); do echo line $i; sleep 0.1; done")
-    page.get_by_label("Longest duration").fill("soon")
-    page.get_by_role("button", name="Submit").click()
-    page.locator("[aria-invalid=true]").wait_for()
-    assert page.get_by_label("Longest duration").get_attribute("aria-invalid") == "true"
-    page.get_by_label("Longest duration").fill("10m")
-    page.get_by_label("Name").fill("counting")
-    page.reload()
-    seen.settled()
-    assert page.get_by_label("Name").input_value() == "counting"
-    page.get_by_role("button", name="Submit").click()
-    seen.until("document.querySelector('.run-verdict')?.innerText.includes('running')", 60)
-    page.get_by_role("tab", name="Output").click()
-    seen.until("/line 2\\n[^]*line 9\\n/.test(document.querySelector('.output pre')?.innerText)", 60)
-    page.get_by_role("button", name="Stop").click()
-    page.get_by_role("button", name="Keep it").click()
-    assert text_of(page, ".run-verdict").startswith("running")
-    page.get_by_role("button", name="Stop").click()
-    page.get_by_role("button", name="Stop it").click()
-    seen.until("document.querySelector('.run-verdict').innerText.includes('stopped_by_user')", 60)
-    assert page.get_by_role("button", name="Stop").count() == 0
-    seen.until("document.querySelector('.output-state').innerText === 'All there is'", 60)
-    assert [said for said in seen.complaints if "status of 4" not in said] == []
-
-
-needs_a_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++ here: `apt-get install g++`")
-
-
-@needs_a_compiler
-def test_a_kernel_is_followed_to_its_end_across_a_reload(up: str, see: See) -> None:
-    """Phases as they come, tests and benchmarks as tables; a reload in between loses nothing."""
-    seen = see(up)
-    page = seen.go("/submit")
-    page.get_by_role("button", name="Start from the example").click()
-    page.get_by_role("button", name="Submit").click()
-    seen.until("location.search.includes('run=')", 60)
-    page.reload()
-    seen.until("document.querySelector('#progress')?.innerText === 'Benchmark completed successfully'", 120)
-    assert page.locator(".phase-mark").all_inner_texts() == ["✓"] * page.locator(".phase").count()
-    assert "3 of 3 passed" in text_of(page, "[aria-label=Tests]")
-    assert page.get_by_role("region", name="Benchmarks").locator("tbody tr").count() == 1
-    page.get_by_role("button", name="Submit another").click()
-    assert page.get_by_label("Source").input_value() != ""
-    assert seen.complaints == []
-
-
-@needs_a_compiler
-def test_what_is_wrong_with_a_kernel_is_told_where_it_is(up: str, see: See) -> None:
-    """An empty source at its field; what does not compile in the compiler's words; a wrong answer with the test."""
-    seen = see(up)
-    page = seen.go("/submit")
-    page.get_by_role("button", name="Submit").click()
-    page.locator(".field.source .wrong").wait_for()
-    assert page.get_by_label("Source").get_attribute("aria-invalid") == "true"
-    head = 'extern "C" void solution(const float* A, float* C, float alpha, size_t M, size_t N)'
-    page.get_by_label("Source").fill(head + " { retrn; }")
-    page.get_by_role("button", name="Submit").click()
-    seen.until("document.querySelector('#progress')?.innerText === 'It does not compile'", 120)
-    assert "retrn" in text_of(page, "pre[aria-label='What the compiler says']")
-    page.get_by_role("button", name="Submit another").click()
-    page.get_by_label("Source").fill(head + " {}")
-    page.get_by_role("button", name="Submit").click()
-    seen.until("document.querySelector('#progress')?.innerText === 'Wrong answer'", 120)
-    assert "wrong" in text_of(page, "[aria-label=Tests]")
-
-
-def test_tab_indents_and_escape_leaves(up: str, see: See) -> None:
-    """Tab indents, Shift+Tab takes that back, undo takes back what either did; after Esc, Tab moves on."""
-    page = see(up).go("/submit")
-    area = page.get_by_label("Source")
-    area.fill("a\nb")
-    area.press("Control+a")
-    area.press("Tab")
-    assert area.input_value() == "    a\n    b"
-    area.press("Shift+Tab")
-    assert area.input_value() == "a\nb"
-    area.press("Control+z")
-    assert area.input_value() == "    a\n    b"
-    area.press("Escape")
-    area.press("Tab")
-    assert page.evaluate("document.activeElement.tagName") != "TEXTAREA"
-
-
-def test_nothing_is_submitted_in_the_past(served: Serve, town: Path, see: See) -> None:
-    """The page says so and leads back to now."""
-    seen = see(served(town).url)
-    page = seen.go("/submit?at=100")
-    assert page.get_by_role("button", name="Submit").count() == 0
-    page.locator("#page").get_by_role("button", name="Back to live").click()
-    page.get_by_role("button", name="Submit").wait_for()
-
-
-# -- access
-
-
-def test_a_token_opens_the_dashboard_and_its_role_is_kept_to(steno: Steno, served: Serve, town: Path, see: See) -> None:
-    """Behind a proxy a token is asked for once; a wrong one is refused in a sentence; `read` is offered no action."""
-    secret = {
-        role: steno("token", "create", "--role", role, "--name", f"a-{role}", "--record", town).out.split()[-1]
-        for role in ("read", "submit")
-    }
-    here = served(town)
-    seen = see(here.url, extra_http_headers={"X-Forwarded-For": "203.0.113.7"})
-    page = seen.page
-    page.goto(here.url + "/runs?state=failed")
-    page.get_by_label("Token").wait_for()
-    page.get_by_label("Token").fill("steno_no_such")
-    page.get_by_role("button", name="Log in").click()
-    page.locator(".wrong").wait_for()
-    page.get_by_label("Token").fill(secret["read"])
-    page.get_by_role("button", name="Log in").click()
-    seen.until("location.pathname === '/runs' && location.search.includes('state=failed')")
-    seen.settled()
-    assert page.locator("tbody tr").count() == 5
-    seen.go("/submit")
-    assert "look and not submit" in text_of(page, ".empty")
-    seen.go("/login")
-    assert "read" in text_of(page, ".facts")
-    page.get_by_role("button", name="Log out").click()
-    page.get_by_label("Token").wait_for()
-    page.get_by_label("Token").fill(secret["submit"])
-    page.get_by_role("button", name="Log in").click()
-    seen.until("location.pathname === '/'")
-    page.get_by_role("link", name="Submit", exact=True).click()
-    page.get_by_role("button", name="Submit").wait_for()
-    assert secret["read"] not in page.content()
-
-
-@pytest.mark.skipif(not os.environ.get("STENO_PICTURES"), reason="no pictures are wanted: STENO_PICTURES=docs/pictures")
-def test_the_pictures_of_the_documentation(
-    served: Serve, empty_record: Path, recorded_again: Record, polls: Polls, tmp_path: Path, see: See
-) -> None:
-    """The overview of a busy project, dark, and a run that nobody saw for a while: what `docs/dashboard.md` shows."""
-    from engine.testing.big import big_record
-    from events.clock import SystemClock
-
-    folder = Path(os.environ["STENO_PICTURES"]).resolve()
-    busy = tmp_path / "busy.db"
-    big_record(busy, events=6000, until=SystemClock().now())
-    recorded_again(empty_record, polls("server_restart"))
-    for record, scheme, path, name in (
-        (busy, "dark", "/?at=5000", "dashboard-overview"),
-        (empty_record, "light", "/runs/surv-run?at=700", "dashboard-run"),
-    ):
-        seen = see(served(record, budget__total="12").url, color_scheme=scheme)
-        seen.go(path)
-        seen.page.wait_for_timeout(800)
-        seen.page.screenshot(path=folder / f"{name}.png")
-        assert (folder / f"{name}.png").stat().st_size <= 150_000
 
 
 def test_no_page_shows_a_script_that_a_run_was_named_after(served: Serve, town: Path, see: See) -> None:

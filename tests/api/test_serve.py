@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
+from engine.errors import NotConfigured
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -283,10 +285,22 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def has_ipv6() -> bool:
+    """Whether this machine's IPv6 loopback is up: in some containers it is not."""
+    try:
+        with closing(socket.socket(socket.AF_INET6)) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
 def test_ipv6_loopback_is_loopback(served: Serve, town: Path) -> None:
-    """`[::1]`, without a token."""
-    if not socket.has_ipv6:
-        pytest.skip("this machine has no IPv6")
+    """`[::1]`, without a token; where there is none, one line says so."""
+    if not has_ipv6():
+        with pytest.raises(NotConfigured, match="::1"):
+            served(town, api__host="::1")
+        return
     here = served(town, api__host="::1")
     assert here.url.startswith("http://[::1]:")
     assert here.client.get("/api/session").json()["via"] == "loopback"
@@ -297,6 +311,8 @@ def test_localhost_listens_at_both_loopbacks_on_one_port(served: Serve, town: Pa
     here = served(town, api__host="localhost")
     addresses = {entry[4][0] for entry in socket.getaddrinfo("localhost", 0, type=socket.SOCK_STREAM)}
     for address in addresses:
+        if ":" in address and not has_ipv6():
+            continue
         host = f"[{address}]" if ":" in address else address
         assert httpx.get(f"http://{host}:{here.server.port}/healthz").status_code == 200
 

@@ -121,3 +121,8 @@ def see(browser: Browser) -> Iterator[See]:
     yield open_
     for context in contexts:
         context.close()
+
+
+def text_of(page: Page, selector: str) -> str:
+    """What a part of the page says, spaces evened."""
+    return " ".join(page.locator(selector).first.inner_text().split())
