@@ -205,6 +205,28 @@ def test_a_body_nests_only_so_deep(here: Served, text: bytes) -> None:
     assert answer.json()["field"] == "body"
 
 
+@pytest.mark.parametrize("path", ["/api/stream", "/api/runs/{id}/stream"])
+@pytest.mark.parametrize("word", ["-1", "x", "1.5", "٣", "99999999999", "9" * 30, "1 2"])
+def test_a_position_that_never_was_is_named(here: Served, path: str, word: str) -> None:
+    """`Last-Event-ID` beyond the head, or no number: 400, not a stream that waits for it."""
+    run_id = here.client.get("/api/runs?limit=1").json()["runs"][0]["run_id"]
+    answer = here.client.get(path.replace("{id}", run_id), headers={"Last-Event-ID": word.encode()})
+    assert answer.status_code == 400
+    assert answer.json()["field"] == "Last-Event-ID"
+
+
+@pytest.mark.parametrize(
+    "injected", ["%0d%0aSet-Cookie:%20x=y", "%0aLocation:%20http://evil.example", "%e5%98%8a%e5%98%8dX:%20y"]
+)
+def test_nothing_that_was_sent_becomes_a_header(here: Served, injected: str) -> None:
+    """Whatever an answer repeats of a request."""
+    for target in (f"/api/runs/{injected}", f"/api/runs?name={injected}", f"/{injected}", f"/runs/{injected}"):
+        answer = here.client.get(target)
+        assert answer.status_code < 500
+        assert not {"set-cookie", "location", "x"} & answer.headers.keys()
+        assert "evil" not in str(answer.headers)
+
+
 def test_one_caller_asks_for_so_many_runs(served: Serve, town: Path) -> None:
     """429 with the time to wait; stops and reads go on."""
     here = served(town, api__submit_rate="3/h")

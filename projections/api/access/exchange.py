@@ -21,14 +21,24 @@ class Ended(OSError):
     """The answer was ended while the application still had something to say; to it, the client has gone."""
 
 
+class Hall:
+    """What all exchanges of a service have in common."""
+
+    def __init__(self, tokens: Tokens, clock: Clock) -> None:
+        self.tokens = tokens
+        self.clock = clock
+        self.streams: set[Exchange] = set()
+        """Those whose answers go on without a length told beforehand."""
+
+
 class Exchange:
     """Stands between the server and the application for one request.
 
     Every request has one, so what most of them never use is set on the class.
 
     Args:
-        streams: where it puts itself while its answer goes on without a length told beforehand.
-        task: what answers the request.
+        began_at: when the request came (microseconds, UTC).
+        task: what answers it.
     """
 
     who: Who | None = None
@@ -44,21 +54,13 @@ class Exchange:
     _headers: tuple[tuple[bytes, bytes], ...] = ()
 
     def __init__(
-        self,
-        receive: Receive,
-        send: Send,
-        tokens: Tokens,
-        clock: Clock,
-        streams: set[Exchange],
-        task: asyncio.Task[object] | None,
+        self, receive: Receive, send: Send, hall: Hall, began_at: int, task: asyncio.Task[object] | None
     ) -> None:
-        self.began_at = clock.now()
+        self.began_at = began_at
         self.task = task
         self._receive = receive
         self._send = send
-        self._tokens = tokens
-        self._clock = clock
-        self._streams = streams
+        self._hall = hall
 
     def has_read(self, body: bytes) -> None:
         """The body was read already; the application gets this."""
@@ -83,7 +85,7 @@ class Exchange:
         elif not message.get("more_body"):
             self.complete = True
             if self._measured is not None:
-                self._streams.discard(self)
+                self._hall.streams.discard(self)
         elif self._goes_on():
             return self._last()
         return self._send(message)
@@ -92,7 +94,7 @@ class Exchange:
         """End here, in good form, an answer that has begun."""
         if self.status and not self.complete:
             self.complete = True
-            self._streams.discard(self)
+            self._hall.streams.discard(self)
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def _goes_on(self) -> bool:
@@ -100,12 +102,12 @@ class Exchange:
         if self._measured is None:
             self._measured = any(name.lower() == b"content-length" for name, _ in self._headers)
             if not self._measured:
-                self._streams.add(self)
-        now = self._clock.now()
+                self._hall.streams.add(self)
+        now = self._hall.clock.now()
         if self._measured or now - self._checked_at < LOOK_AGAIN:
             return False
         self._checked_at = now
-        return self.who is not None and not self._tokens.holds(self.who)
+        return self.who is not None and not self._hall.tokens.holds(self.who)
 
     async def _last(self) -> None:
         await self.finish()

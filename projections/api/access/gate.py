@@ -12,9 +12,9 @@ from projections.api.access.access_log import AccessLog
 from projections.api.access.body import read_body
 from projections.api.access.cross_origin import CrossOrigin
 from projections.api.access.door import Door
-from projections.api.access.exchange import Ended, Exchange
+from projections.api.access.exchange import Ended, Exchange, Hall
 from projections.api.access.hosts import listens_on_loopback
-from projections.api.access.limits import check_head
+from projections.api.access.limits import check_head, check_method
 from projections.api.access.rate import Rate
 from projections.api.access.roles import asks_for_a_run, needed
 from projections.api.access.tokens import without_secrets
@@ -54,11 +54,11 @@ class Gate:
         self._app = app
         self._clock = service.clock
         self._requests = service.feed.meters.requests
-        self._tokens = service.tokens
         self._door = Door(service.tokens, on_loopback=listens_on_loopback(settings.value("api.host") or ""))
         self._pages = CrossOrigin(origins(settings.value("api.cors") or "off"))
         self._rate = None if rate is None else Rate(*rate)
-        self._streams: set[Exchange] = set()
+        self._hall = Hall(service.tokens, service.clock)
+        self._streams = self._hall.streams
         self._closing = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -71,7 +71,7 @@ class Gate:
         if loop is None:
             loop = self._loop = asyncio.get_running_loop()  # each time it would be a call of the system
         task = asyncio.current_task(loop)
-        exchange = Exchange(receive, send, self._tokens, self._clock, self._streams, task)
+        exchange = Exchange(receive, send, self._hall, self._clock.now(), task)
         try:
             headers = check_head(scope)
             if scope["method"] != "GET" or self._pages.listed:
@@ -117,6 +117,7 @@ class Gate:
     async def _pass(self, scope: Scope, headers: Mapping[bytes, bytes], exchange: Exchange) -> None:
         """What is no plain GET."""
         method, path = scope["method"], scope["path"]
+        check_method(method)
         exchange.extra = self._pages.answer(headers)
         preflight = self._pages.preflight(method, headers)
         if preflight is not None:
@@ -143,8 +144,10 @@ class Gate:
         role = needed(scope["method"], scope["path"])
         if role is None:
             return
-        peer = scope["client"]
-        exchange.who = scope["steno.who"] = who = self._door.who(headers, None if peer is None else peer[0])
+        client = scope["client"]
+        peer, now = None if client is None else client[0], exchange.began_at
+        who = self._door.at_once(headers, peer, now) or self._door.who(headers, peer, now)
+        exchange.who = scope["steno.who"] = who
         if role is not Role.READ and not who.role.covers(role):
             said = f"{scope['method']} {scope['path']} needs a token of the role {role}; this one's is {who.role}"
             raise Problem(403, said, headers=(("WWW-Authenticate", _TOO_LITTLE),))

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 MAX_URL: Final = 8 * 1024
 """Bytes of path and query together."""
 MAX_HEADERS: Final = 100
-MAX_HEADER_BYTES: Final = 32 * 1024
-"""Of all values together."""
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PATCH"})
 """Methods a path may or may not have; no path has any other."""
 
@@ -32,21 +30,35 @@ def check_head(scope: Scope) -> dict[bytes, bytes]:
     Raises:
         Problem: the head is no request of ours; the field names what of it.
     """
-    if scope["method"] not in METHODS:
+    path: bytes = scope["raw_path"]
+    if scope["query_string"] or len(path) > MAX_URL or not _PLAIN.fullmatch(path):
+        _check_target(path, scope["query_string"])
+    headers = scope["headers"]
+    found: dict[bytes, bytes] = dict(headers)
+    if len(found) != len(headers):
+        found = _joined(headers)
+    if len(headers) > MAX_HEADERS:
+        raise Problem(431, f"a request may have {MAX_HEADERS} headers")
+    return found
+
+
+def check_method(method: str) -> None:
+    """Look that some path may have it.
+
+    Raises:
+        Problem: none has.
+    """
+    if method not in METHODS:
         raise Problem(405, "no path here has this method", headers=(("Allow", "GET, HEAD, POST, DELETE"),))
-    path, query, headers = scope["raw_path"], scope["query_string"], scope["headers"]
+
+
+def _check_target(path: bytes, query: bytes) -> None:
     if len(path) + len(query) > MAX_URL:
         raise Problem(414, f"path and query may have {MAX_URL} bytes together", field="path")
     if not _PLAIN.fullmatch(path):
         _check_path(path)
     if query:
         _check_query(query)
-    found: dict[bytes, bytes] = dict(headers)
-    if len(found) != len(headers):
-        found = _joined(headers)
-    if len(headers) > MAX_HEADERS or sum(map(len, found.values())) > MAX_HEADER_BYTES:
-        raise Problem(431, f"a request may have {MAX_HEADERS} headers of {MAX_HEADER_BYTES} bytes together")
-    return found
 
 
 def _joined(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-MAX_HEAD: Final = 64 * 1024
-"""Bytes of request line and headers that are read before the connection is closed."""
+MAX_HEAD: Final = 32 * 1024
+"""Bytes of request line and headers."""
 HEAD_SECONDS: Final = 10
 """How long the head of a request may take to come, from the connection or its first byte on."""
 
@@ -47,6 +47,9 @@ class Protocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes of one or more requests."""
+        if self._in_head and self._head + len(data) > MAX_HEAD and b"\r\n\r\n" not in data[: MAX_HEAD - self._head]:
+            self.refuse(Problem(431, f"the head of a request may have {MAX_HEAD} bytes"))
+            return
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -59,9 +62,7 @@ class Protocol(HttpToolsProtocol):
                 self._cancel()
             return
         self._head += len(data)
-        if self._head > MAX_HEAD:
-            self.refuse(Problem(431, f"the head of a request may have {MAX_HEAD} bytes"))
-        elif self._deadline is None:
+        if self._deadline is None:
             self._deadline = self.loop.call_later(HEAD_SECONDS, self._too_slow)
 
     def on_message_begin(self) -> None:

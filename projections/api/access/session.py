@@ -44,7 +44,7 @@ def routes(service: Service) -> list[BaseRoute]:
 
     async def who_am_i(request: Request) -> Response:
         peer = request.client.host if request.client is not None else None
-        return _answer(door.who(_headers(request), peer))
+        return _answer(door.who(_headers(request), peer, service.clock.now()))
 
     async def log_in(request: Request) -> Response:
         try:

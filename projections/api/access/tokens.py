@@ -52,22 +52,28 @@ class Tokens:
         self._clock = clock
         self._lock = threading.Lock()
         self._stamp: object = None
-        self._looked_at: int | None = None
+        self._looked_at, self._look_at = 0, 0
+        """When the file was looked at, and when it is again."""
         self._known: dict[str, Known] = {}
         self._ended: dict[str, int] = {}
         self._key = b""
         self.trouble: str | None = None
         """Why the file cannot be used, if so."""
 
-    def expect_usable(self) -> None:
+    def expect_usable(self, now: int) -> None:
         """Look that the file says who may ask.
 
         Raises:
             Problem: it cannot be read, so nobody may.
         """
-        self._look()
+        if not self._looked_at <= now < self._look_at:
+            self._look()
         if self.trouble is not None:
             raise Problem(503, "this service cannot read its tokens now; its log says why")
+
+    def usable_at(self, now: int) -> bool:
+        """Whether the file was looked at lately, and all was well with it."""
+        return self._looked_at <= now < self._look_at and self.trouble is None
 
     def usable(self) -> int:
         """How many tokens may be used now."""
@@ -143,10 +149,10 @@ class Tokens:
 
     def _look(self, *, at_once: bool = False) -> None:
         now = self._clock.now()
-        if not at_once and self._looked_at is not None and 0 <= now - self._looked_at < LOOK_AGAIN:
+        if not at_once and self._looked_at <= now < self._look_at:
             return
         with self._lock:
-            self._looked_at = now
+            self._looked_at, self._look_at = now, now + LOOK_AGAIN
             stamp = self.file.stamp()
             if stamp == self._stamp and self.trouble is None:
                 return

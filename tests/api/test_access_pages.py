@@ -1,0 +1,128 @@
+"""What pages of other sites may do, and what every answer tells a browser."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Serve, Served
+
+RUN = {"configuration": {"type": "task", "commands": ["true"]}}
+
+
+@pytest.fixture(scope="module")
+def here(served_on: Serve, towns: Path) -> Served:
+    """A service on loopback, one for all of this file."""
+    return served_on(towns, api__submit_rate="off")
+
+
+def problem(answer: httpx.Response, status: int, field: str | None = None) -> dict[str, object]:
+    """The RFC 9457 problem of a refusal."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    told = answer.json()
+    assert told["status"] == status
+    assert told["title"]
+    assert told["detail"]
+    assert told.get("field") == field
+    return told
+
+
+def asked(service: Served, request: bytes) -> bytes:
+    """The raw answer to raw bytes."""
+    with closing(socket.create_connection(("127.0.0.1", service.server.port), timeout=10)) as client:
+        client.sendall(request)
+        pieces = b""
+        while piece := client.recv(65536):
+            pieces += piece
+    return pieces
+
+
+# -- pages of other sites
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://127.0.0.1:1"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Origin": "http://localhost:bad"},
+    ],
+)
+def test_a_page_of_another_site_changes_nothing(here: Served, headers: dict[str, str]) -> None:
+    """Its visitor is on this machine and needs no token; so the page is looked at."""
+    field = "Origin" if "Origin" in headers else "Sec-Fetch-Site"
+    problem(here.client.post("/api/runs", json=RUN, headers=headers), 403, field)
+    problem(here.client.post("/api/session", json={"token": "x"}, headers=headers), 403, field)
+    assert here.client.get("/api/runs", headers=headers).status_code == 200
+
+
+def test_our_own_page_does(here: Served) -> None:
+    """As a browser says it, with and without its newer word."""
+    host = here.url.removeprefix("http://")
+    for headers in ({"Origin": here.url}, {"Sec-Fetch-Site": "same-origin", "Origin": f"https://{host}"}):
+        assert here.client.post("/api/runs", json=RUN, headers=headers).status_code == 202
+
+
+def test_no_page_of_another_site_reads_an_answer(here: Served) -> None:
+    """CORS is off: no header lets it, and a preflight is no method of ours."""
+    answer = here.client.get("/api/runs", headers={"Origin": "https://front.example"})
+    assert not [name for name in answer.headers if name.startswith("access-control")]
+    asking = {"Origin": "https://front.example", "Access-Control-Request-Method": "POST"}
+    preflight = here.client.options("/api/runs", headers=asking)
+    assert preflight.status_code == 405
+    assert not [name for name in preflight.headers if name.startswith("access-control")]
+
+
+def test_a_listed_page_may(served: Serve, town: Path) -> None:
+    """`api.cors`: it asks first, then sends; errors are told to it too; no cookie goes with it."""
+    here = served(town, api__cors="https://front.example, http://localhost:3000")
+    origin = {"Origin": "https://front.example"}
+    preflight = here.client.options("/api/runs", headers=origin | {"Access-Control-Request-Method": "POST"})
+    assert preflight.status_code == 204
+    assert preflight.headers["access-control-allow-origin"] == "https://front.example"
+    assert "Idempotency-Key" in preflight.headers["access-control-allow-headers"]
+    made = here.client.post("/api/runs", json=RUN, headers=origin)
+    assert made.status_code == 202
+    assert made.headers["access-control-allow-origin"] == "https://front.example"
+    refused = here.client.get("/api/runs/none", headers=origin)
+    assert refused.status_code == 404
+    assert refused.headers["access-control-allow-origin"] == "https://front.example"
+    assert refused.headers["vary"] == "Origin"
+    assert "access-control-allow-credentials" not in made.headers
+    other = here.client.post("/api/runs", json=RUN, headers={"Origin": "https://front.example.evil"})
+    problem(other, 403, "Origin")
+    assert "access-control-allow-origin" not in other.headers
+
+
+# -- headers
+
+
+@pytest.mark.parametrize(
+    "request_line", ["GET /api/runs", "GET /api/runs/none", "POST /api/vms/x/stop", "GET /nowhere", "BREW /pot"]
+)
+def test_every_answer_carries_the_headers_that_hold_a_browser_back(here: Served, request_line: str) -> None:
+    """Errors too, and what never became a request."""
+    head = asked(here, f"{request_line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+    head = head.partition(b"\r\n\r\n")[0].lower()
+    for name in (
+        b"content-security-policy: default-src 'self'; img-src 'self' data:; style-src 'self'; script-src 'self'; ",
+        b"x-content-type-options: nosniff",
+        b"x-frame-options: deny",
+        b"referrer-policy: no-referrer",
+        b"cross-origin-opener-policy: same-origin",
+        b"cross-origin-resource-policy: same-origin",
+    ):
+        assert name in head
+    assert b"server:" not in head
+    assert b"unsafe" not in head
