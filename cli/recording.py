@@ -7,8 +7,9 @@ import signal
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+from cli.errors import INTERRUPTED
 from cli.said import Said
-from cli.signals import stoppable
+from cli.signals import ending, stoppable
 from engine.effects.lease import holder, lease_path
 from events.clock import SECOND
 from events.errors import RecordLocked
@@ -56,13 +57,14 @@ def record_forever(
         KeyboardInterrupt: Ctrl-C.
     """
     recorder.stays = True
-    _log.info("recording %s into %s; Ctrl-C stops", provider.source, record.path)
     with stoppable(signal.SIGTERM, Terminated) as ended, stoppable(signal.SIGINT, KeyboardInterrupt) as interrupted:
         try:
+            _log.info("recording %s into %s; Ctrl-C stops", provider.source, record.path)
             _rounds(record, watch, recorder, provider, clock, (ended, interrupted, *checks))
         except Terminated:
-            _log.info("stopped by SIGTERM")
-            _stopped(watch, recorder, "SIGTERM")
+            with ending(INTERRUPTED):
+                _log.info("stopped by SIGTERM")
+                _stopped(watch, recorder, "SIGTERM")
         except KeyboardInterrupt:
             _stopped(watch, recorder, "interrupted")
             raise

@@ -91,7 +91,8 @@ def serve_until_stopped(app: App, record: Path, *, show: bool) -> None:
         ServerFailed: it ended by itself.
         KeyboardInterrupt: Ctrl-C.
     """
-    with stoppable(signal.SIGTERM, Terminated), stoppable(signal.SIGINT, KeyboardInterrupt):
+    # A further SIGTERM, wherever it comes, says nothing new.
+    with suppress(Terminated), stoppable(signal.SIGTERM, Terminated), stoppable(signal.SIGINT, KeyboardInterrupt):
         try:
             with serving(app, record) as server:
                 announced(server, record, show=show)

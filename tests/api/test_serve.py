@@ -278,6 +278,22 @@ def test_a_log_that_nobody_reads_holds_no_request_up(started: Starts, town: Path
     assert process.err == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["serve", "up"])
+def test_an_impatient_supervisor_changes_nothing(command: str, started: Starts, town: Path) -> None:
+    """Several SIGTERMs, the second while the first is being told of: it ends in order, and says so once
+    at most (not before it has begun).
+    """
+    process = started(command, "--record", town)
+    assert process.url
+    for _ in range(4):
+        process.signal(signal.SIGTERM)
+        time.sleep(0.002)
+    assert process.ended() == 0, process.err
+    assert process.err == []
+    assert sum("stopped by SIGTERM" in line for line in process.out) <= 1
+
+
 def free_port() -> int:
     """A port that was free a moment ago."""
     with closing(socket.socket()) as probe:

@@ -85,8 +85,9 @@ class Tally:
 
     def _notice(self, one: Stored) -> None:
         match one.data:
-            case NoticeIntended(notice_id=name):
-                self.pending.add(name)
+            case NoticeIntended(notice_id=name, kind=kind):
+                if kind != "test":  # whoever sent it waits for the answer; nobody sends it again
+                    self.pending.add(name)
             case NoticeDelivered(notice_id=name):
                 self.pending.discard(name)
                 self.delivered += 1
