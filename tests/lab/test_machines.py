@@ -86,53 +86,33 @@ def until_all_is_over(steno: Steno, lab: Lab, project: str) -> History:
 
 
 @pytest.fixture(scope="module")
-def histories(dstack: Lab, steno_for_module: StenoAt) -> Iterator[tuple[History, History]]:
-    """A burst and a pair, each in a project of its own, at the same time: both wait for the server most of it."""
-    projects = (dstack.project(), dstack.project())
-    modes = (BURST_MODE[dstack.version], PAIR_MODE[dstack.version])
-    stenos = [
-        steno_for_module(dstack, project, **settings(mode)) for project, mode in zip(projects, modes, strict=True)
-    ]
-    with ThreadPoolExecutor(2) as both:
-        found = list(both.map(lambda play, steno, project: play(dstack, steno, project), PLAYS, stenos, projects))
-    yield found[0], found[1]
-    for steno in stenos:
-        steno.close()
-
-
-@pytest.fixture(scope="module")
-def burst(histories: tuple[History, History]) -> History:
+def burst(dstack: Lab, steno_for_module: StenoAt) -> Iterator[History]:
     """Ten runs submitted at once where three machines are allowed."""
-    return histories[0]
-
-
-@pytest.fixture(scope="module")
-def pair(histories: tuple[History, History]) -> History:
-    """Two runs, the second submitted when the first has ended."""
-    return histories[1]
-
-
-def play_burst(lab: Lab, steno: Steno, project: str) -> History:
-    steno.follow("0.5")
+    project = dstack.project()
+    steno = steno_for_module(dstack, project, **settings(BURST_MODE[dstack.version]))
+    recorder = steno.follow("0.5")
     with ThreadPoolExecutor(len(TEN)) as users:
         list(users.map(lambda name: steno.submit(name, ["sleep 1"]), TEN))
-    return until_all_is_over(steno, lab, project)
+    yield until_all_is_over(steno, dstack, project)
+    recorder.kill()
 
 
-def play_pair(lab: Lab, steno: Steno, project: str) -> History:
-    steno.up()
+@pytest.fixture(scope="module")
+def pair(dstack: Lab, steno_for_module: StenoAt) -> Iterator[History]:
+    """Two runs, the second submitted when the first has ended."""
+    project = dstack.project()
+    steno = steno_for_module(dstack, project, **settings(PAIR_MODE[dstack.version]))
+    recorder = steno.up()
     for name in ("first", "second"):
-        gate = Gate(lab, f"{project}-{name}")
+        gate = Gate(dstack, f"{project}-{name}")
         steno.submit(name, [gate.passed])
         steno.until(
             lambda: [vm["state"] for vm in steno.world().vms] == ["busy"], seconds=LOADED_S, what="a busy machine"
         )
         gate.open()
         steno.wait(name, "succeeded", seconds=LOADED_S)
-    return until_all_is_over(steno, lab, project)
-
-
-PLAYS = (play_burst, play_pair)
+    yield until_all_is_over(steno, dstack, project)
+    recorder.kill()
 
 
 def test_ten_at_once_are_never_more_than_three_machines(burst: History) -> None:
