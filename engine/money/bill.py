@@ -59,6 +59,8 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True):
     cost: int
     low: int
     high: int
+    hourly: int | None
+    """The price in force at `until`, also where no interval has begun at it; None: no price was ever told."""
 
 
 def bills(state: WorldState) -> dict[str, Bill]:
@@ -113,6 +115,7 @@ def bill_vm(vm: Vm, *, until: int, book: Book) -> Bill:
         cost=cost + rounding,
         low=min(low, cost + rounding),
         high=max(high, cost + rounding),
+        hourly=rung_at(tariff, end).best if goes_on else last.hourly,
     )
 
 
@@ -129,6 +132,7 @@ def _nothing(vm: Vm, end: int) -> Bill:
         cost=0,
         low=0,
         high=0,
+        hourly=vm.facts.price,
     )
 
 

@@ -60,7 +60,7 @@ def vm_object(vm: Vm, bill: Bill) -> JsonObject:
         "name": vm.facts.name,
         "state": vm.state.value,
         "reason": None if vm.reason is None else vm.reason.value,
-        "price_usd_per_hour": money(bill.intervals[-1].hourly if bill.intervals else vm.facts.price),
+        "price_usd_per_hour": money(bill.hourly),
         "runs": list(vm.runs),
         "cost_usd": money(bill.cost),
         "cost_low_usd": money(bill.low),

@@ -54,7 +54,19 @@ def test_a_command_that_succeeds(steno: Steno) -> None:
     assert list(shown) == [*RUN_KEYS, "observability", "anomalies", "position", "queued"]
 
     drawn = json.loads(steno("timeline", "fine", "--json").stdout)
-    spanned = ["run_id", "name", "state", "reason", "from", "until", "first_poll_at", "spans", "blind", "machine", "phases"]
+    spanned = [
+        "run_id",
+        "name",
+        "state",
+        "reason",
+        "from",
+        "until",
+        "first_poll_at",
+        "spans",
+        "blind",
+        "machine",
+        "phases",
+    ]
     assert list(drawn) == spanned
 
     found = json.loads(steno("explain", "fine", "--json").stdout)

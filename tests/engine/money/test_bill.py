@@ -213,6 +213,14 @@ def test_a_price_that_changes_under_way_counts_from_the_first_poll_that_shows_it
     assert (bill.low, bill.high) == (4_000_000, 4_000_000 + cost_of(5, 2.0))
 
 
+def test_a_new_price_is_told_from_the_poll_that_shows_it() -> None:
+    """Not first from the next one: whoever follows the stream is told of this poll, and not of that."""
+    vm = machine("vm", (0, VmState.IDLE), last=3600, prices=[(0, 1.0), (3600, 3.0)])
+    bill = bill_vm(vm, until=at(3600), book=Book())
+    assert [one.hourly for one in bill.intervals] == [1_000_000]
+    assert bill.hourly == 3_000_000
+
+
 @pytest.mark.parametrize(
     ("vm", "hourly"),
     [
