@@ -82,7 +82,7 @@ def test_no_page_complains_shifts_or_asks_anybody_else(served: Serve, odd_town: 
             page.context.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.long), "dark"])
 def test_axe_finds_nothing_on_any_page(scheme: str, served: Serve, odd_town: Path, see: See) -> None:
     """Every rule of axe holds on every page, live and past, in both themes."""
     from axe_playwright_python.sync_playwright import Axe

@@ -186,6 +186,7 @@ def test_a_kernel_from_the_form_to_its_verdict_and_back_to_the_middle(site: Site
     assert seen.elsewhere() == []
 
 
+@pytest.mark.long
 def test_the_output_of_a_run_is_read_live_and_it_is_stopped(site: Site, see: See) -> None:
     """A command from the plain form: queued, running, its output as it is written, and a stop that ends it for good."""
     seen = see(site.url)

@@ -10,6 +10,7 @@ import pytest
 from stenolab.lab import Lab
 from stenolab.plugin import StenoAt
 from stenolab.steno import Background, Steno
+from stenolab.versions import NEWEST
 
 from engine.kernel.testing import DOING, SHIPPED
 from projections.api.client import follow_hip_kernel, get_orchestrator_metrics, submit_hip_kernel
@@ -27,6 +28,7 @@ def address(steno: Steno, up: Background) -> str:
     return found[1]
 
 
+@pytest.mark.suffices(NEWEST)
 def test_a_kernel_is_checked_and_timed_cold_then_warm_and_told_of_its_errors(dstack: Lab, steno_at: StenoAt) -> None:
     """From the submission to the verdict through dstack, its logs and its machines; a second one takes the warm one."""
     steno = steno_at(dstack, dstack.project(), STENO_API_PORT="0")

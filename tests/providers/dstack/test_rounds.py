@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from stenolab.lab import Lab
+from stenolab.versions import NEWEST
 
 from engine.providers.dstack.provider import DstackProvider
 from events.clock import parse_time
@@ -69,6 +70,7 @@ def test_a_round_asks_each_endpoint_once(dstack: Lab, connect: Connect) -> None:
     assert first[0].sweep != first[1].sweep
 
 
+@pytest.mark.suffices(NEWEST)
 def test_first_contact_reads_the_whole_history_and_later_rounds_one_page(
     crowded: tuple[Lab, str, str], connect: Connect
 ) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from stenolab.lab import Lab
+from stenolab.versions import OLDEST
 
 from engine.errors import VmInUse
 from engine.providers.base import Submission
@@ -70,6 +71,7 @@ def end(lab: Lab, provider: DstackProvider, identity: str) -> None:
     lab.wait(let, seconds=LOADED_S, what="dstack to take the stop")
 
 
+@pytest.mark.suffices(OLDEST)
 def test_a_slot_is_one_machine_from_first_run_to_last(dstack: Lab, connect: Connect) -> None:
     """Cold, in use, warm, ended, forgotten by no list; the next machine has its number and is not taken for it."""
     project = dstack.project()
