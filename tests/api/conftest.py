@@ -38,6 +38,18 @@ TOWN = ("success", "failure", "warm_reuse", "several", "retry_success", "no_capa
 _READY = re.compile(r"serving (http://\S+) ")
 
 
+QUICK = frozenset({"test_access_limits.py", "test_openapi.py", "test_reads.py", "test_streams.py"})
+"""Files of the quick tests; each test of the others starts a service of its own and is left out of `make check`."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what is left out of the quick tests."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.parent == here and item.path.name not in QUICK:
+            item.add_marker(pytest.mark.slow)
+
+
 def polls_of(name: str) -> tuple[Poll, ...]:
     """The polls of a recording, as `dstack-0.22.5/success`."""
     return tuple(poll for _, poll in open_trace(TRACES / f"{name}.jsonl.zst") if poll is not None)

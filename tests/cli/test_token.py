@@ -11,6 +11,8 @@ import pytest
 from cli.testing import Steno, refused
 from projections.api.access.tokens import TOKEN
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_token_alone_goes_to_stdout(steno: Steno, home: Path) -> None:
     """So that it can be piped into the file it belongs in; what is said about it goes to stderr."""

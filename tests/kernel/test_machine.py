@@ -19,6 +19,8 @@ from engine.kernel.testing import DOING, KEY, SHIPPED, submission
 if TYPE_CHECKING:
     from conftest import Judged
 
+pytestmark = pytest.mark.slow
+
 WHOLE = [
     "COMPILING",
     "CHECKING",

@@ -19,6 +19,8 @@ from projections.projector import caught_up, rebuilt
 from projections.store import Checkpoint, Store, beside
 from projections.testing_live import CLOCK, Growing, looked, patiently, same_as_replay
 
+pytestmark = pytest.mark.slow
+
 
 def test_what_is_appended_is_soon_shown(growing: Growing, live: tuple[Projector, Pool]) -> None:
     """Without anybody waking it, and with `min_position` in the very next read."""

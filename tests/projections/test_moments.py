@@ -25,6 +25,8 @@ from projections.projector import as_it_was, caught_up, rebuilt
 from projections.store import Store, beside
 from projections.view import View
 
+pytestmark = pytest.mark.slow
+
 Polls = Callable[[str], tuple[Poll, ...]]
 Recorded = Callable[[Path, Sequence[Poll]], Record]
 NAMES = [

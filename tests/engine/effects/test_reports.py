@@ -17,6 +17,8 @@ from engine.run.states import State
 from engine.world.world import World
 from events.clock import SECOND
 
+pytestmark = pytest.mark.slow
+
 KEY = "the key of this run"
 KILL_AT = Path(__file__).with_name("kill_at.py")
 WHOLE = ("COMPILING", "CHECKING", "TEST_RESULT", "CHECKED", "BENCHMARKING", "BENCHMARK_RESULT", "BENCHMARKED")
