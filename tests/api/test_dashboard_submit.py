@@ -41,6 +41,7 @@ def test_a_command_is_submitted_followed_and_stopped(up: str, see: See) -> None:
     assert page.get_by_label("Longest duration").get_attribute("aria-invalid") == "true"
     page.get_by_label("Longest duration").fill("10m")
     page.get_by_label("Name").fill("counting")
+    seen.until("JSON.stringify(localStorage).includes('counting')", 10)
     page.reload()
     seen.settled()
     assert page.get_by_label("Name").input_value() == "counting"

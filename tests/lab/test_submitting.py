@@ -11,7 +11,7 @@ import pytest
 from stenolab.lab import GPU, IMAGE, Lab
 from stenolab.plugin import StenoAt
 from stenolab.steno import Steno
-from stenolab.versions import OLDEST
+from stenolab.versions import NEWEST, OLDEST
 
 pytestmark = pytest.mark.slow
 
@@ -19,6 +19,7 @@ SECRET = "hunter2-of-the-lab"
 REPOSITORY = "https://git.example.com/team/kernels.git"
 
 
+@pytest.mark.suffices(NEWEST)
 def test_waiting_tells_how_it_ended(dstack: Lab, steno_at: StenoAt) -> None:
     """`submit --wait` exits 0 for success and 1 for anything else, in a project that has no fleet yet."""
     steno = steno_at(dstack, dstack.project())
@@ -49,6 +50,7 @@ def test_flags_make_a_task(dstack: Lab, steno_at: StenoAt) -> None:
     assert "hello world" in steno("logs", "by-flags").out
 
 
+@pytest.mark.suffices(OLDEST)
 def test_output_is_followed_to_its_end(dstack: Lab, steno_at: StenoAt) -> None:
     """`logs -f` begins while the run runs, prints every line once, in order, and ends with it."""
     project = dstack.project()

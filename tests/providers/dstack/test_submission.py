@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from stenolab.lab import Lab
+from stenolab.versions import NEWEST, OLDEST
 
 from engine.errors import NameInUse, NotConfigured, ProjectNotFound, ProviderRefused, RunNotFound, TaskInvalid
 from engine.providers.base import Submission
@@ -78,6 +79,7 @@ def test_a_task_with_files_runs_and_gives_its_output(dstack: Lab, connect: Conne
     assert provider.find("another", 0) is None
 
 
+@pytest.mark.suffices(NEWEST)
 def test_long_output_is_whole_and_in_order(dstack: Lab, connect: Connect) -> None:
     """More pieces than a page holds, many with one time, read while they come and once more after the end."""
     project = dstack.project()
@@ -109,6 +111,7 @@ def test_output_is_followed_over_a_restart_of_the_server(dstack_22: Lab, connect
     assert list(dict.fromkeys(followed)) == [str(number) for number in range(1, 9)]
 
 
+@pytest.mark.suffices(OLDEST)
 def test_a_local_repository_arrives_with_its_uncommitted_change(
     dstack: Lab, connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,6 +158,7 @@ def test_a_name_in_use_is_refused_and_nothing_is_changed(dstack: Lab, connect: C
     provider.stop(first, "taken", True)
 
 
+@pytest.mark.suffices(NEWEST)
 def test_stopping_touches_our_run_only(dstack: Lab, connect: Connect) -> None:
     """dstack stops by name: a later run that took the name of ours is left alone, and an ended run is no error."""
     project = dstack.project()
