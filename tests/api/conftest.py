@@ -38,7 +38,7 @@ TOWN = ("success", "failure", "warm_reuse", "several", "retry_success", "no_capa
 _READY = re.compile(r"serving (http://\S+) ")
 
 
-QUICK = frozenset({"test_access_limits.py", "test_openapi.py", "test_reads.py", "test_streams.py"})
+QUICK = frozenset({"test_openapi.py", "test_reads.py"})
 """Files of the quick tests; each test of the others starts a service of its own and is left out of `make check`."""
 
 

@@ -72,6 +72,7 @@ def test_the_tool_that_sets_up_is_the_one_of_the_lock():
     assert pins(ROOT / "requirements-setup.lock")["uv"] == pins(DEV)["uv"]
 
 
+@pytest.mark.slow
 def test_tests_of_one_group_stay_in_one_process(pytester):
     """What the lab relies on: xdist keeps a group together, with the versions of the lock."""
     pytester.makepyfile(
