@@ -92,10 +92,13 @@ def serve_until_stopped(app: App, record: Path, *, show: bool) -> None:
         KeyboardInterrupt: Ctrl-C.
     """
     # A further SIGTERM, wherever it comes, says nothing new.
-    with suppress(Terminated), stoppable(signal.SIGTERM, Terminated), stoppable(signal.SIGINT, KeyboardInterrupt):
+    stopped = stoppable(signal.SIGTERM, Terminated), stoppable(signal.SIGINT, KeyboardInterrupt)
+    with suppress(Terminated), stopped[0] as ended, stopped[1] as interrupted:
         try:
             with serving(app, record) as server:
                 announced(server, record, show=show)
+                ended()
+                interrupted()
                 server.wait()
         except Terminated:
             _log.info("stopped by SIGTERM")

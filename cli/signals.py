@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,10 +13,11 @@ from types import FrameType
 def stoppable(number: signal.Signals, error: type[BaseException]) -> Iterator[Callable[[], None]]:
     """While it lasts, the signal raises `error`; what it yields raises it again if the signal came before.
 
-    An exception that a signal raises inside a destructor or a callback is printed and forgotten by Python: a loop that
-    asks once a round does not go on for ever.
+    An exception that a signal raises inside a destructor or a callback is forgotten by Python: a loop that asks once a
+    round does not go on for ever, and what Python would print of it is not shown.
     """
     came = False
+    unraisable = sys.unraisablehook
 
     def handle(_number: int, _frame: FrameType | None) -> None:
         nonlocal came
@@ -26,10 +28,16 @@ def stoppable(number: signal.Signals, error: type[BaseException]) -> Iterator[Ca
         if came:
             raise error
 
+    def ours_is_told(lost: "sys.UnraisableHookArgs") -> None:
+        if not (came and issubclass(lost.exc_type, error)):
+            unraisable(lost)
+
     before = signal.signal(number, handle)
+    sys.unraisablehook = ours_is_told
     try:
         yield check
     finally:
+        sys.unraisablehook = unraisable
         signal.signal(number, before)
 
 

@@ -60,11 +60,11 @@ def command(
     from cli.signals import stoppable
 
     log_for_daemon(json=app.json)
-    with stoppable(signal.SIGTERM, Terminated), contextlib.suppress(Terminated):
-        _up(app, api=api, show=show)
+    with stoppable(signal.SIGTERM, Terminated) as ended, contextlib.suppress(Terminated):
+        _up(app, ended, api=api, show=show)
 
 
-def _up(app: App, *, api: bool, show: bool) -> None:
+def _up(app: App, ended: Callable[[], None], *, api: bool, show: bool) -> None:
     from cli.providers import named
     from cli.recording import record_forever
     from cli.stores import writing
@@ -78,7 +78,7 @@ def _up(app: App, *, api: bool, show: bool) -> None:
             provider.expect_project()
         checks = [stack.enter_context(_serving(app, record.path, show=show))] if api else []
         watch, recorder = stack.enter_context(watching(app, record, provider))
-        record_forever(record, watch, recorder, provider, app.clock, *checks)
+        record_forever(record, watch, recorder, provider, app.clock, ended, *checks)
 
 
 @contextlib.contextmanager

@@ -34,6 +34,20 @@ def test_a_signal_whose_exception_was_swallowed_is_raised_at_the_next_check() ->
             check()
 
 
+def test_what_python_forgets_is_not_printed_and_is_raised_at_the_next_check() -> None:
+    """A signal in a destructor: nothing on stderr (pytest would fail of it), and it is not lost."""
+
+    class Last:
+        def __del__(self) -> None:
+            send()
+
+    with stoppable(signal.SIGUSR1, Stop) as check:
+        last = Last()
+        del last
+        with pytest.raises(Stop):
+            check()
+
+
 def test_afterwards_the_signal_means_what_it_meant_before() -> None:
     """Nothing is left behind."""
     before = signal.getsignal(signal.SIGUSR1)
