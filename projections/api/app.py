@@ -31,4 +31,5 @@ def build_app(service: Service) -> ASGIApp:
     for part in PARTS:
         router.router.routes.extend(part.routes(service))
     router.router.routes.append(openapi.route(PARTS))
-    return gate.in_front(service, hot.in_front(service, Failures(router)))
+    hot_reads = hot.in_front(service, Failures(router))
+    return gate.in_front(service, hot_reads, hot_reads.ready)

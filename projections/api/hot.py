@@ -31,13 +31,42 @@ _KEPT: Final = 4096
 """Answers kept ready while nothing changes."""
 _MAPPED: Final = 1 << 28
 """Bytes of the file that are read without asking the system each time."""
-Ready = tuple[str, dict[str, Any], dict[str, Any]]
-"""An answer: its tag, and its two messages."""
-NOTHING: Final[dict[str, Any]] = {"type": "http.response.body", "body": b""}
+_NOTHING: Final[dict[str, Any]] = {"type": "http.response.body", "body": b""}
 _checkpoint = msgspec.json.Decoder(Checkpoint)
 
 
-def in_front(service: Service, app: ASGIApp) -> ASGIApp:
+class Ready:
+    """One answer, made: as a server takes it in one piece, and as the messages of ASGI.
+
+    Args:
+        body: what is answered.
+        position: what it is of.
+    """
+
+    __slots__ = ("body", "head", "head_unchanged", "headers", "tag")
+
+    def __init__(self, body: bytes, position: int) -> None:
+        self.body = body
+        self.tag = etag_of(body)
+        self.headers = [
+            (b"cache-control", b"no-cache"),
+            (b"etag", self.tag.encode()),
+            (b"steno-position", b"%d" % position),
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(body)),
+        ]
+        """The first three are those of a 304 too."""
+        lines = [b"%b: %b\r\n" % header for header in self.headers]
+        self.head = b"".join(lines) + b"\r\n"
+        """The headers and the empty line behind them, as they are sent."""
+        self.head_unchanged = b"".join(lines[:3]) + b"\r\n"
+
+    def is_had(self, named: bytes | None) -> bool:
+        """Whether a client that sends this `If-None-Match` has the body already."""
+        return named is not None and matches(named.decode("latin-1"), self.tag)
+
+
+def in_front(service: Service, app: ASGIApp) -> HotReads:
     """The hot reads of a service in front of its router."""
     return HotReads(service, app)
 
@@ -65,20 +94,20 @@ class HotReads:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and not scope["query_string"] and scope["method"] in _METHODS:
-            path: str = scope["path"]
-            ready = self._found(path) if path.startswith(_PREFIX) else None
+            ready = self.ready(scope["path"])
             if ready is not None:
-                tag, start, body = ready
-                for name, value in scope["headers"]:
-                    if name == b"if-none-match" and matches(value.decode("latin-1"), tag):
-                        start, body = {**start, "status": 304, "headers": start["headers"][:3]}, NOTHING
-                await send(start)
-                await send(body if scope["method"] == "GET" else NOTHING)
+                status, headers, body = 200, ready.headers, {"type": "http.response.body", "body": ready.body}
+                if any(name == b"if-none-match" and ready.is_had(value) for name, value in scope["headers"]):
+                    status, headers, body = 304, ready.headers[:3], _NOTHING
+                await send({"type": "http.response.start", "status": status, "headers": headers})
+                await send(body if scope["method"] == "GET" else _NOTHING)
                 return
         await self._app(scope, receive, send)
 
-    def _found(self, path: str) -> Ready | None:
-        """The answer to a path that is a run's; None where the router has to look."""
+    def ready(self, path: str) -> Ready | None:
+        """The answer to a path that is a run's by its id; None where the router has to look. In the loop's thread."""
+        if not path.startswith(_PREFIX) or path.find("/", len(_PREFIX)) >= 0:
+            return None
         try:
             if self._shown < 0 or self._service.projector.position > self._shown:
                 self._renew()
@@ -93,21 +122,8 @@ class HotReads:
             return None
         if len(self._answers) >= _KEPT:
             self._answers.clear()
-        ready = self._answers[path] = self._made(row[0])
+        ready = self._answers[path] = Ready(row[0], self._shown)
         return ready
-
-    def _made(self, body: bytes) -> Ready:
-        """An answer as its messages; the first three headers are those of a 304 too."""
-        tag = etag_of(body)
-        headers = [
-            (b"cache-control", b"no-cache"),
-            (b"etag", tag.encode()),
-            (b"steno-position", b"%d" % self._shown),
-            (b"content-type", b"application/json"),
-            (b"content-length", b"%d" % len(body)),
-        ]
-        start = {"type": "http.response.start", "status": 200, "headers": headers}
-        return tag, start, {"type": "http.response.body", "body": body}
 
     def _renew(self) -> None:
         """Read from a new snapshot, which is let go of soon; from none where no file is open, or another has come."""

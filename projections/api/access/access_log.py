@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import threading
 from collections import deque
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
     from events.clock import Clock
-    from projections.api.access.exchange import Exchange
+    from projections.api.access.who import Who
 
 _log = logging.getLogger("steno.access")
 _KEPT: Final = 10_000
@@ -64,12 +65,12 @@ class AccessLog:
         if self._thread is not None:
             self._thread.join(1.0)
 
-    def answered(self, scope: Scope, exchange: Exchange, took: int) -> None:
-        """Tell of one answer, which took so many microseconds."""
-        if self._thread is None or (scope["path"] in _QUIET and exchange.status < 400):
+    def answered(self, scope: Scope, status: int, who: Who | None, at: int, took: int) -> None:
+        """Tell of one answer: when it was given (microseconds, UTC), and how many microseconds it took."""
+        if self._thread is None or (scope["path"] in _QUIET and status < 400):
             return
-        who = "-" if exchange.who is None else exchange.who.name
-        self._lines.append((exchange.began_at + took, scope["method"], scope["raw_path"], exchange.status, took, who))
+        name = "-" if who is None else who.name
+        self._lines.append((at, scope["method"], scope["raw_path"], status, took, name))
         self._taken += 1
 
     def _run(self) -> None:
@@ -94,12 +95,16 @@ class AccessLog:
 
 def _text(line: _Line) -> str:
     _, method, path, status, took, who = line
+    return f"{method} {_shown(path)} {status or '-'} {took / 1000:.1f} ms {who}"
+
+
+@functools.lru_cache(maxsize=1024)
+def _shown(path: bytes) -> str:
     shown = path.decode("ascii", "backslashreplace")
     if "%" in shown:
         shown = unquote(shown)  # a token is one in any spelling
     shown = without_secrets(shown if shown.isprintable() else ascii(shown))
-    shown = shown if len(shown) <= _LONGEST else shown[:_LONGEST] + "…"
-    return f"{method} {shown} {status or '-'} {took / 1000:.1f} ms {who}"
+    return shown if len(shown) <= _LONGEST else shown[:_LONGEST] + "…"
 
 
 def _emit(lines: Sequence[tuple[int, str]]) -> None:

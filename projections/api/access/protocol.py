@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import socket
 import struct
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+    from uvicorn.server import ServerState
 
 MAX_HEAD: Final = 32 * 1024
 """Bytes of request line and headers."""
@@ -24,6 +26,8 @@ HEAD_SECONDS: Final = 10
 
 _AT_ONCE: Final = struct.pack("ii", 1, 0)
 _log = logging.getLogger("steno.access")
+_stood: list[Any] = [None, b""]
+"""A list of headers, and it as it is sent."""
 
 
 class Protocol(HttpToolsProtocol):
@@ -75,8 +79,10 @@ class Protocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """The head is there; who answers can cut the connection, whatever is still to be sent on it."""
         self._in_head = False
-        self.scope["steno.abort"] = self._abort  # type: ignore[typeddict-unknown-key]
+        scope: dict[str, Any] = self.scope  # type: ignore[assignment]
+        scope["steno.abort"] = self._abort
         super().on_headers_complete()
+        scope["steno.whole"] = functools.partial(self._whole, self.cycle)
 
     def refuse(self, problem: Problem) -> None:
         """Answer what never became a request, and close."""
@@ -93,6 +99,26 @@ class Protocol(HttpToolsProtocol):
         self.transport.write(STATUS_LINE[problem.status] + b"\r\n".join(lines) + b"\r\n\r\n" + body)
         self.transport.close()
         _log.info("- - %s %s", problem.status, problem.detail)
+
+    def _whole(self, cycle: RequestResponseCycle, status: int, head: bytes, body: bytes) -> bool:
+        """Answer a request in one piece: what ASGI's two messages cost is most of a short answer.
+
+        Args:
+            cycle: the request.
+            head: the answer's own headers as they are sent, and the empty line behind them.
+
+        Returns:
+            Whether it was sent; if not it has to be sent as others are.
+        """
+        if cycle.response_started or not cycle.keep_alive or self.flow.write_paused:
+            return False
+        cycle.response_started = cycle.response_complete = True
+        cycle.waiting_for_100_continue = False
+        if not cycle.disconnected:
+            self.transport.write(STATUS_LINE[status] + _standing(self.server_state) + head + body)
+        cycle.message_event.set()
+        cycle.on_response()
+        return True
 
     def _abort(self) -> None:
         """Cut the connection; the system forgets at once what it has not sent."""
@@ -116,3 +142,14 @@ class Protocol(HttpToolsProtocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+
+def _standing(state: ServerState) -> bytes:
+    """The headers of every answer as they are sent; uvicorn makes another list of them each second, for the date."""
+    lines: bytes
+    headers, lines = _stood
+    if headers is not state.default_headers:
+        headers = state.default_headers
+        lines = b"".join(b"%b: %b\r\n" % header for header in headers)
+        _stood[:] = headers, lines
+    return lines
