@@ -17,7 +17,7 @@ from engine.replay.lanes import Lane, SourceLanes
 from engine.replay.until import Until
 from engine.rules.sets import Watch
 from engine.vm.states import VmState
-from engine.world.change import Change
+from engine.world.change import Change, Moved, VmMoved
 from engine.world.follow import cost_is_whole
 from engine.world.machines import ending_due
 from engine.world.reader import PollReader
@@ -26,6 +26,7 @@ from engine.world.skew import shows_new
 from engine.world.sources import Source
 from engine.world.sweeps import is_page
 from engine.world.tick import Seen, Tick
+from engine.world.twice import listed_once
 from engine.world.vms import Vm, vm_id_of
 from engine.world.world import World
 
@@ -135,6 +136,8 @@ class RecordFold:
         changes = self.world.apply(tick)
         if changes or found_again:
             source.changed(lane if source.state.skew == skew else None)
+            if len(self._sources) > 1:
+                self._tell_others(source, changes)
         if lane.shows is not None and kind == _RECORDED:
             # A late answer may have moved nothing: what it shows was not taken, and its like may not be skipped.
             lane.listing = listing_id if tick.started_at >= source.newest else None
@@ -148,6 +151,21 @@ class RecordFold:
             self._absent = self._is_something_missing()
         self._follow()
         return changes
+
+    def _tell_others(self, source: SourceLanes, changes: tuple[Change, ...]) -> None:
+        """What one source changed, another that shows it too may say otherwise: its answers are to be read again."""
+        state, names = self.world.state, set[str]()
+        for change in changes:
+            match change:
+                case Moved():
+                    names.update(state.runs[change.run_id].started)
+                case VmMoved():
+                    names.update(state.vms[change.vm_id].started)
+                case _:
+                    pass
+        for other in self._sources.values():
+            if other is not source and other.state.name in names:
+                other.changed(None)
 
     def _event(self, position: int, at: int) -> tuple[Change, ...]:
         """Fold one of our own intents or outcomes: what it changes, the next poll of every lane may answer to."""
@@ -181,7 +199,7 @@ class RecordFold:
     def _runs(self, tick: Tick) -> list[tuple[Run, Seen]]:
         """The runs an answer shows; not those of requests that were made again."""
         state, found = self.world.state, []
-        for seen in tick.runs:
+        for seen in listed_once(tick.runs, ()).runs:
             run_id = state.by_provider.get(f"{tick.scope.provider}/{seen.facts.provider_id}")
             if run_id is not None:
                 found.append((state.runs[run_id], seen))

@@ -1,6 +1,7 @@
 """Replay of a record: positions are those of its poll events."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from engine.readings.answers import identity_of
@@ -13,6 +14,8 @@ from engine.rules.sets import rules_named
 from engine.world.reader import PollReader
 from engine.world.runs import Run
 from engine.world.state import dump, load
+from engine.world.tick import Seen
+from engine.world.twice import listed_once
 from engine.world.world import World
 
 if TYPE_CHECKING:
@@ -55,9 +58,21 @@ def fill_costs(record: "Record", runs: Iterable[Run]) -> None:
         if run.cost_at is not None:
             wanted.setdefault(run.cost_at, []).append(run)
     for position, there in wanted.items():
-        costs = {identity_of(item): read_cost(item) for item in record.items(position)}
+        items = list(record.items(position))
+        costs = {identity_of(item): read_cost(item) for item in items}
+        if len(costs) < len(items):
+            costs |= _standing(items)
         for run in there:
             run.cost = costs.get(run.provider_id)
+
+
+def _standing(items: list[bytes]) -> dict[str | None, int | None]:
+    """Provider's id → cost, of the rows that stand where an answer lists a run more than once."""
+    reader, seen = PollReader(), list[Seen]()
+    for item in items:
+        with suppress(ValueError):
+            seen.append(reader.seen(item))
+    return {one.facts.provider_id: one.cost for one in listed_once(tuple(seen), ()).runs}
 
 
 def step_record(record: "Record", rules: str = "current", until: Until | None = None) -> Iterator[Step]:

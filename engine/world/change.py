@@ -22,7 +22,7 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True):
 class AnomalyKind(StrEnum):
     """What should not be."""
 
-    CONTRADICTION = "contradiction"  # the provider takes back an end it had given
+    CONTRADICTION = "contradiction"  # the provider takes back an end, or says two things of one thing at once
     ILLEGAL_TRANSITION = "illegal_transition"  # a newer answer shows the run behind where it was
     SCHEMA_DRIFT = "schema_drift"  # a word or a type we do not know
     ORPHAN = "orphan"  # a machine that nobody we know of asked for

@@ -31,10 +31,11 @@ class Turn:
 
     # -- the provider's words ----------------------------------------------------------------------------------------
 
-    def take_down(self, seen: Seen, tick: Tick) -> tuple[bool, bool]:
+    def take_down(self, seen: Seen, tick: Tick, unlike: str | None = None) -> tuple[bool, bool]:
         """Write down what the provider says; (whether it says something new, whether it began a new attempt).
 
-        An answer older than the newest one applied from the same source says nothing new.
+        An answer older than the newest one applied from the same source says nothing new. `unlike`: how the answer
+        contradicts itself about this run.
         """
         run, facts = self.run, seen.facts
         source = tick.source
@@ -43,6 +44,8 @@ class Turn:
         run.started[source] = tick.started_at
         run.last_position, run.last_at = tick.position, tick.observed_at
         run.missing = None
+        if unlike is not None:
+            self.note(AnomalyKind.CONTRADICTION, unlike, once=True)
         if cost_is_whole(seen.facts, tick.scope):
             run.cost, run.cost_at = seen.cost, tick.position
         if run.facts is facts or run.facts == facts:

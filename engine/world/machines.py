@@ -13,6 +13,7 @@ from engine.world.sources import LOST_AFTER, Source, is_watched, list_read, list
 from engine.world.state import WorldState
 from engine.world.sweeps import Sweep, sweep_ended
 from engine.world.tick import Tick
+from engine.world.twice import Once
 from engine.world.vm_turn import VmTurn
 from engine.world.vms import Vm, VmMissing, vm_id_of
 from events.clock import SECOND
@@ -43,12 +44,12 @@ class Machines:
 
     # -- polls -------------------------------------------------------------------------------------------------------
 
-    def apply(self, tick: Tick, source: Source) -> list[Change]:
+    def apply(self, tick: Tick, once: Once, source: Source) -> list[Change]:
         """Fold one answered poll, whatever it asked; what it changed, in order."""
         changes: list[Change] = []
         if tick.scope.endpoint == INSTANCES_LIST:
-            for facts in tick.vms:
-                self._see(facts, tick, changes)
+            for facts in once.vms:
+                self._see(facts, tick, changes, once.unlike.get(facts.provider_id))
             ids = [facts.provider_id for facts in tick.vms]
             if lists_newest(tick.scope):
                 list_read(source, tick.position, tick.started_at)
@@ -60,7 +61,7 @@ class Machines:
             self._graces(tick, source, changes)
         return changes
 
-    def _see(self, facts: VmFacts, tick: Tick, changes: list[Change]) -> None:
+    def _see(self, facts: VmFacts, tick: Tick, changes: list[Change], unlike: str | None) -> None:
         state = self.state
         vm_id = vm_id_of(tick.scope.provider, facts.provider_id)
         vm = state.vms.get(vm_id)
@@ -72,7 +73,7 @@ class Machines:
             vm = state.vms[vm_id] = self._meet(vm_id, facts, tick)
         turn = self.turn(vm, tick.position, tick.observed_at)
         had = None if new else vm.facts.hostname
-        turn.see(facts, tick, new=new)
+        turn.see(facts, tick, new=new, unlike=unlike)
         self.settle(turn, changes)
         if vm.facts.hostname is not None and vm.facts.hostname != had:
             changes += self.links.machine_shown(vm, tick.position, tick.observed_at)

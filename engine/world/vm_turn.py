@@ -33,8 +33,11 @@ class VmTurn:
 
     # -- the provider's words ----------------------------------------------------------------------------------------
 
-    def see(self, facts: VmFacts, tick: Tick, *, new: bool) -> None:
-        """Take one row down. One older than the newest applied from the same source moves nothing."""
+    def see(self, facts: VmFacts, tick: Tick, *, new: bool, unlike: str | None = None) -> None:
+        """Take one row down. One older than the newest applied from the same source moves nothing.
+
+        `unlike`: how the answer contradicts itself about this machine.
+        """
         vm, before = self.vm, self.vm.facts
         if tick.started_at < vm.started.get(tick.source, tick.started_at):
             return
@@ -42,6 +45,8 @@ class VmTurn:
         back = vm.missing is not None
         vm.started[tick.source] = tick.started_at
         vm.last_position, vm.last_at, vm.missing = tick.position, tick.observed_at, None
+        if unlike is not None:
+            self.note(AnomalyKind.CONTRADICTION, unlike, once=True)
         if facts == before and not new and not back:
             return
         vm.facts = facts

@@ -23,6 +23,7 @@ from engine.world.sources import LOST_AFTER, Source, heard, is_watched, source_n
 from engine.world.state import WorldState
 from engine.world.sweeps import Sweep, sweep_ended
 from engine.world.tick import Seen, Tick
+from engine.world.twice import Once, listed_once
 from events.clock import foreign_run_id
 from events.types import Event
 
@@ -64,10 +65,11 @@ class World:
             self._keep([skewed], changes)
         if source.skew:
             tick = shifted(tick, source.skew)
-        if tick.answered and tick.scope.endpoint in (RUNS_LIST, RUNS_GET):
-            self._answer(tick, source, changes)
         if tick.answered and is_watched(tick.scope):
-            changes += self.machines.apply(tick, source)
+            once = listed_once(tick.runs, tick.vms)
+            if tick.scope.endpoint in (RUNS_LIST, RUNS_GET):
+                self._answer(tick, once, source, changes)
+            changes += self.machines.apply(tick, once, source)
         if self.rules.watch is Watch.CLOCK:
             self._out_of_time(tick, changes)
         return tuple(changes)
@@ -79,9 +81,9 @@ class World:
         state.events += 1
         return Intents(state, self.rules, self.stepper, self.machines).apply(position, at, event)
 
-    def _answer(self, tick: Tick, source: Source, changes: list[Change]) -> None:
-        for seen in tick.runs:
-            self._see(seen, tick, changes)
+    def _answer(self, tick: Tick, once: Once, source: Source, changes: list[Change]) -> None:
+        for seen in once.runs:
+            self._see(seen, tick, changes, once.unlike.get(seen.facts.provider_id))
         if self.rules.watch is Watch.NAMED_LIST and tick.scope.endpoint == RUNS_LIST:
             self._named_list(tick, changes)
         if tick.scope.endpoint == RUNS_LIST and not tick.scope.filtered and tick.scope.page_after is None:
@@ -98,12 +100,12 @@ class World:
             if run_id is not None:
                 self._miss(self.state.runs[run_id], tick, source, tick.started_at, changes, not_exists=True)
 
-    def _see(self, seen: Seen, tick: Tick, changes: list[Change]) -> None:
+    def _see(self, seen: Seen, tick: Tick, changes: list[Change], unlike: str | None) -> None:
         if f"{tick.scope.provider}/{seen.facts.provider_id}" in self.state.former:
             return
         run = self._meet(seen.facts, tick)
         turn = self._turn(run, tick)
-        new, retried = turn.take_down(seen, tick)
+        new, retried = turn.take_down(seen, tick, unlike)
         if new:
             match self.rules.watch:
                 case Watch.EVERY:

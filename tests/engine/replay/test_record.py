@@ -79,6 +79,7 @@ def stories(draw: Any) -> Story:
     story = Story()
     at = [0 for _ in tales]
     hidden: set[int] = set()
+    doubled: dict[int, int] = {}
     moves = (
         "list",
         "active",
@@ -93,12 +94,14 @@ def stories(draw: Any) -> Story:
         "late",
         "thin",
         "watch",
+        "double",
     )
     for move in draw(st.lists(st.sampled_from(moves), min_size=5, max_size=60)):
         shown = [
-            tale.items[place]
+            item
             for number, (tale, place) in enumerate(zip(tales, at, strict=True))
             if number not in hidden
+            for item in _rows(tale, place, doubled.get(number))
         ]
         one = draw(st.integers(0, len(tales) - 1))
         item = tales[one].items[at[one]]
@@ -124,6 +127,9 @@ def stories(draw: Any) -> Story:
                     story.listed(*shown).wait(50)
             case "hide":
                 hidden ^= {one}
+            case "double":
+                if doubled.pop(one, None) is None:
+                    doubled[one] = draw(st.integers(-12, 12))
             case "gone":
                 story.gone(id=item["id"])
             case "pages" if shown:
@@ -219,11 +225,15 @@ def tales(draw: Any) -> tuple[Told, str]:
     machines: list[MachineHistory] = [draw(machine_histories("vm-0")), draw(machine_histories("vm-1"))]
     story, told, at = Story(), Told(), [0, 0, 0, 0]
     hidden: set[int] = set()
+    doubled: dict[int, int] = {}
     steps = (
         *["runs", "machines", "next"] * 3,
         "active",
         "watch",
         "watch",
+        "double",
+        "elsewhere",
+        "fleets",
         "hide",
         "fail",
         "late",
@@ -233,8 +243,9 @@ def tales(draw: Any) -> tuple[Told, str]:
         "event",
     )
     for move in draw(st.lists(st.sampled_from(steps), min_size=5, max_size=40)):
-        rows = [one.items[at[2 + number]] for number, one in enumerate(machines) if 2 + number not in hidden]
-        shown = [one.items[at[number]] for number, one in enumerate(runs) if number not in hidden]
+        listed = [_rows(tale, at[number], doubled.get(number)) for number, tale in enumerate([*runs, *machines])]
+        shown = [item for number in (0, 1) if number not in hidden for item in listed[number]]
+        rows = [item for number in (2, 3) if number not in hidden for item in listed[number]]
         match move:
             case "runs":
                 story.listed(*shown)
@@ -257,6 +268,17 @@ def tales(draw: Any) -> tuple[Told, str]:
             case "watch":
                 for _ in range(draw(st.sampled_from([3, 14, 20]))):
                     story.listed(*shown).wait(0.1).machines(*rows).wait(49)
+            case "double":
+                one = draw(st.integers(0, 3))
+                if doubled.pop(one, None) is None:
+                    doubled[one] = draw(st.integers(-12, 12))
+            case "elsewhere":
+                for _ in range(draw(st.integers(1, 3))):
+                    story.poll("/api/runs/list", {"limit": 100}, shown[::-1]).wait(0.1)
+                    story.poll("/api/instances/list", {"limit": 100}, rows[:1]).wait(1).machines(*rows).wait(1)
+            case "fleets":
+                fleet = {"id": "f", "name": "lab-fleet", "instances": rows}
+                story.poll("/api/project/main/fleets/list", {}, [fleet, {**fleet, "instances": rows[:1]}])
             case "hide":
                 hidden ^= {draw(st.integers(0, 3))}
             case "fail":
@@ -275,6 +297,14 @@ def tales(draw: Any) -> tuple[Told, str]:
         story.wait(draw(st.sampled_from([1, 5, 30])))
     told.append(("polls", list(story.polls())))
     return told, draw(st.sampled_from(sorted(RULE_SETS)))
+
+
+def _rows(tale: History | MachineHistory, place: int, doubled: int | None = None) -> list[Any]:
+    """What the server lists of one run or machine at a moment; with what it was or will be beside it, where doubled."""
+    if doubled is None:
+        return [tale.items[place]]
+    other = max(0, min(place + doubled, len(tale.items) - 1))
+    return [tale.items[place], tale.items[other]][:: 1 if doubled % 2 else -1]
 
 
 def _events(vm_id: str, provider_id: str) -> list[types.Event]:

@@ -1,0 +1,78 @@
+"""A record whose answers list a run or machine twice folds alike, whatever is skipped on the way."""
+
+from pathlib import Path
+
+import pytest
+
+from engine.money.bill import bills
+from engine.readings.shapes import shape_of
+from engine.replay.fold import RecordFold
+from engine.replay.record import replay_record
+from engine.replay.trace import replay_polls
+from engine.testing.machines import machine_item
+from engine.testing.story import Item, Story, single
+from engine.world.state import WorldState
+from engine.world.world import World
+from events.record import Record
+from events.testing import temporary_record
+
+PAIRS = {
+    "prices": (machine_item(price=2.5), machine_item(price=1.99)),
+    "states": (machine_item(status="busy"), machine_item(status="idle")),
+    "an end": (machine_item(status="terminated", finished=0), machine_item(status="idle")),
+    "ends": tuple(machine_item(status="terminated", finished=end) for end in (90, 20)),
+    "silence": (machine_item(unreachable=True), machine_item()),
+}
+RUNS = {
+    "an end": (single(run="done", job_status="done", exit_status=0, cost=0.3), single(run="running", cost=0.2)),
+    "costs": (single(run="running", cost=0.3), single(run="running", cost=0.2)),
+    "attempts": (single(run="running", num=1), single(run="running")),
+}
+
+
+def recorded(folder: Path, story: Story) -> Record:
+    record = temporary_record(folder, shapes=shape_of)
+    record.append_polls([poll for _, poll in story.polls() if poll is not None])
+    return record
+
+
+def folded(record: Record, *, whole: bool) -> WorldState:
+    """The world of a record, with every poll folded in full or not."""
+    world = World()
+    RecordFold(record, world).run(each=(lambda *_: None) if whole else None)
+    return world.state
+
+
+@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
+def test_a_machine_listed_twice_costs_the_same_whatever_is_skipped(pair: tuple[Item, Item], tmp_path: Path) -> None:
+    """Ten equal answers; found by a property test in `cost_low`."""
+    story = Story()
+    for _ in range(10):
+        story.machines(*pair).wait(5)
+    with recorded(tmp_path, story) as record:
+        fast, full = (folded(record, whole=whole) for whole in (False, True))
+    assert bills(fast) == bills(full)
+    assert fast == full
+
+
+@pytest.mark.parametrize("pair", RUNS.values(), ids=RUNS)
+def test_a_run_listed_twice_is_the_same_whatever_is_skipped(pair: tuple[Item, Item], tmp_path: Path) -> None:
+    """And its provider's cost is that of the row that stands, read from a record or from a trace."""
+    story = Story()
+    for _ in range(10):
+        story.listed(*pair).wait(5)
+    with recorded(tmp_path, story) as record:
+        assert folded(record, whole=False) == folded(record, whole=True)
+        (run,) = replay_record(record).to_json()["runs"]
+    (traced,) = replay_polls(list(story.polls())).to_json()["runs"]
+    assert run["provider_cost_usd"] == traced["provider_cost_usd"]
+
+
+def test_two_sources_that_list_one_machine_otherwise_fold_alike(tmp_path: Path) -> None:
+    """A project's list, and one that names no project: each repeats itself, and contradicts the other."""
+    story = Story()
+    for _ in range(10):
+        story.machines(machine_item(status="busy")).wait(2)
+        story.poll("/api/instances/list", {"limit": 100}, [machine_item(status="idle")]).wait(3)
+    with recorded(tmp_path, story) as record:
+        assert folded(record, whole=False) == folded(record, whole=True)
