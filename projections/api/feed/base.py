@@ -36,14 +36,24 @@ def _as_it_is(record: "Record", at_most: int) -> tuple[World, int] | None:
 
 
 def _as_it_was(record: "Record", position: int) -> tuple[World, int] | None:
-    """What they knew at a position, from the nearest moment they keep before it."""
-    if position == 0:
+    """What they knew at a position, from the nearest moment they keep before it; None while there are none: a plain
+    fold from the start is less work than one that keeps rows for readers, and can be ended between two steps.
+    """
+    if position == 0 or not _are_there(record):
         return None
     store, base = opened(record, position)
     with store, store.reading():
         if base and store.world_at(base, "base") is None:
             return None
         return _taken_up(store, position)
+
+
+def _are_there(record: "Record") -> bool:
+    store = Store.open(beside(record.path), write=False)
+    if store is None:
+        return False
+    with store:
+        return belongs(record, store.checkpoint())
 
 
 def _taken_up(store: Store, position: int) -> tuple[World, int] | None:

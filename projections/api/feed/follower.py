@@ -33,8 +33,8 @@ _AGAIN: Final = 1.0
 """Seconds before a record that could not be read is tried again."""
 _AFRESH: Final = 1000
 """Positions before the head whose frames are made at the start: who comes back after a restart finds them."""
-_STEP: Final = 50_000
-"""Positions folded between two looks at whether to stop."""
+_STEP: Final = 2_000
+"""Positions folded between two looks at whether to stop: an end that is asked for meanwhile does not wait long."""
 _BATCH: Final = 500
 """Positions folded at once."""
 
