@@ -122,7 +122,7 @@ def assembled(app: App, record: Path) -> Service:
         ids=app.ids,
         settings=app.settings,
         record_path=record,
-        pool=Pool(record, clock=app.clock, wake=projector.wake),
+        pool=Pool(record, clock=app.clock, wake=projector.wake, building=lambda: projector.building),
         projector=projector,
         feed=feed,
         tokens=Tokens(tokens_path(record), app.clock),

@@ -13,6 +13,7 @@ from engine.readings.shapes import shape_of
 from events.clock import SECOND, Clock
 from events.errors import StenoError
 from events.record import Record
+from projections.building import Building
 from projections.generations import beside, only_builder, only_writer
 from projections.keeper import Keeper
 from projections.projector import belongs, build
@@ -30,6 +31,10 @@ _PATIENCE: Final = 10.0
 """Seconds that a stop waits: another process may hold the lock while it catches up."""
 _AGAIN: Final = 1.0
 """Seconds after which it tries again what went wrong."""
+_LONG: Final = 50_000
+"""Positions whose reading takes so long that the log tells how far it is."""
+_TENTHS: Final = 10
+"""How often it does."""
 
 
 class Lag(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +61,12 @@ class Projector:
         self._record: Record | None = None
         self._keeper: Keeper | None = None
         self._position = 0
+        self._building: Building | None = None
+
+    @property
+    def building(self) -> Building | None:
+        """How far it is with read models that have to be built; None: it builds none. Any thread may ask."""
+        return self._building
 
     @property
     def position(self) -> int:
@@ -101,9 +112,7 @@ class Projector:
             if self._is_done(record):
                 return
             if not self._advanced(record):
-                with only_builder(beside(self._path)):
-                    if not self._advanced(record):
-                        build(record, beside(self._path), self._stop_building)
+                self._build(record)
                 self._advanced(record)
         except BaseException:
             self._close()
@@ -171,9 +180,32 @@ class Projector:
             if self._position >= head or self._stopping.is_set():
                 return True
 
-    def _stop_building(self, done: int, total: int) -> None:  # noqa: ARG002 - told as progress
+    def _build(self, record: Record) -> None:
+        """Make new ones, unless another process is at it: then wait for those."""
+        total = record.head().position
+        self._building = Building(done=None, total=total)
+        try:
+            with only_builder(beside(self._path)):
+                if self._advanced(record):
+                    return
+                self._tell(Building(done=0, total=total))
+                build(record, beside(self._path), lambda done, end: self._tell(Building(done=done, total=end)))
+                if total >= _LONG:
+                    _log.info("the read models are built")
+        finally:
+            self._building = None
+
+    def _tell(self, now: Building) -> None:
+        """How far it is, also in the log where that takes long.
+
+        Raises:
+            _Stopped: the service ends.
+        """
+        before, self._building = self._building, now
         if self._stopping.is_set():
             raise _Stopped
+        if now.total >= _LONG and now.left and _tenth(now) != (-1 if before is None else _tenth(before)):
+            _log.info("building the read models: %s", now)
 
     def _let_go(self) -> None:
         if self._keeper is not None:
@@ -189,6 +221,11 @@ class Projector:
 
 class _Stopped(Exception):
     """The service ends while the projections are built."""
+
+
+def _tenth(building: Building) -> int:
+    """How many tenths are done; -1 where nobody knows."""
+    return -1 if building.percent is None else building.percent * _TENTHS // 100
 
 
 def _is_file(store: Store, path: Path) -> bool:

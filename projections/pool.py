@@ -13,6 +13,7 @@ from engine.readings.shapes import shape_of
 from events.clock import SECOND, Clock
 from events.errors import PositionNotFound, StenoError
 from events.record import Record
+from projections.building import Building
 from projections.generations import beside, only_writer
 from projections.keeper import RULES
 from projections.moments import Moments
@@ -24,12 +25,22 @@ PATIENCE = 2 * SECOND
 """How long a reader waits for a position it wants to see."""
 _DAMAGED = "The read models were damaged and are being built anew: ask again in a moment."
 _STEP = SECOND // 100
+_SOON = 20_000
+"""Positions that are read in about the time a reader waits."""
 _KEPT = 16
 """Readers kept open while nobody has them."""
 
 
 class Behind(StenoError):
     """The read models do not show that position yet."""
+
+
+class BeingBuilt(Behind):
+    """There are no read models yet."""
+
+    def __init__(self, progress: Building) -> None:
+        super().__init__(f"The read models are being built: {progress}. Ask again in a moment.")
+        self.progress = progress
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,12 +89,21 @@ class Pool:
     Args:
         path: the record.
         wake: tells the projector that somebody waits for more; None: there is none, and every look catches up first.
+        building: how far it is with read models that are not there yet; None: it builds none.
     """
 
-    def __init__(self, path: Path, *, clock: Clock, wake: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        clock: Clock,
+        wake: Callable[[], None] | None = None,
+        building: Callable[[], Building | None] = lambda: None,
+    ) -> None:
         self._path = path
         self._clock = clock
         self._wake = wake
+        self._building = building
         self._lock = threading.Lock()
         self._free: list[_Reader] = []
         self._records: list[Record] = []
@@ -96,6 +116,7 @@ class Pool:
         """The projections as they are, at `min_position` or later; everything read in one look is of one position.
 
         Raises:
+            BeingBuilt: there are none yet, and will not be within two seconds.
             Behind: they did not get there within two seconds, or are being built.
         """
         reader = self._ready(min_position)
@@ -120,6 +141,7 @@ class Pool:
 
         Raises:
             PositionNotFound: the record does not go that far.
+            BeingBuilt: there are no read models yet, and without them it would be a long fold.
             Behind: the read models were damaged and are being built.
         """
         record, file = self._lent(), _file(beside(self._path))
@@ -127,6 +149,8 @@ class Pool:
             head = record.head().position
             if not 0 <= position <= head:
                 raise PositionNotFound(f"The record ends at position {head}; {position} is beyond it.")
+            if file is None and position > _SOON and (building := self._building()) is not None:
+                raise BeingBuilt(building)
             with self._moments.at(record, position) as view:
                 now = view.last_at
                 yield Look(
@@ -167,11 +191,16 @@ class Pool:
                 if min_position is None or shown >= min_position:
                     return reader
                 self._end(reader, whole=True)
+            building = self._building() if shown is None else None
+            if building is not None and building.left > _SOON:
+                raise BeingBuilt(building)
             if self._clock.now() >= end:
                 break
             if self._wake is not None:
                 self._wake()
             self._clock.sleep(_STEP)
+        if building is not None:
+            raise BeingBuilt(building)
         if shown is None:
             raise Behind("The read models are being built: ask again in a moment.")
         raise Behind(f"The read models are at position {shown}, not yet at {min_position}: ask again in a moment.")
@@ -195,15 +224,17 @@ class Pool:
             reader = self._free.pop() if self._free else None
         if reader is not None and self._is_current(reader):
             return reader
-        record = reader.record if reader is not None else self._record()
         store = Store.open(beside(self._path), write=False)
+        if store is None and reader is None and self._is_kept():
+            return None
+        record = reader.record if reader is not None else self._record()
         if store is not None and _is_readable(record, store.checkpoint()):
             if reader is not None:
                 reader.store.close()
             return _Reader(record, store)
         if store is not None:
             store.close()
-        if not os.access(self._path.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+        if not self._is_kept():
             # Nobody can keep read models here: each reader has its own, in memory.
             if reader is not None:
                 reader.store.close()
@@ -211,6 +242,10 @@ class Pool:
         if reader is None:
             record.close()
         return reader
+
+    def _is_kept(self) -> bool:
+        """Whether somebody can write read models here."""
+        return os.access(self._path.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
     def _is_current(self, reader: _Reader) -> bool:
         """Whether a reader reads the file that is in use now; one in memory, whether it shows all of the record."""

@@ -6,7 +6,8 @@ import msgspec
 
 from engine import errors as engine
 from events import errors as events
-from projections.pool import Behind
+from projections.building import Building
+from projections.pool import Behind, BeingBuilt
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -17,16 +18,24 @@ class Problem(Exception):
     Args:
         field: the part of the request that is wrong, as its sender wrote it: `limit`, `problem_def.tests[0].sizes`.
         headers: further headers of the answer, as `Retry-After`.
+        progress: how far what is waited for is.
     """
 
     def __init__(
-        self, status: int, detail: str, *, field: str | None = None, headers: tuple[tuple[str, str], ...] = ()
+        self,
+        status: int,
+        detail: str,
+        *,
+        field: str | None = None,
+        headers: tuple[tuple[str, str], ...] = (),
+        progress: Building | None = None,
     ) -> None:
         super().__init__(detail)
         self.status = status
         self.detail = detail
         self.field = field
         self.headers = headers
+        self.progress = progress
 
 
 class ProblemObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -37,6 +46,8 @@ class ProblemObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     detail: str
     field: str | None = None
     """The part of the request that is wrong."""
+    progress: Building | None = None
+    """How far the read models are that are being built; there where they are what is waited for."""
 
 
 STATUSES: dict[type[BaseException], int] = {
@@ -78,7 +89,8 @@ def problem_of(error: BaseException) -> Problem:
         if ancestor in STATUSES:
             status = STATUSES[ancestor]
             again = (("Retry-After", "1"),) if status == 503 else ()
-            return Problem(status, str(error) or (error.__doc__ or "").strip(), headers=again)
+            progress = error.progress if isinstance(error, BeingBuilt) else None
+            return Problem(status, str(error) or (error.__doc__ or "").strip(), headers=again, progress=progress)
     return Problem(500, "a mistake in Steno itself; its log has it")
 
 
@@ -90,5 +102,6 @@ def problem_body(problem: Problem) -> bytes:
             status=problem.status,
             detail=" ".join(problem.detail.split()),
             field=problem.field,
+            progress=problem.progress,
         )
     )

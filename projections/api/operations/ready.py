@@ -10,6 +10,7 @@ from engine.world.sources import observability
 from events.clock import SECOND, format_time
 from events.errors import StenoError
 from projections.api.problems import Problem
+from projections.building import Building
 
 if TYPE_CHECKING:
     from projections.api.service import Service
@@ -46,6 +47,8 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     head: int | None
     """Where the record ends; None where it cannot be read."""
     lag: LagObject | None
+    building: Building | None
+    """How far read models are that have to be built first."""
     sources: tuple[SourceObject, ...]
 
 
@@ -68,7 +71,10 @@ def readiness(service: Service) -> Readiness:
         lag = LagObject(positions=behind.positions, seconds=behind.seconds)
     except StenoError as error:
         reasons.append(str(error))
-    if lag is not None and lag.seconds > MOST_LAG:
+    building = service.projector.building
+    if building is not None:
+        reasons.append(f"the read models are being built: {building}")
+    elif lag is not None and lag.seconds > MOST_LAG:
         reasons.append(f"the read models are {lag.positions} positions and {lag.seconds:.0f} s behind the record")
     if feed.trouble is None:
         try:
@@ -81,6 +87,7 @@ def readiness(service: Service) -> Readiness:
         position=feed.position,
         head=head,
         lag=lag,
+        building=building,
         sources=sources,
     )
 

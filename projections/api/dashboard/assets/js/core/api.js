@@ -1,10 +1,13 @@
 // Talking to the server: JSON reads and commands, and server-sent events. Every failure is an ApiProblem.
+import { building } from "./building.js";
+
 const WHO = "/api/session";
 
+// progress: {done, total} where what is asked for is still being built.
 export class ApiProblem extends Error {
-  constructor({ status = 0, title = "", detail = "", field = null, retryAfter = null }) {
+  constructor({ status = 0, title = "", detail = "", field = null, retryAfter = null, progress = null }) {
     super(detail || title);
-    Object.assign(this, { name: "ApiProblem", status, title, detail: detail || title, field, retryAfter });
+    Object.assign(this, { name: "ApiProblem", status, title, detail: detail || title, field, retryAfter, progress });
   }
 }
 
@@ -30,6 +33,7 @@ async function problemOf(response) {
     detail: body.detail,
     field: body.field ?? null,
     retryAfter: response.headers.get("Retry-After"),
+    progress: body.progress ?? null,
   });
 }
 
@@ -43,6 +47,7 @@ async function ask(path, options = {}) {
   }
   if (response.ok) return response;
   const problem = await problemOf(response);
+  if (problem.progress) building.set(problem.progress);
   if (response.status === 401 && !path.startsWith(WHO)) for (const listener of unauthorized) listener(problem);
   throw problem;
 }
@@ -55,6 +60,7 @@ export async function read(path, { at, min_position, signal } = {}) {
   const position = response.headers.get("Steno-Position");
   const date = Date.parse(response.headers.get("Date") ?? "");
   const data = await response.json();
+  if (position !== null && (at ?? null) === null) building.set(null);
   return { data, position: position === null ? data.position ?? null : Number(position), date: Number.isNaN(date) ? null : date };
 }
 

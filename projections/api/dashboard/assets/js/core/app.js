@@ -20,7 +20,7 @@ async function follow() {
     const record = await readRecord();
     startLive(record.position, record.record_id);
   } catch (error) {
-    if (error.status !== 401) setTimeout(follow, 2000);
+    if (error.status !== 401) setTimeout(follow, 1000 * error.retryAfter || 2000);
   }
 }
 

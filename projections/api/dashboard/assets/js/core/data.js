@@ -8,7 +8,7 @@ import { store } from "./store.js";
 
 const EVERY = 1000; // milliseconds between two reads of the same path while things happen
 const KEPT = 120; // answers about the past that are kept: they never change
-const AGAIN = 3000; // after a failure
+const AGAIN = 3000; // after a failure, unless the server says when
 const PATHS = 80; // paths whose newest answer is kept though no page shows it
 const REST = 4; // an answer that takes long is asked for again after this many times as long
 
@@ -49,7 +49,7 @@ class Entry {
       if (error.name === "AbortError" || this.control !== control) return;
       Object.assign(this, { error, loading: false, at });
       this.tell();
-      if (error.status === 0 || error.status >= 500) this.soon({}, AGAIN);
+      if (error.status === 0 || error.status >= 500) this.soon({}, 1000 * error.retryAfter || AGAIN);
     } finally {
       pending.set(pending.get() - 1);
     }

@@ -6,9 +6,10 @@ export const Empty = ({ title, say, children }) => html`<div class="empty"><stro
   ${children && html`<div>${children}</div>`}
   ${say && [].concat(say).map((line) => html`<div><code class="say">${line}</code></div>`)}</div>`;
 
-// An ApiProblem, with its field; `retry` offers to try again.
+// An ApiProblem, with its field; `retry` offers to try again. What is being built is none: the frame tells how far it is.
 export function Problem({ error, retry }) {
   if (!error) return null;
+  if (error.progress) return html`<${Loading} height="5" />`;
   const head = error.status ? `${error.title || "Problem"} (${error.status})` : error.title || "Problem";
   return html`<div class="problem" role="alert"><strong>${head}</strong>
     <span>${error.detail || error.message}${error.field && html` <span class="dim">Field: <code>${error.field}</code></span>`}</span>

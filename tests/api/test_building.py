@@ -1,0 +1,205 @@
+"""While the read models of a long record are built for the first time: everybody who asks is told how far it is."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from engine.readings.shapes import shape_of
+from events.clock import SystemClock
+from events.record import Record
+from projections import keeper, live, pool
+from projections.api.feed.base import begun
+from projections.generations import beside, only_builder
+from projections.projector import build, caught_up
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    import httpx
+    from conftest import Serve, Served
+    from stenolab.browser import See
+
+    from projections.keeper import Progress
+
+
+@pytest.fixture
+def unread(town: Path) -> Path:
+    """A record that nobody has read models of."""
+    for one in town.parent.glob(f"{beside(town).name}*"):
+        one.unlink()
+    return town
+
+
+class Held:
+    """A build that stands still after its first step, until it may go on."""
+
+    def __init__(self) -> None:
+        self._free = threading.Event()
+        self._there = threading.Event()
+
+    def build(self, record: Record, path: Path, progress: Progress) -> int:
+        """As `projections.projector.build`."""
+
+        def step(done: int, total: int) -> None:
+            progress(done, total)
+            self._there.set()
+            self._free.wait(120)
+            progress(done, total)
+
+        return build(record, path, step)
+
+    def reached(self) -> None:
+        """Wait until it stands still."""
+        assert self._there.wait(60)
+
+    def go_on(self) -> None:
+        """Let it go on."""
+        self._free.set()
+
+
+@pytest.fixture
+def held(served: Serve, monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
+    """The services of this test build slowly, and tell of it as of a long record; they go on before they end."""
+    made = Held()
+    monkeypatch.setattr(keeper, "_CHUNK", 64)
+    monkeypatch.setattr(live, "_LONG", 0)
+    monkeypatch.setattr(pool, "_SOON", 0)
+    monkeypatch.setattr(live, "build", made.build)
+    yield made
+    made.go_on()
+
+
+def eventually(wanted: Callable[[], bool]) -> None:
+    """Wait until it is so."""
+    end = time.monotonic() + 60
+    while not wanted():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.02)
+
+
+def answered(here: Served, path: str = "/api/runs") -> Callable[[], bool]:
+    """Whether there is an answer."""
+    return lambda: here.client.get(path).status_code == 200
+
+
+def told(answer: httpx.Response) -> dict[str, int | None]:
+    """How far it is, by a problem that is one in every respect."""
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    problem = answer.json()
+    assert problem["title"] == "Service Unavailable"
+    assert problem["detail"].startswith("The read models are being built: ")
+    progress: dict[str, int | None] = problem["progress"]
+    return progress
+
+
+def test_a_read_is_told_how_far_it_is_and_when_to_come_again(served: Serve, unread: Path, held: Held) -> None:
+    """Of now and of a moment past; once they are there it is answered."""
+    here = served(unread)
+    held.reached()
+    head = here.client.get("/readyz").json()["head"]
+    for path in ("/api/runs", "/api/overview", f"/api/runs?at={head - 1}"):
+        answer = here.client.get(path)
+        assert told(answer) == {"done": 64, "total": head}
+        assert f" {100 * 64 // head} %, 64 of {head:,} events. Ask again" in answer.json()["detail"]
+    held.go_on()
+    eventually(answered(here))
+    assert answered(here, f"/api/runs?at={head - 1}")()
+
+
+def test_readiness_tells_it(served: Serve, unread: Path, held: Held) -> None:
+    """As a reason and as figures; afterwards neither."""
+    here = served(unread)
+    held.reached()
+    answer = here.client.get("/readyz")
+    said = answer.json()
+    assert (answer.status_code, said["status"]) == (503, "not_ready")
+    assert said["building"] == {"done": 64, "total": said["head"]}
+    assert any(reason.startswith("the read models are being built: ") for reason in said["reasons"])
+    held.go_on()
+    eventually(answered(here, "/readyz"))
+    assert here.client.get("/readyz").json()["building"] is None
+
+
+def test_the_log_tells_it_step_by_step(
+    served: Serve, unread: Path, held: Held, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever starts a service sees why nothing is shown yet: at most a line for each tenth, and one at the end."""
+    caplog.set_level(logging.INFO, logger=live.__name__)
+    here = served(unread)
+    held.reached()
+    held.go_on()
+    eventually(answered(here, "/readyz"))
+    lines = [one.getMessage() for one in caplog.records if one.name == live.__name__]
+    assert lines[0].startswith("building the read models: 0 %, 0 of ")
+    assert lines[-1] == "the read models are built"
+    steps = [int(line.split(": ")[1].split(" %")[0]) // 10 for line in lines[:-1]]
+    assert steps == sorted(set(steps))
+    assert len(steps) > 2
+
+
+def test_while_another_process_builds_them_that_is_told(served: Serve, unread: Path, held: Held) -> None:
+    """How far that one is, nobody knows."""
+    held.go_on()
+    with only_builder(beside(unread)):
+        here = served(unread)
+        eventually(lambda: here.client.get("/readyz").json()["building"] is not None)
+        answer = here.client.get("/api/runs")
+        assert told(answer)["done"] is None
+        assert "another process reads the " in answer.json()["detail"]
+    eventually(answered(here))
+
+
+def test_an_end_meanwhile_leaves_nothing_half_built(unread: Path, held: Held) -> None:
+    """The next begins anew."""
+    projector = live.Projector(unread, clock=SystemClock())
+    projector.start()
+    held.reached()
+    ending = threading.Thread(target=projector.stop)
+    ending.start()
+    eventually(projector._stopping.is_set)
+    held.go_on()
+    ending.join(60)
+    assert not ending.is_alive()
+    assert projector.building is None
+    assert not beside(unread).exists()
+    assert not [one for one in unread.parent.iterdir() if re.search(r"\.[0-9a-f]{8}(-wal|-shm)?$", one.name)]
+
+
+def test_the_feed_does_not_build_them_a_second_time_in_memory(unread: Path) -> None:
+    """It folds the plain record, step by step, so that it can be ended; with read models it begins where those are."""
+    with Record.open(unread, shapes=shape_of, clock=SystemClock()) as record:
+        head = record.head().position
+        assert begun(record, head)[1] == 0
+        caught_up(record).close()
+        assert begun(record, head)[1] == head
+
+
+@pytest.mark.parametrize("path", ["/", "/runs", "/record"])
+def test_the_dashboard_shows_how_far_it_is_and_then_the_page(
+    path: str, served: Serve, unread: Path, held: Held, see: See
+) -> None:
+    """Over whatever page was asked for, without an alarm and without anybody's reloading it."""
+    here = served(unread)
+    held.reached()
+    seen = see(here.url)
+    seen.page.goto(here.url + path)
+    seen.until("document.querySelector('.building progress')")
+    head = here.client.get("/readyz").json()["head"]
+    said = seen.page.locator(".building").inner_text()
+    assert f"Building the read models: {100 * 64 // head} %" in said
+    assert f"64 of {head:,} events are read." in said
+    assert seen.page.locator("#page .problem").count() == 0
+    held.go_on()
+    seen.until("!document.querySelector('.building')")
+    seen.settled()
+    assert seen.page.locator("#page .problem").count() == 0
+    assert all("503" in one for one in seen.complaints)  # the browser tells of every answer that is none
+    assert seen.elsewhere() == []
