@@ -23,7 +23,8 @@ from events.clock import SECOND, Clock, foreign_run_id
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 """What can be a run's id, which is its folder's name."""
 
-_PATIENCE = 10 * SECOND
+_PATIENCE = 60 * SECOND
+"""Longer than `launch` waits for a start, which is what others here wait for; the rest is over in milliseconds."""
 _PAUSE = 5_000
 
 

@@ -20,7 +20,7 @@ from engine.providers.local.durable import write_json
 from engine.providers.local.keep import Keeper
 from engine.providers.local.machine import start_machine
 from engine.providers.local.readiness import Readiness
-from engine.providers.local.tree import MARK, adopt_orphans, descendants, signal_all
+from engine.providers.local.tree import LOOKS, MARK, adopt_orphans, descendants, signal_all
 
 _TICK = 0.2
 """Seconds between two looks for a stop request."""
@@ -29,7 +29,7 @@ _HURRY = 0.02
 _LAST_GRACE = 2
 """Seconds between SIGTERM and SIGKILL when the supervisor itself is told to quit: a machine going down waits little."""
 _UNKILLABLE = 10.0
-"""Seconds after which a process that SIGKILL does not end (stuck in the kernel) is left behind."""
+"""Seconds, and `LOOKS`, after which a process that SIGKILL does not end (stuck in the kernel) is left behind."""
 _DEFAULTED = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 """What the submitter or Python ignores, the command does not."""
 _MESSAGES = {
@@ -58,6 +58,7 @@ class Supervisor:
         self._reason: str | None = None
         self._kill_at: float | None = None
         self._gave_up_at: float | None = None
+        self._kills = 0
         self._told_to_quit = False
         self._began = time.monotonic()
         self._wake = _wake_on_signals(self._quit)
@@ -211,8 +212,9 @@ class Supervisor:
         if left and (out_of_time or self._reason is None):
             # as in a container: when the command is over, so is what it left behind
             self._gave_up_at = self._gave_up_at or now + _UNKILLABLE
+            self._kills += 1
             signal_all(left, signal.SIGKILL)
-            return now > self._gave_up_at
+            return self._kills > LOOKS and now > self._gave_up_at
         return not left
 
     def _settle(self, reason: str, exit_status: int | None, message: str) -> None:

@@ -60,11 +60,17 @@ def signal_all(pids: Iterable[int], number: signal.Signals) -> None:
             continue  # a set-uid child is not ours to end
 
 
+LOOKS = 100
+"""Before a process that was killed counts as one that cannot be: a machine that stood still gave it no time to go."""
+
+
 def kill_marked(run_id: str, patience: float = 5.0) -> bool:
     """SIGKILL every process with the run's mark; False if some are still there after `patience` seconds."""
     deadline = time.monotonic() + patience
+    looks = 0
     while pids := marked(run_id):
-        if time.monotonic() > deadline:
+        looks += 1
+        if looks > LOOKS and time.monotonic() > deadline:
             return False
         signal_all(pids, signal.SIGKILL)
         time.sleep(0.005)

@@ -2,9 +2,11 @@
 
 import os
 import signal
+import subprocess
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,32 @@ import msgspec
 import pytest
 
 from engine.providers.base import Submission
+from engine.providers.local import launch
 from engine.providers.local.provider import LocalProvider
 from engine.providers.local.tree import kill_marked, marked
 from events.clock import RandomIds, SystemClock
 from events.poll import Poll
+
+LOADED_S = 120.0
+"""For one step: it takes a fraction of a second, and matters on a machine that stands still for a while."""
+
+HELD_MACHINE = """
+import sys; sys.path.append(sys.argv[1])
+from pathlib import Path
+import engine.providers.local.machine as machine
+come_up = machine.Machine._come_up
+machine.Machine._come_up = lambda self: Path({power!r}).exists() and come_up(self)
+machine.main()
+"""
+HELD_SUPERVISOR = """
+import sys; sys.path.append(sys.argv[1])
+from pathlib import Path
+import engine.providers.local.machine as machine, engine.providers.local.readiness as readiness
+import engine.providers.local.supervisor as supervisor
+readiness.Readiness._left = lambda self: 0.0 if Path({power!r}).exists() else 1.0
+machine._PROGRAM = {program!r}
+supervisor.main()
+"""
 
 
 class Machine:
@@ -36,6 +60,22 @@ class Machine:
     def offers(self, **options: Any) -> None:
         """From now on new machines are like this."""
         self.provider = self.another(**options)
+
+    def boots_when_told(self, patch: pytest.MonkeyPatch, **options: Any) -> None:
+        """From now on a new machine comes up after `power_on`, and not after a time that a test could miss."""
+        power = str(self.base / "power")
+        program = HELD_MACHINE.format(power=power)
+        patch.setattr(launch, "_PROGRAM", HELD_SUPERVISOR.format(power=power, program=program))
+        self.offers(boot=1, **options)
+
+    def power_on(self) -> None:
+        (self.base / "power").touch()
+
+    gated = "until [ -e go ]; do sleep 0.02; done"
+    """A command that goes on until `open`."""
+
+    def open(self) -> None:
+        (self.base / "go").touch()
 
     def send(self, *commands: str, slot: str | None = None, creation: str = "reuse-or-create", **fields: object) -> str:
         """Submit with a place: a slot, a creation policy."""
@@ -86,8 +126,8 @@ class Machine:
         """Process ids of the machines that are kept warm."""
         return living_machines(self.state)
 
-    def until(self, condition: Callable[[], object], patience: float = 10) -> None:
-        until(condition, patience)
+    def until(self, condition: Callable[[], object]) -> None:
+        until(condition)
 
     def is_at(self, *statuses: str) -> bool:
         """Whether the machines, newest first, are at these."""
@@ -109,9 +149,9 @@ class Machine:
             job["exit_status"],
         )
 
-    def end(self, run_id: str, patience: float = 15) -> tuple[object, ...]:
+    def end(self, run_id: str) -> tuple[object, ...]:
         """The words at the run's end."""
-        until(lambda: self.words(run_id)[0] in {"done", "failed", "terminated"}, patience)
+        until(lambda: self.words(run_id)[0] in {"done", "failed", "terminated"})
         return self.words(run_id)
 
     def output(self, run_id: str, *, follow: bool = True) -> bytes:
@@ -134,12 +174,27 @@ class Machine:
         until(lambda: path.exists() and path.read_text().endswith("\n"))
         return path.read_text().strip()
 
+    def end_everything(self) -> None:
+        """Every run is aborted, every machine told to go; returns when they have gone."""
+        provider = self.another()
+        for run_id in self.runs:
+            if (self.state / run_id / "started.json").exists():
+                provider.stop(run_id, "", True)
+                until(lambda run_id=run_id: not _active(provider, run_id))
+        self.provider = provider
+        for item in self.machines() if self.state.is_dir() else ():
+            if item["status"] != "terminated":
+                provider.stop_vm(str(item["id"]))
+        until(lambda: not self.state.is_dir() or all(item["status"] == "terminated" for item in self.machines()))
+        until(lambda: not living_machines(self.state))
+        until(lambda: not any(map(marked, self.runs)))
 
-def until(condition: Callable[[], object], patience: float = 10) -> None:
-    deadline = time.monotonic() + patience
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + LOADED_S
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
+        time.sleep(0.02)
 
 
 def alive(pid: int) -> bool:
@@ -165,26 +220,35 @@ def living_machines(state: Path) -> list[int]:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[Machine]:
-    """A machine with no runs; at the end whatever still runs is ended, and nothing may be left."""
+    """A machine with no runs; at the end whatever still runs is ended, and nothing may be left, whoever failed."""
     base = tmp_path / "work"
     base.mkdir()
     machine = Machine(tmp_path / "record.local", base)
     yield machine
-    provider = machine.another()
-    for run_id in machine.runs:
-        if (machine.state / run_id / "started.json").exists():
-            provider.stop(run_id, "", True)
-            until(lambda run_id=run_id: not _active(provider, run_id))
-    machine.provider = provider
-    for item in machine.machines() if machine.state.is_dir() else ():
-        if item["status"] != "terminated":
-            provider.stop_vm(str(item["id"]))
-    until(lambda: not machine.state.is_dir() or all(item["status"] == "terminated" for item in machine.machines()))
-    until(lambda: not living_machines(machine.state))
-    left = {run_id: marked(run_id) for run_id in machine.runs}
-    for run_id in left:
-        kill_marked(run_id)
-    assert not any(left.values()), f"processes left behind: {left}"
+    try:
+        machine.end_everything()
+    finally:
+        for pid in living_machines(machine.state):
+            os.kill(pid, signal.SIGKILL)
+        for run_id in machine.runs:
+            kill_marked(run_id)
+
+
+@contextmanager
+def _engine(argv: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that submits, as the leader of a group; killed at the end with all of that group."""
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, process_group=0) as process:
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def engine() -> Callable[[list[str]], AbstractContextManager[subprocess.Popen[bytes]]]:
+    """`with engine(argv) as process`: another engine, which does not outlive the block."""
+    return _engine
 
 
 def _active(provider: LocalProvider, run_id: str) -> bool:

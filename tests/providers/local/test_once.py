@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from engine.errors import NameInUse, ProviderError, TaskInvalid
+from engine.providers.local import launch, store
+from events.clock import SECOND
 
 DONE = ("done", "all_jobs_done", "done", "done_by_runner", 0)
 
@@ -34,7 +36,7 @@ def test_many_submitters_of_one_run_id_start_it_once(machine) -> None:
 
 def test_the_name_of_an_active_run_is_refused(machine) -> None:
     """The message names the run; nothing is left behind by the refusal."""
-    run_id = machine.submit("sleep 60", name="mine")
+    run_id = machine.submit("sleep 600", name="mine")
     with pytest.raises(NameInUse, match=f"mine is the name of an active run \\({run_id}\\)"):
         machine.another().submit(machine.submission("true", name="mine"))
     assert len(list(machine.state.glob("[!.]*"))) == 1
@@ -44,7 +46,7 @@ def test_a_name_is_free_again_when_its_run_has_ended(machine) -> None:
     """The new run has a new id; `find` gives the newest at or after a time."""
     old = machine.submit("true", name="mine")
     machine.end(old)
-    middle = machine.provider.submit(machine.submission("sleep 60", name="mine"))
+    middle = machine.provider.submit(machine.submission("sleep 600", name="mine"))
     assert middle.provider_id != old
     assert middle.submitted_at is not None
     assert machine.provider.find("mine", 0) == middle.provider_id
@@ -58,13 +60,18 @@ def test_one_of_many_who_want_a_name_gets_it(machine) -> None:
 
     def ask(_: int) -> bool:
         try:
-            machine.another().submit(machine.submission("sleep 60", name="mine"))
+            machine.another().submit(machine.submission("sleep 600", name="mine"))
         except NameInUse:
             return False
         return True
 
     with ThreadPoolExecutor(8) as pool:
         assert sum(pool.map(ask, range(8))) == 1
+
+
+def test_who_looks_waits_longer_than_a_start_may_take() -> None:
+    """On a slow machine, too, a run that is just being started is found as what becomes of it."""
+    assert store._PATIENCE > launch._PATIENCE * SECOND
 
 
 @pytest.mark.parametrize("run_id", ["", "..", "a/b", ".gate", "x" * 65, "a\nb"])

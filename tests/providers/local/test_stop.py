@@ -3,13 +3,17 @@
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
 from engine.errors import RunNotFound
+from engine.providers.local.tree import marked
 
 pytestmark = pytest.mark.slow
 
+DEAF = "trap 'echo asked' TERM; echo ready; while :; do sleep 0.05; done"
+"""It hears the request and goes on."""
 STOPPED = ("terminated", "stopped_by_user", "terminated", "terminated_by_user", None)
 ABORTED = ("terminated", "aborted_by_user", "aborted", "aborted_by_user", None)
 TIMED_OUT = ("failed", "job_failed", "terminated", "max_duration_exceeded", None)
@@ -25,29 +29,35 @@ os.rename('daemon.part', 'daemon')
 time.sleep(600)" """
 
 
-def gone(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    return False
+def gone(pid: int, run_id: str) -> bool:
+    """Whether it has ended; its number may be another's by now."""
+    return pid not in marked(run_id)
+
+
+def asked(machine, run_id: str) -> None:
+    """A stop that a deaf command has heard."""
+    output = machine.provider.logs(run_id, "", follow=True)
+    assert next(output) == b"ready\n"
+    machine.provider.stop(run_id, "", False)
+    assert next(output) == b"asked\n"
 
 
 def test_a_stop_ends_the_whole_tree_and_leaves_no_exit_status(machine) -> None:
     """As dstack has it: `terminated`, by the user, exit status null, although the shell died of the signal."""
-    run_id = machine.submit("sleep 600 & echo $! > child", "setsid sleep 600 & echo $! > other", "wait")
+    commands = ("sleep 600 & echo $! > child", "setsid sleep 600 & echo $! > other", "wait")
+    run_id = machine.submit(*commands, stop_duration="off")  # the request alone must do
     pids = [int(machine.wait_for("child")), int(machine.wait_for("other"))]
-    asked = time.monotonic()
+    assert not any(gone(pid, run_id) for pid in pids)
     machine.provider.stop(run_id, "", False)
     assert machine.words(run_id)[:2] == ("terminating", "stopped_by_user") or machine.words(run_id) == STOPPED
     assert machine.end(run_id) == STOPPED
-    assert time.monotonic() - asked < 5
-    assert all(map(gone, pids))
+    assert all(gone(pid, run_id) for pid in pids)
 
 
 def test_a_stopped_command_may_tidy_up(machine) -> None:
     """SIGTERM first: what the command does about it counts, what it exits with does not."""
-    run_id = machine.submit("trap 'echo tidied; exit 0' TERM; echo ready; while :; do sleep 0.05; done")
+    command = "trap 'echo tidied; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
+    run_id = machine.submit(command, stop_duration="off")
     next(machine.provider.logs(run_id, "", follow=True))
     machine.provider.stop(run_id, "", False)
     assert machine.end(run_id) == STOPPED
@@ -58,10 +68,10 @@ def test_a_command_that_ignores_the_request_is_killed_after_its_grace(machine) -
     """`stop_duration` is the grace."""
     run_id = machine.submit("trap '' TERM; echo ready; while :; do sleep 0.05; done", stop_duration=1)
     next(machine.provider.logs(run_id, "", follow=True))
-    asked = time.monotonic()
+    began = time.monotonic()
     machine.provider.stop(run_id, "", False)
     assert machine.end(run_id) == STOPPED
-    assert 1 <= time.monotonic() - asked < 6
+    assert time.monotonic() - began >= 1
 
 
 def test_a_daemon_that_left_its_session_and_ignores_signals_is_killed_too(machine) -> None:
@@ -70,14 +80,14 @@ def test_a_daemon_that_left_its_session_and_ignores_signals_is_killed_too(machin
     daemon = int(machine.wait_for("daemon"))
     machine.provider.stop(run_id, "", False)
     assert machine.end(run_id) == STOPPED
-    assert gone(daemon)
+    assert gone(daemon, run_id)
 
 
 def test_a_daemon_does_not_outlive_a_command_that_ends_by_itself(machine) -> None:
     """Nor one that hides while the command ends."""
     run_id = machine.submit(DAEMON, "until [ -e daemon ]; do sleep 0.02; done")
     assert machine.end(run_id)[:2] == ("done", "all_jobs_done")
-    assert gone(int(machine.wait_for("daemon")))
+    assert gone(int(machine.wait_for("daemon")), run_id)
 
 
 def test_an_abort_does_not_ask(machine) -> None:
@@ -91,10 +101,8 @@ def test_an_abort_does_not_ask(machine) -> None:
 
 def test_an_abort_overtakes_a_stop_and_a_stop_not_an_abort(machine) -> None:
     """Who waits for a grace of a day can still end it now."""
-    run_id = machine.submit("trap '' TERM; echo ready; while :; do sleep 0.05; done", stop_duration="1d")
-    next(machine.provider.logs(run_id, "", follow=True))
-    machine.provider.stop(run_id, "", False)
-    time.sleep(0.5)
+    run_id = machine.submit(DEAF, stop_duration="1d")
+    asked(machine, run_id)
     assert machine.words(run_id) == ("terminating", "stopped_by_user", "terminating", "terminated_by_user", None)
     machine.provider.stop(run_id, "", True)
     machine.provider.stop(run_id, "", False)
@@ -103,10 +111,8 @@ def test_an_abort_overtakes_a_stop_and_a_stop_not_an_abort(machine) -> None:
 
 def test_without_a_grace_only_an_abort_kills(machine) -> None:
     """`stop_duration: off`."""
-    run_id = machine.submit("trap '' TERM; echo ready; while :; do sleep 0.05; done", stop_duration="off")
-    next(machine.provider.logs(run_id, "", follow=True))
-    machine.provider.stop(run_id, "", False)
-    time.sleep(0.5)
+    run_id = machine.submit(DEAF, stop_duration="off")
+    asked(machine, run_id)
     assert machine.words(run_id)[0] == "terminating"
     machine.provider.stop(run_id, "", True)
     assert machine.end(run_id) == ABORTED
@@ -114,24 +120,24 @@ def test_without_a_grace_only_an_abort_kills(machine) -> None:
 
 def test_a_suspended_command_can_be_stopped(machine) -> None:
     """A process in state T hears SIGTERM only once it goes on."""
-    run_id = machine.submit("echo $$ > pid", "kill -STOP $$", "sleep 600")
-    machine.wait_for("pid")
-    time.sleep(0.2)
+    run_id = machine.submit("echo $$ > pid", "kill -STOP $$", "sleep 600", stop_duration="off")
+    shell = Path("/proc", machine.wait_for("pid"), "stat")
+    machine.until(lambda: shell.read_text().rpartition(")")[2].split()[0] == "T")
     machine.provider.stop(run_id, "", False)
-    assert machine.end(run_id, 5) == STOPPED
+    assert machine.end(run_id) == STOPPED
 
 
 def test_a_run_is_ended_when_its_time_is_over(machine) -> None:
     """`max_duration` counts from the start of the command."""
-    run_id = machine.submit("sleep 600 & sleep 600", max_duration="1s")
     began = time.monotonic()
+    run_id = machine.submit("sleep 600 & sleep 600", max_duration="1s")
     assert machine.end(run_id) == TIMED_OUT
-    assert 0.8 <= time.monotonic() - began < 5
+    assert time.monotonic() - began >= 1
 
 
 def test_a_run_within_its_time_is_left_alone(machine) -> None:
     """The limit is no verdict."""
-    run_id = machine.submit("sleep 0.3", max_duration=5)
+    run_id = machine.submit("sleep 0.3", max_duration="1h")
     assert machine.end(run_id)[0] == "done"
 
 
@@ -154,12 +160,11 @@ def test_stopping_an_unknown_run_is_refused(machine) -> None:
 def test_a_flood_of_output_does_not_delay_a_stop(machine) -> None:
     """The supervisor looks for the request however busy the pipe is."""
     machine.provider = machine.another(output_limit=1_000)
-    run_id = machine.submit("cat /dev/zero")
-    time.sleep(0.3)
-    asked = time.monotonic()
+    run_id = machine.submit("cat /dev/zero", stop_duration="off")
+    output = machine.state / run_id / "output"
+    machine.until(lambda: output.exists() and b"the rest is dropped" in output.read_bytes())
     machine.provider.stop(run_id, "", False)
     assert machine.end(run_id) == STOPPED
-    assert time.monotonic() - asked < 3
 
 
 def test_a_fork_bomb_of_short_lived_processes_is_ended(machine) -> None:
@@ -180,6 +185,7 @@ def test_a_supervisor_that_is_told_to_quit_ends_the_run_and_says_so(machine) -> 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_a_supervisor_does_not_mind_a_terminal_signal(machine, number: signal.Signals) -> None:
     """Ctrl-C and a closing terminal are not for it."""
-    run_id = machine.submit("sleep 0.5")
+    run_id = machine.submit(machine.gated)
     os.kill(machine.supervisor(run_id), number)
+    machine.open()
     assert machine.end(run_id)[0] == "done"
