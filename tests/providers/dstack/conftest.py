@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -10,6 +11,9 @@ from stenolab.lab import Lab
 from engine.providers.dstack.address import address
 from engine.providers.dstack.provider import DstackProvider
 from events.clock import RandomIds, SystemClock
+
+LOADED_S = 60.0
+"""For one answer, which takes a fraction of a second on a machine that is not busy."""
 
 
 @pytest.fixture
@@ -22,10 +26,18 @@ def connect() -> Iterator[Callable[..., DstackProvider]]:
     ) -> DstackProvider:
         where = address(url or (lab.url if lab else ""), token or (lab.token if lab else "nobody"), project)
         providers.append(
-            DstackProvider(where, clock=SystemClock(), ids=RandomIds(), fleet_nodes=fleet_nodes, read_timeout=10.0)
+            DstackProvider(where, clock=SystemClock(), ids=RandomIds(), fleet_nodes=fleet_nodes, read_timeout=LOADED_S)
         )
         return providers[-1]
 
     yield made
     for provider in providers:
         provider.close()
+
+
+@pytest.fixture
+def nobody() -> Iterator[str]:
+    """An address where connections are refused: its port is taken by a socket that never listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}"

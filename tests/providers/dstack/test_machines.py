@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -187,10 +188,8 @@ def test_a_machine_without_a_place_is_not_guessed(listing: Callable[..., Listing
     assert server.deleted == []
 
 
-def test_a_server_that_is_down_is_unreachable(listing: Callable[..., Listing]) -> None:
+def test_a_server_that_is_down_is_unreachable(nobody: str) -> None:
     """Nothing was asked, nothing is known."""
-    server = listing(row("a"))
-    server.server.shutdown()
-    server.server.server_close()
-    with pytest.raises(ProviderUnreachable):
-        server.provider.stop_vm("a")
+    provider = DstackProvider(address(nobody, "token", "main"), clock=SystemClock(), ids=RandomIds())
+    with contextlib.closing(provider), pytest.raises(ProviderUnreachable):
+        provider.stop_vm("a")

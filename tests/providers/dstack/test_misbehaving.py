@@ -7,7 +7,6 @@ import socket
 import socketserver
 import struct
 import threading
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -20,6 +19,8 @@ from events.errors import StenoError
 from events.poll import Poll
 
 TOKEN = "a-token-that-must-not-leak"
+LOADED_S = 60.0
+"""Long for an answer, also on a machine that is busy with other tests."""
 Answers = Callable[[socket.socket, bytes, int], bool]
 """(connection, request, how many requests came before) → keep the connection."""
 
@@ -29,6 +30,8 @@ class Bad:
 
     def __init__(self, answers: Answers) -> None:
         self.requests: list[bytes] = []
+        self.over = threading.Event()
+        """Nobody wants an answer any more."""
         self._providers: list[DstackProvider] = []
         outer = self
 
@@ -44,12 +47,13 @@ class Bad:
         threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
 
-    def provider(self, read_timeout: float = 0.5) -> DstackProvider:
-        where = address(self.url, TOKEN, "main")
+    def provider(self, read_timeout: float = LOADED_S, url: str | None = None) -> DstackProvider:
+        where = address(url or self.url, TOKEN, "main")
         self._providers.append(DstackProvider(where, clock=SystemClock(), ids=RandomIds(), read_timeout=read_timeout))
         return self._providers[-1]
 
     def close(self) -> None:
+        self.over.set()
         for provider in self._providers:
             provider.close()
         self.server.shutdown()
@@ -173,14 +177,16 @@ def test_a_submission_is_put_once(bad: Callable[[Answers], Bad]) -> None:
 def test_a_silent_server_is_given_up(bad: Callable[[Answers], Bad]) -> None:
     """A server that takes the question and says nothing costs the read timeout, once, not once an endpoint."""
 
+    answered: list[bool] = []
+
     def silent(connection: socket.socket, request: bytes, before: int) -> bool:
-        time.sleep(3)
+        answered.append(not server.over.wait(LOADED_S))
         return False
 
-    began = time.monotonic()
-    polls = list(bad(silent).provider(read_timeout=0.3).poll(["a"], since=None))
+    server = bad(silent)
+    polls = list(server.provider(read_timeout=0.3).poll(["a"], since=None))
 
-    assert time.monotonic() - began < 2
+    assert (len(server.requests), answered) == (1, [])  # it waits still
     assert [(poll.status, poll.body) for poll in polls] == [(None, None)]
     assert polls[0].error is not None
     assert "Timeout" in polls[0].error
@@ -190,20 +196,24 @@ def test_a_dripping_server_is_given_up(bad: Callable[[Answers], Bad], monkeypatc
     """A byte now and then keeps the read timeout quiet; the whole answer has a limit of its own."""
     monkeypatch.setattr("engine.providers.dstack.client.TOTAL_TIMEOUT", 0.5)
 
+    whole = threading.Event()
+
     def drip(connection: socket.socket, request: bytes, before: int) -> bool:
-        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
-        for _ in range(100):
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1200\r\n\r\n")
+        for _ in range(1200):
             try:
                 connection.sendall(b" ")
             except OSError:
-                break
-            time.sleep(0.05)
+                return False
+            if server.over.wait(LOADED_S / 1200):
+                return False
+        whole.set()
         return False
 
-    began = time.monotonic()
-    (poll,) = bad(drip).provider().poll([], since=None)
+    server = bad(drip)
+    (poll,) = server.provider().poll([], since=None)
 
-    assert time.monotonic() - began < 3
+    assert not whole.is_set()
     assert (poll.status, poll.answered) == (None, False)
 
 
@@ -260,10 +270,10 @@ def test_no_version_header_and_no_proxy_on_loopback(
     assert b"authorization: bearer" in head
 
 
-def test_no_server_is_unreachable(bad: Callable[[Answers], Bad]) -> None:
+def test_no_server_is_unreachable(bad: Callable[[Answers], Bad], nobody: str) -> None:
     """A refused connection is told as such; a refusal of the token is another thing."""
-    provider = DstackProvider(address("http://127.0.0.1:9", TOKEN, "main"), clock=SystemClock(), ids=RandomIds())
+    server = bad(respond(401, b'{"detail":"Not authenticated"}'))
     with pytest.raises(ProviderUnreachable, match="is the dstack server up"):
-        provider.find("x", 0)
+        server.provider(url=nobody).find("x", 0)
     with pytest.raises(ProviderRefused):
-        bad(respond(401, b'{"detail":"Not authenticated"}')).provider().find("x", 0)
+        server.provider().find("x", 0)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from stenolab.lab import Lab
+from stenolab.lab import Gate, Lab
 from stenolab.versions import OLDEST
 
 from engine.errors import VmInUse
@@ -76,11 +76,13 @@ def test_a_slot_is_one_machine_from_first_run_to_last(dstack: Lab, connect: Conn
     """Cold, in use, warm, ended, forgotten by no list; the next machine has its number and is not taken for it."""
     project = dstack.project()
     provider = connect(dstack, project)
-    start(provider, "cold", "sleep 3", idle=600 * SECOND)
+    gate = Gate(dstack, project)
+    start(provider, "cold", gate.passed, idle=600 * SECOND)
     dstack.wait_status(project, "cold", "running", seconds=LOADED_S)
     (busy,) = living(dstack, project)
     with pytest.raises(VmInUse):
         provider.stop_vm(busy["id"])
+    gate.open()
     assert dstack.wait_status(project, "cold", seconds=LOADED_S)["status"] == "done"
     first = an_idle_machine(dstack, project)
 
