@@ -23,7 +23,8 @@ def command(app: App, *, show: bool) -> None:
     On loopback, the default, no token is needed. Anywhere else each request needs one: `steno token create` makes it.
     Log lines below ERROR go to stdout, the others to stderr; with --json each is {"at", "level", "message"}.
 
-    Ctrl-C exits 130, SIGTERM 0; requests under way may take 5 seconds to end. Exits 5 if the port is in use.
+    Ctrl-C exits 130, SIGTERM 0; requests under way may take 5 seconds to end. Exits 5 if the port is in use, 70 if the
+    server ends by itself.
 
     \b
     Examples:

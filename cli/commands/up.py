@@ -39,7 +39,7 @@ def command(
     {"at", "level", "message"}.
 
     Dashboard, API, live stream and metrics are served as `steno serve` does, on loopback unless told otherwise. Exits 5
-    if the port is in use.
+    if the port is in use; 70 if the server ends by itself, and then the recording ends in order too.
 
     Ctrl-C exits 130, SIGTERM 0. Machines stay as they are then; dstack's own idle_duration ends them.
 
@@ -105,6 +105,6 @@ def _serving(app: App, record: Path, *, show: bool) -> Iterator[Callable[[], Non
             try:
                 server.check()
             except ServerFailed as error:
-                raise PartFailed(str(error)) from None
+                raise PartFailed(str(error)) from error
 
         yield check

@@ -141,6 +141,8 @@ class Server:
         self._uvicorn = _Uvicorn(config, starting, stopping)
         self._thread = threading.Thread(target=self._run, name="steno-http", daemon=True)
         self._ended = threading.Event()
+        self._asked = False
+        """Somebody told it to end."""
         self._failure: BaseException | None = None
 
     def start(self) -> None:
@@ -160,7 +162,10 @@ class Server:
             ServerFailed: it ended by itself.
         """
         if self._failure is not None:
-            raise ServerFailed(f"the HTTP server ended: {type(self._failure).__name__}: {self._failure}")
+            said = f"the HTTP server ended: {type(self._failure).__name__}: {self._failure}"
+            raise ServerFailed(said) from self._failure
+        if self._ended.is_set() and not self._asked:
+            raise ServerFailed("the HTTP server ended by itself, without a word")
 
     def wait(self) -> None:
         """Until it has ended; a signal's exception comes through.
@@ -173,6 +178,7 @@ class Server:
 
     def stop(self) -> None:
         """Take no further connections, let requests in flight end for `GRACE` seconds, and end; again does nothing."""
+        self._asked = True
         self._uvicorn.should_exit = True
         if self._thread.ident is not None:
             self._ended.wait()
@@ -216,6 +222,15 @@ class _Uvicorn(uvicorn.Server):
         self.ready = threading.Event()
         self._starting = starting
         self._stopping = stopping
+        self._ending = False
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        try:
+            await super().serve(sockets)
+        except Exception:
+            if not self._ending:  # what fails ends in order too: streams, requests under way, what was begun with it
+                await self.shutdown(sockets)
+            raise
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         self._starting(asyncio.get_running_loop())
@@ -223,5 +238,7 @@ class _Uvicorn(uvicorn.Server):
         self.ready.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._ending = True
         self._stopping()
-        await super().shutdown(sockets)
+        if self.started:
+            await super().shutdown(sockets)

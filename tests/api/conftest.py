@@ -208,15 +208,24 @@ class Process:
                 stream.close()
 
 
+STENO = ("-m", "cli.main")
+
+
 @contextmanager
-def running(folder: Path, *words: object, stdout: int = subprocess.PIPE, **variables: str) -> Iterator[Process]:
-    """`steno …` in an empty home, with a port of its own and nothing of who runs the tests; it has ended afterwards."""
+def running(
+    folder: Path, *words: object, stdout: int = subprocess.PIPE, program: Sequence[object] = STENO, **variables: str
+) -> Iterator[Process]:
+    """`steno …` in an empty home, with a port of its own and nothing of who runs the tests; it has ended afterwards.
+
+    Args:
+        program: what Python runs in Steno's place.
+    """
     home = folder / "home"
     home.mkdir(exist_ok=True)
     environment = {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8", "STENO_API_PORT": "0"}
     process = Process(
         subprocess.Popen(
-            [sys.executable, "-m", "cli.main", *map(str, words)],
+            [sys.executable, *map(str, program), *map(str, words)],
             cwd=home,
             env=environment | variables,
             stdin=subprocess.DEVNULL,
@@ -234,7 +243,9 @@ def running(folder: Path, *words: object, stdout: int = subprocess.PIPE, **varia
 class Starts(Protocol):
     """`started("up", "--record", path, **variables)`: the process of that command, at once."""
 
-    def __call__(self, *words: object, stdout: int = subprocess.PIPE, **variables: str) -> Process: ...
+    def __call__(
+        self, *words: object, stdout: int = subprocess.PIPE, program: Sequence[object] = STENO, **variables: str
+    ) -> Process: ...
 
 
 @pytest.fixture
@@ -242,8 +253,10 @@ def started(tmp_path: Path) -> Iterator[Starts]:
     """Any command of Steno as a process; all have ended when the test has."""
     with ExitStack() as stack:
 
-        def start(*words: object, stdout: int = subprocess.PIPE, **variables: str) -> Process:
-            return stack.enter_context(running(tmp_path, *words, stdout=stdout, **variables))
+        def start(
+            *words: object, stdout: int = subprocess.PIPE, program: Sequence[object] = STENO, **variables: str
+        ) -> Process:
+            return stack.enter_context(running(tmp_path, *words, stdout=stdout, program=program, **variables))
 
         yield start
 
