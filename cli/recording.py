@@ -87,6 +87,7 @@ def _rounds(
         for check in checks:
             check()
         try:
+            seen = recorder.journal.ledger().asked  # before: what somebody asks for during the round is not slept over
             found = watch.round()
         except RecordLocked as error:
             _log.error("%s", error)
@@ -100,7 +101,7 @@ def _rounds(
                 process = holder(lease_path(record.path, provider.source))
                 _log.warning("process %s records %s already; standing by", process, provider.source)
         said.round(found, watch, recorder, clock.now())
-        _wait(recorder, clock, found.pause, checks)
+        _wait(recorder, clock, found.pause, seen, checks)
 
 
 def _stopped(watch: Watch, recorder: Recorder, why: str) -> None:
@@ -108,9 +109,9 @@ def _stopped(watch: Watch, recorder: Recorder, why: str) -> None:
         recorder.stopped(why)
 
 
-def _wait(recorder: Recorder, clock: Clock, pause: int, checks: Sequence[Callable[[], None]]) -> None:
-    """Sleep until the next round is due or somebody asks for something."""
-    end, seen = clock.now() + pause, recorder.journal.ledger().asked
+def _wait(recorder: Recorder, clock: Clock, pause: int, seen: int, checks: Sequence[Callable[[], None]]) -> None:
+    """Sleep until the next round is due or somebody has asked for something since `seen`."""
+    end = clock.now() + pause
     while (left := end - clock.now()) > 0 and recorder.journal.ledger().asked == seen:
         clock.sleep(min(_GLANCE, left))
         for check in checks:

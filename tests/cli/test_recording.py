@@ -1,0 +1,72 @@
+"""The loop of a recorder: when it looks again."""
+
+import platform
+from pathlib import Path
+
+import pytest
+
+from cli.recording import PartFailed, record_forever
+from engine.effects.lease import lease_path
+from engine.effects.request import request_run
+from engine.policy import Policy
+from engine.providers.local.provider import LocalProvider
+from engine.recorder.interval import Pace
+from engine.recorder.recorder import Recorder, Round
+from engine.recorder.watch import Watch
+from engine.world.world import World
+from events.clock import SECOND, RandomIds
+from events.record import Record
+from events.testing import START, StandingClock, temporary_record
+
+HOUR = 3600 * SECOND
+
+
+class Asked(Watch):
+    """Somebody asks for a run just after the first round has looked for what is asked for; each round has its time."""
+
+    def __init__(self, record: Record, recorder: Recorder, lease: Path, clock: StandingClock) -> None:
+        super().__init__(record, recorder, lease)
+        self._of, self._clock = recorder, clock
+        self.rounds: list[int] = []
+
+    def round(self) -> Round:
+        self.rounds.append(self._clock.now())
+        found = super().round()
+        if len(self.rounds) == 1:
+            request_run(
+                self._of.journal,
+                self._record.vault,
+                run_id=RandomIds().new(),
+                provider="dstack",
+                project="elsewhere",
+                name="asked",
+                configuration={"type": "task", "commands": ["true"]},
+                submitter="ada",
+                base="/",
+            )
+        return found
+
+
+def test_what_is_asked_for_while_a_round_ends_is_not_slept_over(tmp_path: Path) -> None:
+    """The next round comes at once, and not an hour later."""
+    clock = StandingClock()
+    host = platform.node() or "localhost"
+    provider = LocalProvider(tmp_path / "local", clock=clock, ids=RandomIds(), host=host, environment={})
+    with temporary_record(tmp_path, clock=clock) as record:
+        recorder = Recorder(
+            record=record,
+            provider=provider,
+            world=World(),
+            clock=clock,
+            policy=Policy(free=True),
+            pace=Pace(fast=HOUR, slow=HOUR),
+        )
+        with Asked(record, recorder, lease_path(record.path, provider.source), clock) as watch:
+
+            def twice() -> None:
+                if len(watch.rounds) == 2:
+                    raise PartFailed("enough was seen")
+
+            with pytest.raises(PartFailed):
+                record_forever(record, watch, recorder, provider, clock, twice)
+            assert watch.rounds[1] - START < HOUR
