@@ -30,7 +30,7 @@ SETTINGS = {
     "vms.idle_timeout": ("STENO_IDLE_TIMEOUT", "3s"),
 }
 """Setting → its variable and its value in the tour."""
-_PATIENCE = 20 * SECOND
+_PATIENCE = 60 * SECOND
 """Microseconds after which a machine that does not go is left to its own backstop."""
 
 

@@ -10,6 +10,10 @@ Conduct = int | Literal["hang", "close"]
 """The status it answers, or what it does instead."""
 
 
+_PATIENCE = 600.0
+"""Seconds for what no test waits for."""
+
+
 class Hook:
     """Gives these answers in turn, then 200. `taken` has (headers, body) of every request that came.
 
@@ -26,7 +30,7 @@ class Hook:
 
     def __enter__(self) -> Self:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self._server.daemon_threads = True
+        self._server.daemon_threads = False  # so that closing waits for them: none outlives the block
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         self._thread.start()
         return self
@@ -47,6 +51,8 @@ class Hook:
 
 def _handler(hook: Hook) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
+        timeout = _PATIENCE  # of a client that was killed and whose request never comes
+
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             if self.path == "/elsewhere":
@@ -54,7 +60,7 @@ def _handler(hook: Hook) -> type[BaseHTTPRequestHandler]:
             answer = hook.answers.pop(0) if hook.answers else 200
             hook.taken.append((dict(self.headers), body))
             if answer == "hang":
-                hook.free.wait(20)
+                hook.free.wait(_PATIENCE)
                 return
             if answer == "close":
                 self.connection.shutdown(socket.SHUT_RDWR)

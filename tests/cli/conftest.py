@@ -1,21 +1,53 @@
 """The genuine command as a subprocess, in a home of its own."""
 
+import json
+import logging
 import os
+import signal
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from cli.testing import Steno
 
+DEADLINE = 600
+"""Seconds after which a test gives up waiting: no test takes that long, whatever else the machine does."""
+
+Background = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_before() -> Iterator[None]:
+    """A command that runs in this process says where its log goes; no later test is to see it there."""
+    root = logging.getLogger()
+    named = {name: log for name, log in root.manager.loggerDict.items() if isinstance(log, logging.Logger)}
+    handlers, level, levels = root.handlers[:], root.level, {name: log.level for name, log in named.items()}
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    for name, log in root.manager.loggerDict.items():
+        if isinstance(log, logging.Logger):
+            log.setLevel(levels.get(name, logging.NOTSET))
+
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
-    """An empty home; also the current folder of every call."""
+def home(tmp_path: Path) -> Iterator[Path]:
+    """An empty home; also the current folder of every call. No run and no machine in it outlives the test."""
     folder = tmp_path / "home"
     folder.mkdir()
-    return folder
+    yield folder
+    for started in (*folder.glob("*.local/*/started.json"), *folder.glob("*.local/.machines/*/started.json")):
+        with suppress(OSError, ValueError, KeyError):
+            told = json.loads(started.read_text())
+            pid = told["supervisor" if "supervisor" in told else "pid"]
+            if os.fsencode(started.parent) in Path(f"/proc/{pid}/cmdline").read_bytes():
+                os.kill(pid, signal.SIGTERM)
 
 
 @pytest.fixture
@@ -42,8 +74,68 @@ def steno(home: Path, environment: dict[str, str]) -> Steno:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=DEADLINE,
             check=False,
         )
 
     return call
+
+
+@contextmanager
+def _killed_late(process: "subprocess.Popen[str]") -> Iterator[None]:
+    """So that a test that reads what never comes fails in the end."""
+    timer = threading.Timer(DEADLINE, process.kill)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+
+
+@pytest.fixture
+def background(home: Path, environment: dict[str, str]) -> Iterator[Background]:
+    """`background("record", out=…, err=…, **variables)`: a command that runs beside the test.
+
+    What goes on when the test ends, also by a failure, is killed, and its pipes are closed.
+    """
+    with ExitStack() as started:
+
+        def start(
+            *words: object, out: int | None = subprocess.DEVNULL, err: int | None = subprocess.DEVNULL, **variables: str
+        ) -> "subprocess.Popen[str]":
+            process = subprocess.Popen(
+                [sys.executable, "-m", "cli.main", *map(str, words)],
+                cwd=home,
+                env=environment | variables,
+                stdout=out,
+                stderr=err,
+                text=True,
+            )
+            started.enter_context(process)
+            started.callback(process.kill)
+            started.enter_context(_killed_late(process))
+            return process
+
+        yield start
+
+
+@pytest.fixture
+def until() -> Callable[[Callable[[], object]], None]:
+    """`until(done)`: wait for it."""
+
+    def wait(done: Callable[[], object]) -> None:
+        end = time.monotonic() + DEADLINE
+        while not done():
+            assert time.monotonic() < end, "it took too long"
+            time.sleep(0.05)
+
+    return wait
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[Path]:
+    """The file that runs wait for until the test makes it: `holding(gate)` is their task; there when the test ends."""
+    path = tmp_path / "gate"
+    yield path
+    path.touch()

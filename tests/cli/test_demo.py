@@ -25,7 +25,7 @@ def test_the_tour_shows_a_machine_from_its_cold_start_to_its_bill(steno: Steno) 
     phases = [interval["phase"] for interval in vm["intervals"]]
     assert (phases[0], phases[-1] in {"idle", "terminating"}, phases.count("busy")) == ("provisioning", True, 2)
     assert sum(Decimal(interval["cost_usd"]) for interval in vm["intervals"]) == Decimal(vm["cost_usd"])
-    assert Decimal("0.001") < Decimal(vm["cost_usd"]) < Decimal("0.1")
+    assert Decimal("0.001") < Decimal(vm["cost_usd"]) < Decimal("1.99")  # seconds of it; an hour on no machine
     stops = [
         json.loads(line)["type"]
         for line in steno("events", "--json", "--record", told["record"]).stdout.splitlines()

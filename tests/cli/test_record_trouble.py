@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,8 @@ def test_a_file_that_is_no_record_is_refused(steno: Steno, home: Path) -> None:
     """Exit 7; the file stays as it is."""
     (home / "notes.txt").write_text("not a record " * 100)
     assert "not a Steno record" in refused(steno("ps", "--record", "notes.txt"), 7)
-    sqlite3.connect(home / "other.db").executescript("CREATE TABLE t (x)")
+    with closing(sqlite3.connect(home / "other.db")) as other:
+        other.executescript("CREATE TABLE t (x)")
     before = (home / "other.db").read_bytes()
     assert "not a Steno record" in refused(steno("ps", "--record", "other.db"), 7)
     assert "not a Steno record" in refused(steno("import", TRACES / "failure.jsonl.zst", "--record", "other.db"), 7)
@@ -61,9 +63,8 @@ def test_a_truncated_record_is_refused(steno: Steno, record: Path) -> None:
 
 def test_a_record_of_a_newer_schema_is_refused_and_left_alone(steno: Steno, record: Path) -> None:
     """Exit 8; update Steno."""
-    with sqlite3.connect(record) as database:
+    with closing(sqlite3.connect(record)) as database, database:
         database.execute("UPDATE alembic_version SET version_num = '9999'")
-    database.close()
     before = record.read_bytes()
     assert "newer" in refused(steno("ps"), 8)
     assert "newer" in refused(steno("submit", "--", "true"), 8)
@@ -94,10 +95,9 @@ def test_a_read_only_record_is_read_and_not_written(steno: Steno, record: Path) 
 def test_a_byte_changed_by_hand_is_found_and_named(steno: Steno, record: Path) -> None:
     """`verify` exits 7 and says where; with --json as one object."""
     assert json.loads(steno("verify", "--json").stdout)["ok"] is True
-    with sqlite3.connect(record) as database:
+    with closing(sqlite3.connect(record)) as database, database:
         database.execute("DROP TRIGGER events_no_update")
         database.execute("UPDATE events SET observed_at = observed_at + 1 WHERE position = 7")
-    database.close()
     done = steno("verify", "--json")
     assert done.returncode == 7
     found = json.loads(done.stdout)

@@ -1,18 +1,21 @@
 """Runs on this machine through the genuine command, from the request to the explanation."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
-import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from cli.testing import Steno, refused
+from engine.testing.gate import holding
 
 pytestmark = pytest.mark.slow
+
+Background = Callable[..., "subprocess.Popen[str]"]
+Until = Callable[[Callable[[], object]], None]
 
 RUN_KEYS = [
     "run_id",
@@ -36,6 +39,12 @@ RUN_KEYS = [
     "provider_cost_usd",
     "transitions",
 ]
+
+
+def state_of(steno: Steno, name: str) -> str:
+    """The run's state by the newest look."""
+    found: str = json.loads(steno("show", name, "--json").stdout)["state"]
+    return found
 
 
 def test_a_command_that_succeeds(steno: Steno) -> None:
@@ -103,59 +112,61 @@ def test_what_explain_quotes_is_found_in_the_poll(steno: Steno) -> None:
         assert value == field["value"]
 
 
-def test_a_run_of_this_machine_is_looked_at_before_it_is_shown(steno: Steno, home: Path) -> None:
+def test_a_run_of_this_machine_is_looked_at_before_it_is_shown(steno: Steno, until: Until, gate: Path) -> None:
     """Without a recorder `ps` still says what is; it only looks: what waits to be submitted goes on waiting."""
-    assert steno("submit", "--name", "quick", "--", "sleep 0.3; exit 4").returncode == 0
-    time.sleep(1.5)
-    (run,) = json.loads(steno("ps", "--json").stdout)["runs"]
-    assert (run["state"], run["exit_status"]) == ("failed", 4)
+
+    def shown() -> tuple[str, int | None]:
+        (run,) = json.loads(steno("ps", "--all", "--json").stdout)["runs"]
+        return run["state"], run["exit_status"]
+
+    assert steno("submit", "--name", "quick", "--", f"{holding(gate)}; exit 4").returncode == 0
+    assert shown()[1] is None
+    gate.touch()
+    until(lambda: shown() == ("failed", 4))
     polls = len(steno("polls", "--json").stdout.splitlines())
     assert steno("ps").returncode == 0
     assert len(steno("polls", "--json").stdout.splitlines()) == polls, "nothing goes on, so nobody is asked"
 
 
-def test_a_run_is_stopped(steno: Steno) -> None:
-    """`stop` asks, and looks until it has ended."""
-    submitted = json.loads(steno("submit", "--name", "endless", "--json", "--", "sleep", "60").stdout)
+def test_a_run_is_stopped(steno: Steno, until: Until) -> None:
+    """`stop` asks, and looks for half a minute whether it has ended."""
+    submitted = json.loads(steno("submit", "--name", "endless", "--json", "--", "sleep", "3600").stdout)
     assert list(submitted) == ["run_id", "provider_id", "name", "provider", "project", "position", "state"]
     stopped = json.loads(steno("stop", "endless", "--json").stdout)
-    assert stopped == {"run_id": submitted["run_id"], "name": "endless", "state": "stopped", "asked": True}
+    assert list(stopped) == ["run_id", "name", "state", "asked"]
+    assert (stopped["run_id"], stopped["name"], stopped["asked"]) == (submitted["run_id"], "endless", True)
+    until(lambda: state_of(steno, "endless") == "stopped")
     assert json.loads(steno("show", "endless", "--json").stdout)["reason"] == "stopped_by_user"
 
 
-def test_waiting_ends_with_the_timeout_and_the_run_goes_on(steno: Steno) -> None:
+def test_waiting_ends_with_the_timeout_and_the_run_goes_on(steno: Steno, until: Until) -> None:
     """Exit 1, and a line that says so."""
-    done = steno("submit", "--wait", "--timeout", "1s", "--name", "slow", "--", "sleep", "60")
+    done = steno("submit", "--wait", "--timeout", "1s", "--name", "slow", "--", "sleep", "3600")
     assert done.returncode == 1
     assert "goes on" in done.stderr.splitlines()[-1]
-    assert json.loads(steno("stop", "slow", "--abort", "--json").stdout)["state"] == "stopped"
+    assert json.loads(steno("stop", "slow", "--abort", "--json").stdout)["asked"]
+    until(lambda: state_of(steno, "slow") == "stopped")
 
 
-def test_ctrl_c_leaves_the_run_alive(steno: Steno, home: Path, environment: dict[str, str]) -> None:
+def test_ctrl_c_leaves_the_run_alive(steno: Steno, background: Background, until: Until) -> None:
     """Exit 130, one line."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "cli.main", "submit", "--wait", "--name", "alive", "--", "sleep", "60"],
-        cwd=home,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    waits = ("submit", "--wait", "--name", "alive", "--", "sleep", "3600")
+    process = background(*waits, out=subprocess.PIPE, err=subprocess.PIPE)
     assert process.stderr is not None
-    while "running" not in process.stderr.readline():
-        assert process.poll() is None
+    assert any("running" in line for line in process.stderr)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate()
     assert process.returncode == 130
     assert out == ""
     assert "alive goes on" in err
     assert "Traceback" not in err
-    assert json.loads(steno("stop", "alive", "--json").stdout)["state"] == "stopped"
+    assert json.loads(steno("stop", "alive", "--json").stdout)["asked"]
+    until(lambda: state_of(steno, "alive") == "stopped")
 
 
 def test_a_name_in_use_is_refused(steno: Steno) -> None:
     """Exit 5."""
-    steno("submit", "--name", "taken", "--", "sleep", "60")
+    steno("submit", "--name", "taken", "--", "sleep", "3600")
     try:
         assert "taken" in refused(steno("submit", "--name", "taken", "--", "true"), 5)
     finally:
@@ -211,25 +222,16 @@ def test_an_exported_run_replays_anywhere(steno: Steno) -> None:
     assert (run["name"], run["state"], run["exit_status"]) == ("moved", "failed", 5)
 
 
-def test_the_recorder_stops_in_order_on_sigterm(steno: Steno, home: Path, environment: dict[str, str]) -> None:
+def test_the_recorder_stops_in_order_on_sigterm(steno: Steno, background: Background) -> None:
     """Exit 0, log lines on stdout, its start and its end in the record, a trace beside it."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "cli.main", "record", "--trace", "live.jsonl"],
-        cwd=home,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = background("record", "--trace", "live.jsonl", out=subprocess.PIPE, err=subprocess.PIPE)
     assert process.stdout is not None
     assert "recording local/" in process.stdout.readline()
     submitted = steno("submit", "--name", "watched", "--wait", "--", "sleep 0.5; exit 6")
     assert submitted.returncode == 1, submitted.stderr
-    deadline = time.monotonic() + 20
-    while "failed" not in process.stdout.readline():
-        assert time.monotonic() < deadline
-    os.kill(process.pid, signal.SIGTERM)
-    out, err = process.communicate(timeout=30)
+    assert any("failed" in line for line in process.stdout)
+    process.terminate()
+    out, err = process.communicate()
     assert (process.returncode, err) == (0, ""), out
     types = [json.loads(line)["type"] for line in steno("events", "--json").stdout.splitlines()]
     assert types[-1] == "RecorderStopped"

@@ -1,5 +1,6 @@
 """Traces that a recorder writes: whole lines, whatever killed it before."""
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -34,14 +35,12 @@ def bodies(path: Path) -> list[bytes | None]:
 def test_a_trace_is_whole_after_every_poll_and_goes_on_later(tmp_path: Path, name: str) -> None:
     """It can be read while it is written, and a second recorder appends to it."""
     path = tmp_path / name
-    first = TraceFile(path)
-    first.write(poll(1))
-    assert bodies(path) == [b'[{"id":"1"}]']
-    first.write(poll(2))
-    first.close()
-    second = TraceFile(path)
-    second.write(poll(3))
-    second.close()
+    with closing(TraceFile(path)) as first:
+        first.write(poll(1))
+        assert bodies(path) == [b'[{"id":"1"}]']
+        first.write(poll(2))
+    with closing(TraceFile(path)) as second:
+        second.write(poll(3))
     assert bodies(path) == [b'[{"id":"1"}]', b'[{"id":"2"}]', b'[{"id":"3"}]']
 
 
@@ -49,13 +48,11 @@ def test_half_a_frame_of_a_killed_recorder_is_cut_off(tmp_path: Path) -> None:
     """Behind it nothing could be unpacked any more."""
     path = tmp_path / "live.jsonl.zst"
     for number in (1, 2):
-        trace = TraceFile(path)
-        trace.write(poll(number))
-        trace.close()
+        with closing(TraceFile(path)) as trace:
+            trace.write(poll(number))
     path.write_bytes(path.read_bytes()[:-5])
-    again = TraceFile(path)
-    again.write(poll(3))
-    again.close()
+    with closing(TraceFile(path)) as again:
+        again.write(poll(3))
     assert bodies(path) == [b'[{"id":"1"}]', b'[{"id":"3"}]']
 
 
@@ -63,12 +60,10 @@ def test_half_a_frame_of_a_killed_recorder_is_cut_off(tmp_path: Path) -> None:
 def test_half_a_line_of_a_killed_recorder_is_cut_off(tmp_path: Path, half: bytes) -> None:
     """Its poll is in the record all the same."""
     path = tmp_path / "live.jsonl"
-    trace = TraceFile(path)
-    trace.write(poll(1))
-    trace.close()
+    with closing(TraceFile(path)) as trace:
+        trace.write(poll(1))
     with path.open("ab") as file:
         file.write(half)
-    again = TraceFile(path)
-    again.write(poll(2))
-    again.close()
+    with closing(TraceFile(path)) as again:
+        again.write(poll(2))
     assert bodies(path) == [b'[{"id":"1"}]', b'[{"id":"2"}]']
