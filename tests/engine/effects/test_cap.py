@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -22,8 +23,12 @@ def test_processes_that_race_for_the_last_place_never_exceed_the_cap(tmp_path):
     runs twice; neither runs that have their place and are not over, nor machines, are ever more than there may be.
     """
     path = tmp_path / "record.db"
-    racers = [subprocess.Popen([sys.executable, str(RACE), str(path), "4"], cwd=tmp_path) for _ in range(3)]
-    assert [racer.wait(120) for racer in racers] == [0, 0, 0]
+    with ExitStack() as started:
+        command = [sys.executable, str(RACE), str(path), "4"]
+        racers = [started.enter_context(subprocess.Popen(command, cwd=tmp_path)) for _ in range(3)]
+        for racer in racers:
+            started.callback(racer.kill)
+        assert [racer.wait(1200) for racer in racers] == [0, 0, 0]
     ran = (tmp_path / "ran.txt").read_text().split()
     assert len(ran) == len(set(ran)) == 12
     placed, world, reader = {}, World(), PollReader()

@@ -43,7 +43,7 @@ def steno(tmp_path):
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=600,
             stdin=subprocess.DEVNULL,
         )
 
@@ -68,8 +68,7 @@ def test_a_submission_killed_anywhere_becomes_exactly_one_run(steno, open_bench,
     assert (ran.read_text() if ran.exists() else "") == "once\n" * len(requested)
     assert bench.record.verify().ok
     if requested:
-        for file in (path for path in tmp_path.rglob("*") if path.is_file()):
-            assert b"hunter2-secret" not in file.read_bytes(), file
+        assert [file for file, content in bench.files().items() if b"hunter2-secret" in content] == []
 
 
 @pytest.mark.parametrize("boundary", boundaries(10))
@@ -91,7 +90,7 @@ def test_a_recorder_killed_anywhere_loses_nothing_it_wrote(steno, open_bench, tm
 def test_a_stop_killed_anywhere_still_stops(steno, open_bench, tmp_path, boundary):
     """A recorded stop is carried out by the next holder of the lease."""
     bench = open_bench(tmp_path / "record.db")
-    run_id = bench.ask("sleep 60")
+    run_id = bench.ask("sleep 3600")
     bench.poll_until(lambda: run_id in bench.world.state.runs and bench.run(run_id).state is State.RUNNING)
     killed = steno(boundary, "stop", run_id)
     assert killed.returncode == KILLED, killed.stderr
@@ -134,7 +133,7 @@ def test_a_controller_killed_anywhere_ends_in_one_run_one_machine_one_stop_and_t
         env={"TOKEN": "hunter2-secret", "SAME": "hunter2-secret"},
         resources={"gpu": "MI300X:1"},
         fallback=("MI210",),
-        max_duration="1m",
+        max_duration="5m",
     )
     killed = steno(
         f"{boundary}!", "record", "--interval", "0.05", STENO_WEBHOOK=hook.url, STENO_VMS_MODE=mode, **SETTINGS
@@ -160,5 +159,4 @@ def test_a_controller_killed_anywhere_ends_in_one_run_one_machine_one_stop_and_t
     assert len({headers["X-Steno-Notice"] for headers, _ in hook.taken}) == 2
     assert len(hook.taken) <= 3
     assert bench.record.verify().ok
-    for file in (path for path in tmp_path.rglob("*") if path.is_file()):
-        assert b"hunter2-secret" not in file.read_bytes(), file
+    assert [file for file, content in bench.files().items() if b"hunter2-secret" in content] == []

@@ -13,7 +13,7 @@ from events.clock import SECOND
 
 pytestmark = pytest.mark.slow
 
-WAIT = 15 * SECOND
+WAIT = 600 * SECOND
 KEPT = Policy(max_vms=2, idle_timeout=HOUR, assumed_duration=HOUR)
 
 
@@ -53,7 +53,7 @@ def test_a_machine_somebody_wants_gone_is_drained_told_and_seen_gone(kept):
 
 def test_a_run_on_it_is_stopped_first_unless_the_wish_is_for_when_it_is_idle(kept):
     """By policy, the usual way: request, intent, outcome; then the machine goes."""
-    run_id = kept.ask("sleep 60")
+    run_id = kept.ask("sleep 3600")
     kept.desk.submitted(run_id, WAIT)
     kept.poll_until(lambda: [vm.state for vm in kept.machines()] == [VmState.BUSY])
     (vm,) = kept.machines()
@@ -106,7 +106,7 @@ def test_a_stop_the_provider_refuses_is_said_in_its_words(kept, monkeypatch, err
 
 def test_an_open_stop_is_given_up_where_a_run_has_come_meanwhile(kept):
     """A crash between intent and call, and somebody's run on the machine when the next process looks."""
-    run_id = kept.ask("sleep 60")
+    run_id = kept.ask("sleep 3600")
     kept.desk.submitted(run_id, WAIT)
     kept.poll_until(lambda: [vm.state for vm in kept.machines()] == [VmState.BUSY])
     (vm,) = kept.machines()

@@ -17,10 +17,9 @@ def test_a_lease_is_held_once(tmp_path):
         assert first is not None
         assert Lease.take(path) is None
         assert holder(path) is not None
-    again = Lease.take(path)
-    assert again is not None
-    again.release()
-    again.release()
+    with Lease.take(path) as again:
+        assert again is not None
+        again.release()
 
 
 def test_a_killed_holder_frees_it_at_once(tmp_path):
@@ -32,17 +31,17 @@ def test_a_killed_holder_frees_it_at_once(tmp_path):
         from engine.effects.lease import Lease
         held = Lease.take(pathlib.Path({str(path)!r}))
         print("held", flush=True)
-        time.sleep(60)
+        time.sleep(3600)
         """
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
-        assert process.stdout.readline() == b"held\n"
-        assert Lease.take(path) is None
-        process.kill()
-        process.wait()
-    mine = Lease.take(path)
-    assert mine is not None
-    mine.release()
+        try:
+            assert process.stdout.readline() == b"held\n"
+            assert Lease.take(path) is None
+        finally:
+            process.kill()
+    with Lease.take(path) as mine:
+        assert mine is not None
 
 
 def test_a_lease_that_cannot_be_opened_is_said_in_one_line(tmp_path):

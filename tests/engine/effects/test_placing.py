@@ -10,6 +10,7 @@ from engine.errors import NameInUse, ProviderUnreachable, RefusedByPolicy
 from engine.facts import RunFacts
 from engine.policy import HOUR, Policy, Rate
 from engine.run.states import State
+from engine.testing.gate import holding
 from engine.vm.states import VmState
 from events import types
 from events.clock import SECOND, foreign_run_id
@@ -17,7 +18,7 @@ from events.errors import VersionConflict
 
 pytestmark = pytest.mark.slow
 
-WAIT = 10 * SECOND
+WAIT = 600 * SECOND
 PRICE = 1_990_000
 ONE = Policy(max_vms=1, idle_timeout=2 * SECOND, assumed_duration=HOUR)
 SCARCE = Policy(max_vms=3, idle_timeout=0, assumed_duration=HOUR, assumed=(Rate(gpu="MI210", hourly=PRICE),))
@@ -48,13 +49,14 @@ def test_a_request_is_handed_over_once_it_has_its_place(one):
     assert one.finish(run_id).state is State.SUCCEEDED
 
 
-def test_a_run_without_a_place_waits_and_goes_to_the_machine_that_comes_free(one):
+def test_a_run_without_a_place_waits_and_goes_to_the_machine_that_comes_free(one, gate):
     """Held once, with the reason; then one machine has had both, cold and warm, and is ended when it has idled."""
-    first, second = one.ask("sleep 1"), one.ask("true")
+    first, second = one.ask(holding(gate)), one.ask("true")
     assert isinstance(one.desk.submitted(first, WAIT), types.SubmitSucceeded)
     held = one.desk.submitted(second, WAIT)
     assert isinstance(held, types.RunHeld)
     assert held.why == "cap"
+    gate.touch()
     one.poll_until(lambda: one.run(second).state is State.SUCCEEDED)
     assert queued(one) == ["RunPlaced", "RunHeld", "RunPlaced"]
     assert (one.run(first).start, one.run(second).start) == ("cold", "warm")
@@ -67,7 +69,7 @@ def test_a_run_without_a_place_waits_and_goes_to_the_machine_that_comes_free(one
 
 def test_a_waiting_run_is_stopped_without_having_been_anywhere(one):
     """`steno stop` ends a queue's entry; nothing is said to the provider about it."""
-    first, second = one.ask("sleep 30"), one.ask("true")
+    first, second = one.ask("sleep 3600"), one.ask("true")
     one.desk.submitted(first, WAIT)
     one.desk.submitted(second, WAIT)
     one.ask_to_stop(second)
@@ -188,7 +190,7 @@ def test_a_decision_made_on_an_older_queue_is_not_carried_out(one):
 
 def test_a_round_whose_decision_is_overtaken_decides_again(one):
     """Another process takes the one place between the decision and its append: this one then holds its run."""
-    first, second = one.ask("sleep 30"), one.ask("true")
+    first, second = one.ask("sleep 3600"), one.ask("true")
     real, overtaken = one.recorder._decide, []
 
     def decide(state, source, policy, now):
@@ -209,7 +211,7 @@ def test_a_round_whose_decision_is_overtaken_decides_again(one):
 
 def test_what_is_decided_twice_is_done_once(one):
     """A decision about what is there already adds nothing, in this round or after a crash."""
-    run_id = one.ask("sleep 30")
+    run_id = one.ask("sleep 3600")
     one.recorder._fold.run()
     state, source = one.world.state, one.provider.source
     hold = Hold(run_id=run_id, why="cap", detail="1 of 1 machines")
@@ -225,9 +227,9 @@ def test_what_is_decided_twice_is_done_once(one):
     one.finish(run_id)
 
 
-def test_a_server_that_goes_away_ends_no_run_that_waited(one, monkeypatch):
+def test_a_server_that_goes_away_ends_no_run_that_waited(one, monkeypatch, gate):
     """Whoever waits at a terminal is told; a run of the queue is handed over when the server is back."""
-    first, second = one.ask("sleep 0.3"), one.ask("true")
+    first, second = one.ask(holding(gate)), one.ask("true")
     one.desk.submitted(first, WAIT)
     assert isinstance(one.desk.submitted(second, WAIT), types.RunHeld)
 
@@ -235,6 +237,7 @@ def test_a_server_that_goes_away_ends_no_run_that_waited(one, monkeypatch):
         raise ProviderUnreachable("the server does not answer", sent=False)
 
     monkeypatch.setattr(one.provider, "plan_fleet", gone)
+    gate.touch()
     one.poll_until(lambda: one.journal.ledger().submits[second].placed is not None)
     assert second in one.journal.ledger().submits
     fresh = one.ask("true", name="fresh")

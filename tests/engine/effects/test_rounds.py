@@ -9,7 +9,7 @@ from events import types
 from events.clock import SECOND
 from events.poll import Poll
 
-WAIT = 10 * SECOND
+WAIT = 600 * SECOND
 PRICED = Policy(max_vms=2, idle_timeout=0, assumed_duration=HOUR)
 
 
@@ -50,7 +50,7 @@ def test_nothing_is_decided_on_a_round_that_nobody_answered(priced, monkeypatch)
 
 def test_a_stop_goes_first_and_is_not_held_up_by_a_silent_server(priced, monkeypatch):
     """Before any poll, and where none is answered."""
-    run_id = priced.ask("sleep 60")
+    run_id = priced.ask("sleep 3600")
     priced.desk.submitted(run_id, WAIT)
     priced.ask_to_stop(run_id, abort=True)
     silent(priced, monkeypatch)
