@@ -1,8 +1,10 @@
 """A record that grows while its projections are read, for tests."""
 
 import contextlib
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -34,7 +36,23 @@ class Growing:
         return self.record.head().position
 
 
-def patiently(wanted: Callable[[], bool], seconds: float = 30) -> None:
+@contextlib.contextmanager
+def child(program: str, *words: object) -> Iterator[subprocess.Popen[str]]:
+    """A Python program as a process with pipes; however the test ends, it has ended and its pipes are closed."""
+    with subprocess.Popen(
+        [sys.executable, "-c", program, *map(str, words)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()  # does nothing where it has ended and was waited for
+
+
+def patiently(wanted: Callable[[], bool], seconds: float = 120) -> None:
     """Wait until it is so."""
     end = time.monotonic() + seconds
     while not wanted():

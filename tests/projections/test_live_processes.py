@@ -5,12 +5,13 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack, closing
 
 import pytest
 
 from projections.pool import Pool
 from projections.projector import caught_up, rebuilt
-from projections.testing_live import CLOCK, Growing, looked, patiently, same_as_replay
+from projections.testing_live import CLOCK, Growing, child, looked, patiently, same_as_replay
 
 _BUILDER = """
 import os, signal, sys
@@ -57,64 +58,68 @@ def test_a_process_killed_anywhere_leaves_what_others_go_on_with(
     """In the middle of a transaction, before, in and behind the swap: readers read on, and the next one finishes."""
     caught_up(growing.record).close()
     rebuilt(growing.record)
-    pool = Pool(growing.path, clock=CLOCK, wake=lambda: None)
-    with pool.now() as look:
-        before = look.position
-    head = growing.grow(200)
-    program = _BUILDER.format(module=module, name=name, call=call, after=after, work=work)
-    program = program.replace(
-        "from projections import", "import projections.keeper as keeper_\nkeeper_.SPACING = 64\nfrom projections import"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(growing.path)], check=False, capture_output=True, text=True
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    with pool.now() as look:
-        assert look.position >= before
-        same_as_replay(look)
-    with caught_up(growing.record) as store:
-        checkpoint = store.checkpoint()
-        assert checkpoint is not None
-        assert checkpoint.position == head
-    with pool.now() as look:
-        assert look.position == head
-        same_as_replay(look)
-    rebuilt(growing.record)
-    there = [one for one in growing.path.parent.iterdir() if re.fullmatch(r".*\.[0-9a-f]{8}", one.name)]
-    assert len(there) <= 2
-    pool.close()
+    with closing(Pool(growing.path, clock=CLOCK, wake=lambda: None)) as pool:
+        with pool.now() as look:
+            before = look.position
+        head = growing.grow(200)
+        program = _BUILDER.format(module=module, name=name, call=call, after=after, work=work)
+        program = program.replace(
+            "from projections import",
+            "import projections.keeper as keeper_\nkeeper_.SPACING = 64\nfrom projections import",
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", program, str(growing.path)], check=False, capture_output=True, text=True
+        )
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        with pool.now() as look:
+            assert look.position >= before
+            same_as_replay(look)
+        with caught_up(growing.record) as store:
+            checkpoint = store.checkpoint()
+            assert checkpoint is not None
+            assert checkpoint.position == head
+        with pool.now() as look:
+            assert look.position == head
+            same_as_replay(look)
+        rebuilt(growing.record)
+        there = [one for one in growing.path.parent.iterdir() if re.fullmatch(r".*\.[0-9a-f]{8}", one.name)]
+        assert len(there) <= 2
+
+
+_FOLLOWER = """
+import sys, time
+from pathlib import Path
+from events.clock import SystemClock
+from projections.live import Projector
+projector = Projector(Path(sys.argv[1]), clock=SystemClock())
+projector.start()
+while not projector.position:
+    time.sleep(0.01)
+print("it follows", flush=True)
+head = int(sys.stdin.readline() or 0)
+while projector.position < head:
+    time.sleep(0.01)
+projector.stop()
+print(projector.position)
+"""
 
 
 @pytest.mark.slow
 def test_several_projectors_may_follow_one_record(growing: Growing) -> None:
     """Each in a process of its own, as `steno up` beside `steno serve`; together they write what one would."""
-    program = (
-        "import sys, time\nfrom pathlib import Path\nfrom events.clock import SystemClock\n"
-        "from projections.live import Projector\n"
-        "projector = Projector(Path(sys.argv[1]), clock=SystemClock())\nprojector.start()\n"
-        "sys.stdin.read()\nprojector.stop()\nprint(projector.position)"
-    )
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-c", program, str(growing.path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(3)
-    ]
-    pool = Pool(growing.path, clock=CLOCK, wake=lambda: None)
-    end = time.monotonic() + 4
-    while time.monotonic() < end:
-        head = growing.grow(4)
-        time.sleep(0.02)
-    patiently(looked(pool, head))
-    for process in running:
-        said, trouble = process.communicate("", timeout=30)
-        assert process.returncode == 0, trouble
-        assert int(said) == head
-        assert trouble == ""
-    with pool.now() as look:
-        same_as_replay(look)
-    pool.close()
+    with ExitStack() as stack:
+        pool = stack.enter_context(closing(Pool(growing.path, clock=CLOCK, wake=lambda: None)))
+        running = [stack.enter_context(child(_FOLLOWER, growing.path)) for _ in range(3)]
+        for process in running:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "it follows\n", process.communicate()
+        for _ in range(100):
+            head = growing.grow(4)
+            time.sleep(0.02)
+        patiently(looked(pool, head))
+        for process in running:
+            said, trouble = process.communicate(f"{head}\n")
+            assert (process.returncode, trouble) == (0, "")
+            assert int(said) == head
+        with pool.now() as look:
+            same_as_replay(look)
