@@ -89,6 +89,8 @@ class VmObject(msgspec.Struct, frozen=True, kw_only=True):
     cost_low_usd: str | None
     cost_high_usd: str | None
     intervals: tuple[Interval, ...]
+    source: str
+    """Whose polls show it: a blind time of another source says nothing of it."""
 
 
 class Blind(msgspec.Struct, frozen=True, kw_only=True, rename={"start": "from", "end": "to"}):

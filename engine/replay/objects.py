@@ -66,6 +66,7 @@ def vm_object(vm: Vm, bill: Bill) -> JsonObject:
         "cost_low_usd": money(bill.low),
         "cost_high_usd": money(bill.high),
         "intervals": [interval_object(parts) for parts in intervals],
+        "source": vm.source,
     }
 
 

@@ -49,9 +49,9 @@ def big_record(path: Path, *, events: int = 1_000_000, until: int = START) -> in
         return record.head().position
 
 
-def polls(start: int, first: int = 0) -> Iterator[Poll]:
+def polls(start: int, first: int = 0, source: str = "dstack/main") -> Iterator[Poll]:
     """The looks at such a project, without end; `start` is the first's moment (microseconds, UTC), `first` the number
-    of its first run.
+    of its first run. Runs and machines of another number are others, whatever the source.
     """
     recent: list[Item] = []
     gone: list[Item] = []
@@ -89,8 +89,9 @@ def polls(start: int, first: int = 0) -> Iterator[Poll]:
             row = _machine(machine, "terminating" if ends else phase, created, None, start)
             for _ in range(rounds):
                 moment = start + now * SECOND
-                yield _poll("/api/runs/list", b'{"project_name":"main","limit":100}', moment, [item, *recent])
+                yield _poll(source, "/api/runs/list", b'{"project_name":"main","limit":100}', moment, [item, *recent])
                 yield _poll(
+                    source,
                     "/api/instances/list",
                     b'{"project_names":["main"],"limit":100}',
                     moment,
@@ -125,9 +126,9 @@ def _host(number: int) -> str:
     return f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
 
 
-def _poll(path: str, req: bytes, moment: int, items: list[Item]) -> Poll:
+def _poll(source: str, path: str, req: bytes, moment: int, items: list[Item]) -> Poll:
     return Poll(
-        source="dstack/main",
+        source=source,
         path=path,
         req=req,
         started_at=moment,

@@ -237,6 +237,7 @@ class MachineObject(Shape, kw_only=True):
     cost_low_usd: Usd | None
     cost_high_usd: Usd | None
     intervals: list[Interval]
+    source: Annotated[str, msgspec.Meta(description="Whose polls show it, as `sources` and `blind` name it.")]
 
 
 class MachinePage(Shape, kw_only=True):
