@@ -56,6 +56,7 @@ MODELS: dict[str, Callable[[Look], object]] = {
     "incidents": lambda look: incidents(look).anomalies,
     "marks of the slider": lambda look: record_object(look, Lag(positions=0, seconds=0.0)),
     "50 newest events": lambda look: browse.events(look, backwards=True).rows,
+    "events of a type there is none of": lambda look: browse.events(look, types={"TokenCreated"}, backwards=True).rows,
     "50 newest polls": lambda look: browse.polls(look, backwards=True).rows,
 }
 TARGETS = {"overview": 200.0, "one run": 2.0}

@@ -1,6 +1,6 @@
 """Reads a record: events in order, polls rebuilt, the fold's narrow cursor. Nothing here writes."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
@@ -47,6 +47,7 @@ _SCAN: Final = (
     "SELECT position, kind, stream_id, observed_at, took, scope_id, body_id FROM events "
     "WHERE position > ? AND position <= ? AND (kind < 3 OR kind > 5) ORDER BY position LIMIT ?"
 )
+_KINDS: Final = "SELECT kind, position FROM events WHERE position > ? AND position <= ? AND kind <> 1 ORDER BY position"
 _ONE: Final = f"{_COLUMNS} WHERE e.position = ?"
 _INDEXED: Final = (
     # CROSS JOIN keeps SQLite to this order: the index on (stream, version) has no polls in it.
@@ -152,12 +153,20 @@ class Reader:
         """Events of kinds that are no polls, found by the index that leaves polls out."""
         kinds = ", ".join("?" * len(codes))
         found = self._rows(f"{_INDEXED} AND e.kind IN ({kinds}) ORDER BY e.position {order}", (low, high, *codes))
-        positions = [row[0] for row in found[:limit]]
+        yield from self.at([row[0] for row in found[:limit]], backwards=order == "DESC")
+
+    def at(self, positions: Sequence[int], *, backwards: bool = False) -> Iterator[Stored]:
+        """The events at these positions, which are in order, or backwards."""
+        order = "DESC" if backwards else "ASC"
         for start in range(0, len(positions), _SCANNED):
             some = positions[start : start + _SCANNED]
             marks = ", ".join("?" * len(some))
             for row in self._rows(f"{_COLUMNS} WHERE e.position IN ({marks}) ORDER BY e.position {order}", tuple(some)):
                 yield self._stored(row)
+
+    def kinds(self, after: int, until: int) -> list[tuple[int, int]]:
+        """(kind, position) of every event that is no answered poll, in order."""
+        return self._rows(_KINDS, (after, until))
 
     def scan(self, after: int, until: int | None) -> Iterator[Row]:
         """Polls and intents in order, as plain rows."""

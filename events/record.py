@@ -130,6 +130,14 @@ class Record:
         """Events with after < position ≤ until, of one stream and of some types if given, in order or backwards."""
         return self._reader.read(after=after, until=until, stream=stream, types=types, limit=limit, backwards=backwards)
 
+    def at(self, positions: Sequence[int], *, backwards: bool = False) -> Iterator[Stored]:
+        """The events at these positions, which are in order, or backwards; where there is none, none is given."""
+        return self._reader.at(positions, backwards=backwards)
+
+    def kinds(self, *, after: int, until: int) -> list[tuple[int, int]]:
+        """(kind, position) of every event that is no answered poll, in order; kinds are those of `events.kinds`."""
+        return self._reader.kinds(after, until)
+
     def scan(self, *, after: int = 0, until: int | None = None) -> Iterator[Row]:
         """Polls and intents as plain rows, for a fold: (position, kind, stream, observed_at, took, scope part or None,
         listing part or None). Kinds 1 (recorded) and 2 (failed) are polls; `event()` reads the others, `stream_name()`

@@ -23,7 +23,7 @@ from engine.world.vms import Vm
 from engine.world.world import World
 from projections.costed import costed
 from projections.folded import StoredIds, StoredRuns, StoredVms, encode_run, encode_vm, form, put_down, take_up
-from projections.note_table import Mark
+from projections.mark_table import Mark
 from projections.store import Checkpoint, RunRow, Store
 
 if TYPE_CHECKING:
@@ -129,6 +129,7 @@ class Keeper:
         if not isinstance(state.runs, StoredRuns):
             self._adopted(state, end)
         self._keep(state, after, end)
+        self.store.add_kinds(self.record.kinds(after=after, until=end))
         world, self._lasting = put_down(self.store, state, self._lasting)
         state.anomalies.clear()
         state.blind.clear()

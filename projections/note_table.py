@@ -1,35 +1,14 @@
-"""What a projections file only adds to: anomalies, gaps that are over, marks in time."""
+"""What a projections file only adds to: anomalies and gaps that are over."""
 
 import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Final
-
-import msgspec
-
-
-class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """Something a person looks for in time."""
-
-    position: int
-    at: int
-    """Microseconds, UTC."""
-    kind: str
-    """`run_succeeded`, `run_failed`, `run_stopped`, `vm_started`, `vm_ended`, or the kind of an anomaly."""
-    subject: str
-    """`run/<run_id>`, `vm/<vm_id>` or `source/<source>`."""
-
 
 _ALL_ODD: Final = (
     "SELECT position, ordinal, object FROM anomalies UNION ALL "
     "SELECT json_extract(odd, '$.position'), ordinal + (1 << 40), odd FROM runs WHERE odd IS NOT NULL"
 )
 """Those a fold tells, and those that the figures of a run's cost are."""
-_THINNED: Final = (
-    "SELECT position, at, kind, subject, max(position + (1 << 60) * (kind NOT IN "
-    "('run_succeeded', 'run_failed', 'run_stopped', 'vm_started', 'vm_ended'))) "
-    "FROM marks GROUP BY position * ?1 / ?2 ORDER BY position"
-)
-"""One of each stretch of the record, the row that `max` is of: an anomaly before anything else."""
 
 
 class NoteTable:
@@ -93,21 +72,3 @@ class NoteTable:
         """Gaps that are over, those that ended last first."""
         query = "SELECT object FROM blind ORDER BY ordinal DESC LIMIT ?"
         return tuple(row[0] for row in self._database.execute(query, (limit,)))
-
-    def add_marks(self, marks: Iterable[Mark], changed: int = 0) -> None:
-        """More marks."""
-        place = self.note_ordinal.format("marks")
-        self._database.executemany(
-            f"INSERT INTO main.marks VALUES ({place}, ?, ?, ?, ?, ?)",  # noqa: S608 - names of ours
-            ((changed, *msgspec.structs.astuple(mark)) for mark in marks),
-        )
-
-    def marks(self, most: int, until: int) -> tuple[Mark, ...]:
-        """The marks in order; of more than `most` one of each `most`-th part of the positions up to `until`."""
-        cursor = self._database.execute(
-            "SELECT position, at, kind, subject FROM marks ORDER BY position LIMIT ?", (most + 1,)
-        )
-        rows = cursor.fetchall()
-        if len(rows) > most:
-            rows = self._database.execute(_THINNED, (most, until + 1)).fetchall()
-        return tuple(Mark(position=row[0], at=row[1], kind=row[2], subject=row[3]) for row in rows)

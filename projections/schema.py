@@ -6,7 +6,7 @@ same name with `_was`, from `changed` up to the position where it was written ag
 
 from typing import Final
 
-VERSION: Final = 2
+VERSION: Final = 3
 
 RUN_COLUMNS: Final = (
     "ordinal, run_id, provider, provider_id, name, state, ended, sort_at, changed, cost, odd, object, folded"
@@ -90,10 +90,13 @@ CREATE INDEX blind_source ON blind (source, ordinal);
 -- what a person looks for in time: ends of runs, machines coming and going, anomalies
 CREATE TABLE marks (
     ordinal INTEGER PRIMARY KEY, changed INTEGER NOT NULL, position INTEGER NOT NULL, at INTEGER NOT NULL,
-    kind TEXT NOT NULL, subject TEXT NOT NULL
+    kind TEXT NOT NULL, subject TEXT NOT NULL,
+    track INTEGER NOT NULL        -- of the tape: 0 anomalies, 1 ends of runs, 2 machines
 );
-CREATE INDEX marks_position ON marks (position);
-CREATE INDEX marks_at ON marks (at);
+CREATE INDEX marks_track ON marks (track, at, position);
+
+-- where the record's events are, by kind; answered polls, of which there are too many, are left out
+CREATE TABLE kinds (kind INTEGER NOT NULL, position INTEGER NOT NULL, PRIMARY KEY (kind, position)) WITHOUT ROWID;
 
 -- the fold as it was at some positions, evenly spaced: any moment is opened from the one before it
 CREATE TABLE moments (position INTEGER PRIMARY KEY, world BLOB NOT NULL, lasting BLOB NOT NULL);
@@ -105,7 +108,7 @@ CREATE TABLE gone (run_id TEXT PRIMARY KEY) WITHOUT ROWID;
 NOTES: Final = {
     "anomalies": "ordinal, changed, subject, position, object",
     "blind": "ordinal, changed, source, object",
-    "marks": "ordinal, changed, position, at, kind, subject",
+    "marks": "ordinal, changed, position, at, kind, subject, track",
 }
 """Tables that only grow, with their columns."""
 
@@ -129,4 +132,8 @@ def seen_at(position: int) -> str:
         f"UNION ALL SELECT {columns} FROM base.{table} WHERE changed <= {position}"
         for table, columns in NOTES.items()
     ]
+    found.append(
+        "CREATE TEMP VIEW kinds AS SELECT kind, position FROM main.kinds "  # noqa: S608
+        f"UNION ALL SELECT kind, position FROM base.kinds WHERE position <= {position}"
+    )
     return ";".join(found)

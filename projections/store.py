@@ -14,12 +14,14 @@ from urllib.parse import quote
 import msgspec
 
 from projections.generations import beside, only_writer
-from projections.note_table import Mark, NoteTable
+from projections.kind_table import KindTable
+from projections.mark_table import Mark, Marks, MarkTable
+from projections.note_table import NoteTable
 from projections.run_table import RunRow, RunTable
 from projections.schema import DDL, NOTES, VERSION, VM_COLUMNS, seen_at
 from projections.vm_table import VmTable
 
-__all__ = ["Checkpoint", "Mark", "RunRow", "Store", "beside", "only_writer"]
+__all__ = ["Checkpoint", "Mark", "Marks", "RunRow", "Store", "beside", "only_writer"]
 
 _BUSY = 5.0
 
@@ -38,7 +40,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
 _checkpoint = msgspec.json.Decoder(Checkpoint)
 
 
-class Store(RunTable, NoteTable):
+class Store(RunTable, NoteTable, MarkTable, KindTable):
     """One open projections file, or one in memory; used by one thread at a time."""
 
     vm_columns = VM_COLUMNS
@@ -184,7 +186,7 @@ class Store(RunTable, NoteTable):
 
     def clear(self) -> None:
         """Forget everything."""
-        for table in ("meta", "runs", "vms", "anomalies", "blind", "marks", "moments", "runs_was", "vms_was", "gone"):
+        for table in ("meta", "runs", "vms", *NOTES, "kinds", "moments", "runs_was", "vms_was", "gone"):
             self._database.execute(f"DELETE FROM main.{table}")  # noqa: S608 - names of ours
 
     # -- moments ---

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from events.clock import parse_time
-from projections.api.parameters import Asked, Parameter
+from projections.api.parameters import Asked, Parameter, read_time
 from projections.api.problems import Problem
 from projections.last_before import last_before
 from projections.pool import Look
@@ -19,9 +18,6 @@ if TYPE_CHECKING:
     from projections.api.service import Service
 
 _POSITION = re.compile("[0-9]{1,18}")
-_TIME = re.compile(
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.,][0-9]{1,9})?)?(Z|[+-][0-9:]{2,6})?)?"
-)
 _PAST = "a position, or a time as 2026-11-20T15:00:00Z"
 
 
@@ -38,11 +34,9 @@ def _read_at(text: str) -> Moment:
         if int(text) < 1:
             raise ValueError(f"{_PAST}; positions start at 1")
         return Moment(int(text), None)
-    if _TIME.fullmatch(text) is None:
-        raise ValueError(_PAST)
     try:
-        return Moment(None, parse_time(text.upper()))
-    except (ValueError, OverflowError):
+        return Moment(None, read_time(text))
+    except ValueError:
         raise ValueError(_PAST) from None
 
 

@@ -8,11 +8,16 @@ from dataclasses import dataclass, field
 
 from starlette.requests import Request
 
+from events.clock import parse_time
 from projections.api.problems import Problem
 
 _SHOWN = 60
 """Characters of a wrong value that an answer repeats."""
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
+_TIME = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.,][0-9]{1,9})?)?(Z|[+-][0-9:]{2,6})?)?"
+)
+_A_TIME = "a time as 2026-11-20T15:00:00Z"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +50,11 @@ class Asked:
         """A parameter that is a text; None where it was left out."""
         value = self.given[name]
         return value if isinstance(value, str) else None
+
+    def time(self, name: str) -> int | None:
+        """A parameter that is a time (microseconds, UTC); None where it was left out."""
+        value = self.given[name]
+        return value if isinstance(value, int) else None
 
     def flag(self, name: str) -> bool:
         """A parameter that is a switch."""
@@ -125,6 +135,25 @@ def text(name: str, help_: str, *, longest: int = 200) -> Parameter:
         return given
 
     return Parameter(name=name, help=help_, schema={"type": "string", "maxLength": longest}, read=read)
+
+
+def time(name: str, help_: str) -> Parameter:
+    """A time, read as microseconds, UTC."""
+    return Parameter(name=name, help=help_, schema={"type": "string", "format": "date-time"}, read=read_time)
+
+
+def read_time(text: str) -> int:
+    """Microseconds, UTC, of a time as people and programs write it.
+
+    Raises:
+        ValueError: it is none; the text says what it must be.
+    """
+    if _TIME.fullmatch(text) is None:
+        raise ValueError(_A_TIME)
+    try:
+        return parse_time(text.upper())
+    except (ValueError, OverflowError):
+        raise ValueError(_A_TIME) from None
 
 
 def _cut(given: str) -> str:

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from engine.readings.shapes import shape_of
 from events import types
 from events.clock import SystemClock
+from events.kinds import KINDS
 from events.poll import Poll
 from events.record import ANY, Batch, Record
 from projections import keeper
 from projections.moments import Moments, opened
-from projections.note_table import Mark
 from projections.projector import as_it_was, caught_up, rebuilt
 from projections.store import Store, beside
 from projections.view import View
@@ -52,7 +52,8 @@ def everything(store: Store) -> dict[str, object]:
         "anomalies": store.anomalies(),
         "newest": [one for _, one in store.newest_anomalies(5)],
         "blind": store.blind(),
-        "marks": store.marks(400, view.position),
+        "marks": store.marks(400),
+        "kinds": [store.positions([kind], after=0, until=1 << 62, limit=1000) for kind in KINDS],
         "world": msgspec.to_builtins(msgspec.structs.replace(world, events=0, position=0)),
         "checkpoint": view.position,
     }
@@ -198,18 +199,6 @@ def test_only_so_many_moments_are_held(tmp_path: Path, recording: Polls, recorde
             assert len(moments.held) <= 2
         assert moments.held == (200, 300)
         moments.close()
-
-
-def test_marks_are_thinned_and_an_anomaly_is_never_hidden_by_an_end() -> None:
-    """One of each stretch."""
-    with Store.create(None) as store:
-        ends = [Mark(position=n, at=n, kind="run_succeeded", subject="run/a") for n in range(1, 1001)]
-        store.add_marks([*ends, Mark(position=500, at=500, kind="orphan", subject="vm/b")])
-        found = store.marks(10, 1000)
-        assert len(found) <= 10
-        assert [mark.position for mark in found] == sorted(mark.position for mark in found)
-        assert "orphan" in [mark.kind for mark in found]
-        assert len(store.marks(5000, 1000)) == 1001
 
 
 @pytest.mark.usefixtures("close_moments")

@@ -9,7 +9,7 @@ from engine.settings_policy import policy_from
 from events.types import NAMES
 from projections import browse
 from projections.api.paging import CURSOR, LIMIT, SORTED_CURSOR, Place, cursor_of
-from projections.api.parameters import Asked, choice, flag, text
+from projections.api.parameters import Asked, choice, flag, text, time
 from projections.api.problems import Problem
 from projections.api.reads import record_shapes as shapes
 from projections.api.reads.money import policy_at
@@ -31,8 +31,11 @@ def _overview(service: Service, look: Look, _: Asked) -> object:
     return overview(look, policy_at(service, look.view.world().state, past=look.past))
 
 
-def _record(service: Service, look: Look, _: Asked) -> object:
-    return record_object(look, service.projector.lag)
+def _record(service: Service, look: Look, asked: Asked) -> object:
+    since, until = asked.time("since"), asked.time("until")
+    if since is not None and until is not None and until < since:
+        raise Problem(400, "until is before since: ask for a stretch that goes forwards", field="until")
+    return record_object(look, service.projector.lag, since=since, until=until)
 
 
 def _offers(service: Service, look: Look, _: Asked) -> object:
@@ -114,6 +117,12 @@ READS = (
         summary="Where the record stands, how far the read models are, and what to look for in it",
         answer=_record,
         shape=shapes.RecordAnswer,
+        parameters=(
+            time(
+                "since", "Only marks from this time on; a shorter stretch shows more of those that are close together."
+            ),
+            time("until", "Only marks up to this time."),
+        ),
         tag="record",
     ),
     Read(

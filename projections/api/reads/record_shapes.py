@@ -127,6 +127,10 @@ class RecordAnswer(Shape, kw_only=True):
     checkpoint: Annotated[Position, msgspec.Meta(description="How far the read models are.")]
     lag: LagAnswer
     marks: list[Mark]
+    thinned: Annotated[
+        bool,
+        msgspec.Meta(description="The stretch has more marks than these: `since` and `until` ask for a shorter one."),
+    ]
 
 
 class OfferAnswer(Shape, kw_only=True, rename={"origin": "from"}):
