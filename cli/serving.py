@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import signal
+import sys
 import threading
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -75,13 +77,23 @@ def serving(app: App, record: Path) -> Iterator[Server]:
 
 
 def announced(server: Server, record: Path, *, show: bool = False) -> None:
-    """Say where it serves, and show it in a browser if so wished."""
+    """Say where it serves, and show it in a browser if so wished; nothing waits for that."""
     _log.info("serving %s (record %s)", server.url, record)
     if show:
-        import webbrowser
+        threading.Thread(target=_show, args=(server.url_here,), name="steno-browser", daemon=True).start()
 
-        if not webbrowser.open(server.url_here):
-            _log.warning("no browser could be started; open %s yourself", server.url_here)
+
+def _show(url: str) -> None:
+    """Start a browser, or say that there is none. One that is the process started is waited for until it ends."""
+    import webbrowser
+
+    if not (_has_windows() and webbrowser.open(url)):
+        _log.warning("no browser could be started; open %s yourself", url)
+
+
+def _has_windows() -> bool:
+    """Whether a browser would have a window: one of text would take the terminal from the log."""
+    return sys.platform == "darwin" or any(os.environ.get(one) for one in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY"))
 
 
 def serve_until_stopped(app: App, record: Path, *, show: bool) -> None:

@@ -1,0 +1,113 @@
+"""`--open`: the dashboard in a browser, and what is said where there is none. Nothing waits for it."""
+
+from __future__ import annotations
+
+import signal
+import stat
+import time
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from conftest import Process, Starts
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Callable[[str], Path]:
+    """`browser("exit 0")`: a command that writes down its arguments and then does that."""
+
+    def made(then: str) -> Path:
+        path = tmp_path / "browser"
+        path.write_text(f'#!/bin/sh\necho "$@" >> "{tmp_path}/shown"\n{then}\n', encoding="utf-8")
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+        return path
+
+    return made
+
+
+def eventually(wanted: Callable[[], bool]) -> None:
+    """Wait until it is so."""
+    end = time.monotonic() + 60
+    while not wanted():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.05)
+
+
+def goes_on(process: Process) -> None:
+    """It serves, and ends as it always does."""
+    assert httpx.get(f"{process.url}/healthz", timeout=60).status_code == 200
+    process.signal(signal.SIGTERM)
+    assert process.ended(60) == 0
+    assert process.err == []
+
+
+def warnings(process: Process) -> list[str]:
+    """What is said beside the ordinary."""
+    return [line for line in process.out if " WARNING " in line]
+
+
+@pytest.mark.parametrize("command", ["serve", "up"])
+def test_open_shows_the_dashboard(
+    command: str, started: Starts, town: Path, browser: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """The browser is given the address at which this machine reaches it, once."""
+    process = started(command, "--record", town, "--open", BROWSER=str(browser("exit 0")))
+    shown = tmp_path / "shown"
+    eventually(lambda: shown.exists() and shown.read_text().endswith("\n"))
+    assert shown.read_text() == f"{process.url}\n"
+    assert warnings(process) == []
+    goes_on(process)
+
+
+def test_without_open_no_browser_is_started(
+    started: Starts, town: Path, browser: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """Whatever BROWSER says; one would have been given the address before it ends."""
+    process = started("serve", "--record", town, BROWSER=str(browser("exit 0")))
+    goes_on(process)
+    assert not (tmp_path / "shown").exists()
+
+
+@pytest.mark.parametrize("command", ["serve", "up"])
+@pytest.mark.parametrize("variables", [{}, {"BROWSER": "/nowhere/browser"}, {"TERM": "dumb"}])
+def test_where_no_browser_is_the_address_is_said(
+    command: str, variables: dict[str, str], started: Starts, town: Path
+) -> None:
+    """In one line, and it goes on."""
+    process = started(command, "--record", town, "--open", **variables)
+    eventually(lambda: bool(warnings(process)))
+    (line,) = warnings(process)
+    assert line.endswith(f" WARNING no browser could be started; open {process.url} yourself")
+    goes_on(process)
+
+
+def test_a_browser_that_fails_is_none(started: Starts, town: Path, browser: Callable[[str], Path]) -> None:
+    """It says so by its exit code."""
+    process = started("serve", "--record", town, "--open", BROWSER=str(browser("exit 1")))
+    eventually(lambda: bool(warnings(process)))
+    goes_on(process)
+
+
+@pytest.mark.parametrize("command", ["serve", "up"])
+def test_nothing_waits_for_a_browser_that_stays(
+    command: str, started: Starts, town: Path, browser: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """One that is the process that was started: recording and serving go on, and so does SIGTERM."""
+    stays = browser('while [ ! -e "$0.over" ]; do sleep 0.1; done')
+    try:
+        process = started(command, "--record", town, "--open", BROWSER=str(stays))
+        eventually((tmp_path / "shown").exists)
+        if command == "up":
+            eventually(lambda: any(" recording " in line for line in process.out))
+        assert httpx.get(f"{process.url}/healthz", timeout=60).status_code == 200
+        process.signal(signal.SIGTERM)
+        assert process.process.wait(60) == 0
+    finally:
+        stays.with_name("browser.over").touch()
+    assert process.ended(60) == 0
+    assert process.err == []
