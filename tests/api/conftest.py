@@ -6,14 +6,16 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import httpx
 import msgspec
@@ -36,6 +38,8 @@ TRACES = Path(__file__).parent.parent / "traces"
 TOWN = ("success", "failure", "warm_reuse", "several", "retry_success", "no_capacity", "unreachable")
 """Recordings of a genuine server that together have runs of every end, machines, costs, gaps and anomalies."""
 _READY = re.compile(r"serving (http://\S+) ")
+PATIENCE = 120
+"""Seconds that anything may take here: a crowded machine takes long, and a test that fails may."""
 
 
 QUICK = frozenset({"test_openapi.py", "test_reads.py"})
@@ -97,13 +101,14 @@ class Serve(Protocol):
 
 @contextmanager
 def _serving() -> Iterator[Serve]:
+    """Services whose readers wait for the read models as long as a crowded machine needs, not two seconds."""
     with ExitStack() as every:
+        every.enter_context(pytest.MonkeyPatch.context()).setattr("projections.pool.PATIENCE", PATIENCE * SECOND)
 
         def serve(record: Path, **settings: str) -> Served:
-            stack = ExitStack()
+            stack = every.enter_context(ExitStack())
             server = stack.enter_context(serving(isolated(record, **settings), record))
-            client = stack.enter_context(httpx.Client(base_url=server.url_here, timeout=20, trust_env=False))
-            every.callback(stack.close)
+            client = stack.enter_context(httpx.Client(base_url=server.url_here, timeout=PATIENCE, trust_env=False))
             return Served(url=server.url_here, client=client, record=record, server=server, _end=stack.close)
 
         yield serve
@@ -182,20 +187,45 @@ class Process:
     @property
     def url(self) -> str:
         """Where it says it serves, once it does."""
-        assert self._ready.wait(60)
+        assert self._ready.wait(PATIENCE)
         found = next((match[1] for line in self.out if (match := _READY.search(line))), None)
         assert found is not None, (self.out, self.err)
         return found
+
+    def get(self, path: str, **options: Any) -> httpx.Response:
+        """What it answers; asked again, as it says, while its read models are on their way."""
+        return self._asked("GET", path, **options)
+
+    def post(self, path: str, **options: Any) -> httpx.Response:
+        """As `get`: what is told to be asked again has done nothing."""
+        return self._asked("POST", path, **options)
+
+    def _asked(self, method: str, path: str, **options: Any) -> httpx.Response:
+        url = self.url.replace("0.0.0.0", "127.0.0.1")
+        end = time.monotonic() + PATIENCE
+        with httpx.Client(base_url=url, timeout=PATIENCE, trust_env=False) as client:
+            while True:
+                answer = client.request(method, path, **options)
+                if answer.status_code != 503 or "retry-after" not in answer.headers or time.monotonic() > end:
+                    return answer
+                time.sleep(0.1)
 
     def signal(self, number: signal.Signals) -> None:
         """Send it a signal."""
         self.process.send_signal(number)
 
-    def ended(self, timeout: float = 30) -> int:
+    def says(self, text: str) -> None:
+        """Wait until it has said that."""
+        end = time.monotonic() + PATIENCE
+        while not any(text in line for line in self.out):
+            assert time.monotonic() < end, (text, self.out, self.err)
+            time.sleep(0.02)
+
+    def ended(self, timeout: float = PATIENCE) -> int:
         """Its exit code, once it has ended and all it said is there."""
         code = self.process.wait(timeout)
         for reader in self._readers:
-            reader.join(10)
+            reader.join(timeout)
         return code
 
     def close(self) -> None:
@@ -277,6 +307,18 @@ def steno_served(started: Starts) -> StartSteno:
         return process
 
     return start
+
+
+@pytest.fixture
+def a_port() -> Iterator[str]:
+    """A port of loopback on which services can begin again and again: until the test ends nobody else is given it.
+
+    The socket does not listen, so a service, which says SO_REUSEADDR too, may; the system gives others another port.
+    """
+    with closing(socket.socket()) as kept:
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        kept.bind(("127.0.0.1", 0))
+        yield str(kept.getsockname()[1])
 
 
 @pytest.fixture

@@ -84,7 +84,8 @@ def test_on_loopback_nobody_needs_a_token(here: Served) -> None:
     assert made.status_code == 202, made.text
     with Record.open(here.record, shapes=shape_of, clock=SystemClock()) as record:
         requests = [stored.data for stored in record.read(types=frozenset({"RunRequested"}))]
-    assert [request.submitter for request in requests if isinstance(request, types.RunRequested)] == ["loopback"]
+    mine = [one for one in requests if isinstance(one, types.RunRequested) and one.run_id == made.json()["run_id"]]
+    assert [request.submitter for request in mine] == ["loopback"]
 
 
 def test_on_loopback_tokens_of_others_change_nothing_for_who_has_none(served: Serve, town: Path) -> None:
@@ -134,7 +135,7 @@ def test_a_request_has_one_host(here: Served) -> None:
 
 def asked(service: Served, request: bytes) -> bytes:
     """The raw answer to raw bytes."""
-    with closing(socket.create_connection(("127.0.0.1", service.server.port), timeout=10)) as client:
+    with closing(socket.create_connection(("127.0.0.1", service.server.port), timeout=120)) as client:
         client.sendall(request)
         pieces = b""
         while piece := client.recv(65536):
@@ -205,26 +206,24 @@ def test_a_token_with_another_secret_is_none(here: Served) -> None:
 
 def test_a_revoked_token_is_refused_within_a_second(here: Served) -> None:
     """By a server that runs."""
-    text = token(here.record, "read", name="site")
+    text = token(here.record, "read", name="a-site")
     time.sleep(0.3)
     assert here.client.get("/api/runs", headers=bearer(text)).status_code == 200
-    revoke(here.record, "site")
-    began = time.monotonic()
-    while here.client.get("/api/runs", headers=bearer(text)).status_code == 200:
-        assert time.monotonic() - began < 1
+    revoke(here.record, "a-site")
+    time.sleep(1)
     problem(here.client.get("/api/runs", headers=bearer(text)), 401, "Authorization")
 
 
 def test_a_stream_ends_when_its_token_is_revoked(here: Served) -> None:
     """Nothing is told any more, and the stream ends in good form."""
-    text = token(here.record, "read", name="site")
+    text = token(here.record, "read", name="a-listener")
     time.sleep(0.3)
-    with httpx.stream("GET", f"{here.url}/api/stream", headers=bearer(text), timeout=20) as answer:
+    with here.client.stream("GET", "/api/stream", headers=bearer(text)) as answer:
         assert answer.status_code == 200
         pieces = answer.iter_raw()
         next(pieces)
-        revoke(here.record, "site")
-        time.sleep(0.5)
+        revoke(here.record, "a-listener")
+        time.sleep(1)
         token(here.record, "read", name="hidden")  # something to tell
         assert b"hidden" not in b"".join(pieces)
 
@@ -284,12 +283,14 @@ def test_a_file_that_cannot_be_read_lets_nobody_in(here: Served, damage: str) ->
     text = token(here.record, "read")
     path = tokens_path(here.record)
     whole = path.read_bytes()
-    path.write_text(damage)
-    time.sleep(0.3)
-    problem(here.client.get("/api/runs"), 503)
-    problem(here.client.get("/api/runs", headers=bearer(text)), 503)
-    assert here.client.get("/healthz").status_code == 200
-    path.write_bytes(whole)
+    try:
+        path.write_text(damage)
+        time.sleep(0.3)
+        problem(here.client.get("/api/runs"), 503)
+        problem(here.client.get("/api/runs", headers=bearer(text)), 503)
+        assert here.client.get("/healthz").status_code == 200
+    finally:
+        path.write_bytes(whole)
     time.sleep(0.3)
     assert here.client.get("/api/runs", headers=bearer(text)).status_code == 200
 

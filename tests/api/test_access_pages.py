@@ -37,7 +37,7 @@ def problem(answer: httpx.Response, status: int, field: str | None = None) -> di
 
 def asked(service: Served, request: bytes) -> bytes:
     """The raw answer to raw bytes."""
-    with closing(socket.create_connection(("127.0.0.1", service.server.port), timeout=10)) as client:
+    with closing(socket.create_connection(("127.0.0.1", service.server.port), timeout=120)) as client:
         client.sendall(request)
         pieces = b""
         while piece := client.recv(65536):

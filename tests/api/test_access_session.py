@@ -75,7 +75,7 @@ def test_behind_tls_the_cookie_goes_nowhere_else(service: Served) -> None:
 def test_the_session_has_the_role_of_its_token(service: Served) -> None:
     """No more."""
     cookies = log_in(service, "read")
-    with httpx.Client(base_url=service.url, cookies=cookies) as browser:
+    with httpx.Client(base_url=service.url, cookies=cookies, timeout=120, trust_env=False) as browser:
         assert browser.get("/api/runs").status_code == 200
         assert browser.post("/api/runs", json={}).status_code == 403
 
@@ -84,8 +84,8 @@ def test_logging_out_ends_the_session_and_not_only_the_cookie(service: Served) -
     """A copy of the cookie is worth nothing either."""
     cookies = log_in(service)
     with (
-        httpx.Client(base_url=service.url, cookies=cookies) as browser,
-        httpx.Client(base_url=service.url, cookies=cookies) as thief,
+        httpx.Client(base_url=service.url, cookies=cookies, timeout=120, trust_env=False) as browser,
+        httpx.Client(base_url=service.url, cookies=cookies, timeout=120, trust_env=False) as thief,
     ):
         answer = browser.delete("/api/session")
         assert answer.status_code == 204
@@ -99,11 +99,11 @@ def test_a_session_outlives_a_restart_and_is_known_to_every_process(service: Ser
     cookies = log_in(service)
     service.stop()
     other = served(service.record, api__host="0.0.0.0")
-    with httpx.Client(base_url=other.url, cookies=cookies) as browser:
+    with httpx.Client(base_url=other.url, cookies=cookies, timeout=120, trust_env=False) as browser:
         assert browser.get("/api/session").json()["via"] == "session"
         browser.delete("/api/session")
     third = served(service.record, api__host="0.0.0.0")
-    with httpx.Client(base_url=third.url, cookies=cookies) as browser:
+    with httpx.Client(base_url=third.url, cookies=cookies, timeout=120, trust_env=False) as browser:
         assert browser.get("/api/session").status_code == 401
 
 
@@ -115,9 +115,8 @@ def test_a_session_ends_with_its_token(service: Served) -> None:
     assert service.client.get("/api/runs").status_code == 200
     with Record.open(service.record, write=True, shapes=shape_of, clock=SystemClock()) as record:
         Issuer(record, SystemClock(), RandomIds()).revoke("browser", by="tester")
-    began = time.monotonic()
-    while service.client.get("/api/runs").status_code == 200:
-        assert time.monotonic() - began < 1
+    time.sleep(1)
+    assert service.client.get("/api/runs").status_code == 401
 
 
 def test_a_session_ends_by_itself(town: Path) -> None:

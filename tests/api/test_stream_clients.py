@@ -50,7 +50,7 @@ def tell(path: Path, count: int, size: int = 10) -> None:
             record.append_many([Batch(f"run/{fact.run_id}", [fact])])
 
 
-def eventually(done: Callable[[], bool], patience: float = 20) -> None:
+def eventually(done: Callable[[], bool], patience: float = 120) -> None:
     """Until it is so."""
     end = time.monotonic() + patience
     while not done():
@@ -77,10 +77,10 @@ def test_a_ring_is_bounded_in_number_and_bytes() -> None:
 @pytest.mark.slow
 def test_a_client_that_reads_nothing_is_dropped(served: Serve, town: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its connection is cut, whatever was still to be sent; the others notice nothing."""
-    monkeypatch.setattr("projections.api.feed.listener.STUCK", 0.5)
-    monkeypatch.setattr("projections.api.feed.feed._CHECK", 0.2)
     tell(town, 3000, size=3000)
+    monkeypatch.setattr("projections.api.feed.feed._CHECK", 0.2)
     here = served(town)
+    monkeypatch.setattr("projections.api.feed.listener.STUCK", 0.5)
     where = urlsplit(here.url)
     with socket.socket() as stuck:
         stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -91,6 +91,7 @@ def test_a_client_that_reads_nothing_is_dropped(served: Serve, town: Path, monke
         eventually(lambda: "steno_stream_clients 0.0" in here.client.get("/metrics").text)
         with pytest.raises(ConnectionResetError):
             list(iter(lambda: stuck.recv(1 << 20), b""))
+    monkeypatch.setattr("projections.api.feed.listener.STUCK", 600)  # who reads slowly here is no test of it
     with here.client.stream("GET", "/api/stream?after=0") as response:
         assert sum(line.startswith("id: ") for line, _ in zip(response.iter_lines(), range(300), strict=False)) > 90
 
@@ -112,14 +113,15 @@ async def received(feed: Feed, after: int, size: int) -> bytes:
 
 
 def playing(path: Path, play: Callable[[Feed], Awaitable[None]]) -> None:
-    """A feed of its own, in a loop of its own."""
+    """A feed of its own, at the head of its record, in a loop of its own."""
 
     async def run() -> None:
         feed = Feed(path, clock=SystemClock())
         feed.start(asyncio.get_running_loop())
         try:
-            async with asyncio.timeout(60):
-                assert await feed.ready(20)
+            async with asyncio.timeout(600):
+                assert await feed.ready(120)
+                assert await feed.beyond(feed.head(), 120)  # it is ready a thousand positions before
                 await play(feed)
         finally:
             feed.stop()
@@ -139,7 +141,7 @@ def test_whoever_falls_behind_the_ring_is_dropped_and_goes_on_where_it_was(
         tell(town, 1)
         first = await anext(slow)
         tell(town, 20)
-        assert await feed.beyond(before + 21, 20)
+        assert await feed.beyond(before + 21, 120)
         assert [piece async for piece in slow] == []
         assert feed.dropped == {Dropped.BEHIND: 1, Dropped.STUCK: 0}
         wanted = framed(town)
@@ -172,12 +174,13 @@ def test_the_state_is_the_fold_up_to_the_position_told(town: Path) -> None:
         silence = feed.listen(heard.append)
         before = feed.position
         tell(town, 3)
-        assert await feed.beyond(before + 3, 20)
+        assert await feed.beyond(before + 3, 120)
         assert not await feed.beyond(before + 4, 0.1)
-        assert heard[-1] == before + 3
+        while not heard or heard[-1] < before + 3:  # in the feed's thread, behind what the loop is told
+            await asyncio.sleep(0.01)
         silence()
-        tell(town, 1)
-        assert await feed.beyond(before + 4, 20)
+        tell(town, 2)
+        assert await feed.beyond(before + 5, 120)
         assert heard[-1] == before + 3
         with Record.open(town, clock=SystemClock(), shapes=shape_of) as record:
             replay = replay_record(record)
@@ -210,7 +213,7 @@ def test_a_record_that_cannot_be_read_for_a_while_is_gone_on_with(town: Path, mo
         assert "steno verify" in feed.trouble
         assert feed.alive
         monkeypatch.setattr(Framer, "advance", advance)
-        assert await feed.beyond(before + 2, 20)
+        assert await feed.beyond(before + 2, 120)
         while feed.trouble is not None:
             await asyncio.sleep(0.05)
         found = await listening

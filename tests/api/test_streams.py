@@ -42,6 +42,11 @@ def messages(lines: Iterator[str], count: int) -> list[Message]:
     return found
 
 
+def told(lines: Iterator[str]) -> list[str]:
+    """All that a stream says up to its end, heartbeats apart."""
+    return [line for line in lines if line not in ("", ": ")]
+
+
 @contextmanager
 def stream(here: Served, path: str = "/api/stream", **headers: str) -> Iterator[httpx.Response]:
     """An open stream."""
@@ -120,22 +125,24 @@ def test_without_a_word_it_begins_now(served: Serve, town: Path) -> None:
 
 def test_what_happens_while_a_client_catches_up_is_neither_lost_nor_doubled(served: Serve, town: Path) -> None:
     """Old pages end where the ring begins, whatever is added meanwhile."""
-    here, done = served(town), threading.Event()
+    here, first = served(town), head_of(town)
+    last = first + 200  # one position each
 
     def write() -> None:
         for number in range(200):
             tell(town, number)
             time.sleep(0.002)
-        done.set()
 
     writer = threading.Thread(target=write)
     writer.start()
-    with stream(here, "/api/stream?after=0") as response:
-        lines = response.iter_lines()
-        got: list[int] = []
-        while not done.is_set() or got[-1] < head_of(town):
-            got += [position for position, _ in messages(lines, 1)]
-    writer.join()
+    try:
+        with stream(here, "/api/stream?after=0") as response:
+            lines = response.iter_lines()
+            got: list[int] = []
+            while not got or got[-1] < last:
+                got += [position for position, _ in messages(lines, 1)]
+    finally:
+        writer.join()
     assert got == [position for position, _ in expected(town)]
 
 
@@ -198,11 +205,11 @@ def test_a_server_that_stops_ends_its_streams_in_good_form(served: Serve, town: 
         lines = response.iter_lines()
         assert next(lines) == "retry: 1000"
         stopping = threading.Thread(target=here.server.stop)
-        began = time.monotonic()
         stopping.start()
-        assert list(lines) == [""]
-        stopping.join()
-        assert time.monotonic() - began < 3
+        try:
+            assert told(lines) == []  # a stream that is cut after the grace is an error of httpx
+        finally:
+            stopping.join()
 
 
 def test_a_record_that_was_replaced_is_told(served: Serve, town: Path, empty_record: Path) -> None:
@@ -214,7 +221,7 @@ def test_a_record_that_was_replaced_is_told(served: Serve, town: Path, empty_rec
         for end in ("", "-wal", "-shm"):
             Path(f"{town}{end}").unlink(missing_ok=True)
         empty_record.rename(town)
-        assert list(lines) == [""]
+        assert told(lines) == []
     answer = here.client.get("/api/stream")
     assert answer.status_code == 503
     assert "replaced" in answer.json()["detail"]
