@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from engine.effects.figures import Figures
 from engine.effects.ledger import Ledger, Mark
 from engine.world.change import Anomaly, AnomalyKind
 from engine.world.runs import Run
@@ -52,6 +53,7 @@ class News:
         self._record = record
         self._source = source
         self._made_again = made_again if made_again is not None else _never
+        self._figures = Figures(record, lambda position: self._poll_of_ours(position) is not None)
         self.forget()
 
     def forget(self) -> None:
@@ -60,6 +62,7 @@ class News:
         self._position = 0
         self._anomalies = 0
         self._waiting: dict[str, Fact] = {}
+        self._figures.forget()
 
     def look(self, state: WorldState, ledger: Ledger, kinds: frozenset[str], now: int) -> list[Fact]:
         """The facts that nobody has told of yet, oldest first; those that stay untold are found again."""
@@ -83,6 +86,12 @@ class News:
                     yield self._fact(ORPHAN, f"{one.kind.value}/{one.subject}/{one.position}", one)
             elif ANOMALY in kinds and (mark := marks.get(ANOMALY)) is not None and self._is_odd(one, state, mark, now):
                 yield self._fact(ANOMALY, f"{one.kind.value}/{one.subject}/{one.position}/{one.detail}", one)
+        if ANOMALY in kinds and (mark := marks.get(ANOMALY)) is not None:
+            self._figures.wait_for(run for run in runs if self._is_new_end(run, mark, now))
+            for one in self._figures.wrong(state, now - TOO_OLD):
+                # Not by its position: the same figure stands in every later answer.
+                run = state.runs[one.subject.removeprefix("run/")]
+                yield self._fact(ANOMALY, f"{one.kind.value}/{_name(run)}", one)
 
     # -- runs
 
@@ -109,9 +118,7 @@ class News:
         return step.position > mark.position and self._is_live(run, step.position, mark, now)
 
     def _end(self, run: Run) -> Fact:
-        # By the provider's id: a run that was seen before its request was known to be it changes its own.
-        name = f"{run.provider}/{run.provider_id or run.run_id}"
-        return self._fact(RUN_END, f"{RUN_END}/{name}/{run.transitions[-1].position}", run)
+        return self._fact(RUN_END, f"{RUN_END}/{_name(run)}/{run.transitions[-1].position}", run)
 
     # -- anomalies
 
@@ -170,6 +177,11 @@ def _never(run_id: str) -> bool:  # noqa: ARG001 - stands for a question about a
 def notice_id(record_id: str, what: str) -> str:
     """The id of what is to be told, or of the notice that tells it."""
     return foreign_run_id(f"notice/{record_id}", what)
+
+
+def _name(run: Run) -> str:
+    """By the provider's id: a run that was seen before its request was known to be it changes its own."""
+    return f"{run.provider}/{run.provider_id or run.run_id}"
 
 
 def _was_over(thing: Run | Vm, position: int, seen_at: int, mark: Mark) -> bool:
