@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import httpx
 import pytest
 from stenolab.dashboard import Busy, told
 
@@ -187,23 +186,19 @@ def test_a_moment_that_is_none_is_said_plainly(served: Serve, busy: Busy, see: S
     assert page.locator(".problem").count() == 0
 
 
-def test_nothing_is_lost_when_the_server_restarts(
-    tmp_path: Path, busy: Busy, steno_served: StartSteno, see: See
-) -> None:
+def test_nothing_is_lost_when_the_server_restarts(busy: Busy, steno_served: StartSteno, see: See, a_port: str) -> None:
     """The page says that it is not connected, comes back by itself, and shows what happened meanwhile."""
-    first = steno_served(busy.path)
-    port = first.url.rsplit(":", 1)[1]
+    first = steno_served(busy.path, STENO_API_PORT=a_port)
     seen = see(first.url)
     seen.go("/")
     seen.until("document.querySelector('.strip').innerText.includes('Live')")
     first.close()
     seen.until("document.querySelector('.strip').innerText.includes('Reconnecting')")
     busy.goes_on()
-    again = httpx.Client(base_url=steno_served(busy.path, STENO_API_PORT=port).url, timeout=20)
-    seen.until("document.querySelector('.strip').innerText.includes('Live')", seconds=60)
-    ended = told(again, "/api/overview")["recent"][0]["name"]
-    seen.until(f"document.querySelector('[aria-label=\"Ended last\"]').innerText.includes({ended!r})", seconds=60)
-    again.close()
+    again = steno_served(busy.path, STENO_API_PORT=a_port)
+    seen.until("document.querySelector('.strip').innerText.includes('Live')", seconds=120)
+    ended = again.get("/api/overview").json()["recent"][0]["name"]
+    seen.until(f"document.querySelector('[aria-label=\"Ended last\"]').innerText.includes({ended!r})", seconds=120)
 
 
 @pytest.mark.parametrize("path", PAGES)

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from engine.readings.shapes import shape_of
@@ -96,7 +97,7 @@ def test_runs_and_machines_are_those_of_a_replay(served: Serve, town: Path) -> N
     assert of(found, "steno_run_state_seconds_count", state="running") > 0
 
 
-def test_polls_are_counted_by_source_and_endpoint(served: Serve, town: Path) -> None:
+def test_polls_are_counted_by_source_and_endpoint(served: Serve, town: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """How long they took, how many had no answer, how long the source was silent."""
     here = served(town)
     samples(here)
@@ -104,6 +105,7 @@ def test_polls_are_counted_by_source_and_endpoint(served: Serve, town: Path) -> 
         record.append_polls([a_poll(answered=True), a_poll(answered=False), a_poll(answered=True)])
     where = {"source": "dstack/lab", "endpoint": "runs/list"}
     eventually(lambda: samples(here).get(("steno_poll_duration_seconds_count", tuple(sorted(where.items())))) == 3)
+    monkeypatch.setattr("engine.world.sources.STALE_AFTER", 3600 * SECOND)  # however long this takes
     found = samples(here)
     assert of(found, "steno_poll_failures_total", **where) == 1
     assert of(found, "steno_poll_duration_seconds_bucket", **where, le="0.025") == 0

@@ -158,7 +158,7 @@ def test_schemathesis_finds_nothing(served: Callable[..., Any], town: Path, tmp_
     service = served(town, api__submit_rate="off", api__host="0.0.0.0")  # elsewhere than on loopback: a token is due
     who = {"Authorization": f"Bearer {json.loads(made)['token']}"}
     port = httpx.URL(service.url).port
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=who, trust_env=False) as client:
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=who, trust_env=False, timeout=120) as client:
         found = client.get("/api/record").json()
         known = {
             "head": found["position"],
@@ -178,6 +178,7 @@ def test_schemathesis_finds_nothing(served: Callable[..., Any], town: Path, tmp_
             *("--exclude-path-regex", ENDLESS),
             *("--phases", "examples,coverage,fuzzing", "--checks", "all", "--mode", "all"),
             *("--max-examples", "5", "--seed", "1", "--continue-on-failure", "--no-shrink"),
+            *("--request-timeout", "120"),
         ],
         cwd=tmp_path,
         env={
@@ -189,7 +190,6 @@ def test_schemathesis_finds_nothing(served: Callable[..., Any], town: Path, tmp_
         },
         capture_output=True,
         text=True,
-        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-20_000:]

@@ -4,13 +4,15 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+
+from events.clock import SystemClock
+from events.record import Record
 
 Serve = Callable[..., Any]
 
@@ -27,6 +29,13 @@ def submitted(record: Path, name: str, command: str, *, wait: bool) -> None:
     )
 
 
+def shows_all(client: httpx.Client, record: Path) -> None:
+    """Wait until the service shows what others appended."""
+    with Record.open(record, clock=SystemClock()) as opened:
+        head = opened.head().position
+    assert client.get("/api/runs", params={"min_position": head}).status_code == 200
+
+
 @pytest.fixture
 def client(served: Serve, empty_record: Path) -> httpx.Client:
     """A client of the service of a record with nothing in it yet."""
@@ -37,8 +46,7 @@ def client(served: Serve, empty_record: Path) -> httpx.Client:
 def test_the_output_is_what_the_process_wrote_byte_by_byte(client: httpx.Client, empty_record: Path) -> None:
     """Any bytes, text or not; HEAD has the headers alone; a moment is refused, for output is no part of the record."""
     submitted(empty_record, "wrote", "printf 'one\\ntwo\\377\\000three'", wait=True)
-    head = int(client.get("/api/record").json()["position"])
-    client.get("/api/runs", params={"min_position": head})
+    shows_all(client, empty_record)
     answer = client.get("/api/runs/wrote/logs")
     assert (answer.status_code, answer.content) == (200, b"one\ntwo\xff\x00three")
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
@@ -50,33 +58,47 @@ def test_the_output_is_what_the_process_wrote_byte_by_byte(client: httpx.Client,
 
 
 def test_output_is_followed_while_it_is_written_until_the_run_ends(client: httpx.Client, empty_record: Path) -> None:
-    """The first line is there long before the last, and the answer ends with the run."""
-    submitted(empty_record, "slow", "for n in 1 2 3; do echo line $n; sleep 0.7; done", wait=False)
-    came: list[tuple[float, bytes]] = []
-    with client.stream("GET", "/api/runs/slow/logs", params={"follow": "true"}) as answer:
-        assert answer.status_code == 200
-        came += [(time.monotonic(), piece) for piece in answer.iter_raw()]
-    assert b"".join(piece for _, piece in came) == b"line 1\nline 2\nline 3\n"
-    assert came[-1][0] - came[0][0] > 0.5
+    """The first line is there before the last is written, and the answer ends with the run."""
+    go = empty_record.with_name("go")
+    waits = f"echo line 1; until [ -e {go} ]; do sleep 0.05; done; echo line 2; echo line 3"
+    submitted(empty_record, "slow", waits, wait=False)
+    try:
+        shows_all(client, empty_record)
+        with client.stream("GET", "/api/runs/slow/logs", params={"follow": "true"}) as answer:
+            assert answer.status_code == 200
+            pieces = answer.iter_raw()
+            first = next(pieces)
+            go.touch()
+            rest = b"".join(pieces)
+    finally:
+        go.touch()
+    assert (first, rest) == (b"line 1\n", b"line 2\nline 3\n")
 
 
 def test_who_leaves_leaves_no_thread_behind(client: httpx.Client, empty_record: Path) -> None:
     """A client that goes away in the middle ends what was asked of the provider for it."""
-    submitted(empty_record, "endless", "echo here; sleep 60", wait=False)
-    with client.stream("GET", "/api/runs/endless/logs", params={"follow": "true"}) as answer:
-        assert next(answer.iter_raw()) == b"here\n"
-        assert any(thread.name == "steno-output" for thread in threading.enumerate())
-    end = time.monotonic() + 10
-    while any(thread.name == "steno-output" for thread in threading.enumerate()) and time.monotonic() < end:
-        time.sleep(0.05)
-    assert not any(thread.name == "steno-output" for thread in threading.enumerate())
-    subprocess.run(
-        [sys.executable, "-m", "cli.main", "stop", "--abort", "--record", str(empty_record), "endless"],
-        env={"PATH": os.environ["PATH"], "HOME": str(empty_record.parent), "LANG": "C.UTF-8"},
-        cwd=empty_record.parent,
-        capture_output=True,
-        check=True,
-    )
+    submitted(empty_record, "endless", "echo here; sleep 600", wait=False)
+    try:
+        shows_all(client, empty_record)
+        before = outputs()
+        with client.stream("GET", "/api/runs/endless/logs", params={"follow": "true"}) as answer:
+            assert next(answer.iter_raw()) == b"here\n"
+            (mine,) = outputs() - before
+        mine.join(120)
+        assert not mine.is_alive()
+    finally:
+        subprocess.run(
+            [sys.executable, "-m", "cli.main", "stop", "--abort", "--record", str(empty_record), "endless"],
+            env={"PATH": os.environ["PATH"], "HOME": str(empty_record.parent), "LANG": "C.UTF-8"},
+            cwd=empty_record.parent,
+            capture_output=True,
+            check=True,
+        )
+
+
+def outputs() -> set[threading.Thread]:
+    """The threads that pass output on."""
+    return {thread for thread in threading.enumerate() if thread.name == "steno-output"}
 
 
 def test_a_run_that_has_not_reached_its_provider_has_no_output(client: httpx.Client) -> None:
