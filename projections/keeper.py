@@ -4,13 +4,14 @@ A keeper may live as long as a service: it keeps its fold between two catch-ups,
 store is the truth between them: where another process has written meanwhile, it is taken up again.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from engine.money.figure import divergences
+from engine.money.report import user_of
 from engine.replay.objects import anomaly_object, blind_object, run_object
 from engine.replay.until import Until
 from engine.rules.sets import CURRENT
@@ -21,7 +22,7 @@ from engine.world.runs import Run
 from engine.world.state import WorldState
 from engine.world.vms import Vm
 from engine.world.world import World
-from projections.costed import costed
+from projections.costed import Costing, Money
 from projections.folded import StoredIds, StoredRuns, StoredVms, encode_run, encode_vm, form, put_down, take_up
 from projections.mark_table import Mark
 from projections.store import Checkpoint, RunRow, Store
@@ -56,7 +57,8 @@ class Keeper:
         self._fold: RecordFold | None = None
         self._position = 0
         self._lasting: bytes | None = None
-        self._costs: dict[str, int | None] = {}
+        self._money: dict[str, Money] = {}
+        self._costing = Costing(self._money_of)
 
     @property
     def position(self) -> int:
@@ -100,7 +102,8 @@ class Keeper:
             self._fold = RecordFold(self.record, World(CURRENT, state=state))
             self._position = after
             self._lasting = None
-            self._costs.clear()
+            self._money.clear()
+            self._costing = Costing(self._money_of)
             self.store.note_moments()
         return after
 
@@ -161,11 +164,12 @@ class Keeper:
             for run_id, run in dict.items(runs)
             if hash(folded := encode_run(run)) != runs.kept.get(run_id)
         }
-        costs, rows = costed(state, machines, set(changed), self._cost_of)
-        for run_id in costs.keys() - changed.keys():
+        machines |= self._repriced(state, after, machines)
+        money, rows = self._costing.costed(state, machines, set(changed))
+        for run_id in money.keys() - changed.keys():
             changed[run_id] = encode_run(runs[run_id])
         in_order = [run_id for run_id in dict.keys(runs) if run_id in changed]
-        found = [_row(runs[run_id], costs.get(run_id), changed[run_id]) for run_id in in_order]
+        found = [_row(runs[run_id], money[run_id], changed[run_id]) for run_id in in_order]
         self.store.put_runs(found, end)
         self.store.vms.put(rows, end)
         self._notes(state, end)
@@ -178,7 +182,7 @@ class Keeper:
         self.store.add_marks(sorted(fresh, key=lambda mark: mark.position), end)
         runs.kept.update((run_id, hash(folded)) for run_id, folded in changed.items())
         vms.kept.update((vm_id, hash(folded)) for vm_id, folded in machines.items())
-        self._costs.update((run_id, costs.get(run_id)) for run_id in changed)
+        self._money.update(money)
 
     def _notes(self, state: WorldState, end: int) -> None:
         self.store.add_anomalies(
@@ -186,10 +190,18 @@ class Keeper:
         )
         self.store.add_blind(((one.source, msgspec.json.encode(blind_object(one))) for one in state.blind), end)
 
-    def _cost_of(self, run_id: str) -> int | None:
-        if run_id not in self._costs:
-            self._costs[run_id] = self.store.cost_of(run_id)
-        return self._costs[run_id]
+    def _repriced(self, state: WorldState, after: int, but: Container[str]) -> dict[str, bytes]:
+        """Machines that rest, and whose bill a policy adopted since moves: they were there when it came into force."""
+        adopted = [step.at for steps in state.policies.values() for step in steps if step.position > after]
+        if not adopted:
+            return {}
+        there = [row.vm_id for row in self.store.vms.all(billed_or_since=min(adopted)) if row.vm_id not in but]
+        return {vm_id: encode_vm(state.vms[vm_id]) for vm_id in there}
+
+    def _money_of(self, run_id: str) -> Money:
+        if run_id not in self._money:
+            self._money[run_id] = self.store.money_of(run_id)
+        return self._money[run_id]
 
     def _fill_costs(self, runs: StoredRuns) -> None:
         """Read the provider's own cost of runs that a newer poll gives it of."""
@@ -201,7 +213,8 @@ class Keeper:
         known.update((run.run_id, run.cost_at) for run in stale)
 
 
-def _row(run: Run, cost: int | None, folded: bytes) -> RunRow:
+def _row(run: Run, money: Money, folded: bytes) -> RunRow:
+    cost, against = money
     odd = divergences(WorldState(rules=CURRENT.name, runs={run.run_id: run}))
     return RunRow(
         run_id=run.run_id,
@@ -215,6 +228,8 @@ def _row(run: Run, cost: int | None, folded: bytes) -> RunRow:
         state=run.state.value,
         cost=cost,
         odd=msgspec.json.encode(anomaly_object(odd[0])) if odd else None,
+        user=user_of(run),
+        against=against,
     )
 
 

@@ -8,16 +8,16 @@ import msgspec
 
 from projections.schema import RUN_COLUMNS
 
-_SELECT: Final = (
-    "SELECT run_id, provider, provider_id, name, ended, sort_at, object, folded, state, cost, odd FROM runs "
+_GIVEN: Final = (
+    "run_id, provider, provider_id, name, ended, sort_at, object, folded, state, cost, odd, user, against, changed"
 )
+_SELECT: Final = f"SELECT {_GIVEN} FROM runs "  # noqa: S608 - names of ours
 _EXACTLY: Final = tuple(
     _SELECT + condition + " ORDER BY ordinal DESC LIMIT 1"
     for condition in ("WHERE run_id = ?", "WHERE provider_id = ?", "WHERE name = ?")
 )
 _BEGINNING: Final = _SELECT + "WHERE run_id BETWEEN ?1 AND ?2 OR provider_id BETWEEN ?1 AND ?2 LIMIT 6"
 AFTER_ANY: Final = "\U0010ffff"
-_GIVEN: Final = "run_id, provider, provider_id, name, ended, sort_at, object, folded, state, cost, odd, changed"
 _REPLACED: Final = ", ".join(f"{name} = excluded.{name}" for name in _GIVEN.split(", ")[1:])
 
 
@@ -39,6 +39,10 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     """Micro-dollars; None: unknown."""
     odd: bytes | None = None
     """The anomaly that its cost is, as JSON."""
+    user: str | None = None
+    """Who submitted it."""
+    against: bytes | None = None
+    """Its cost against the provider's figure, as `projections.paid` writes it; None: neither side charges it."""
 
 
 class RunTable:
@@ -56,7 +60,7 @@ class RunTable:
         self._put_by("runs", "run_id", [row[0] for row in given], changed)
         self._database.executemany(
             f"INSERT INTO main.runs (ordinal, {_GIVEN}) "  # noqa: S608 - names of ours
-            f"VALUES ({self.ordinal.format('runs', 'run_id')}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+            f"VALUES ({self.ordinal.format('runs', 'run_id')}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
             f"ON CONFLICT DO UPDATE SET {_REPLACED}",
             ((row[0], *row) for row in given) if self.ordinal != "NULL" else given,
         )
@@ -86,10 +90,14 @@ class RunTable:
         row = self._database.execute(_EXACTLY[0], (run_id,)).fetchone()
         return None if row is None else _row(row)
 
-    def cost_of(self, run_id: str) -> int | None:
-        """What is stored as the cost of a run, micro-dollars; None where it is unknown or there is no such run."""
-        row = self._database.execute("SELECT cost FROM runs WHERE run_id = ?", (run_id,)).fetchone()
-        return None if row is None else row[0]
+    def money_of(self, run_id: str) -> tuple[int | None, bytes | None]:
+        """What is stored as a run's cost (micro-dollars) and as `against`; None where unknown."""
+        row = self._database.execute("SELECT cost, against FROM runs WHERE run_id = ?", (run_id,)).fetchone()
+        return (None, None) if row is None else row
+
+    def against(self) -> list[tuple[str, str | None, str | None, bytes | None]]:
+        """(run id, name, user, cost against the provider's figure) of every run, in any order."""
+        return self._database.execute("SELECT run_id, name, user, against FROM runs").fetchall()
 
     def run_of(self, provider: str, provider_id: str) -> str | None:
         """The id of the run that the provider knows under that id."""
@@ -203,4 +211,6 @@ def _row(row: tuple[Any, ...]) -> RunRow:
         state=row[8],
         cost=row[9],
         odd=row[10],
+        user=row[11],
+        against=row[12],
     )

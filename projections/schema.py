@@ -6,13 +6,15 @@ same name with `_was`, from `changed` up to the position where it was written ag
 
 from typing import Final
 
-VERSION: Final = 3
+VERSION: Final = 4
 
 RUN_COLUMNS: Final = (
-    "ordinal, run_id, provider, provider_id, name, state, ended, sort_at, changed, cost, odd, object, folded"
+    "ordinal, run_id, provider, provider_id, name, state, ended, sort_at, changed, cost, odd, user, against, object, "
+    "folded"
 )
 VM_COLUMNS: Final = (
-    "ordinal, vm_id, provider_id, name, billed, ended_at, created, changed, cost, last_at, kind, spans, object, folded"
+    "ordinal, vm_id, provider_id, name, billed, ended_at, created, changed, cost, last_at, kind, spans, paid, object, "
+    "folded"
 )
 
 _RUNS = """
@@ -26,6 +28,8 @@ _RUNS = """
     changed INTEGER NOT NULL,
     cost INTEGER,                 -- micro-dollars; NULL: unknown
     odd BLOB,                     -- the anomaly that its cost is, JSON; NULL: none
+    user TEXT,                    -- who submitted it
+    against BLOB,                 -- its cost against the provider's figure, msgpack; NULL: neither charges it
     object BLOB NOT NULL,         -- the run object, JSON
     folded BLOB NOT NULL          -- the engine's own run, so that the fold can go on
 """
@@ -41,6 +45,7 @@ _VMS = """
     last_at INTEGER NOT NULL,     -- the newest poll that showed it
     kind TEXT NOT NULL,           -- machines of one kind cost the same
     spans BLOB NOT NULL,          -- (since, until, micro-dollars) of stretches at one price, msgpack
+    paid BLOB NOT NULL,           -- what its bill is made of, msgpack
     object BLOB NOT NULL,         -- the machine object, JSON
     folded BLOB NOT NULL          -- the engine's own machine
 """
@@ -57,6 +62,7 @@ CREATE INDEX runs_sort ON runs (sort_at, ordinal);
 CREATE INDEX runs_state ON runs (state, sort_at, ordinal);
 CREATE INDEX runs_changed ON runs (changed);
 CREATE INDEX runs_odd ON runs (ordinal) WHERE odd IS NOT NULL;
+CREATE INDEX runs_against ON runs (run_id, name, user, against, changed);   -- all that costs are summed from
 
 CREATE TABLE runs_was (ordinal INTEGER NOT NULL, {_RUNS.format(unique="")}, until INTEGER NOT NULL);
 CREATE INDEX runs_was_id ON runs_was (run_id);
@@ -70,6 +76,7 @@ CREATE INDEX vms_ended ON vms (ended_at);
 CREATE INDEX vms_kind ON vms (kind, last_at);
 CREATE INDEX vms_cost ON vms (cost, created, changed);
 CREATE INDEX vms_spans ON vms (spans, changed);   -- all that the curve of what was spent is drawn from
+CREATE INDEX vms_paid ON vms (vm_id, name, paid, changed);   -- all that costs are summed from
 
 CREATE TABLE vms_was (ordinal INTEGER NOT NULL, {_VMS.format(unique="")}, until INTEGER NOT NULL);
 CREATE INDEX vms_was_id ON vms_was (vm_id);

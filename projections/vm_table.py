@@ -10,7 +10,7 @@ from projections.run_table import AFTER_ANY
 from projections.schema import VM_COLUMNS
 
 _GIVEN: Final = (
-    "vm_id, provider_id, name, billed, ended_at, object, created, cost, last_at, kind, spans, folded, changed"
+    "vm_id, provider_id, name, billed, ended_at, object, created, cost, last_at, kind, spans, folded, paid, changed"
 )
 _REPLACED: Final = ", ".join(f"{name} = excluded.{name}" for name in _GIVEN.split(", ")[1:])
 _SELECT: Final = f"SELECT {_GIVEN} FROM vms "  # noqa: S608 - names of ours
@@ -42,6 +42,8 @@ class VmRow(msgspec.Struct, frozen=True, kw_only=True):
     """(since, until, micro-dollars) of its stretches at one price, as msgpack."""
     folded: bytes = b""
     """The engine's own machine, as `projections.folded` writes it."""
+    paid: bytes = b""
+    """What its bill is made of, as `projections.paid` writes it."""
 
 
 class VmTable:
@@ -63,7 +65,7 @@ class VmTable:
             )
         self._database.executemany(
             f"INSERT INTO main.vms (ordinal, {_GIVEN}) "  # noqa: S608
-            f"VALUES ({self.ordinal.format('vms', 'vm_id')}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+            f"VALUES ({self.ordinal.format('vms', 'vm_id')}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
             f"ON CONFLICT DO UPDATE SET {_REPLACED}",
             ((row[0], *row) for row in given) if self.ordinal != "NULL" else given,
         )
@@ -135,6 +137,11 @@ class VmTable:
         """What every machine cost when, as `VmRow.spans`."""
         return (row[0] for row in self._database.execute("SELECT spans FROM vms"))
 
+    def paid(self) -> Iterator[tuple[int, str, str | None, bytes]]:
+        """(place, vm id, name, what its bill is made of) of every machine, in order of first sight."""
+        found = self._database.execute("SELECT ordinal, vm_id, name, paid FROM vms").fetchall()
+        return iter(sorted(found))
+
     def count(self) -> int:
         """How many machines there are."""
         count: int = self._database.execute("SELECT count(*) FROM vms").fetchone()[0]
@@ -165,4 +172,5 @@ def _row(row: tuple[Any, ...]) -> VmRow:
         kind=row[9],
         spans=row[10],
         folded=row[11],
+        paid=row[12],
     )

@@ -84,22 +84,39 @@ def reconcile(state: WorldState, bills: Mapping[str, Bill]) -> tuple[tuple[Recon
         for run in state.runs.values()
         if run.run_id in paid or run.cost is not None
     )
-    unknown = [charge for run_id in paid if run_id is not None and run_id not in state.runs for charge in paid[run_id]]
-    amounts: dict[Cause, int] = {}
+    causes: dict[Cause, int] = {}
     for line in (line for run in runs for line in run.lines):
-        amounts[line.cause] = amounts.get(line.cause, 0) + line.amount
+        causes[line.cause] = causes.get(line.cause, 0) + line.amount
+    nobodys: dict[Line, int] = {}
     for charge in paid.get(None, []):
-        cause = _OWN[charge.line]
-        amounts[cause] = amounts.get(cause, 0) + charge.cost
-    for charge in unknown:
-        amounts[Cause.NOBODY] = amounts.get(Cause.NOBODY, 0) + charge.cost
-    everything = Reconciliation(
-        run_id=None,
+        nobodys[charge.line] = nobodys.get(charge.line, 0) + charge.cost
+    everything = reconcile_sums(
         ours=sum(bill.cost for bill in bills.values()),
+        paid=sum(run.ours for run in runs),
         theirs=sum(run.theirs or 0 for run in runs),
-        lines=_told(amounts),
+        causes=causes,
+        nobodys=nobodys,
     )
     return runs, everything
+
+
+def reconcile_sums(
+    *, ours: int, paid: int, theirs: int, causes: Mapping[Cause, int], nobodys: Mapping[Line, int]
+) -> Reconciliation:
+    """Everything, from sums. Micro-dollars.
+
+    Args:
+        ours: what all machines cost.
+        paid: what runs we know pay of it.
+        theirs: what dstack charges these runs.
+        causes: why the two differ, over these runs.
+        nobodys: what no run pays, by line. What is left then is paid by runs we do not know.
+    """
+    amounts = dict(causes)
+    for line, cost in nobodys.items():
+        amounts[_OWN[line]] = amounts.get(_OWN[line], 0) + cost
+    amounts[Cause.NOBODY] = amounts.get(Cause.NOBODY, 0) + ours - paid - sum(nobodys.values())
+    return Reconciliation(run_id=None, ours=ours, theirs=theirs, lines=_told(amounts))
 
 
 def reconcile_run(

@@ -44,7 +44,7 @@ PARAMETERS = {
     "/api/runs/{id}/events": PAGED,
     "/api/runs/{id}/logs": ("follow",),
     "/api/vms": (*PAGED, "live"),
-    "/api/costs": ("by",),
+    "/api/costs": ("by", "limit", "cursor", "order"),
     "/api/events": (*PAGED, "stream", "type", "backwards"),
     "/api/polls": PAGED,
     "/api/incidents": PAGED,

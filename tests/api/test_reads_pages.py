@@ -61,6 +61,47 @@ def test_machines_are_paged_the_newest_first(client: httpx.Client) -> None:
     assert [vm for part in pages(client, "/api/vms", "vms", limit=1) for vm in part] == whole
 
 
+@pytest.mark.parametrize("by", ["vm", "run", "day", "user", "gpu"])
+def test_costs_are_paged_both_ways_and_every_page_has_the_sums(client: httpx.Client, by: str) -> None:
+    """Rows of all pages together are all rows, newest first the same backwards; left to itself it gives all."""
+    whole = client.get("/api/costs", params={"by": by}).json()
+    assert whole["rows"]
+    for limit in (1, 2, 500):
+        parts = pages(client, "/api/costs", "rows", by=by, limit=limit)
+        assert [row for part in parts for row in part] == whole["rows"]
+        assert all(len(part) == limit for part in parts[:-1])
+        parts = pages(client, "/api/costs", "rows", by=by, limit=limit, order="newest")
+        assert [row for part in parts for row in part] == whole["rows"][::-1]
+    for at in (whole["position"] // 2, whole["position"]):
+        then = client.get("/api/costs", params={"by": by, "at": at}).json()
+        first = client.get("/api/costs", params={"by": by, "at": at, "limit": 1}).json()
+        assert {**first, "rows": then["rows"], "next": None} == then
+
+
+def test_what_everything_cost_is_led_from_the_providers_figure_to_ours(client: httpx.Client) -> None:
+    """The causes sum to the difference exactly, by whatever the rows are, and are those of the runs and machines."""
+
+    def micro(text: str | None) -> int:
+        return round(float(text or 0) * 1_000_000)
+
+    whole = client.get("/api/costs").json()
+    found = whole["reconciliation"]
+    assert found["ours_usd"] == whole["total"]["total_usd"]
+    assert sum(micro(one["amount_usd"]) for one in found["lines"]) == micro(found["ours_usd"]) - micro(
+        found["theirs_usd"]
+    )
+    assert client.get("/api/costs", params={"by": "day", "limit": 1}).json()["reconciliation"] == found
+    runs = client.get("/api/runs", params={"limit": 500}).json()["runs"]
+    sides = [client.get(f"/api/runs/{run['run_id']}/costs").json()["reconciliation"] for run in runs]
+    assert micro(found["theirs_usd"]) == sum(micro(one["theirs_usd"]) for one in sides)
+    amounts = {one["cause"]: micro(one["amount_usd"]) for one in found["lines"]}
+    for cause in {"queueing", "cleaning up", "no machine seen"} & set(amounts):
+        of_runs = [micro(one["amount_usd"]) for side in sides for one in side["lines"] if one["cause"] == cause]
+        assert amounts[cause] == sum(of_runs)
+    assert amounts["idle"] == micro(whole["total"]["lines"]["idle"])
+    assert amounts["tear-down"] == micro(whole["total"]["lines"]["terminating"])
+
+
 def test_filters_leave_out_exactly_what_they_say(client: httpx.Client) -> None:
     """By state and by name, alone and together."""
     whole = client.get("/api/runs", params={"limit": 500}).json()["runs"]
@@ -96,6 +137,9 @@ WRONG = [
     ("/api/runs/any/logs", "follow=1", "follow"),
     ("/api/costs", "by=month", "by"),
     ("/api/costs", "by=", "by"),
+    ("/api/costs", "limit=0", "limit"),
+    ("/api/costs", "cursor=1.5", "cursor"),
+    ("/api/costs", "order=dearest", "order"),
     ("/api/budget", "by=vm", "by"),
     ("/openapi.json", "pretty=1", "pretty"),
 ]

@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from engine.money.bill import bills
 from engine.money.budget import account
-from engine.money.report import By, cost_report
+from engine.money.report import By
 from engine.settings_policy import policy_from
-from projections.api.parameters import Asked, choice
+from projections.api.paging import CURSOR, MOST, cursor_of, cut
+from projections.api.parameters import Asked, choice, integer
 from projections.api.reads import shapes
 from projections.api.reads.read import Read
-from projections.money_objects import budget_object, report_object
+from projections.costs import costs
+from projections.money_objects import budget_object, reconciliation_object, report_object
 from projections.overview import policy_then
 
 if TYPE_CHECKING:
@@ -24,11 +25,20 @@ if TYPE_CHECKING:
 
 
 def _costs(_: Service, look: Look, asked: Asked) -> object:
-    state = look.view.world().state
-    found = bills(state)
-    report = cost_report(state, found, cast(By, asked.text("by")))
-    low, high = sum(bill.low for bill in found.values()), sum(bill.high for bill in found.values())
-    return report_object(report, low, high) | {"position": look.position}
+    found = costs(look.view.store, cast(By, asked.text("by")))
+    limit, behind, newest = asked.given["limit"], asked.given["cursor"], asked.text("order") == "newest"
+    rows = list(zip(found.places, found.report.rows, strict=True))
+    if newest:
+        rows.reverse()
+    if isinstance(behind, int):
+        rows = [row for row in rows if (row[0] < behind if newest else row[0] > behind)]
+    shown, more = cut(rows, limit if isinstance(limit, int) else len(rows))
+    report = msgspec.structs.replace(found.report, rows=tuple(row for _, row in shown))
+    return report_object(report, found.low, found.high) | {
+        "next": cursor_of(shown[-1][0]) if more else None,
+        "reconciliation": reconciliation_object(found.reconciliation, look.view.world().state),
+        "position": look.position,
+    }
 
 
 def _budget(service: Service, look: Look, _: Asked) -> object:
@@ -46,10 +56,15 @@ def policy_at(service: Service, state: WorldState, *, past: bool) -> Policy:
 READS = (
     Read(
         path="/api/costs",
-        summary="What everything cost, by machine, run, day, user or GPU",
+        summary="What everything cost, by machine, run, day, user or GPU, and against the provider's figure",
         answer=_costs,
         shape=shapes.CostReport,
-        parameters=(choice("by", "What a row stands for.", ("vm", "run", "day", "user", "gpu"), default="vm"),),
+        parameters=(
+            choice("by", "What a row stands for.", ("vm", "run", "day", "user", "gpu"), default="vm"),
+            CURSOR,
+            integer("limit", "How many rows to give at most; left out, all. The sums are of all.", low=1, high=MOST),
+            choice("order", "Which rows come first.", ("oldest", "newest"), default="oldest"),
+        ),
         tag="money",
     ),
     Read(

@@ -17,6 +17,7 @@ from projections.api.parameters import Asked, choice, text
 from projections.api.reads import shapes
 from projections.api.reads.read import Read
 from projections.browse import events
+from projections.costed import machines_of
 from projections.explain import explain, explanation_object
 from projections.folded import decode_run
 from projections.money_objects import charge_object, reconciliation_object
@@ -90,7 +91,7 @@ def _events(_: Service, look: Look, asked: Asked) -> object:
 def _costs(_: Service, look: Look, asked: Asked) -> object:
     row = look.view.row(asked.path["id"])
     run, shown, state = decode_run(row.folded), look.view.run(row.run_id), look.view.world().state
-    found = (state.vms.get(vm_id) for vm_id in dict.fromkeys(run.links.values()))
+    found = (state.vms.get(vm_id) for vm_id in machines_of(run, row.against))
     vms = {vm.vm_id: vm for vm in sorted((vm for vm in found if vm is not None), key=lambda vm: vm.first_position)}
     book, until = Book.of(state), state.last_at if state.last_at is not None else 0
     bills = {vm_id: bill_vm(vm, until=until, book=book) for vm_id, vm in vms.items()}

@@ -281,13 +281,15 @@ class CostRow(Shape, kw_only=True):
 
 
 class CostReport(Shape, kw_only=True):
-    """What everything cost; the rows sum to the total exactly."""
+    """What everything cost; the rows of all pages sum to the total exactly. `reconciliation` is of everything too."""
 
     by: Literal["vm", "run", "day", "user", "gpu"]
     rows: list[CostRow]
+    next: Cursor | None
     total: CostRow
     low_usd: Usd
     high_usd: Usd
+    reconciliation: ReconciliationAnswer
     position: Position
 
 

@@ -1,0 +1,263 @@
+"""Costs summed from what is kept of every bill are those of the bills, now and at any moment."""
+
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, get_args
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engine.money.bill import bills
+from engine.money.charge import run_costs
+from engine.money.reconcile import Cause, reconcile
+from engine.money.report import By, cost_report
+from engine.policy import Billing, Policy, Rate, dump_policy
+from engine.readings.shapes import shape_of
+from engine.testing.histories import History, histories
+from engine.testing.machines import HOST, MachineHistory, machine_histories, machine_item
+from engine.testing.story import START, Item, Story, job, run_item, submission
+from events import types
+from events.clock import SECOND, SystemClock
+from events.poll import Poll
+from events.record import ANY, Batch, Record
+from projections import keeper
+from projections.costed import cost_of
+from projections.costs import costs
+from projections.keeper import Keeper
+from projections.moments import opened
+from projections.money_objects import reconciliation_object, report_object
+from projections.projector import caught_up
+from projections.store import Store
+from projections.view import View
+
+Polls = Callable[[str], tuple[Poll, ...]]
+Recorded = Callable[[Path, Sequence[Poll]], Record]
+BYS: Final[tuple[By, ...]] = get_args(By)
+SOURCE = "dstack/main"
+OURS = "11111111-0000-4000-8000-000000000001"
+STEP = 5
+
+
+class Standing(SystemClock):
+    """A clock that stands, until it is set."""
+
+    def __init__(self) -> None:
+        self.moment = START
+
+    def now(self) -> int:
+        """Always the same."""
+        return self.moment
+
+
+class Telling:
+    """A record that is told polls and events, and the projections that one keeper makes of it."""
+
+    def __init__(self, path: Path) -> None:
+        self.clock = Standing()
+        self.story = Story()
+        self.record = Record.open(path, write=True, create=True, shapes=shape_of, clock=self.clock)
+        self.store = Store.create(None)
+        self.keeper = Keeper(self.record, self.store, spacing=1 << 62)
+
+    def __enter__(self) -> "Telling":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.store.close()
+        self.record.close()
+
+    def event(self, stream: str, event: types.Event) -> None:
+        """Something we did ourselves, at the story's moment."""
+        self.clock.moment = START + round(self.story.now * SECOND)
+        self.record.append_many([Batch(stream=stream, events=[event], expected_version=ANY)])
+
+    def adopted(self, policy: Policy) -> None:
+        """A policy is in force from now on."""
+        self.event(f"queue/{SOURCE}", types.PolicyAdopted(source=SOURCE, policy=dump_policy(policy)))
+
+    def look(self, runs: Sequence[Item] = (), machines: Sequence[Item] = (), after: float = STEP) -> None:
+        """What both lists show, so many seconds later."""
+        self.story.wait(after).listed(*runs).machines(*machines)
+        self.record.append_polls([poll for _, poll in self.story.polls() if poll is not None])
+        self.story.lines.clear()
+
+    def caught_up(self, *, anew: bool = False) -> Store:
+        """The projections, up to the head."""
+        if anew:
+            self.keeper = Keeper(self.record, self.store, spacing=1 << 62)
+        self.keeper.advance(self.record.head().position)
+        return self.store
+
+
+def summed(store: Store, by: By) -> dict[str, Any]:
+    """The report from what is kept."""
+    found = costs(store, by)
+    assert list(found.places) == sorted(set(found.places))
+    return report_object(found.report, found.low, found.high) | {
+        "reconciliation": reconciliation_object(found.reconciliation, View(store).world().state)
+    }
+
+
+def reckoned(store: Store, by: By) -> dict[str, Any]:
+    """The report from every bill, made for it."""
+    state = View(store).whole()
+    found = bills(state)
+    low, high = sum(bill.low for bill in found.values()), sum(bill.high for bill in found.values())
+    _, everything = reconcile(state, found)
+    assert sum(line.amount for line in everything.lines) == everything.ours - (everything.theirs or 0)
+    return report_object(cost_report(state, found, by), low, high) | {
+        "reconciliation": reconciliation_object(everything, state)
+    }
+
+
+def compare(store: Store) -> None:
+    """Both ways, by everything; and every run costs what it costs of all bills."""
+    for by in BYS:
+        assert summed(store, by) == reckoned(store, by)
+    state = View(store).whole()
+    assert {row.run_id: row.cost for row in store.runs() if row.cost is not None} == run_costs(state, bills(state))
+
+
+@pytest.fixture
+def close_moments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Moments every 32 positions, so that a short recording has many."""
+    monkeypatch.setattr(keeper, "SPACING", 32)
+
+
+@pytest.mark.usefixtures("close_moments")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "dstack-0.22.5/warm_reuse",
+        "dstack-0.22.5/several",
+        "dstack-0.22.5/unreachable",
+        "dstack-0.22.5/no_capacity",
+        "dstack-0.22.5/retry_success",
+        "dstack-0.19.37/flap",
+    ],
+)
+def test_costs_of_a_recording_are_those_of_its_bills(
+    name: str, tmp_path: Path, recording: Polls, recorded: Recorded
+) -> None:
+    """While it goes on and at its end, and at moments of its past."""
+    polls = recording(name)
+    for part in range(4):
+        with recorded(tmp_path / "record.db", polls[len(polls) * part // 4 : len(polls) * (part + 1) // 4]) as record:
+            with caught_up(record) as store:
+                compare(store)
+            head = record.head().position
+    with recorded(tmp_path / "record.db", []) as record:
+        for position in {head // 5, head // 2, head - 1}:
+            store, _ = opened(record, position)
+            with store:
+                compare(store)
+
+
+POLICIES = [
+    Policy(rates=(Rate(gpu="MI300X", hourly=3_210_000),)),
+    Policy(billing=(Billing(backend="amddevcloud", granularity=60 * SECOND, minimum=600 * SECOND),)),
+    Policy(),
+]
+
+
+@pytest.mark.slow
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    first=histories("a-run"),
+    second=histories("b-run"),
+    machine=machine_histories(),
+    policies=st.dictionaries(st.integers(0, 20), st.sampled_from(POLICIES), max_size=3),
+    every=st.integers(1, 7),
+)
+def test_costs_of_any_history_are_those_of_its_bills(
+    first: History, second: History, machine: MachineHistory, policies: dict[int, Policy], every: int
+) -> None:
+    """Two runs one after another on a machine, at prices that policies change, however often it is caught up and with
+    whatever the keeper had in memory.
+    """
+    shown = [*((item,) for item in first.items), *((item, first.items[-1]) for item in second.items)]
+    with tempfile.TemporaryDirectory() as folder, Telling(Path(folder) / "record.db") as told:
+        for step in range(max(len(shown), len(machine.items))):
+            if step in policies:
+                told.adopted(policies[step])
+            rows = machine.items[min(step, len(machine.items) - 1) :][:1]
+            told.look(shown[min(step, len(shown) - 1)], rows)
+            if step % every == 0:
+                compare(told.caught_up(anew=step % 2 == 0))
+        compare(told.caught_up())
+
+
+def a_run(name: str, hostname: str | None, submitted: float, finished: float | None, cost: float) -> Item:
+    """One run of one job, that did well."""
+    over = finished is not None
+    shown = submission(
+        "done" if over else "running",
+        exit_status=0 if over else None,
+        reason="done_by_runner" if over else None,
+        submitted=submitted,
+        finished=finished,
+        hostname=hostname,
+        price=1.99,
+    )
+    return run_item(name, "done" if over else "running", job(shown), submitted=submitted, cost=cost)
+
+
+def test_the_next_run_on_a_machine_moves_the_causes_of_the_one_before(tmp_path: Path) -> None:
+    """What no poll showed is queueing where the machine is busy later, and that may be with another run."""
+    first = a_run("first", HOST, submitted=1, finished=40, cost=0.0216)
+    second = a_run("second", HOST, submitted=60, finished=None, cost=0.01)
+    with Telling(tmp_path / "record.db") as told:
+        told.look([first], [machine_item(status="idle")], after=50)
+        before = {one["cause"] for one in summed(told.caught_up(), "vm")["reconciliation"]["lines"]}
+        compare(told.store)
+        told.look([second], [machine_item(status="busy")], after=20)
+        after = {one["cause"] for one in summed(told.caught_up(), "vm")["reconciliation"]["lines"]}
+        compare(told.store)
+    assert Cause.BETWEEN_POLLS in before
+    assert Cause.QUEUEING in after
+
+
+def test_a_run_asked_for_again_pays_for_the_machine_it_had_before(tmp_path: Path) -> None:
+    """A node of it had a machine when the other found none; both keepers, old and new, know that."""
+    with Telling(tmp_path / "record.db") as told:
+        told.event(
+            f"run/{OURS}",
+            types.RunRequested(
+                run_id=OURS, provider="dstack", project="main", name="ours", configuration=b"{}", submitter="ada"
+            ),
+        )
+        item = a_run("ours", HOST, submitted=1, finished=None, cost=0.01)
+        done = types.SubmitSucceeded(run_id=OURS, provider="dstack", provider_id=item["id"], name="ours")
+        told.event(f"run/{OURS}", done)
+        told.look([item], [machine_item(status="busy", created=2)])
+        told.look([item], [machine_item(status="busy", created=2)])
+        compare(told.caught_up())
+        again = types.RunRequeued(
+            run_id=OURS, provider="dstack", provider_id=item["id"], attempt=2, gpu=None, not_before=0
+        )
+        told.event(f"run/{OURS}", again)
+        told.look([], [machine_item(status="idle", created=2)])
+        told.look([], [machine_item(status="terminated", created=2, finished=25)])
+        compare(told.caught_up())
+        for anew in (False, True):
+            told.event(f"run/{OURS}", types.RunPlaced(run_id=OURS, provider="dstack"))
+            compare(told.caught_up(anew=anew))
+        (row,) = told.store.runs()
+        assert row.cost
+        assert row.cost == cost_of(View(told.store).whole(), OURS)
+
+
+def test_a_policy_moves_the_bill_of_a_machine_that_had_gone_when_it_came_into_force(tmp_path: Path) -> None:
+    """The provider's clock is ahead of ours: the machine rests, and its last seconds are dearer all the same."""
+    ahead = machine_item(status="terminated", finished=500)
+    with Telling(tmp_path / "record.db") as told:
+        told.look([], [machine_item(status="idle")])
+        told.look([], [ahead])
+        told.look([], [ahead])
+        compare(told.caught_up())
+        before = summed(told.store, "vm")["total"]["total_usd"]
+        told.adopted(Policy(rates=(Rate(gpu="MI300X", hourly=90_000_000),)))
+        compare(told.caught_up())
+        assert summed(told.store, "vm")["total"]["total_usd"] > before
