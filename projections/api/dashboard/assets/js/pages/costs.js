@@ -1,11 +1,12 @@
 // What everything cost, by machine, run, day, user or GPU; rows sum to the machines' bills exactly.
 import { html, useState } from "../core/dom.js";
-import { about, useData } from "../core/data.js";
+import { useData } from "../core/data.js";
 import { useNow } from "../core/clock.js";
 import { useAt } from "../core/moment.js";
-import { count, duration, money, ms, number, price, signed } from "../core/words.js";
+import { duration, money, ms, price, signed } from "../core/words.js";
 import { Await, Empty, Money, PageHead, Panel, RunLink, Table, Tabs, VmLink } from "../ui/all.js";
 import { NoBudget } from "./overview.js";
+import { Sides } from "./run/costs.js";
 import { Burn } from "../ui/burn.js";
 
 export const title = () => "Costs";
@@ -19,11 +20,11 @@ const linked = (by, row) => {
   return html`<strong>${row.label}</strong>`;
 };
 
-const MANY = 200; // rows drawn unless all are asked for
+const MANY = 200; // rows of a page
 
-function Report({ data, by, head }) {
-  const [all, showAll] = useState(false);
-  if (!data.rows.length) return html`<${Empty} title="Nothing has cost anything yet" say="steno vms">Bills begin with the first machine that has a price.<//>`;
+// `pages`: the cursors that led here, the newest page's left out; `turn` goes to another.
+function Report({ data, by, head, pages, turn }) {
+  if (!data.rows.length && !pages.length) return html`<${Empty} title="Nothing has cost anything yet" say="steno vms">Bills begin with the first machine that has a price.<//>`;
   const lines = LINES.filter((line) => Number(data.total.lines[line]));
   const spot = Number(data.total.spot_usd) > 0;
   const columns = [
@@ -34,8 +35,12 @@ function Report({ data, by, head }) {
     { head: "total", right: true, cell: (row) => html`<strong><${Money} usd=${row.total_usd} /></strong>` },
   ];
   const foot = ["together", ...lines.map((line) => money(data.total.lines[line])), ...(spot ? [money(data.total.spot_usd)] : []), duration(data.total.machine_seconds * 1000), money(data.total.total_usd)];
-  return html`<${Table} caption="Costs by ${head.toLowerCase()}" columns=${columns} rows=${all ? data.rows : data.rows.slice(-MANY)} rowKey=${(row) => row.key} foot=${foot} />
-    ${!all && data.rows.length > MANY && html`<p class="rest"><button type="button" class="button" onClick=${() => showAll(true)}>Show all ${number(data.rows.length)}</button> <span class="dim">The newest ${MANY} are shown; the sums are of all.</span></p>`}`;
+  return html`<${Table} caption="Costs by ${head.toLowerCase()}" columns=${columns} rows=${[...data.rows].reverse()} rowKey=${(row) => row.key} foot=${foot} />
+    ${(pages.length > 0 || data.next) && html`<nav class="bar foot" aria-label="Pages of costs">
+      <button type="button" class="button small" disabled=${!pages.length} onClick=${() => turn([])}>Newest</button>
+      <button type="button" class="button small" disabled=${!pages.length} onClick=${() => turn(pages.slice(0, -1))}>← Newer</button>
+      <button type="button" class="button small" disabled=${!data.next} onClick=${() => turn([...pages, data.next])}>Older →</button>
+      <span class="dim">${MANY} a page; the sums are of all.</span></nav>`}`;
 }
 
 function Split({ total, low, high }) {
@@ -44,18 +49,12 @@ function Split({ total, low, high }) {
     <dt><strong>together</strong></dt><dd class="right"><strong>${money(total.total_usd)}</strong></dd></dl>${low !== high && html`<p class="dim">Between ${money(low)} and ${money(high)}, for what happened between two polls.</p>`}` : html`<span class="dim">Nothing yet.</span>`}<//>`;
 }
 
-const COMPARED = 200; // runs, the newest
-
-// Both figures of the newest runs that have both; why they differ stands line by line on each run's page.
-function Theirs() {
-  const { data } = useData(`/api/runs?limit=${COMPARED}`, { every: 10_000, on: about.runs });
-  const both = (data?.runs ?? []).filter((run) => run.cost_usd !== null && run.provider_cost_usd !== null);
-  const sum = (key) => both.reduce((total, run) => total + Number(run[key]), 0).toFixed(6);
-  const [ours, theirs] = [sum("cost_usd"), sum("provider_cost_usd")];
-  return html`<${Panel} title="Against the provider’s figure" more=${count(both.length, "run")}>${both.length ? html`<dl class="facts"><dt>ours</dt><dd class="right">${money(ours)}</dd><dt>theirs</dt><dd class="right">${money(theirs)}</dd>
-    <dt><strong>ours, less theirs</strong></dt><dd class="right"><strong>${signed((Number(ours) - Number(theirs)).toFixed(6))}</strong></dd></dl>
-    <p class="dim">The newest runs with both figures. Theirs counts queueing and leaves idle time out; each run’s page has the causes, which sum to its difference exactly.</p>`
-    : html`<span class="dim">No run has both figures yet.</span>`}<//>`;
+// Everything, from the provider's figure to ours. What the causes mean is said at each.
+function Theirs({ sides }) {
+  const some = Number(sides.theirs_usd) || Number(sides.ours_usd);
+  return html`<${Panel} title="Against the provider’s figure">${some ? html`<${Sides} sides=${sides} provider="the provider" />
+    <p class="dim">${signed((Number(sides.ours_usd) - Number(sides.theirs_usd)).toFixed(6))} in all, of all runs and machines; each run’s page has its own.</p>`
+    : html`<span class="dim">Neither side charges anything yet.</span>`}<//>`;
 }
 
 function Budget({ budget, burn, now }) {
@@ -65,15 +64,17 @@ function Budget({ budget, burn, now }) {
 }
 
 function By({ by }) {
-  const read = useData(`/api/costs?by=${by}`, { every: 5000 });
+  const [pages, turn] = useState([]);
+  const cursor = pages.length ? `&cursor=${pages[pages.length - 1]}` : "";
+  const read = useData(`/api/costs?by=${by}&order=newest&limit=${MANY}${cursor}`, { every: 5000 });
   const overview = useData("/api/overview", { every: 2000 });
   const at = useAt();
   const now = useNow();
-  return html`<${Await} read=${overview.data === null ? { ...read, data: null } : read} height="5">${(data) => html`<div class="costs-grid"><section class="panel flush"><${Report} data=${data} by=${data.by} head=${BY.find((one) => one.key === data.by).label} /></section>
+  return html`<${Await} read=${overview.data === null ? { ...read, data: null } : read} height="5">${(data) => html`<div class="costs-grid"><section class="panel flush"><${Report} data=${data} by=${data.by} head=${BY.find((one) => one.key === data.by).label} pages=${pages} turn=${turn} /></section>
     <div class="stack"><${Budget} budget=${overview.data.budget} burn=${overview.data.burn} now=${at === null ? now : ms(overview.data.at)} />
-      <${Split} total=${data.total} low=${data.low_usd} high=${data.high_usd} /><${Theirs} /></div></div>`}<//>`;
+      <${Split} total=${data.total} low=${data.low_usd} high=${data.high_usd} /><${Theirs} sides=${data.reconciliation} /></div></div>`}<//>`;
 }
 
 export default function Page() {
-  return html`<${PageHead} title="Costs" /><${Tabs} tabs=${BY} name="by" label="What a row stands for">${(by) => html`<${By} by=${by} />`}<//>`;
+  return html`<${PageHead} title="Costs" /><${Tabs} tabs=${BY} name="by" label="What a row stands for">${(by) => html`<${By} key=${by} by=${by} />`}<//>`;
 }

@@ -18,7 +18,11 @@ const BECAUSE = {
   "still running": "the two figures are not of the same moment",
   rounding: "its four decimals, our micro-dollars",
   "machine time of nobody": "the machine being made or busy, and no run of its own to charge",
-  "no figure of dstack's": "it never gave a cost of this run",
+  "no figure of dstack's": "it never gave a cost of it",
+  idle: "the machine up, and no run on it",
+  "tear-down": "the machine told to go, and not gone yet",
+  unconfirmed: "the machine should be gone, and nobody saw it go",
+  "billing granularity": "what the backend's rounding of a machine's life adds",
   unexplained: "its figure is not what its own submissions give",
 };
 
@@ -43,7 +47,8 @@ export function Costs({ run }) {
   </div>`}<//>`;
 }
 
-const Sides = ({ sides, provider }) => html`<table class="sums"><caption class="hidden-text">From ${provider}'s figure to ours, line by line</caption><tbody>
+// Everything from the provider's figure to ours, of one run or of all.
+export const Sides = ({ sides, provider }) => html`<table class="sums"><caption class="hidden-text">From ${provider}'s figure to ours, line by line</caption><tbody>
     <tr class="sum"><th scope="row">${provider} says</th><td class="right">${money(sides.theirs_usd)}</td></tr>
     ${sides.lines.map((line) => html`<tr key=${line.cause}><th scope="row">${line.cause}<span class="hint">${BECAUSE[line.cause] ?? ""}</span></th><td class="right">${signed(line.amount_usd)}</td></tr>`)}
     <tr class="sum"><th scope="row">we say</th><td class="right">${money(sides.ours_usd)}</td></tr></tbody></table>
