@@ -29,6 +29,8 @@ extern "C" void solution(const float* A, const float* B, float* C, size_t N) {
 }
 """
 """A right answer to vector-add that does something else first."""
+PATIENT: Final = {"compile": 1200, "reference": 1200, "case": 1200}
+"""Limits that no step that ends reaches, however busy the machine is."""
 
 
 def asked(problem: object = "vector-add", **changes: object) -> dict[str, Any]:
@@ -82,13 +84,13 @@ def judge(wanted: Submission, folder: Path, *, compiler: str = "g++", **job: obj
     """
     order = OneTask(Terms(image="unused", compiler=compiler, max_duration=600)).order(wanted, KEY)
     commands = msgspec.convert(order.configuration["commands"], list[str])
-    packed = bundled(job_of(wanted, KEY, compiler=compiler) | job)
+    packed = bundled(job_of(wanted, KEY, compiler=compiler) | {"limits": PATIENT} | job)
     process = subprocess.run(
         ["/bin/sh", "-c", " && ".join(commands)],
         env={"PATH": os.environ["PATH"], "TMPDIR": str(folder), VARIABLE: packed},
         cwd=folder,
         capture_output=True,
-        timeout=300,
+        timeout=3600,
         check=False,
     )
     return Judgement(process)

@@ -5,4 +5,4 @@ from pathlib import Path
 
 def holding(gate: Path) -> str:
     """The task of a run that goes on until that file is there."""
-    return f"until test -e '{gate}'; do sleep 0.1; done"
+    return f"until test -e '{gate}'; do sleep 0.2; done"

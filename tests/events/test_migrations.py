@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine
+from sqlalchemy import NullPool, create_engine
 
 from events.declared import expected_schema, plain_sql
 from events.errors import NotARecord, RecordNotFound, RecordTooNew
@@ -30,18 +31,17 @@ def made(tmp_path: Path) -> Path:
 
 def test_alembic_sees_no_difference(made: Path) -> None:
     """Nothing was declared without a migration, or migrated without a declaration."""
-    with create_engine(f"sqlite:///{made}").connect() as connection:
+    with create_engine(f"sqlite:///{made}", poolclass=NullPool).connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
 
 
 def test_triggers_and_partial_indexes_are_equal_too(made: Path) -> None:
     """What Alembic does not compare is compared as text."""
-    connection = sqlite3.connect(made)
-    found = {
-        name: (kind, table, plain_sql(sql))
-        for name, kind, table, sql in connection.execute("SELECT name, type, tbl_name, sql FROM sqlite_schema")
-    }
-    connection.close()
+    with closing(sqlite3.connect(made)) as connection:
+        found = {
+            name: (kind, table, plain_sql(sql))
+            for name, kind, table, sql in connection.execute("SELECT name, type, tbl_name, sql FROM sqlite_schema")
+        }
     assert found == expected_schema()
 
 
@@ -67,9 +67,7 @@ def test_an_upgrade_refuses_what_it_does_not_know(made: Path, tmp_path: Path) ->
     (tmp_path / "text").write_text("no record " * 50)
     with pytest.raises(NotARecord):
         upgrade(tmp_path / "text")
-    connection = sqlite3.connect(made)
-    connection.execute("UPDATE alembic_version SET version_num = '0099'")
-    connection.commit()
-    connection.close()
+    with closing(sqlite3.connect(made)) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = '0099'")
     with pytest.raises(RecordTooNew):
         upgrade(made)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -76,10 +77,8 @@ def test_another_file_is_no_record(tmp_path: Path, write: bool) -> None:
     refused(tmp_path / "text", NotARecord, write=write, folder=tmp_path)
     (tmp_path / "folder").mkdir()
     refused(tmp_path / "folder", NotARecord, write=write, folder=tmp_path)
-    other = sqlite3.connect(tmp_path / "other.db")
-    other.execute("CREATE TABLE notes (a)")
-    other.commit()
-    other.close()
+    with closing(sqlite3.connect(tmp_path / "other.db")) as other, other:
+        other.execute("CREATE TABLE notes (a)")
     refused(tmp_path / "other.db", NotARecord, write=write, folder=tmp_path)
 
 
@@ -140,26 +139,26 @@ def test_a_record_that_contradicts_itself_is_refused(made: Path, sql: str, write
 
 
 def edit(path: Path, sql: str) -> None:
-    connection = sqlite3.connect(path)
-    connection.execute("PRAGMA journal_mode = DELETE")
-    connection.execute(sql)
-    connection.commit()
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+        connection.execute(sql)
+        connection.commit()
+        connection.execute("PRAGMA journal_mode = WAL")
 
 
 def test_a_record_that_is_held_is_locked(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A writer waits its time and then says so; nothing is appended, and later it works."""
     monkeypatch.setattr("events.opening.BUSY_TIMEOUT", 0.05)
-    holder = sqlite3.connect(made, isolation_level=None)
-    holder.execute("BEGIN IMMEDIATE")
-    with Record.open(made, clock=StandingClock(), write=True) as record:
+    with (
+        closing(sqlite3.connect(made, isolation_level=None)) as holder,
+        Record.open(made, clock=StandingClock(), write=True) as record,
+    ):
+        holder.execute("BEGIN IMMEDIATE")
         with pytest.raises(RecordLocked):
             record.append_many([Batch("run/1", [EVENT])])
         assert record.head().position == 1000
         holder.execute("ROLLBACK")
         assert record.append_many([Batch("run/1", [EVENT])]) == (1001,)
-    holder.close()
 
 
 def test_a_full_disk_loses_nothing(made: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,8 @@ from events.testing import START, StandingClock, poll_of, temporary_record
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+SHARED = HealthCheck.function_scoped_fixture
+"""Every example writes the file of `tmp_path` anew."""
 TABLES = ("events", "parts", "streams", "head", "meta", "alembic_version")
 
 
@@ -109,7 +112,7 @@ def test_an_untouched_record_is_whole(original: Path) -> None:
     assert check(original) == ([], False)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[*settings.default.suppress_health_check, SHARED])
 @given(data=st.data(), mask=st.integers(1, 255))
 @pytest.mark.slow
 def test_a_changed_byte_is_found_if_it_changes_anything(
@@ -245,10 +248,8 @@ def test_a_missing_trigger_is_named(original: Path, tmp_path: Path) -> None:
     """Without its triggers a record is no longer append-only."""
     copy = tmp_path / "copy.db"
     copy.write_bytes(original.read_bytes())
-    connection = sqlite3.connect(copy)
-    connection.execute("DROP TRIGGER events_no_update")
-    connection.commit()
-    connection.close()
+    with closing(sqlite3.connect(copy)) as connection, connection:
+        connection.execute("DROP TRIGGER events_no_update")
     assert check(copy)[0] == [(None, "trigger")]
 
 
@@ -257,7 +258,8 @@ def test_the_triggers_refuse_change(sql: str, original: Path, tmp_path: Path) ->
     """Whoever opens the file by hand must first take the triggers away."""
     copy = tmp_path / "copy.db"
     copy.write_bytes(original.read_bytes())
-    connection = sqlite3.connect(copy)
-    with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+    with (
+        closing(sqlite3.connect(copy)) as connection,
+        pytest.raises(sqlite3.IntegrityError, match="append-only"),
+    ):
         connection.execute(sql)
-    connection.close()

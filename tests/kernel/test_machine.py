@@ -14,7 +14,7 @@ import pytest
 
 from engine.kernel.definition import DTYPES
 from engine.kernel.executor import OneTask, Terms
-from engine.kernel.testing import DOING, KEY, SHIPPED, submission
+from engine.kernel.testing import DOING, KEY, PATIENT, SHIPPED, submission
 
 if TYPE_CHECKING:
     from conftest import Judged
@@ -33,7 +33,6 @@ WHOLE = [
     "BENCHMARKED",
 ]
 TYPES = {"float32": "float", "float64": "double", "float16": "__half", "bfloat16": "__hip_bfloat16", "int32": "int"}
-SHORT = {"compile": 300, "reference": 60, "case": 2}
 
 
 @pytest.mark.parametrize("problem", ["leaky-relu", "matmul", "vector-add"])
@@ -121,19 +120,19 @@ def test_what_does_not_fit_the_signature_does_not_compile(judged: Judged, source
 
 
 @pytest.mark.parametrize(
-    ("crash", "why"),
+    ("crash", "why", "limit"),
     [
-        ("*(volatile int*)8 = 1;", "SIGSEGV"),
-        ("abort();", "SIGABRT"),
-        ("exit(7);", "status 7"),
-        ("_Exit(0);", "without writing C"),
-        ("add<<<1, 5000>>>(A, B, C, N);", "status 3"),
-        ("while (true) {}", "did not end within 2 s"),
+        ("*(volatile int*)8 = 1;", "SIGSEGV", 1200),
+        ("abort();", "SIGABRT", 1200),
+        ("exit(7);", "status 7", 1200),
+        ("_Exit(0);", "without writing C", 1200),
+        ("add<<<1, 5000>>>(A, B, C, N);", "status 3", 1200),
+        ("while (true) {}", "did not end within 2 s", 2),
     ],
 )
-def test_a_crash_is_a_runtime_error_that_says_how(judged: Judged, crash: str, why: str) -> None:
+def test_a_crash_is_a_runtime_error_that_says_how(judged: Judged, crash: str, why: str, limit: int) -> None:
     """Signals, exits, a launch that cannot be, a program that never ends: each by its name."""
-    said = judged(submission(solution_code=DOING % crash), limits=SHORT)
+    said = judged(submission(solution_code=DOING % crash), limits=PATIENT | {"case": limit})
     assert (said.code, said.statuses) == (1, ["COMPILING", "CHECKING", "RUNTIME_ERROR"]), said.output
     assert why in said.last["message"]
 
@@ -213,7 +212,10 @@ def test_a_task_that_is_told_to_stop_clears_away_what_it_began(tmp_path: Path) -
     argv = ["/bin/sh", "-c", f"exec {command}"]
     with subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE) as task:
         assert task.stdout is not None
-        assert any(b'"CHECKING"' in line for line in task.stdout)
-        task.send_signal(signal.SIGTERM)
-        assert task.wait(60) == 143
+        try:
+            assert any(b'"CHECKING"' in line for line in task.stdout)
+            task.send_signal(signal.SIGTERM)
+            assert task.wait(600) == 143
+        finally:
+            task.kill()
     assert list(tmp_path.iterdir()) == []

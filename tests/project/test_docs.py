@@ -143,7 +143,7 @@ def run(record: Path, *words: str) -> subprocess.CompletedProcess[str]:
         env=environment | {"STENO_RECORD": str(record)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
 

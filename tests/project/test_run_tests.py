@@ -44,7 +44,7 @@ def run(project: Path, tests: str, *arguments: str) -> subprocess.CompletedProce
         env=environment | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=1200,
         check=False,
     )
 

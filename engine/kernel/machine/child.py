@@ -12,7 +12,7 @@ from typing import IO
 
 KEPT = 16_384
 """Bytes kept of the beginning and of the end of an output."""
-_LINGER = 2.0
+_LINGER = 10.0
 """Seconds for an output to close once its program is over."""
 
 

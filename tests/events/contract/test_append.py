@@ -146,7 +146,10 @@ def test_a_reader_cannot_append(opener: Opener) -> None:
         opener(write=False).append_many([Batch("run/1", [intended("1")])])
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25,
+    suppress_health_check=[*settings.default.suppress_health_check, HealthCheck.function_scoped_fixture],
+)
 @given(
     steps=st.lists(
         st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3), st.booleans()), min_size=1, max_size=4),
