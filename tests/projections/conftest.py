@@ -1,6 +1,7 @@
 """Records made of genuine recordings."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 from engine.readings.shapes import shape_of
 from engine.replay.trace import open_trace
-from events.clock import SystemClock
+from events.clock import SECOND, SystemClock
 from events.poll import Poll
 from events.record import Record
 from projections.live import Projector
@@ -56,11 +57,11 @@ def growing(tmp_path: Path) -> Iterator[Growing]:
 
 
 @pytest.fixture
-def live(growing: Growing) -> Iterator[tuple[Projector, Pool]]:
-    """Its projector, running, and a pool of readers."""
+def live(growing: Growing, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Projector, Pool]]:
+    """Its projector, running, and a pool of readers, who wait as long as a crowded machine needs, not two seconds."""
+    monkeypatch.setattr("projections.pool.PATIENCE", 120 * SECOND)
     projector = Projector(growing.path, clock=CLOCK)
-    pool = Pool(growing.path, clock=CLOCK, wake=projector.wake)
-    projector.start()
-    yield projector, pool
-    projector.stop()
-    pool.close()
+    with closing(Pool(growing.path, clock=CLOCK, wake=projector.wake)) as pool:
+        projector.start()
+        yield projector, pool
+        projector.stop()

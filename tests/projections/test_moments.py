@@ -5,6 +5,7 @@ import sqlite3
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -62,10 +63,9 @@ def everything(store: Store) -> dict[str, object]:
 @pytest.fixture
 def close_moments() -> Iterator[None]:
     """Moments every 32 positions, so that a short recording has many."""
-    before = keeper.SPACING
-    keeper.SPACING = 32
-    yield
-    keeper.SPACING = before
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keeper, "SPACING", 32)
+        yield
 
 
 @pytest.mark.slow
@@ -146,12 +146,16 @@ def test_moments_are_few_and_evenly_spaced(
             if head > 128:
                 assert len(moments) >= 2
                 assert len({second - first for first, second in pairwise(moments)}) <= 1
-    file = sqlite3.connect(beside(record.path))
+    with closing(sqlite3.connect(beside(record.path))) as file:
+        check_rows(file)
+
+
+def check_rows(file: sqlite3.Connection) -> None:
+    """What is kept of the past is of use to a moment, and there is some."""
     for table in ("runs_was", "vms_was"):
         useless = f"SELECT count(*) FROM {table} w WHERE NOT EXISTS (SELECT 1 FROM moments m WHERE m.position >= w.changed AND m.position < w.until)"  # noqa: E501
         assert file.execute(useless).fetchone() == (0,)
     assert file.execute("SELECT count(*) FROM runs_was").fetchone()[0] > 0
-    file.close()
 
 
 @pytest.mark.usefixtures("close_moments")
@@ -180,9 +184,8 @@ def _give_up(record: Record) -> Callable[[], object]:
     """Take all moments away, as a record does that grows beyond them."""
 
     def harm() -> None:
-        with sqlite3.connect(beside(record.path)) as file:
+        with closing(sqlite3.connect(beside(record.path))) as file, file:
             file.execute("DELETE FROM moments")
-        file.close()
 
     return harm
 
@@ -218,11 +221,10 @@ def test_opening_a_moment_does_not_lock_the_projections(tmp_path: Path, recordin
             assert everything(view.store) == before
         with moments.at(record, position) as view:
             assert everything(view.store) == before
-        writer = sqlite3.connect(beside(record.path), timeout=0, isolation_level=None)
-        writer.execute("BEGIN IMMEDIATE")
-        opened(record, position - 40)[0].close()
-        writer.execute("ROLLBACK")
-        writer.close()
+        with closing(sqlite3.connect(beside(record.path), timeout=0, isolation_level=None)) as writer:
+            writer.execute("BEGIN IMMEDIATE")
+            opened(record, position - 40)[0].close()
+            writer.execute("ROLLBACK")
         moments.close()
 
 

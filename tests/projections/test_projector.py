@@ -1,10 +1,9 @@
 """Projections are a function of the record: however and whenever they were caught up, they say the same."""
 
 import stat
-import subprocess
-import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
@@ -21,6 +20,7 @@ from events.poll import Poll
 from events.record import ANY, Batch, Record
 from projections.projector import RULES, as_it_was, caught_up, rebuilt
 from projections.store import Checkpoint, Store, beside
+from projections.testing_live import child
 from projections.view import View
 
 Polls = Callable[[str], tuple[Poll, ...]]
@@ -78,9 +78,10 @@ def test_caught_up_in_any_steps_is_rebuilt_at_once(
 
 
 @pytest.fixture
-def two_runs(tmp_path: Path, recording: Polls, recorded: Recorded) -> Record:
+def two_runs(tmp_path: Path, recording: Polls, recorded: Recorded) -> Iterator[Record]:
     """A record of two runs of one name."""
-    return recorded(tmp_path / "record.db", recording("dstack-0.22.5/name_reuse"))
+    with recorded(tmp_path / "record.db", recording("dstack-0.22.5/name_reuse")) as record:
+        yield record
 
 
 def test_catching_up_twice_changes_nothing(two_runs: Record) -> None:
@@ -186,11 +187,11 @@ for turn in range(6):
 @pytest.mark.slow
 def test_several_processes_catch_up_and_rebuild_at_once(two_runs: Record) -> None:
     """One writes, the others wait or read; nobody sees half."""
-    arguments = [sys.executable, "-c", _READER, str(two_runs.path)]
-    running = [subprocess.Popen([*arguments, str(number)], stderr=subprocess.PIPE, text=True) for number in range(3)]
-    for process in running:
-        _, trouble = process.communicate(timeout=60)
-        assert process.returncode == 0, trouble
+    with ExitStack() as stack:
+        running = [stack.enter_context(child(_READER, two_runs.path, number)) for number in range(3)]
+        for process in running:
+            _, trouble = process.communicate()
+            assert process.returncode == 0, trouble
 
 
 def test_a_run_that_turns_out_to_be_ours_is_one_run(tmp_path: Path, recording: Polls, recorded: Recorded) -> None:

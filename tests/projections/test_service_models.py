@@ -1,6 +1,7 @@
 """What the pages of the service show, over genuine recordings: now, and at any moment before."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -195,13 +196,11 @@ def test_where_no_machine_was_lately_the_newest_ones_life_is_shown(
     polls = recording("dstack-0.22.5/warm_reuse")
     recorded(tmp_path / "record.db", polls).close()
     week = parse_time((datetime.now(UTC) + timedelta(days=7)).isoformat())
-    pool = Pool(tmp_path / "record.db", clock=At(week))
-    with pool.now() as look:
+    with closing(Pool(tmp_path / "record.db", clock=At(week))) as pool, pool.now() as look:
         found = lanes(look)
         assert len(found.lanes) == 1
         assert found.end < week
         assert found.start < found.end
-    pool.close()
 
 
 @pytest.mark.slow
@@ -233,14 +232,13 @@ def test_blind_times_that_last_come_first(tmp_path: Path, recording: Polls, reco
     """And the others newest first."""
     polls = recording("dstack-0.22.5/server_restart")
     recorded(tmp_path / "record.db", polls).close()
-    pool = Pool(tmp_path / "record.db", clock=SystemClock())
-    for look in moments(pool, 8):
-        gaps = incidents.blind(look)
-        assert len(gaps) == len(look.view.store.blind()) + len(look.view.open_gaps())
-        over = [gap.end for gap in gaps if gap.end is not None]
-        assert over == sorted(over, reverse=True)
-        assert all(gap.end is None for gap in gaps[: len(gaps) - len(over)])
-    pool.close()
+    with closing(Pool(tmp_path / "record.db", clock=SystemClock())) as pool:
+        for look in moments(pool, 8):
+            gaps = incidents.blind(look)
+            assert len(gaps) == len(look.view.store.blind()) + len(look.view.open_gaps())
+            over = [gap.end for gap in gaps if gap.end is not None]
+            assert over == sorted(over, reverse=True)
+            assert all(gap.end is None for gap in gaps[: len(gaps) - len(over)])
 
 
 def test_events_are_paged_both_ways_and_filtered(pool: Pool) -> None:
@@ -352,23 +350,19 @@ def test_gpus_are_offered_with_the_recorded_price_or_the_assumed_one(
         dearer = offers(look, Policy(rates=(Rate(gpu="mi300x", hourly=2_505_000),)))
         assert [(one.label, one.recorded) for one in dearer] == [("AMD MI300X (192GB, $2.51/hr)", False)]
     recorded(tmp_path / "record.db", []).close()
-    pool = Pool(tmp_path / "record.db", clock=SystemClock())
-    with pool.now() as look:
+    with closing(Pool(tmp_path / "record.db", clock=SystemClock())) as pool, pool.now() as look:
         (only,) = offers(look, POLICY)
         assert only.label == "AMD MI300X (192GB, $1.99/hr)"
         assert not only.recorded
         assert offers(look, Policy(assumed=(Rate(gpu="", hourly=5),))) == []
-    pool.close()
 
 
 def test_an_empty_record_has_an_overview(tmp_path: Path, recorded: Recorded) -> None:
     """Nothing is there, and nothing fails."""
     recorded(tmp_path / "record.db", []).close()
-    pool = Pool(tmp_path / "record.db", clock=SystemClock())
-    with pool.now() as look:
+    with closing(Pool(tmp_path / "record.db", clock=SystemClock())) as pool, pool.now() as look:
         found = msgspec.json.decode(msgspec.json.encode(overview(look, policy_then(look.view.world().state, POLICY))))
         assert set(found) == KEYS
         assert found["lanes"] == found["running"] == found["burn"] == found["blind"] == []
         assert record_object(look, Lag(positions=0, seconds=0.0))["marks"] == []
         assert incidents.incidents(look).anomalies == []
-    pool.close()
