@@ -103,7 +103,9 @@ class Serve(Protocol):
 def _serving() -> Iterator[Serve]:
     """Services whose readers wait for the read models as long as a crowded machine needs, not two seconds."""
     with ExitStack() as every:
-        every.enter_context(pytest.MonkeyPatch.context()).setattr("projections.pool.PATIENCE", PATIENCE * SECOND)
+        patch = every.enter_context(pytest.MonkeyPatch.context())
+        patch.setattr("projections.pool.PATIENCE", PATIENCE * SECOND)
+        patch.setattr("projections.live._PATIENCE", PATIENCE)  # of who stops it
 
         def serve(record: Path, **settings: str) -> Served:
             stack = every.enter_context(ExitStack())

@@ -87,7 +87,7 @@ def test_an_answer_in_one_piece_is_the_one_that_is_sent_otherwise(
     tag = here.client.get(path).headers["etag"]
     at_once.clear()
     for more in ("", f"\r\nIf-None-Match: {tag}", '\r\nIf-None-Match: "other", W/"another"'):
-        with closing(socket.create_connection(("127.0.0.1", here.server.port), timeout=60)) as one:
+        with closing(socket.create_connection(("127.0.0.1", here.server.port), timeout=120)) as one:
             line = Line(one)
             line.send(f"GET {path} HTTP/1.1\r\n{host}{more}")
             lines, body = line.answer()
@@ -107,7 +107,7 @@ def test_answers_come_in_the_order_of_the_questions(served: Serve, town: Path, a
     asked = [path for run in paths for path in (run, f"{run}/timeline", run, "/api/record", "/nothing", run)]
     right = {path: here.client.get(path).content for path in set(asked)}
     at_once.clear()
-    with closing(socket.create_connection(("127.0.0.1", here.server.port), timeout=60)) as one:
+    with closing(socket.create_connection(("127.0.0.1", here.server.port), timeout=120)) as one:
         line = Line(one)
         line.send(*(f"GET {path} HTTP/1.1\r\n{host}" for path in asked))
         for path in asked:
