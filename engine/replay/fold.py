@@ -136,9 +136,10 @@ class RecordFold:
         changes = self.world.apply(tick)
         if changes or found_again:
             source.changed(lane if source.state.skew == skew else None)
-            if len(self._sources) > 1:
-                self._tell_others(source, changes)
+        if len(self._sources) > 1:
+            self._tell_others(source, changes, at)
         if lane.shows is not None and kind == _RECORDED:
+            listed, paged = lane.listing, lane.page
             # A late answer may have moved nothing: what it shows was not taken, and its like may not be skipped.
             lane.listing = listing_id if tick.started_at >= source.newest else None
             lane.changes = source.changes
@@ -147,13 +148,15 @@ class RecordFold:
             lane.vms = self._vms(tick)
             ids = [seen.facts.provider_id for seen in tick.runs] or [facts.provider_id for facts in tick.vms]
             lane.page = tuple(ids) if is_page(tick.scope, len(ids)) else None
+            if lane.listing != listed and (paged, lane.page) != (None, None):
+                source.turned()
             lane.empty = not (lane.runs or lane.vms or lane.newest or lane.page is not None)
             self._absent = self._is_something_missing()
         self._follow()
         return changes
 
-    def _tell_others(self, source: SourceLanes, changes: tuple[Change, ...]) -> None:
-        """What one source changed, another that shows it too may say otherwise: its answers are to be read again."""
+    def _tell_others(self, source: SourceLanes, changes: tuple[Change, ...], at: int) -> None:
+        """What one source changed, or left out just now, another may say otherwise: its answers are read again."""
         state, names = self.world.state, set[str]()
         for change in changes:
             match change:
@@ -163,8 +166,13 @@ class RecordFold:
                     names.update(state.vms[change.vm_id].started)
                 case _:
                     pass
+        for vm_id in state.open_vms:
+            missing = state.vms[vm_id].missing
+            if missing is not None and (missing.source, missing.at) == (source.state.name, at):
+                names.update(state.vms[vm_id].started)
         for other in self._sources.values():
-            if other is not source and other.state.name in names:
+            shared = other.state.name in names or (bool(names) and (source.everywhere or other.everywhere))
+            if other is not source and shared:
                 other.changed(None)
 
     def _event(self, position: int, at: int) -> tuple[Change, ...]:
@@ -199,7 +207,8 @@ class RecordFold:
     def _runs(self, tick: Tick) -> list[tuple[Run, Seen]]:
         """The runs an answer shows; not those of requests that were made again."""
         state, found = self.world.state, []
-        for seen in listed_once(tick.runs, ()).runs:
+        once = listed_once(tick.runs, ())
+        for seen in tick.runs if once is None else once.runs:
             run_id = state.by_provider.get(f"{tick.scope.provider}/{seen.facts.provider_id}")
             if run_id is not None:
                 found.append((state.runs[run_id], seen))
@@ -229,6 +238,7 @@ class RecordFold:
             lane = source.lanes[scope_id] = Lane(source, scope)
             if lane.shows == "vm":
                 source.machines.append(lane)
+            source.everywhere = source.everywhere or (lane.shows is not None and scope.project is None)
             self._lanes += 1
         return lane
 

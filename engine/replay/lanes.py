@@ -16,7 +16,7 @@ _SHOWN: Final = {RUNS_LIST: "run", RUNS_GET: "run", INSTANCES_LIST: "vm"}
 class SourceLanes:
     """A source while it is folded."""
 
-    __slots__ = ("changes", "gap", "heard", "lanes", "machines", "newest", "state")
+    __slots__ = ("changes", "everywhere", "gap", "heard", "lanes", "machines", "newest", "state")
 
     def __init__(self, state: Source) -> None:
         self.state = state
@@ -24,6 +24,8 @@ class SourceLanes:
         """By the part of the question."""
         self.machines: list[Lane] = []
         """The lanes that list machines."""
+        self.everywhere = False
+        """It lists what is of every project, and so what other sources list too, or leaves that out."""
         self.heard = NEVER
         """When it last answered, the polls that only repeated included; `NEVER` while the next answer ends a time in
         which it did not.
@@ -58,6 +60,12 @@ class SourceLanes:
             for other in self.machines:
                 if other.changes == before:
                     other.changes = self.changes
+
+    def turned(self) -> None:
+        """A page is another than before: the pages behind it complete another list, though they say the same."""
+        for lane in self.lanes.values():
+            if lane.page is not None and lane.changes == self.changes:
+                lane.changes -= 1
 
     def follow(self, *, absent: bool, ending: bool) -> None:
         """Go on from what an event folded in full left. `absent`: something is missing, so that no answer is a mere

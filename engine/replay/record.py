@@ -72,7 +72,8 @@ def _standing(items: list[bytes]) -> dict[str | None, int | None]:
     for item in items:
         with suppress(ValueError):
             seen.append(reader.seen(item))
-    return {one.facts.provider_id: one.cost for one in listed_once(tuple(seen), ()).runs}
+    once = listed_once(tuple(seen), ())
+    return {one.facts.provider_id: one.cost for one in (seen if once is None else once.runs)}
 
 
 def step_record(record: "Record", rules: str = "current", until: Until | None = None) -> Iterator[Step]:

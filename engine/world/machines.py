@@ -44,12 +44,12 @@ class Machines:
 
     # -- polls -------------------------------------------------------------------------------------------------------
 
-    def apply(self, tick: Tick, once: Once, source: Source) -> list[Change]:
+    def apply(self, tick: Tick, once: Once | None, source: Source) -> list[Change]:
         """Fold one answered poll, whatever it asked; what it changed, in order."""
         changes: list[Change] = []
         if tick.scope.endpoint == INSTANCES_LIST:
-            for facts in once.vms:
-                self._see(facts, tick, changes, once.unlike.get(facts.provider_id))
+            for facts in tick.vms if once is None else once.vms:
+                self._see(facts, tick, changes, None if once is None else once.unlike.get(facts.provider_id))
             ids = [facts.provider_id for facts in tick.vms]
             if lists_newest(tick.scope):
                 list_read(source, tick.position, tick.started_at)
@@ -132,9 +132,11 @@ class Machines:
                 continue
             if sweep.started_at < max(vm.started.values(), default=vm.first_at):
                 continue
+            if vm.missing is not None and vm.state is VmState.UNCONFIRMED:
+                continue
             if vm.missing is None or vm.missing.source != source.name:
                 vm.missing = VmMissing(source=source.name, since=source.answered_time, at=tick.observed_at)
-            elif source.answered_time - vm.missing.since >= LOST_AFTER and vm.state is not VmState.UNCONFIRMED:
+            elif source.answered_time - vm.missing.since >= LOST_AFTER:
                 turn = self.turn(vm, tick.position, tick.observed_at)
                 turn.doubt(f"not listed for 10 minutes, last seen {vm.facts.status}")
                 self.settle(turn, changes)

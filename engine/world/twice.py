@@ -16,7 +16,6 @@ from engine.world.tick import Seen
 
 Row = TypeVar("Row", Seen, VmFacts)
 
-_NONE: Final[Mapping[str, str]] = {}
 _RANK: Final = {"busy": 5, "provisioning": 4, "idle": 3, "terminating": 1, "terminated": 0}
 """A machine's status → how far it is from having gone; idle is nearer than busy, for idle machines are ended. A word we
 do not know ends none.
@@ -34,12 +33,13 @@ class Once(NamedTuple):
     """The provider's id → how its rows differ, of each thing that was listed with several."""
 
 
-def listed_once(runs: tuple[Seen, ...], vms: tuple[VmFacts, ...]) -> Once:
-    """The rows of an answer that stand; of rows that weigh the same, the last."""
+def listed_once(runs: tuple[Seen, ...], vms: tuple[VmFacts, ...]) -> Once | None:
+    """The rows of an answer that stand, of rows that weigh the same the last; None where nothing is listed twice."""
     if len(runs) < 2 and len(vms) < 2:
-        return Once(runs, vms, _NONE)
+        return None
     unlike: dict[str, str] = {}
-    return Once(_once(runs, _facts, _of_run, unlike), _once(vms, _itself, _of_vm, unlike), unlike)
+    once = Once(_once(runs, _facts, _of_run, unlike), _once(vms, _itself, _of_vm, unlike), unlike)
+    return None if len(once.runs) == len(runs) and len(once.vms) == len(vms) else once
 
 
 def _once(

@@ -66,7 +66,7 @@ class World:
         if source.skew:
             tick = shifted(tick, source.skew)
         if tick.answered and is_watched(tick.scope):
-            once = listed_once(tick.runs, tick.vms)
+            once = listed_once(tick.runs, tick.vms) if len(tick.runs) > 1 or len(tick.vms) > 1 else None
             if tick.scope.endpoint in (RUNS_LIST, RUNS_GET):
                 self._answer(tick, once, source, changes)
             changes += self.machines.apply(tick, once, source)
@@ -81,9 +81,9 @@ class World:
         state.events += 1
         return Intents(state, self.rules, self.stepper, self.machines).apply(position, at, event)
 
-    def _answer(self, tick: Tick, once: Once, source: Source, changes: list[Change]) -> None:
-        for seen in once.runs:
-            self._see(seen, tick, changes, once.unlike.get(seen.facts.provider_id))
+    def _answer(self, tick: Tick, once: Once | None, source: Source, changes: list[Change]) -> None:
+        for seen in tick.runs if once is None else once.runs:
+            self._see(seen, tick, changes, None if once is None else once.unlike.get(seen.facts.provider_id))
         if self.rules.watch is Watch.NAMED_LIST and tick.scope.endpoint == RUNS_LIST:
             self._named_list(tick, changes)
         if tick.scope.endpoint == RUNS_LIST and not tick.scope.filtered and tick.scope.page_after is None:

@@ -1,5 +1,6 @@
 """A record whose answers list a run or machine twice folds alike, whatever is skipped on the way."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,57 @@ def test_a_run_listed_twice_is_the_same_whatever_is_skipped(pair: tuple[Item, It
         (run,) = replay_record(record).to_json()["runs"]
     (traced,) = replay_polls(list(story.polls())).to_json()["runs"]
     assert run["provider_cost_usd"] == traced["provider_cost_usd"]
+
+
+def pages(story: Story, *rows: Item) -> None:
+    """A list of machines in pages of one."""
+    asked = {"project_names": ["main"], "limit": 1}
+    story.poll("/api/instances/list", asked, rows[:1])
+    for before, after in pairwise((*rows, None)):
+        shown = [] if after is None else [after]
+        story.wait(0.1).poll("/api/instances/list", {**asked, "prev_id": before["id"]}, shown)
+    story.wait(5)
+
+
+def test_the_last_page_says_otherwise_behind_another_first_one(tmp_path: Path) -> None:
+    """It is empty again, and ends another list: a machine is missing from this one."""
+    one, two = machine_item("one"), machine_item("two")
+    story = Story()
+    for rows in ([one, two], [one, two], [two]):
+        pages(story, *rows)
+    with recorded(tmp_path, story) as record:
+        fast, full = (folded(record, whole=whole) for whole in (False, True))
+    assert [vm.missing is not None for vm in full.vms.values()] == [True, False]
+    assert fast == full
+
+
+def test_a_machine_given_up_is_missed_no_more_by_another_source(tmp_path: Path) -> None:
+    """Who missed it first is kept, so the sources do not answer each other with every poll."""
+    story = Story().machines(machine_item("one"), machine_item("two"))
+    for _ in range(15):
+        story.wait(49).machines(machine_item("two"))
+    for _ in range(3):
+        story.wait(5).poll("/api/instances/list", {"limit": 100}, [machine_item("two")])
+        story.wait(5).machines(machine_item("two"))
+    with recorded(tmp_path, story) as record:
+        fast, full = (folded(record, whole=whole) for whole in (False, True))
+    assert [vm.state for vm in full.vms.values()] == ["unconfirmed", "idle"]
+    assert fast == full
+
+
+def test_a_machine_that_only_another_source_leaves_out_is_found_again(tmp_path: Path) -> None:
+    """It was told to go and not seen gone; its own source lists it as before, behind a list without it."""
+    story = Story().machines(machine_item(status="idle"))
+    for _ in range(20):
+        story.wait(49).machines(machine_item(status="terminating"))
+    for _ in range(2):
+        story.wait(1).poll("/api/instances/list", {"limit": 100}, [])
+        story.wait(1).machines(machine_item(status="terminating"))
+    story.wait(1).poll("/api/instances/list", {"limit": 100}, [])
+    with recorded(tmp_path, story) as record:
+        fast, full = (folded(record, whole=whole) for whole in (False, True))
+    assert [vm.missing is None for vm in full.vms.values()] == [False]
+    assert fast == full
 
 
 def test_two_sources_that_list_one_machine_otherwise_fold_alike(tmp_path: Path) -> None:
