@@ -1,6 +1,6 @@
 """What the machines and runs that a catch-up touched cost now; what was settled before is left as it stands."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import msgspec
 
@@ -8,11 +8,10 @@ from engine.money.bill import Bill, Book, bill_vm
 from engine.money.charge import Charge, charges, run_costs
 from engine.money.reconcile import reconcile_run
 from engine.replay.objects import vm_object
-from engine.vm.states import VmState
 from engine.world.runs import Run
 from engine.world.state import WorldState
 from engine.world.vms import Vm
-from projections.paid import decode_against, encode_against, encode_paid
+from projections.paid import Basis, decode_against, encode_against, encode_paid
 from projections.vm_table import VmRow
 
 _spans = msgspec.msgpack.Encoder()
@@ -20,66 +19,74 @@ Money = tuple[int | None, bytes | None]
 """What a run costs, micro-dollars (None: unknown), and that against the provider's figure (`projections.paid`)."""
 
 
-class Costing:
-    """Costs what moved, catch-up after catch-up; forgotten together with the fold.
+def costed(
+    state: WorldState, moved: dict[str, bytes], changed: set[str], known: Callable[[str], Money]
+) -> tuple[dict[str, Money], tuple[VmRow, ...]]:
+    """(money of runs, rows of machines) of all that a catch-up can have moved.
+
+    A machine that may be billed costs more with every poll, and so do the runs on it.
 
     Args:
-        known: what a run cost so far.
+        moved: the machines to write, vm id → as the store keeps it.
+        changed: the runs that are asked for in any case; others are left out if theirs is as it was.
+        known: what is kept of a run so far.
     """
-
-    def __init__(self, known: Callable[[str], Money]) -> None:
-        self._known = known
-        self._bases: dict[tuple[str, str], int] = {}
-        """(run, machine) → the hash of all that the machine told about the run's money."""
-
-    def costed(
-        self, state: WorldState, moved: dict[str, bytes], changed: set[str]
-    ) -> tuple[dict[str, Money], tuple[VmRow, ...]]:
-        """(money of runs, rows of machines) of all that a catch-up can have moved.
-
-        A machine that may be billed costs more with every poll, and so do the runs on it.
-
-        Args:
-            moved: the machines to write, vm id → as the store keeps it.
-            changed: the runs that are asked for in any case; others are left out if theirs is as it was.
-        """
-        book, until = Book.of(state), state.last_at if state.last_at is not None else 0
-        bills = {vm_id: bill_vm(state.vms[vm_id], until=until, book=book) for vm_id in moved}
-        sums = {vm_id: tuple(charges(bill)) for vm_id, bill in bills.items()}
-        on: dict[str, dict[str, None]] = {run_id: {} for run_id in changed}
-        for vm_id in moved:
-            for run_id in self._told_anew(state.vms[vm_id], sums[vm_id]):
+    accounts = _Accounts(state)
+    on: dict[str, dict[str, None]] = {run_id: {} for run_id in changed}
+    for vm_id in moved:
+        account = accounts.of(state.vms[vm_id])
+        for run_id in account.paid:
+            if account.differs(run_id, known(run_id)[1]):
                 on.setdefault(run_id, {})[vm_id] = None
-        found: dict[str, Money] = {}
-        for run_id, machines in on.items():
-            run = state.runs.get(run_id)
-            if run is None:
-                continue
-            before = self._known(run_id)
-            for vm_id in (*machines_of(run, before[1]), *machines):
-                if vm_id not in bills and (vm := state.vms.get(vm_id)) is not None:
-                    bills[vm_id] = bill_vm(vm, until=until, book=book)
-                    sums[vm_id] = tuple(charges(bills[vm_id]))
-                if vm_id in bills:
-                    machines[vm_id] = None
-            now = _money(state, run, {vm_id: bills[vm_id] for vm_id in machines}, sums)
-            if run_id in changed or now != before:
-                found[run_id] = now
-        rows = (_row(state.vms[vm_id], bills[vm_id], sums[vm_id], folded) for vm_id, folded in moved.items())
-        return found, tuple(rows)
+    found: dict[str, Money] = {}
+    for run_id, machines in on.items():
+        run = state.runs.get(run_id)
+        if run is None:
+            continue
+        before = known(run_id)
+        wanted = dict.fromkeys((*machines_of(run, before[1]), *machines))
+        now = _money(state, run, [accounts.of(vm) for vm_id in wanted if (vm := state.vms.get(vm_id)) is not None])
+        if run_id in changed or now != before:
+            found[run_id] = now
+    rows = (_row(accounts.of(state.vms[vm_id]), folded) for vm_id, folded in moved.items())
+    return found, tuple(rows)
 
-    def _told_anew(self, vm: Vm, sums: tuple[Charge, ...]) -> Iterable[str]:
-        """The runs on a machine of which it tells another thing than the last time."""
-        paid: dict[str, list[Charge]] = {run_id: [] for run_id in runs_on(vm)}
-        for charge in sums:
+
+class _Account:
+    """One machine's bill, and who pays what of it."""
+
+    def __init__(self, vm: Vm, bill: Bill) -> None:
+        self.vm = vm
+        self.bill = bill
+        self.charges = tuple(charges(bill))
+        self.paid: dict[str, list[Charge]] = {run_id: [] for run_id in runs_on(vm)}
+        for charge in self.charges:
             if charge.run_id is not None:
-                paid.setdefault(charge.run_id, []).append(charge)
-        busy = max((step.at for step in vm.steps if step.after is VmState.BUSY), default=0)
-        for run_id, mine in paid.items():
-            basis = hash((tuple(mine), vm.prices, vm.facts.total_blocks, busy))
-            if self._bases.get((run_id, vm.vm_id)) != basis:
-                self._bases[run_id, vm.vm_id] = basis
-                yield run_id
+                self.paid.setdefault(charge.run_id, []).append(charge)
+        self.basis = Basis(vm)
+
+    def differs(self, run_id: str, against: bytes | None) -> bool:
+        """Whether it tells of a run anything else than what is kept of it rests on."""
+        if against is None:
+            return True
+        kept = decode_against(against)
+        return kept.machines.get(self.vm.vm_id) != self.basis.of(self.paid[run_id], kept.causes)
+
+
+class _Accounts:
+    """The accounts of machines, made when first asked for."""
+
+    def __init__(self, state: WorldState) -> None:
+        self._book = Book.of(state)
+        self._until = state.last_at if state.last_at is not None else 0
+        self._made: dict[str, _Account] = {}
+
+    def of(self, vm: Vm) -> _Account:
+        """The machine's."""
+        found = self._made.get(vm.vm_id)
+        if found is None:
+            found = self._made[vm.vm_id] = _Account(vm, bill_vm(vm, until=self._until, book=self._book))
+        return found
 
 
 def cost_of(state: WorldState, run_id: str) -> int | None:
@@ -91,7 +98,9 @@ def cost_of(state: WorldState, run_id: str) -> int | None:
     if run.requeues:  # what it was on before, it has no link to
         found = (vm for vm in state.vms.values() if run_id in vm.runs)
     book, until = Book.of(state), state.last_at if state.last_at is not None else 0
-    return _cost(state, run, {vm.vm_id: bill_vm(vm, until=until, book=book) for vm in found if vm is not None})
+    machines = {vm.vm_id: vm for vm in found if vm is not None}
+    bills = {vm_id: bill_vm(vm, until=until, book=book) for vm_id, vm in machines.items()}
+    return run_costs(msgspec.structs.replace(state, vms=machines, runs={run_id: run}), bills).get(run_id)
 
 
 def runs_on(vm: Vm) -> tuple[str, ...]:
@@ -110,25 +119,26 @@ def machines_of(run: Run, against: bytes | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*were, *run.links.values())))
 
 
-def _money(state: WorldState, run: Run, bills: dict[str, Bill], sums: dict[str, tuple[Charge, ...]]) -> Money:
-    """What a run costs, from the bills of its machines."""
-    vms = sorted((state.vms[vm_id] for vm_id in bills), key=lambda vm: vm.first_position)
-    mine = [charge for vm in vms for charge in sums[vm.vm_id] if charge.run_id == run.run_id]
-    cost = _cost(state, run, bills)
+def _money(state: WorldState, run: Run, accounts: list[_Account]) -> Money:
+    """What a run costs, from the accounts of its machines."""
+    accounts = sorted(accounts, key=lambda one: one.vm.first_position)
+    mine = [charge for one in accounts for charge in one.paid.get(run.run_id, ())]
+    vms = {one.vm.vm_id: one.vm for one in accounts}
+    part = msgspec.structs.replace(state, vms=vms, runs={run.run_id: run})
+    cost = sum(charge.cost for charge in mine) if mine else run_costs(part, {}).get(run.run_id)
     if not mine and run.cost is None:
         return cost, None
-    part = msgspec.structs.replace(state, vms={vm.vm_id: vm for vm in vms}, runs={run.run_id: run})
-    submissions = {(one.run_id, one.job): vm for vm in vms for one in vm.occupancies}
-    return cost, encode_against(reconcile_run(run, mine, part, submissions), part.vms)
+    submissions = {
+        (one.run_id, one.job): vm for vm in vms.values() for one in vm.occupancies if one.run_id == run.run_id
+    }
+    found = reconcile_run(run, mine, part, submissions)
+    causes = tuple((line.cause.value, line.amount) for line in found.lines)
+    bases = {one.vm.vm_id: one.basis.of(one.paid.get(run.run_id, ()), causes) for one in accounts}
+    return cost, encode_against(found, bases)
 
 
-def _cost(state: WorldState, run: Run, bills: dict[str, Bill]) -> int | None:
-    machines = {vm_id: state.vms[vm_id] for vm_id in bills}
-    part = msgspec.structs.replace(state, vms=machines, runs={run.run_id: run})
-    return run_costs(part, bills).get(run.run_id)
-
-
-def _row(vm: Vm, bill: Bill, sums: tuple[Charge, ...], folded: bytes) -> VmRow:
+def _row(account: _Account, folded: bytes) -> VmRow:
+    vm, bill = account.vm, account.bill
     facts = vm.facts
     return VmRow(
         vm_id=vm.vm_id,
@@ -143,7 +153,7 @@ def _row(vm: Vm, bill: Bill, sums: tuple[Charge, ...], folded: bytes) -> VmRow:
         kind=_kind(vm),
         spans=_spans.encode(_stretches(bill)),
         folded=folded,
-        paid=encode_paid(vm, bill, sums),
+        paid=encode_paid(vm, bill, account.charges),
     )
 
 

@@ -22,7 +22,7 @@ from engine.world.runs import Run
 from engine.world.state import WorldState
 from engine.world.vms import Vm
 from engine.world.world import World
-from projections.costed import Costing, Money
+from projections.costed import Money, costed
 from projections.folded import StoredIds, StoredRuns, StoredVms, encode_run, encode_vm, form, put_down, take_up
 from projections.mark_table import Mark
 from projections.store import Checkpoint, RunRow, Store
@@ -58,7 +58,6 @@ class Keeper:
         self._position = 0
         self._lasting: bytes | None = None
         self._money: dict[str, Money] = {}
-        self._costing = Costing(self._money_of)
 
     @property
     def position(self) -> int:
@@ -103,7 +102,6 @@ class Keeper:
             self._position = after
             self._lasting = None
             self._money.clear()
-            self._costing = Costing(self._money_of)
             self.store.note_moments()
         return after
 
@@ -165,7 +163,7 @@ class Keeper:
             if hash(folded := encode_run(run)) != runs.kept.get(run_id)
         }
         machines |= self._repriced(state, after, machines)
-        money, rows = self._costing.costed(state, machines, set(changed))
+        money, rows = costed(state, machines, set(changed), self._money_of)
         for run_id in money.keys() - changed.keys():
             changed[run_id] = encode_run(runs[run_id])
         in_order = [run_id for run_id in dict.keys(runs) if run_id in changed]

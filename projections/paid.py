@@ -1,14 +1,16 @@
 """What a machine's bill is made of and how a run's cost compares, small enough to be kept: costs are sums of these."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final
+from zlib import crc32
 
 import msgspec
 
 from engine.money.bill import Bill
 from engine.money.charge import Charge, cut_at
-from engine.money.reconcile import Reconciliation
+from engine.money.reconcile import Cause, Reconciliation
 from engine.money.report import gpu_of, midnights
+from engine.vm.states import VmState
 from engine.world.vms import Vm
 from events.clock import SECOND
 
@@ -43,8 +45,8 @@ class Paid(msgspec.Struct, frozen=True, array_like=True):
 class Against(msgspec.Struct, frozen=True, array_like=True):
     """One run's cost against the provider's figure. Micro-dollars."""
 
-    machines: tuple[str, ...]
-    """Those it was ever on: it pays for these."""
+    machines: dict[str, int]
+    """Those it was ever on, it pays for these; and the basis on each that this rests on (`basis_of`)."""
     ours: int
     theirs: int | None
     """None: the provider gives no figure."""
@@ -74,12 +76,30 @@ def decode_paid(data: bytes) -> Paid:
     return _paid.decode(data)
 
 
-def encode_against(one: Reconciliation, machines: Mapping[str, object]) -> bytes:
-    """A run's comparison as the store keeps it."""
+def encode_against(one: Reconciliation, machines: dict[str, int]) -> bytes:
+    """A run's comparison as the store keeps it; `machines` as in `Against`."""
     causes = tuple((line.cause.value, line.amount) for line in one.lines)
-    return _encoder.encode(Against(machines=tuple(machines), ours=one.ours, theirs=one.theirs, causes=causes))
+    return _encoder.encode(Against(machines=machines, ours=one.ours, theirs=one.theirs, causes=causes))
 
 
 def decode_against(data: bytes) -> Against:
     """What `encode_against` wrote."""
     return _against.decode(data)
+
+
+class Basis:
+    """What a machine tells about the money of the runs on it, as numbers that are compared, not read."""
+
+    def __init__(self, vm: Vm) -> None:
+        busy = max((step.at for step in vm.steps if step.after is VmState.BUSY), default=0)
+        self._start = crc32(_encoder.encode((vm.prices, vm.facts.total_blocks)))
+        self._busy = crc32(_encoder.encode(busy), self._start)
+
+    def of(self, charges: Iterable[Charge], causes: Iterable[tuple[str, int]]) -> int:
+        """Of a run with these charges, whose cost is compared for these causes.
+
+        What no poll showed is queueing once the machine is busy later, with whomever.
+        """
+        told = tuple((one.line.value, one.since, one.until, one.cost, one.hourly) for one in charges)
+        open_ = any(cause == Cause.BETWEEN_POLLS.value for cause, _ in causes)
+        return crc32(_encoder.encode(told), self._busy if open_ else self._start)
