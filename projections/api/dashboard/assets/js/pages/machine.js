@@ -68,15 +68,15 @@ function RunRow({ id }) {
     <div class="top"><${StateBadge} of=${run} /><span class="dim nowrap"><${Duration} seconds=${run.execution_seconds} /></span></div></li>`;
 }
 
-// A bill goes to the last poll: what an open phase has lasted ends there too while nobody looks.
-function useUntil() {
+// A bill goes to the last poll: what an open phase has lasted ends there too while its source is silent.
+function useUntil(vm) {
   const now = useNow();
-  const sources = useData("/api/overview", { every: 2000 }).data?.sources ?? [];
-  if (!sources.length || sources.some((one) => one.observability === "fresh")) return { until: now, silent: false };
-  return { until: Math.min(now, Math.max(...sources.map((one) => ms(one.last_answered) ?? 0)) || now), silent: true };
+  const source = useData("/api/overview", { every: 2000 }).data?.sources.find((one) => one.name === vm.source);
+  if (!source || source.observability === "fresh") return { until: now, silent: false };
+  return { until: Math.min(now, ms(source.last_answered) ?? now), silent: true };
 }
 
-const WORDS = [["gpu", "GPU"], ["backend", "backend"], ["region", "region"], ["project", "project"], ["fleet", "fleet"]];
+const WORDS = [["source", "source"], ["gpu", "GPU"], ["backend", "backend"], ["region", "region"], ["project", "project"], ["fleet", "fleet"]];
 
 function Facts({ vm }) {
   return html`<${Panel} title="What it is"><dl class="facts">
@@ -90,7 +90,7 @@ function Facts({ vm }) {
 }
 
 function Machine({ vm, read }) {
-  const { until: now, silent } = useUntil();
+  const { until: now, silent } = useUntil(vm);
   const first = vm.intervals[0];
   const last = vm.intervals.at(-1);
   return html`<${PageHead} title=${vm.name || vm.provider_id}><${StateBadge} of=${vm} chip /><${Actions} vm=${vm} reload=${read.reload} /><//>

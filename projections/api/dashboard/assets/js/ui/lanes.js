@@ -7,6 +7,7 @@ import { clamp, share, ticksOf } from "./scale.js";
 import { tip } from "./tip.js";
 import { useWidth } from "./width.js";
 
+const HATCH = "unseen"; // the pattern's id
 const ROWS = 6; // lanes there is always room for, so that a machine more moves nothing
 const SHORTEST = 600e3; // milliseconds
 const pct = (value) => `${(value * 100).toFixed(3)}%`;
@@ -22,11 +23,14 @@ const lasted = (from, to, end) => `${clock(from)} to ${to === null ? "now" : clo
 const began = (vm) => ms(vm.intervals[0]?.from) ?? 0;
 const ended = (vm) => { const last = vm.intervals.at(-1); return last && last.to !== null ? ms(last.to) : Infinity; };
 
-// Machines that had a name one after the other share a lane, as a slot's do; what is up stands first, then what was last.
+const follows = (vm, before) => vm.source === before.source && name(vm) === name(before) && ended(before) <= began(vm);
+
+// Machines of one source that had a name one after the other share a lane, as a slot's do; what is up stands first, then
+// what was last.
 function rowsOf(lanes) {
   const rows = [];
   for (const lane of [...lanes].sort((a, b) => began(a.vm) - began(b.vm))) {
-    const row = rows.find((one) => name(one.lives.at(-1).vm) === name(lane.vm) && ended(one.lives.at(-1).vm) <= began(lane.vm));
+    const row = rows.find((one) => follows(lane.vm, one.lives.at(-1).vm));
     if (row) row.lives.push(lane);
     else rows.push({ key: lane.vm.vm_id, lives: [lane] });
   }
@@ -52,7 +56,7 @@ function blocks(lane, window, width, several) {
 }
 
 // One stop for the keyboard; the arrows go from block to block.
-function Lane({ lives, window, width }) {
+function Lane({ lives, window, width, unseen, several }) {
   const track = useRef(null);
   const move = (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
@@ -68,15 +72,29 @@ function Lane({ lives, window, width }) {
   const { vm } = lives.at(-1);
   const all = lives.flatMap((lane) => blocks(lane, window, width, lives.length > 1)).sort((a, b) => a.from - b.from);
   return html`<li class="lane"><div class="label"><span class="badge s-${vm.state}" title=${vm.state}><${Glyph} of=${vm.state} /><span class="hidden-text">${vm.state}</span></span>
-      <${Link} to="/machines/${vm.vm_id}">${name(vm)}<//><span class="rate">${price(vm.price_usd_per_hour)}/h${lives.length > 1 ? ` · ${lives.length} machines` : ""}</span></div>
+      <${Link} to="/machines/${vm.vm_id}">${name(vm)}<//><span class="rate" title=${vm.source}>${several ? `${vm.source} · ` : ""}${price(vm.price_usd_per_hour)}/h${lives.length > 1 ? ` · ${lives.length} machines` : ""}</span></div>
     <div class="track" ref=${track} role="group" aria-label="${name(vm)}, ${vm.state}" onKeyDown=${move}>${all.map((one, index) => {
       const common = { key: one.key, style: one.style, tabindex: index === 0 ? 0 : -1, ...tip(one.text) };
       if (one.kind === "phase") return html`<span class="block p-${one.phase}" role="img" ...${common}></span>`;
       return html`<${Link} to="/runs/${one.run.run_id}" class="block run s-${one.run.state} ${one.room < 22 ? "tiny" : ""}" ...${common}>${one.room >= 22 && html`<${Glyph} of=${one.run.start ?? one.run.state} />`}${one.room >= 46 && html`<span>${called(one.run)}</span>`}<//>`;
-    })}</div></li>`;
+    })}${unseen && html`<svg class="unseen" data-source=${vm.source} aria-hidden="true"><path class="fill" d=${unseen.fill} fill="url(#${HATCH})" /><path class="edge" d=${unseen.edge} /></svg>`}</div></li>`;
 }
 
-// Gaps of several sources that overlap are one stretch: hatched once, with a line for each.
+// Source → what is hatched of its lanes, as paths as high as any lane: the stretches in which it was silent.
+function unseenOf(gaps, window, width) {
+  const found = new Map();
+  for (const source of new Set(gaps.map((gap) => gap.source))) {
+    const parts = joined(gaps.filter((gap) => gap.source === source), window)
+      .map((one) => [one.start, one.end].map((time) => Math.round(clamp(share(time, window.from, window.to)) * width * 10) / 10))
+      .map(([left, right]) => [left, Math.max(right, left + 2)]);
+    if (parts.length) found.set(source, { fill: parts.map(([left, right]) => `M${left} 0H${right}V60H${left}z`).join(""), edge: parts.map(([left, right]) => `M${left} 0V60M${right} 0V60`).join("") });
+  }
+  return found;
+}
+
+const Hatch = () => html`<svg class="hatching" width="0" height="0" aria-hidden="true"><defs><pattern id=${HATCH} width="9" height="9" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="1.500" height="9" /></pattern></defs></svg>`;
+
+// Gaps that overlap are one stretch; those of several sources have one handle, that says each.
 function joined(gaps, window) {
   const found = [];
   const within = gaps.map((gap) => ({ ...gap, start: ms(gap.from), end: gap.to === null ? window.to : ms(gap.to) })).filter((gap) => inside(gap.start, gap.end, window));
@@ -94,8 +112,8 @@ function Gaps({ gaps, window }) {
   return html`<div class="gap-marks">${joined(gaps, window).map((one) => {
     const [left, right] = [one.start, one.end].map((time) => clamp(share(time, window.from, window.to)));
     const more = one.gaps.length > 6 ? `\nand ${one.gaps.length - 6} more` : "";
-    const text = `Nobody looked\n${one.gaps.slice(0, 6).map(silence).join("\n")}${more}`;
-    return html`<span class="gap-mark" key=${`m${one.start}`} style=${where(one.start, one.end, window)}></span><button type="button" class="gap-handle" key=${`h${one.start}`} style=${{ left: pct(clamp((left + right) / 2, 0.01, 0.99)) }} ...${tip(text)}><${Glyph} of="blind" /></button>`;
+    const text = `No answer\n${one.gaps.slice(0, 6).map(silence).join("\n")}${more}`;
+    return html`<button type="button" class="gap-handle" key=${`h${one.start}`} style=${{ left: pct(clamp((left + right) / 2, 0.01, 0.99)) }} ...${tip(text)}><${Glyph} of="blind" /></button>`;
   })}</div>`;
 }
 
@@ -109,13 +127,15 @@ export function Lanes({ lanes, window, gaps = [], children }) {
   times.from = Math.max(times.from, first - (times.to - first) * 0.02);
   const { ticks } = ticksOf(times.from, times.to, Math.max(2, Math.floor(width / 110)));
   const rows = rowsOf(lanes);
+  const unseen = unseenOf(gaps, times, width);
+  const several = new Set(lanes.map(({ vm }) => vm.source)).size > 1;
   const spare = Math.max(0, ROWS - rows.length);
   return html`<div class="lanes"><div class="frame" tabindex="0" role="region" aria-label="Machines over time"><div ref=${frame} class="lane-axis">${ticks.map((time) => {
     const x = share(time, times.from, times.to);
     return x > 0.03 && x < 0.97 && html`<span key=${time} style=${{ left: pct(x) }}>${tick(time, times.to - times.from)}</span>`;
   })}</div>
-    ${lanes.length > 0 && html`<${Gaps} gaps=${gaps} window=${times} />`}
-    <ol>${rows.map((row) => html`<${Lane} key=${row.key} lives=${row.lives} window=${times} width=${width} />`)}${Array.from({ length: spare }, (_, index) => html`<li class="lane" key=${`empty${index}`} aria-hidden="true"></li>`)}</ol>
+    ${lanes.length > 0 && html`<${Hatch} /><${Gaps} gaps=${gaps} window=${times} />`}
+    <ol>${rows.map((row) => html`<${Lane} key=${row.key} lives=${row.lives} window=${times} width=${width} unseen=${unseen.get(row.lives[0].vm.source)} several=${several} />`)}${Array.from({ length: spare }, (_, index) => html`<li class="lane" key=${`empty${index}`} aria-hidden="true"></li>`)}</ol>
     ${lanes.length === 0 && html`<div class="lane-none">${children}</div>`}</div>
-    <div class="lane-key" aria-hidden="true">${KEY.map(([phase, word]) => html`<span key=${phase}><i><b class="block p-${phase}"></b></i>${word}</span>`)}<span><i class="hatch"></i>nobody looked</span><span><span class="mark"><${Glyph} of="cold" /></span>cold start</span><span><span class="mark"><${Glyph} of="warm" /></span>warm start</span></div></div>`;
+    <div class="lane-key" aria-hidden="true">${KEY.map(([phase, word]) => html`<span key=${phase}><i><b class="block p-${phase}"></b></i>${word}</span>`)}<span><i class="hatch"></i>no answer</span><span><span class="mark"><${Glyph} of="cold" /></span>cold start</span><span><span class="mark"><${Glyph} of="warm" /></span>warm start</span></div></div>`;
 }

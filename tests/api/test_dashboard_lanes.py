@@ -1,0 +1,89 @@
+"""Machines of two sources in a real browser: what nobody saw of one is not hatched on the other."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import pytest
+from stenolab.dashboard import told
+
+from engine.readings.shapes import shape_of
+from engine.testing.big import polls
+from events.clock import SECOND, SystemClock
+from events.record import Record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Serve
+    from stenolab.browser import See
+
+    from events.poll import Poll
+
+pytestmark = pytest.mark.slow
+
+ROUNDS = 500
+"""Looks at each source, five seconds apart."""
+SILENT = range(200, 320)
+"""Rounds in which the second was not heard of."""
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Path:
+    """A record of two projects whose machines have the same names; the second was silent for ten minutes."""
+    start = SystemClock().now() - ROUNDS * 5 * SECOND
+    both: list[Poll] = list(islice(polls(start), ROUNDS * 2))
+    second = islice(polls(start, first=1000, source="dstack/other"), ROUNDS * 2)
+    both += (poll for number, poll in enumerate(second) if number // 2 not in SILENT)
+    path = tmp_path / "pair.db"
+    with Record.open(path, write=True, create=True, shapes=shape_of, clock=SystemClock()) as record:
+        record.append_polls(sorted(both, key=lambda poll: poll.observed_at))
+    return path
+
+
+@pytest.mark.parametrize("phone", [False, True])
+def test_only_the_lanes_of_a_silent_source_are_hatched(pair: Path, served: Serve, see: See, *, phone: bool) -> None:
+    """The handle says which source it was, every lane says whose machine it has, and machines of two sources never
+    share one, whatever they are called.
+    """
+    from axe_playwright_python.sync_playwright import Axe
+
+    here = served(pair)
+    head = told(here.client, "/api/record")["position"]
+    said = told(here.client, "/api/overview", at=head)
+    options = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True} if phone else {}
+    seen = see(here.url, reduced_motion="reduce", **options)
+    page = seen.go(f"/?at={head}")  # a moment stands: live, both would be blind by and by
+    page.wait_for_selector(".lane svg.unseen")
+    lanes = page.locator(".lane:has(.label)")
+    found = [(lane.locator(".rate").get_attribute("title"), lane.locator("svg.unseen").count()) for lane in lanes.all()]
+    assert set(found) == {("dstack/main", 0), ("dstack/other", 1)}
+    wanted = {(lane["vm"]["source"], lane["vm"]["name"]) for lane in said["lanes"]}
+    assert len(found) == len(wanted) > len({name for _, name in wanted})
+    for lane in lanes.all():
+        assert lane.locator(".rate").inner_text().startswith(str(lane.locator(".rate").get_attribute("title")))
+    (handle,) = page.locator(".gap-handle").all()
+    label = str(handle.get_attribute("aria-label"))
+    assert "dstack/other" in label
+    assert "dstack/main" not in label
+    drawn = page.locator(".lane svg.unseen path.fill").first.bounding_box()
+    track = page.locator(".lane:has(svg.unseen) .track").first.bounding_box()
+    assert drawn is not None
+    assert track is not None
+    assert track["x"] < drawn["x"] < drawn["x"] + drawn["width"] < track["x"] + track["width"]
+    assert page.evaluate("document.documentElement.scrollWidth") <= page.evaluate("innerWidth")
+    assert seen.shifted() < 0.01
+    assert seen.complaints == []
+    report = Axe().run(page)
+    assert report.violations_count == 0, report.generate_report()
+
+
+def test_a_machines_page_names_its_source(pair: Path, served: Serve, see: See) -> None:
+    """Whose polls show it."""
+    here = served(pair)
+    head = told(here.client, "/api/record")["position"]
+    machine = next(vm for vm in told(here.client, "/api/vms", at=head)["vms"] if vm["source"] == "dstack/other")
+    page = see(here.url).go(f"/machines/{machine['vm_id']}?at={head}")
+    page.wait_for_selector("dl.facts")
+    assert "dstack/other" in page.locator("dl.facts").first.inner_text()
