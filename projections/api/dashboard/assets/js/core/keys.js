@@ -1,5 +1,6 @@
 // The keyboard, everywhere but in fields: `g` and a letter go to a page, brackets step through the marks.
-import { goTo, isPast, step } from "./moment.js";
+import { step } from "./marks.js";
+import { goTo, isPast } from "./moment.js";
 import { navigate } from "./router.js";
 import { store } from "./store.js";
 

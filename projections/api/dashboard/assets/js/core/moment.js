@@ -66,37 +66,3 @@ export async function readRecord() {
 }
 
 export function startMoment() { if (state.get().at !== null) settle(state.get().at); }
-
-// The mark before (-1) or after (+1) the moment shown, `steps` further; null: there is none in that direction.
-export function markFrom(steps) {
-  const marks = record.get()?.marks ?? [];
-  if (!marks.length) return null;
-  const { at, position, time } = state.get();
-  const place = at === null ? marks.length : lowerBound(marks, position, time);
-  if (steps < 0) return marks[Math.max(0, place + steps)];
-  const same = place < marks.length && isAt(marks[place], position, time) ? 1 : 0;
-  const next = place + same + steps - 1;
-  return next >= marks.length ? null : marks[next];
-}
-
-const isAt = (mark, position, time) => (position === null ? ms(mark.at) === time : mark.position === position);
-
-function lowerBound(marks, position, time) {
-  const before = (mark) => (position === null ? ms(mark.at) < (time ?? 0) : mark.position < position);
-  let low = 0;
-  let high = marks.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (before(marks[middle])) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
-
-// Steps by marks; past the last one is live.
-export function step(steps) {
-  if (steps > 0 && !isPast()) return;
-  const mark = markFrom(steps);
-  if (mark) goTo(mark.position, { time: ms(mark.at) });
-  else if (steps > 0) goTo(null);
-}

@@ -3,7 +3,8 @@ import { classes, html, useEffect, useLayoutEffect, useRef, useState } from "../
 import { now } from "../core/clock.js";
 import { pending } from "../core/data.js";
 import { onKey } from "../core/keys.js";
-import { goTo, markFrom, moment, preview, step, useMoment, useRecord } from "../core/moment.js";
+import { lookAt, markFrom, step, useMarks } from "../core/marks.js";
+import { goTo, moment, preview, useMoment, useRecord } from "../core/moment.js";
 import { useStore } from "../core/store.js";
 import { moment as told, ms, number, tick } from "../core/words.js";
 
@@ -106,6 +107,7 @@ function usePlay() {
 
 export function Tape() {
   const record = useRecord();
+  const marks = useMarks();
   const at = useMoment();
   const [scale, setScale] = useState("all");
   const [ghost, haunt] = useState(null);
@@ -121,6 +123,7 @@ export function Tape() {
   }, []);
   const extent = held.current ?? extentOf(record, scale, at.at === null ? null : at.time);
   const length = extent.to - extent.from;
+  useEffect(() => lookAt(scale === "all" ? null : extent), [scale, extent.from, extent.to, record]);
   const time = at.at === null ? extent.last : at.time ?? extent.last;
   const place = Math.min(1, Math.max(0, (time - extent.from) / length));
   const timeOf = (event) => {
@@ -174,7 +177,7 @@ export function Tape() {
   return html`<section class=${classes("tape", at.at !== null && "past")} aria-label="Time">
     <div class="reel-track" ref=${track} role="slider" tabindex="0" aria-label="Moment of the record" aria-orientation="horizontal" aria-valuemin=${0} aria-valuemax=${1000} aria-valuenow=${Math.round(place * 1000)} aria-valuetext=${said}
       onPointerDown=${down} onPointerMove=${over} onPointerUp=${up} onPointerCancel=${up} onPointerLeave=${() => haunt(null)} onKeyDown=${keys}>
-      <${Marks} marks=${record?.marks ?? []} extent=${extent} />${record && html`<${Axis} extent=${extent} width=${width} />`}
+      <${Marks} marks=${marks} extent=${extent} />${record && html`<${Axis} extent=${extent} width=${width} />`}
       ${place < 1 && html`<span class="after" style=${{ left: `${place * 100}%` }}></span>`}
       ${(at.at === null || at.time !== null) && html`<span class="head" style=${{ left: `${place * 100}%` }}></span>`}
       ${ghost !== null && html`<span class="ghost" style=${{ left: `${Math.min(1 - 75 / width, Math.max(75 / width, (ghost - extent.from) / length)) * 100}%` }}>${end(ghost) ? "live" : told(ghost)}</span>`}</div>

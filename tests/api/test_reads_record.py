@@ -1,0 +1,68 @@
+"""`/api/record`: where the record stands, and the marks of all of it or of a stretch of time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from projections import marks
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import httpx
+    from conftest import Serve
+
+
+@pytest.fixture
+def client(served: Serve, town: Path) -> httpx.Client:
+    """A client of the service of a record with runs of every end."""
+    return served(town).client
+
+
+def test_marks_are_told_of_a_stretch_both_ends_included(client: httpx.Client) -> None:
+    """What is not of the stretch is left out, and everything else of the answer is as it was."""
+    whole = client.get("/api/record").json()
+    assert not whole["thinned"]
+    times = sorted({mark["at"] for mark in whole["marks"]})
+    low, high = times[len(times) // 3], times[2 * len(times) // 3]
+    part = client.get("/api/record", params={"since": low, "until": high}).json()
+    assert part["marks"] == [mark for mark in whole["marks"] if low <= mark["at"] <= high]
+    assert {**part, "marks": [], "lag": None} == {**whole, "marks": [], "lag": None}
+    one = client.get("/api/record", params={"since": low, "until": low}).json()["marks"]
+    assert one
+    assert {mark["at"] for mark in one} == {low}
+
+
+def test_a_shorter_stretch_has_what_a_longer_one_had_no_room_for(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Now, and at a moment before, of which no later mark is told."""
+    whole = client.get("/api/record").json()
+    monkeypatch.setattr(marks, "MARKS", 12)
+    few = client.get("/api/record").json()
+    assert few["thinned"]
+    assert len(few["marks"]) <= 12
+    mark = next(mark for mark in whole["marks"] if mark not in few["marks"])
+    near = client.get("/api/record", params={"since": mark["at"], "until": mark["at"]}).json()
+    assert mark in near["marks"]
+    then = client.get(
+        "/api/record", params={"since": mark["at"], "until": mark["at"], "at": mark["position"] - 1}
+    ).json()
+    assert mark not in then["marks"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "field"),
+    [
+        ({"since": "yesterday"}, "since"),
+        ({"until": "17"}, "until"),
+        ({"since": "2026-11-20T15:00:00Z", "until": "2026-11-20T14:59:59Z"}, "until"),
+    ],
+)
+def test_a_stretch_that_is_none_is_refused(client: httpx.Client, asked: dict[str, str], field: str) -> None:
+    """The answer names what is wrong."""
+    answer = client.get("/api/record", params=asked)
+    assert answer.status_code == 400
+    assert answer.json()["field"] == field
