@@ -55,7 +55,7 @@ def test_only_the_lanes_of_a_silent_source_are_hatched(pair: Path, served: Serve
     options = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True} if phone else {}
     seen = see(here.url, reduced_motion="reduce", **options)
     page = seen.go(f"/?at={head}")  # a moment stands: live, both would be blind by and by
-    page.wait_for_selector(".lane svg.unseen")
+    seen.until("document.querySelector('.lane svg.unseen') && document.querySelector('.gap-handle')", seconds=60)
     lanes = page.locator(".lane:has(.label)")
     found = [(lane.locator(".rate").get_attribute("title"), lane.locator("svg.unseen").count()) for lane in lanes.all()]
     assert set(found) == {("dstack/main", 0), ("dstack/other", 1)}
