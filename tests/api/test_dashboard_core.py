@@ -294,6 +294,9 @@ def test_every_page_is_a_document_that_may_be_asked_for_again(path: str, served:
     assert first.status_code == 200
     assert first.headers["content-type"].startswith("text/html")
     assert here.client.get(path, headers={"If-None-Match": first.headers["etag"]}).status_code == 304
+    overview = 'href="/api/overview"'
+    assert overview in first.text
+    assert overview not in here.client.get(path, params={"at": "17"}).text, "a moment past does not show it"
     asset = re.search(r'href="(/assets/[^"]+\.css)"', first.text)
     assert asset is not None
     sheet = here.client.get(asset[1])

@@ -34,6 +34,7 @@ PAGES = {
 
 _FIRST = ("base.css", "shell.css", "ui.css")
 _APP = "js/core/app.js"
+_LIVE = ('<link rel="preload" as="fetch" crossorigin="anonymous" fetchpriority="high" href="/api/overview">',)
 _IMPORT = re.compile(
     r"""^\s*(?:import|export)\b[^;]*?\bfrom\s*["'](\.[^"']+)["']|^\s*import\s*["'](\.[^"']+)["']""", re.M
 )
@@ -99,11 +100,16 @@ class Bundle:
     @cached_property
     def pages(self) -> dict[str, File]:
         """Page → the document that starts it, with all its modules named so that they come at once."""
-        return {page: File.of(TYPES[".html"], self._document(page)) for page in set(PAGES.values())}
+        return {page: File.of(TYPES[".html"], self._document(page, _LIVE)) for page in set(PAGES.values())}
 
-    def _document(self, page: str) -> bytes:
+    @cached_property
+    def past_pages(self) -> dict[str, File]:
+        """As `pages`, of a moment that is past: what is read now is no use there, and a browser complains of it."""
+        return {page: File.of(TYPES[".html"], self._document(page, ())) for page in set(PAGES.values())}
+
+    def _document(self, page: str, first: tuple[str, ...]) -> bytes:
         modules = self._imports([_APP, f"js/pages/{page}.js"])
-        lines = ['<link rel="preload" as="fetch" crossorigin="anonymous" fetchpriority="high" href="/api/overview">']
+        lines = list(first)
         lines += [f'<link rel="modulepreload" href="{self.base}/{html.escape(name)}">' for name in modules]
         text = self._sources["index.html"].decode()
         return text.replace("{{assets}}", self.base).replace("{{preload}}", "\n".join(lines)).encode()

@@ -42,7 +42,8 @@ def files(bundle: Bundle) -> list[BaseRoute]:
 
     def page(name: str) -> Document:
         async def document(request: Request) -> Response:
-            return _answer(request, bundle.pages[name], _ALWAYS)
+            pages = bundle.past_pages if "at" in request.query_params else bundle.pages
+            return _answer(request, pages[name], _ALWAYS)
 
         return document
 
