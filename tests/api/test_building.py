@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import re
+import signal
 import threading
 import time
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 
 from engine.readings.shapes import shape_of
@@ -22,8 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    import httpx
-    from conftest import Serve, Served
+    from conftest import Serve, Served, Starts
     from stenolab.browser import See
 
     from projections.keeper import Progress
@@ -180,6 +181,20 @@ def test_the_feed_does_not_build_them_a_second_time_in_memory(unread: Path) -> N
         assert begun(record, head)[1] == 0
         caught_up(record).close()
         assert begun(record, head)[1] == head
+
+
+def test_up_records_meanwhile(started: Starts, unread: Path) -> None:
+    """Nobody is blind because pages are not there yet; and what is recorded has the history before it."""
+    with only_builder(beside(unread)):
+        process = started("up", "--record", unread)
+        eventually(lambda: any(" recording " in line for line in process.out))
+        eventually(lambda: httpx.get(f"{process.url}/readyz", timeout=60).json()["building"] is not None)
+        assert not beside(unread).exists()
+    eventually(lambda: httpx.get(f"{process.url}/api/runs", timeout=60).status_code == 200)
+    process.signal(signal.SIGTERM)
+    assert process.ended(60) == 0
+    assert process.err == []
+    assert not [line for line in process.out if " succeeded" in line or " failed" in line]  # told when it happened
 
 
 @pytest.mark.parametrize("path", ["/", "/runs", "/record"])
