@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from engine.money.holds import Holds, blocks_of
 from engine.vm.states import PHASE_OF, Phase, VmState
 from engine.world.sources import BLIND_AFTER
 from engine.world.vms import Vm
@@ -27,16 +28,6 @@ class Span(NamedTuple):
     """The earliest it can have ended."""
     watched: bool = True
     """A poll showed it; False for the life of a machine first seen when it was over."""
-
-
-class Hold(NamedTuple):
-    """One run on the machine."""
-
-    run_id: str
-    since: int
-    until: int
-    blocks: int
-    """Of the machine's `total_blocks`."""
 
 
 class Slice(NamedTuple):
@@ -98,19 +89,33 @@ def certain_end(vm: Vm, until: int) -> int:
     return min(end, max(vm.created, low))
 
 
-def spans(vm: Vm, until: int) -> tuple[Span, ...]:
-    """The phases of its life in order; they fill it exactly. Empty for a machine nobody has seen yet."""
+class Begun(NamedTuple):
+    """Where a machine's life is taken up: what lies before is known."""
+
+    step: int
+    """How many of its steps lie behind."""
+    edge: int
+    """Where the next phase begins."""
+    phase: Phase | None
+    """The phase before; None: there is none."""
+
+
+def spans(vm: Vm, until: int, begun: Begun | None = None) -> Iterator[tuple[int, Span]]:
+    """The phases of its life in order, each with how many steps led to it; they fill it exactly. None for a machine
+    nobody has seen yet.
+    """
+    begun = Begun(0, vm.created, None) if begun is None else begun
     end = life_end(vm, until)
-    steps = [step for step in vm.steps if step.after is not VmState.REQUESTED]
-    if not steps:
-        phase = PHASE_OF.get(vm.state)
-        return () if phase is None else (Span(phase, vm.created, end, vm.created, end),)
-    if steps[0].after is VmState.TERMINATED and len(steps) == 1:
-        return (Span(Phase.IDLE, vm.created, end, vm.created, end, watched=False),)
-    found: list[Span] = []
-    edge = vm.created
+    steps = vm.steps[begun.step :]
+    if begun.phase is None and (not steps or (len(steps) == 1 and steps[0].after is VmState.TERMINATED)):
+        phase = Phase.IDLE if steps else PHASE_OF.get(vm.state)
+        if phase is not None:
+            yield 0, Span(phase, vm.created, end, vm.created, end, watched=not steps)
+        return
+    edge, before = begun.edge, begun.phase
     for index, step in enumerate(steps):
-        entered_low = vm.created if index == 0 else _within(step.low_at, vm.created, edge)
+        first = index == 0 and begun.step == 0
+        entered_low = vm.created if first else _within(step.low_at, vm.created, edge)
         following = steps[index + 1] if index + 1 < len(steps) else None
         leaving = end if following is None else _within(following.at, edge, end)
         last = following is None or (following.after is VmState.TERMINATED and index + 2 == len(steps))
@@ -118,48 +123,48 @@ def spans(vm: Vm, until: int) -> tuple[Span, ...]:
         # An end the provider took back: the machine had been there all along, as far as anybody can tell.
         phase = PHASE_OF.get(step.after, Phase.UNCONFIRMED)
         if step.after is VmState.TERMINATED and following is None:
-            phase = found[-1].phase if found else Phase.UNCONFIRMED
+            phase = Phase.UNCONFIRMED if before is None else before
         if leaving > edge:
-            found.append(Span(phase, edge, leaving, min(entered_low, edge), left_low))
+            yield begun.step + index, Span(phase, edge, leaving, min(entered_low, edge), left_low)
+            before = phase
         edge = leaving
-    if not found:
+    if before is None:
         phase = PHASE_OF.get(steps[-1].after, Phase.TERMINATING)
-        found.append(Span(phase, vm.created, end, vm.created, end))
-    return tuple(found)
+        yield 0, Span(phase, vm.created, end, vm.created, end)
 
 
-def slices(vm: Vm, until: int) -> Iterator[Slice]:
-    """The spans cut at every change of who is on the machine.
+def slices(vm: Vm, until: int, holds: Holds, begun: Begun | None = None) -> Iterator[tuple[int, Slice]]:
+    """The spans cut at every change of who is on the machine, each with how many steps led to its span.
 
     A busy machine is its occupants'; what is busy between a run's end and the next poll is still that run's (the
     machine is cleaning up behind it), unless we were blind. Provisioning belongs to the run it was made for.
     """
-    holds = _holds(vm)
-    total = max(1, vm.facts.total_blocks or 1)
-    for span in spans(vm, until):
+    total = blocks_of(vm)
+    for number, span in spans(vm, until, begun):
         if span.phase is Phase.PROVISIONING:
             made_for = () if vm.made_for is None else ((vm.made_for, 1),)
-            yield Slice(span.phase, span.since, span.until, made_for, 1, span)
+            yield number, Slice(span.phase, span.since, span.until, made_for, 1, span)
         elif span.phase is not Phase.BUSY and span.watched:
-            yield Slice(span.phase, span.since, span.until, (), 1, span)
+            yield number, Slice(span.phase, span.since, span.until, (), 1, span)
         else:
-            yield from _shared(span, holds, total)
+            for cut in _shared(span, holds, total):
+                yield number, cut
 
 
-def _shared(span: Span, holds: tuple[Hold, ...], total: int) -> Iterator[Slice]:
+def _shared(span: Span, holds: Holds, total: int) -> Iterator[Slice]:
     """A span cut at the edges of the runs in it."""
     covered = span.left_low if span.until - span.left_low > BLIND_AFTER else span.until
-    holds = tuple(hold for hold in holds if hold.since < span.until and hold.until > span.entered_low)
-    inner = {edge for hold in holds for edge in (hold.since, hold.until)} | {covered}
+    there = holds.between(span.entered_low, span.until)
+    inner = {edge for hold in there for edge in (hold.since, hold.until)} | {covered}
     edges = [span.since, *sorted(edge for edge in inner if span.since < edge < span.until), span.until]
     found: Slice | None = None
     for start, end in pairwise(edges):
-        here = [hold for hold in holds if hold.since <= start < hold.until]
+        here = holds.at(start)
         if not here and span.watched and start < covered:
-            here = _just_left(span, holds, start)
-        runs = tuple((hold.run_id, hold.blocks) for hold in here)
+            here = holds.left(span.entered_low, start)
+        runs = tuple([(hold.run_id, hold.blocks) for hold in here])
         phase = Phase.BUSY if runs or span.watched else Phase.IDLE
-        cut = Slice(phase, start, end, runs, max(total, sum(hold.blocks for hold in here)), span)
+        cut = Slice(phase, start, end, runs, max(total, sum([hold.blocks for hold in here])), span)
         if found is not None and cut == found._replace(since=start, until=end):
             found = found._replace(until=end)
             continue
@@ -168,34 +173,6 @@ def _shared(span: Span, holds: tuple[Hold, ...], total: int) -> Iterator[Slice]:
         found = cut
     if found is not None:
         yield found
-
-
-def _just_left(span: Span, holds: tuple[Hold, ...], moment: int) -> list[Hold]:
-    """The run that ended last before a moment of a busy span, if it was on the machine in it."""
-    ended = [hold for hold in holds if span.entered_low < hold.until <= moment]
-    return sorted(ended, key=lambda hold: hold.until)[-1:]
-
-
-def _holds(vm: Vm) -> tuple[Hold, ...]:
-    """Who was on it when. Where a machine takes one run at a time, the next begins when the one before has left: what
-    lies before in its submission was waiting for it.
-    """
-    occupancies = sorted(vm.occupancies, key=lambda one: (one.seen_at, one.since))
-    total = max(1, vm.facts.total_blocks or 1)
-    found: list[Hold] = []
-    for one in occupancies:
-        since, until = one.since, _NEVER if one.until is None else max(one.since, one.until)
-        if total == 1 and found:
-            before = found[-1]
-            handover = max(before.since, min(before.until, one.seen_at))
-            found[-1] = before._replace(until=handover)
-            since = max(since, handover)
-        found.append(Hold(one.run_id, since, max(since, until), _blocks(one.blocks, total)))
-    return tuple(found)
-
-
-def _blocks(blocks: int | None, total: int) -> int:
-    return max(1, min(total, 1 if blocks is None else blocks))
 
 
 def _within(moment: int, low: int, high: int) -> int:

@@ -1,0 +1,164 @@
+"""What is settled of a bill and gone on from: equal to the whole reckoning, to the micro-dollar, at every moment."""
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.money.bill import Book, bill_vm
+from engine.money.settled import Memory
+from engine.policy import Billing, Policy
+from engine.replay.trace import fold_polls
+from engine.testing.bills import SOURCE, at, machine, machines, on
+from engine.testing.machines import HOST, machine_item
+from engine.testing.story import Item, Story, job, run_item, submission
+from engine.vm.states import VmState as S
+from engine.world.state import PolicyStep
+from engine.world.vms import Vm
+from engine.world.world import World
+from events.clock import SECOND
+
+BILLINGS = (
+    Billing(backend="amddevcloud"),
+    Billing(backend="amddevcloud", minimum=600 * SECOND, granularity=60 * SECOND),
+    Billing(backend="amddevcloud", granularity=3600 * SECOND),
+)
+
+
+def book_of(*billings: Billing) -> Book:
+    steps = tuple(PolicyStep(position=1, at=0, policy=Policy(billing=(one,))) for one in billings)
+    return Book(policies=dict.fromkeys((SOURCE, "dstack/main"), steps))
+
+
+@st.composite
+def lives(draw: st.DrawFn) -> list[tuple[Vm, int]]:
+    """One machine as it is known at one moment after the other: phases, runs and prices come, runs end, clocks jump."""
+    moment, vm = 0, machine("vm", (0, S.PROVISIONING))
+    blocks = draw(st.sampled_from((1, 1, 1, 4)))
+    vm.facts = msgspec.structs.replace(vm.facts, total_blocks=blocks)
+    found: list[tuple[Vm, int]] = []
+    number = 0
+    for what in draw(st.lists(st.sampled_from(_WHAT), min_size=1, max_size=60)):
+        moment += draw(st.sampled_from((0, 1, 5, 5, 30, 90)))
+        vm = _copy(vm)
+        vm.last_at = at(moment - draw(st.sampled_from((0, 0, 0, 7))))
+        match what:
+            case "phase":
+                after = draw(st.sampled_from((S.BUSY, S.IDLE, S.BUSY, S.IDLE, S.TERMINATING, S.UNCONFIRMED)))
+                step = machine("vm", (moment, after, moment - draw(st.integers(0, 90)))).steps[0]
+                vm.steps = (*vm.steps, msgspec.structs.replace(step, before=vm.state))
+                vm.state = after
+            case "run":
+                number += 1
+                since = moment - draw(st.sampled_from((0, 1, 20, 200)))
+                until = draw(st.none() | st.just(moment + 3))
+                vm.occupancies = (*vm.occupancies, on(f"run-{number % 7}", since, until, seen=moment, blocks=1))
+            case "left" if vm.occupancies:
+                place = draw(st.integers(max(0, len(vm.occupancies) - 3), len(vm.occupancies) - 1))
+                one = msgspec.structs.replace(vm.occupancies[place], until=at(moment - draw(st.integers(0, 40))))
+                vm.occupancies = (*vm.occupancies[:place], one, *vm.occupancies[place + 1 :])
+            case "renamed":
+                vm.occupancies = tuple(
+                    msgspec.structs.replace(one, run_id="other") if one.run_id == "run-1" else one
+                    for one in vm.occupancies
+                )
+            case "dearer":
+                vm.prices = machine("vm", prices=[(0, 1.99), (moment, 0.5 + moment % 3)]).prices
+            case "silent":
+                vm.unreachable = machine("vm", unreachable=[(moment - draw(st.integers(0, 90)), None)]).unreachable
+            case "heard":
+                vm.unreachable = ()
+            case "gone":
+                vm.state, vm.finished_at = S.TERMINATED, at(moment - draw(st.integers(0, 60)))
+                step = machine("vm", (moment, S.TERMINATED)).steps[0]
+                vm.steps, vm.finished_low = (*vm.steps, step), vm.finished_at
+            case _:
+                pass
+        found.append((vm, at(moment)))
+    return found
+
+
+_WHAT = (
+    *(["phase"] * 8),
+    *(["run"] * 4),
+    *(["left"] * 4),
+    "wait",
+    "renamed",
+    "dearer",
+    "silent",
+    "heard",
+    "gone",
+)
+
+
+def _copy(vm: Vm) -> Vm:
+    return msgspec.structs.replace(vm)
+
+
+@settings(max_examples=150)
+@given(life=lives(), billing=st.sampled_from(BILLINGS), kept=st.integers(1, 3), data=st.data())
+def test_a_bill_that_goes_on_is_the_bill_reckoned_anew(
+    life: list[tuple[Vm, int]], billing: Billing, kept: int, data: st.DataObject
+) -> None:
+    """Law: at every moment in turn, and at moments of the past in between."""
+    book, memory = book_of(billing), Memory(kept)
+    for number, (vm, until) in enumerate(life):
+        assert bill_vm(vm, until=until, book=book, memory=memory) == bill_vm(
+            vm, until=until, book=book, memory=Memory()
+        )
+        if data.draw(st.integers(0, 9)) == 0:
+            then, moment = life[data.draw(st.integers(0, number))]
+            assert bill_vm(then, until=moment, book=book, memory=memory) == bill_vm(
+                then, until=moment, book=book, memory=Memory()
+            )
+
+
+@settings(max_examples=150)
+@given(found=st.lists(machines(), min_size=1, max_size=4), kept=st.integers(1, 3))
+def test_a_bill_remembers_no_other_machine_of_the_same_name(found: list[Vm], kept: int) -> None:
+    """Law: what is kept is compared with the machine, whatever the machine is."""
+    book, memory = Book(), Memory(kept)
+    for vm in (*found, *found):
+        for until in (at(1000), at(6000), at(100)):
+            assert bill_vm(vm, until=until, book=book, memory=memory) == bill_vm(
+                vm, until=until, book=book, memory=Memory()
+            )
+
+
+def task(number: int, status: str, submitted: float, finished: float | None = None) -> Item:
+    shown = submission(status, submitted=submitted, finished=finished, hostname=HOST, price=1.99)
+    return run_item(f"run-{number}", "done" if status == "done" else "running", job(shown), submitted=submitted)
+
+
+@settings(max_examples=25)
+@given(rests=st.lists(st.sampled_from((0, 5, 30, 90)), min_size=5, max_size=30), queued=st.booleans())
+def test_a_machine_that_takes_run_after_run_is_billed_alike_at_every_poll(rests: list[int], queued: bool) -> None:
+    """Polls through the fold: one run behind the other, asked for at once or in turn."""
+    story, world, memory, book = Story(), World(), Memory(1), book_of(*BILLINGS)
+    story.machines(machine_item(status="idle")).wait(5)
+    for number, rest in enumerate(rests):
+        submitted = 0 if queued else story.now - 1
+        story.listed(task(number, "running", submitted)).machines(machine_item(status="busy")).wait(5)
+        story.listed(task(number, "done", submitted, story.now - 2)).wait(1)
+        if rest:
+            story.machines(machine_item(status="idle")).wait(rest)
+    for _ in fold_polls(world, story.polls()):
+        for vm in world.state.vms.values():
+            until = world.state.last_at or 0
+            assert bill_vm(vm, until=until, book=book, memory=memory) == bill_vm(
+                vm, until=until, book=book, memory=Memory()
+            )
+
+
+def test_only_the_last_phases_of_a_long_life_are_reckoned_with_each_poll() -> None:
+    """What is settled is the same object again."""
+    told = [(0.0, S.IDLE)]
+    for number in range(300):
+        told += [(10.0 + number * 60, S.BUSY), (40.0 + number * 60, S.IDLE)]
+    runs = [on(f"run-{number}", 9 + number * 60, 39 + number * 60, seen=10 + number * 60) for number in range(300)]
+    vm, memory = machine("vm", *told, last=18_100, occupancies=runs), Memory()
+    first = bill_vm(vm, until=at(18_100), book=Book(), memory=memory)
+    again = bill_vm(vm, until=at(18_200), book=Book(), memory=memory)
+    same = [one is other for one, other in zip(first.intervals, again.intervals, strict=True)]
+    assert len(same) == 601
+    assert sum(same) >= 500
+    assert again == bill_vm(vm, until=at(18_200), book=Book(), memory=Memory())
