@@ -8,11 +8,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from stenolab.lab import GPU, IMAGE, Lab
+from stenolab.lab import GPU, IMAGE, LOADED_S, Lab
 from stenolab.ledger import bills_of
 
 from engine.effects.request import request_run
@@ -37,7 +37,6 @@ KILL_STOP_AT = Path(__file__).with_name("kill_stop_at.py")
 SUBMISSION = ((6, *range(26, 43, 4)), pytest.param(tuple(range(24, 43, 4)), marks=pytest.mark.long))
 STOP = (1, 2, 4, 6, 8)  # before the drain; drained, intended, asked, answered
 KILLED = -9
-LOADED_S = 240.0  # for one step, on a machine that is busy with other tests
 ASK_ONCE = Policy(mode="pool", idle_timeout=None, queue_patience=0, budget_total=None)
 SETTINGS = {"STENO_PROVIDER": "dstack", "STENO_VMS_MODE": "pool", "STENO_QUEUE_PATIENCE": "0", "STENO_BUDGET": "off"}
 
@@ -56,12 +55,12 @@ def killed(script: Path, folder: Path, home: Path, boundary: int, *words: str, *
 def recording(lab: Lab, project: str, folder: Path, policy: Policy) -> Iterator[Recorder]:
     """A recorder of that project over the record in `folder`, in this process."""
     clock = SystemClock()
-    provider = DstackProvider(address(lab.url, lab.token, project), clock=clock, ids=RandomIds())
-    with Record.open(folder / "record.db", write=True, create=True, shapes=shape_of, clock=clock) as record:
+    provider = DstackProvider(address(lab.url, lab.token, project), clock=clock, ids=RandomIds(), read_timeout=LOADED_S)
+    opened = Record.open(folder / "record.db", write=True, create=True, shapes=shape_of, clock=clock)
+    with closing(provider), opened as record:
         world = World(CURRENT, TransitionsStepper())
         yield Recorder(record=record, provider=provider, world=world, clock=clock, policy=policy)
         assert record.verify().ok
-    provider.close()
 
 
 def kinds(folder: Path) -> list[str]:

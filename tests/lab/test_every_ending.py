@@ -23,7 +23,6 @@ FOREVER = ("echo started", "sleep 600")
 AT_ONCE = 2  # submissions: each is a process that imports dstack
 OWN_MACHINE = {"idle_duration": "0s"}  # it goes with its run, so that no other run is placed there
 NEVER_WARM = {"resources": {"gpu": "MI300X:8"}}  # no other run here leaves such a machine behind
-LOADED_S = 150.0  # for one step, on a machine that is busy with other tests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,9 +201,9 @@ def played(dstack: Lab, steno_for_module: StenoAt) -> Played:
         with turn:
             steno.submit(ending.name, ending.commands, **{**OWN_MACHINE, **ending.fields})
         if ending.act is not None:
-            dstack.wait_status(project, ending.name, ending.act_at, seconds=LOADED_S)
+            dstack.wait_status(project, ending.name, ending.act_at)
             ending.act(dstack, project, steno)
-        dstack.wait_status(project, ending.name, seconds=LOADED_S)
+        dstack.wait_status(project, ending.name)
 
     def told() -> dict[str, Any] | None:
         history = steno("replay", steno.record, "--json").json()

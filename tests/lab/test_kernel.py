@@ -24,7 +24,7 @@ _SERVING = re.compile(r"serving (http://\S+)")
 
 def address(steno: Steno, up: Background) -> str:
     """Where `steno up` serves."""
-    found = steno.until(lambda: _SERVING.search(up.out), seconds=60, what="the service")
+    found = steno.until(lambda: _SERVING.search(up.out), what="the service")
     return found[1]
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from stenolab.lab import Gate, Lab
+from stenolab.lab import LOADED_S, Gate, Lab
 from stenolab.ledger import bill_of, bills_of, micros, most_at_once, of_kind, seconds
 from stenolab.plugin import StenoAt
 from stenolab.steno import Steno, World
@@ -23,7 +23,6 @@ from events.clock import SECOND
 
 pytestmark = pytest.mark.slow
 
-LOADED_S = 240.0  # for one step, on a machine that is busy with other tests
 BURST_MODE = {NEWEST: "provider", OLDEST: "pool"}
 PAIR_MODE = {NEWEST: "pool", OLDEST: "provider"}
 TEN = tuple(f"run-{number}" for number in range(10))
@@ -106,11 +105,9 @@ def pair(dstack: Lab, steno_for_module: StenoAt) -> Iterator[History]:
     for name in ("first", "second"):
         gate = Gate(dstack, f"{project}-{name}")
         steno.submit(name, [gate.passed])
-        steno.until(
-            lambda: [vm["state"] for vm in steno.world().vms] == ["busy"], seconds=LOADED_S, what="a busy machine"
-        )
+        steno.until(lambda: [vm["state"] for vm in steno.world().vms] == ["busy"], what="a busy machine")
         gate.open()
-        steno.wait(name, "succeeded", seconds=LOADED_S)
+        steno.wait(name, "succeeded")
     yield until_all_is_over(steno, dstack, project)
     recorder.kill()
 
@@ -143,7 +140,9 @@ def test_an_idle_machine_goes_after_the_timeout_and_not_before(pair: History) ->
     assert (vm["state"], vm["reason"]) == ("terminated", "idle_timeout")
     kinds = [event["type"] for event in pair.events if event["stream"].startswith("vm/")]
     assert kinds.count("VmStopSucceeded") == 1
-    assert kinds[-3:] == ["VmDrainStarted", "VmStopIntended", "VmStopSucceeded"]
+    end = kinds[kinds.index("VmDrainStarted") :]
+    assert set(end[1:-2]) <= {"VmStopIntended", "VmStopFailed"}  # a busy dstack may refuse at first
+    assert end[-2:] == ["VmStopIntended", "VmStopSucceeded"]
     assert bill["deleted"] - seconds(pair.runs["second"]["finished_at"]) >= IDLE_S
     told = pair.lab.run(pair.project, "second")["run_spec"]["configuration"]["idle_duration"]
     assert told == IDLE_S + BACKSTOP // SECOND

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from stenolab.lab import GPU, IMAGE, Lab
+from stenolab.lab import GPU, IMAGE, Gate, Lab
 from stenolab.plugin import StenoAt
 from stenolab.steno import Steno
 from stenolab.versions import NEWEST, OLDEST
@@ -56,9 +56,15 @@ def test_output_is_followed_to_its_end(dstack: Lab, steno_at: StenoAt) -> None:
     project = dstack.project()
     steno = steno_at(dstack, project)
     steno.follow()
-    steno.submit("talks", ["for i in 1 2 3 4 5 6; do echo line $i; sleep 0.5; done"])
+    gate = Gate(dstack, project)
+    steno.submit(
+        "talks", ["for i in 1 2 3; do echo line $i; done", gate.passed, "for i in 4 5 6; do echo line $i; done"]
+    )
     dstack.wait_status(project, "talks", "running")
-    said = steno.start("logs", "talks", "-f").finish().done()
+    logs = steno.start("logs", "talks", "-f")
+    steno.until(lambda: "line 3" in logs.out, what="what is written while it runs")
+    gate.open()
+    said = logs.finish().done()
     assert [line for line in said.out.splitlines() if line] == [f"line {i}" for i in range(1, 7)]
 
 

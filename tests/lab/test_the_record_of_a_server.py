@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from stenolab.lab import Lab
+from stenolab.lab import Gate, Lab
 from stenolab.plugin import StenoAt
 from stenolab.steno import Steno
 from stenolab.versions import OLDEST
@@ -26,16 +26,18 @@ def test_a_run_outlives_a_restart_of_its_server(dstack: Lab, steno_at: StenoAt) 
     project = dstack.project()
     steno = steno_at(dstack, project)
     steno.follow()
-    marker = "while [ ! -e $LAB_STATE/restarted ]; do sleep 0.1; done"
-    steno.submit("survivor", ["echo start", marker, "echo end"])
+    gate = Gate(dstack, project)
+    steno.submit("survivor", ["echo start", gate.passed, "echo end"])
     steno.wait("survivor", "running")
 
-    dstack.restart()
-    (dstack.folder / "state" / "restarted").touch()
+    dstack.stop()
+    steno.until(lambda: steno.seen("PollFailed"), what="the server to be seen down")
+    dstack.start()
+    gate.open()
     run = steno.wait("survivor", "succeeded", "failed", "stopped", "lost")
 
     assert (run["state"], run["reason"], run["exit_status"]) == ("succeeded", "exit_zero", 0)
-    assert [poll for poll in steno("polls", "--json").lines() if poll["status"] is None], "it was never seen down"
+    assert [poll for poll in steno("polls", "--json").lines() if poll["status"] is None]
     told = history(steno)
     assert [gap["source"] for gap in told["blind"]] == [f"dstack/{project}"]
     assert told["anomalies"] == []

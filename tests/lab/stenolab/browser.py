@@ -18,6 +18,8 @@ from stenolab.waiting import wait
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Page
 
+LOADED_MS = 120_000
+"""For one step of the browser's, on a machine that is busy with other tests."""
 SWITCHES = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking")
 _SHIFTS = """
 window.shifts = [];
@@ -55,7 +57,7 @@ class Seen:
         self.until("!document.querySelector('.skeleton') && !document.querySelector('#page .stale')")
         return self.page
 
-    def until(self, expression: str, seconds: float = 30.0) -> None:
+    def until(self, expression: str, seconds: float = 120.0) -> None:
         """Waits until a JavaScript expression is true, asked from outside: the page's policy forbids `eval` within.
 
         Raises:
@@ -96,14 +98,15 @@ class See(Protocol):
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Debian's chromium."""
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=LOADED_MS)
     found = shutil.which("chromium")
     if found is None:
         told = "there is no chromium here: `apt-get install chromium`"
         pytest.fail(told) if os.environ.get("STENO_REQUIRE_LAB") == "1" else pytest.skip(told)
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=found, args=list(SWITCHES))
+        chromium = playwright.chromium.launch(executable_path=found, args=list(SWITCHES), timeout=LOADED_MS)
         yield chromium
         chromium.close()
 
@@ -115,6 +118,7 @@ def see(browser: Browser) -> Iterator[See]:
 
     def open_(base: str, **options: Any) -> Seen:
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        context.set_default_timeout(LOADED_MS)
         contexts.append(context)
         return Seen(context.new_page(), base)
 

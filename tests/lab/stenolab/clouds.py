@@ -11,7 +11,7 @@ from stenolab.process import Process
 from stenolab.rest import Refused, ask
 from stenolab.waiting import wait
 
-START_S = 20.0
+START_S = 120.0
 
 
 class Cloud:
@@ -21,7 +21,11 @@ class Cloud:
         self._process = Process(
             Path(sys.executable), "stenolab.cloud", version, folder / "state", log=folder / "cloud.log"
         )
-        self.port: int = wait(self._said_port, seconds=START_S, what=f"the cloud, log {folder / 'cloud.log'}")
+        try:
+            self.port: int = wait(self._said_port, seconds=START_S, what=f"the cloud, log {folder / 'cloud.log'}")
+        except BaseException:
+            self.close()
+            raise
 
     def configure(self, **conduct: Any) -> None:
         """Changes how the cloud behaves towards everything: the fields of `stenolab.cloud.conduct.Conduct`."""

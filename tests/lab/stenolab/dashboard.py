@@ -21,7 +21,7 @@ HOURS = 2
 
 def told(client: httpx.Client, path: str, **params: Any) -> Any:
     """What a service that has just begun answers, once its read models are there."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while (answer := client.get(path, params=params)).status_code == 503 and time.monotonic() < end:
         time.sleep(0.05)
     assert answer.status_code == 200, answer.text

@@ -21,7 +21,7 @@ from stenolab.waiting import StillWaiting, wait
 
 PROJECT = "lab"
 FLEET = "lab-fleet"
-START_S = 120.0
+START_S = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ def down(version: str) -> bool:
     if kept is None:
         return False
     os.kill(kept.pid, signal.SIGTERM)
-    wait(lambda: find(version) is None or None, seconds=30, what="the lab to go down")
+    wait(lambda: find(version) is None or None, seconds=120, what="the lab to go down")
     return True
 
 

@@ -22,8 +22,12 @@ from stenolab.waiting import T, wait
 
 PACE = 0.05  # of dstack's own pauses
 PATIENCE = 0.1  # of the time dstack waits before it gives up
-START_S = 90.0
+START_S = 300.0
 STOP_AGAIN_S = 2.0
+LOADED_S = 240.0
+"""For one step that takes seconds, on a machine that is busy with other tests."""
+LOOK_S = 0.3
+"""Between two looks at a server: each costs it some ten milliseconds, and several tests look at once."""
 ENDED = frozenset({"done", "failed", "terminated"})
 IMAGE = "rocm/dev-ubuntu-24.04"
 GPU = "MI300X:1"
@@ -59,9 +63,20 @@ class Lab:
         self.port: int = self._reservation.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.cloud = Cloud(version, folder)
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
 
     # The server's life
+
+    def be_up(self) -> None:
+        """Starts the server if it does not run: a test that failed may have left it so."""
+        if self._server is not None and not self._server.alive:
+            self.kill()
+        if self._server is None:
+            self.start()
 
     def start(self) -> None:
         """Starts the server and waits until it answers. Its cloud and the jobs there have gone on meanwhile."""
@@ -148,11 +163,11 @@ class Lab:
         hostname: str | None = provisioned.get("hostname")
         return hostname
 
-    def wait(self, condition: Callable[[], T | None], *, seconds: float = 120.0, what: str = "the condition") -> T:
+    def wait(self, condition: Callable[[], T | None], *, seconds: float = LOADED_S, what: str = "the condition") -> T:
         """The first true value of `condition()`; see `stenolab.waiting.wait`."""
-        return wait(condition, seconds=seconds, what=what)
+        return wait(condition, seconds=seconds, what=what, pause=LOOK_S)
 
-    def wait_status(self, project: str, name: str, *statuses: str, seconds: float = 120.0) -> dict[str, Any]:
+    def wait_status(self, project: str, name: str, *statuses: str, seconds: float = LOADED_S) -> dict[str, Any]:
         """The run as soon as its status is one of these; by default, as soon as it has ended."""
         wanted = frozenset(statuses) or ENDED
 
@@ -224,7 +239,7 @@ class Lab:
                 asked = time.monotonic()
             return None
 
-        return self.wait(ended, seconds=120, what=f"run {name} to stop")
+        return self.wait(ended, what=f"run {name} to stop")
 
     def delete_run(self, project: str, name: str) -> None:
         """As `dstack delete`."""
@@ -267,7 +282,7 @@ class Lab:
         assert self._server is not None
         assert self._server.alive, f"dstack {self.version} did not start:\n{self._server.last_words()}"
         try:
-            return ask(self.port, "/healthcheck", method="GET", timeout=5).status == 200
+            return ask(self.port, "/healthcheck", method="GET").status == 200
         except OSError:
             return False
 

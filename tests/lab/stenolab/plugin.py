@@ -90,6 +90,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     _last.update({version: item for item in session.items for version in _servers_of(item)})
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Every test finds its server up, whatever the one before it left."""
+    for version in _servers_of(item) & _labs.keys():
+        _labs[version].be_up()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     """Ends a server that no test is left for: idle, it takes a third of a core."""

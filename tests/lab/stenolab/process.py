@@ -9,7 +9,7 @@ from pathlib import Path
 
 from stenolab.versions import LAB
 
-END_S = 15.0  # dstack's server takes three seconds to leave by itself
+END_S = 60.0  # dstack's server takes three seconds to leave by itself
 
 
 class Process:

@@ -32,7 +32,7 @@ class Refused(AssertionError):
 
 
 def ask(
-    port: int, path: str, body: object = None, *, token: str | None = None, method: str = "POST", timeout: float = 30
+    port: int, path: str, body: object = None, *, token: str | None = None, method: str = "POST", timeout: float = 120
 ) -> Answer:
     """One request to a port of this machine.
 

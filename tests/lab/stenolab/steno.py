@@ -11,13 +11,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import yaml
 
-from stenolab.lab import GPU, IMAGE
+from engine.readings.shapes import shape_of
+from engine.replay.record import replay_record
+from events.clock import SystemClock
+from events.errors import RecordNotFound
+from events.record import Record
+from stenolab.lab import GPU, IMAGE, LOADED_S
 from stenolab.waiting import StillWaiting, T, wait
 
-COMMAND_S = 120.0
-PAUSE_S = 1.5
+COMMAND_S = 300.0
+PAUSE_S = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,15 +170,12 @@ class Steno:
         return self._begin("up", *flags, **environment)
 
     def _begin(self, *command: str, **environment: str) -> Background:
-        def count() -> int:
-            return self("events", "--json", "--type", "RecorderStarted", code=None).out.count("\n")
-
-        before = count()
+        before = self.seen("RecorderStarted")
         started = self.start(*command, **environment)
 
         def begun() -> bool:
             assert started.alive, f"it ended:\n{started.err}"
-            return count() > before
+            return self.seen("RecorderStarted") > before
 
         wait(begun, seconds=COMMAND_S, what="the recorder to begin")
         return started
@@ -195,9 +198,21 @@ class Steno:
         assert isinstance(said, dict)
         return said
 
+    def seen(self, kind: str) -> int:
+        """How many events of that kind the record has; none where there is no record yet."""
+        try:
+            with self._opened() as record:
+                return sum(1 for _ in record.read(types=(kind,)))
+        except RecordNotFound:
+            return 0
+
     def world(self) -> World:
-        """Every run and every machine ever, with its bill, as `steno replay` has them."""
-        said = self.json("replay")
+        """Every run and every machine ever, with its bill, as `steno replay --json` has them.
+
+        Folded in this process: tests look again and again, and the command costs half a second of a processor.
+        """
+        with self._opened() as record:
+            said = msgspec.json.decode(msgspec.json.encode(replay_record(record).to_json()))
         return World(runs={run["name"]: run for run in said["runs"]}, vms=said["vms"], anomalies=said["anomalies"])
 
     def events(self, *kinds: str) -> list[dict[str, Any]]:
@@ -205,24 +220,25 @@ class Steno:
         wanted = [word for kind in kinds for word in ("--type", kind)]
         return self("events", "--json", *wanted).lines()
 
-    def wait(self, run: str, *states: str, seconds: float = 90.0) -> dict[str, Any]:
-        """The run as soon as Steno says it is in one of these states; something must be recording."""
+    def wait(self, run: str, *states: str, seconds: float = LOADED_S) -> dict[str, Any]:
+        """The run of that name as soon as Steno says it is in one of these states; something must be recording."""
 
-        last = ""
+        last = "nothing of it yet"
 
         def reached() -> dict[str, Any] | None:
             nonlocal last
-            said = self("show", run, "--json", code=None)
-            last = said.err.strip() or said.json()["state"]
-            return said.json() if last in states else None
+            found = self.world().runs.get(run)
+            last = last if found is None else found["state"]
+            shown = self.shown(run) if last in states else None
+            return shown if shown is not None and shown["state"] in states else None
 
         try:
             return self.until(reached, seconds=seconds, what=f"{run} to be {' or '.join(states)}")
         except StillWaiting as error:
             raise StillWaiting(f"{error}; steno says: {last}") from None
 
-    def until(self, condition: Callable[[], T | None], *, seconds: float = 60.0, what: str = "the condition") -> T:
-        """The first true value of `condition()`, which is a command or two and costs as much processor time."""
+    def until(self, condition: Callable[[], T | None], *, seconds: float = LOADED_S, what: str = "the condition") -> T:
+        """The first true value of `condition()`, which folds the record or is a command."""
         return wait(condition, seconds=seconds, what=what, pause=PAUSE_S)
 
     def close(self) -> None:
@@ -230,6 +246,9 @@ class Steno:
         for started in self._started:
             if started.alive:
                 started.kill()
+
+    def _opened(self) -> Record:
+        return Record.open(self.record, write=False, shapes=shape_of, clock=SystemClock())
 
     def _environment(self, more: dict[str, str]) -> dict[str, str]:
         return {

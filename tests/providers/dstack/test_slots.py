@@ -19,7 +19,6 @@ pytestmark = pytest.mark.slow
 Connect = Callable[..., DstackProvider]
 SLOT = "steno-slot-1"
 TASK: dict[str, object] = {"type": "task", "image": "rocm/dev-ubuntu-24.04", "resources": {"gpu": "MI300X:1"}}
-LOADED_S = 150.0
 
 
 def start(provider: DstackProvider, name: str, command: str, **decided: Any) -> None:
@@ -45,7 +44,7 @@ def an_idle_machine(lab: Lab, project: str) -> str:
         found = living(lab, project)
         return found[0]["id"] if [row["status"] for row in found] == ["idle"] else None
 
-    return lab.wait(idle, seconds=LOADED_S, what="one idle machine")
+    return lab.wait(idle, what="one idle machine")
 
 
 def gone(lab: Lab, project: str, identity: str) -> dict[str, Any]:
@@ -55,7 +54,7 @@ def gone(lab: Lab, project: str, identity: str) -> dict[str, Any]:
         found = next(row for row in lab.instances(project) if row["id"] == identity)
         return found if found["status"] == "terminated" else None
 
-    return lab.wait(terminated, seconds=LOADED_S, what="the machine to be terminated")
+    return lab.wait(terminated, what="the machine to be terminated")
 
 
 def end(lab: Lab, provider: DstackProvider, identity: str) -> None:
@@ -68,7 +67,7 @@ def end(lab: Lab, provider: DstackProvider, identity: str) -> None:
             return False
         return True
 
-    lab.wait(let, seconds=LOADED_S, what="dstack to take the stop")
+    lab.wait(let, what="dstack to take the stop")
 
 
 @pytest.mark.suffices(OLDEST)
@@ -78,16 +77,16 @@ def test_a_slot_is_one_machine_from_first_run_to_last(dstack: Lab, connect: Conn
     provider = connect(dstack, project)
     gate = Gate(dstack, project)
     start(provider, "cold", gate.passed, idle=600 * SECOND)
-    dstack.wait_status(project, "cold", "running", seconds=LOADED_S)
+    dstack.wait_status(project, "cold", "running")
     (busy,) = living(dstack, project)
     with pytest.raises(VmInUse):
         provider.stop_vm(busy["id"])
     gate.open()
-    assert dstack.wait_status(project, "cold", seconds=LOADED_S)["status"] == "done"
+    assert dstack.wait_status(project, "cold")["status"] == "done"
     first = an_idle_machine(dstack, project)
 
     start(provider, "warm", "true", creation="reuse", idle=600 * SECOND)
-    assert dstack.wait_status(project, "warm", seconds=LOADED_S)["status"] == "done"
+    assert dstack.wait_status(project, "warm")["status"] == "done"
     assert an_idle_machine(dstack, project) == first == busy["id"]
     assert len(dstack.instances(project)) == 1
 
@@ -97,7 +96,7 @@ def test_a_slot_is_one_machine_from_first_run_to_last(dstack: Lab, connect: Conn
     provider.stop_vm(first)  # gone is gone
 
     start(provider, "next", "true", idle=0)
-    assert dstack.wait_status(project, "next", seconds=LOADED_S)["status"] == "done"
+    assert dstack.wait_status(project, "next")["status"] == "done"
     second = next(row for row in dstack.instances(project) if row["id"] != first)
     assert (second["name"], second["instance_num"]) == (ended["name"], ended["instance_num"])
     provider.stop_vm(first)  # its number is another's now
@@ -106,9 +105,7 @@ def test_a_slot_is_one_machine_from_first_run_to_last(dstack: Lab, connect: Conn
     assert by_itself["termination_reason"] in ("idle_timeout", "Idle timeout")
 
     dstack.api(f"/api/project/{project}/fleets/delete", {"names": [SLOT]})
-    dstack.wait(
-        lambda: not dstack.api(f"/api/project/{project}/fleets/list"), seconds=LOADED_S, what="the slot to be gone"
-    )
+    dstack.wait(lambda: not dstack.api(f"/api/project/{project}/fleets/list"), what="the slot to be gone")
     assert {row["id"] for row in dstack.instances(project)} == {first, second["id"]}
 
 
@@ -118,10 +115,10 @@ def test_a_full_slot_takes_nobody(dstack: Lab, connect: Connect) -> None:
     provider = connect(dstack, project)
     start(provider, "nothing-warm", "true", creation="reuse")
     start(provider, "holder", "sleep 600", idle=0)
-    dstack.wait_status(project, "holder", "running", seconds=LOADED_S)
+    dstack.wait_status(project, "holder", "running")
     start(provider, "second", "true")
     for name in ("nothing-warm", "second"):
-        run = dstack.wait_status(project, name, seconds=LOADED_S)
+        run = dstack.wait_status(project, name)
         reason = run["latest_job_submission"]["termination_reason"]
         assert (run["status"], reason) == ("failed", "failed_to_start_due_to_no_capacity")
     assert len([row for row in dstack.instances(project) if row["price"] is not None]) == 1
@@ -133,7 +130,7 @@ def test_no_capacity_leaves_no_machine(dstack: Lab, connect: Connect) -> None:
     project = dstack.project()
     provider = connect(dstack, project)
     start(provider, "elsewhere", "true", gpu="H100")
-    run = dstack.wait_status(project, "elsewhere", seconds=LOADED_S)
+    run = dstack.wait_status(project, "elsewhere")
     assert run["run_spec"]["configuration"]["resources"]["gpu"]["name"] == ["H100"]
     assert run["latest_job_submission"]["termination_reason"] == "failed_to_start_due_to_no_capacity"
     assert [row for row in dstack.instances(project) if row["price"] is not None] == []

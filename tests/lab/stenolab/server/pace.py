@@ -11,6 +11,8 @@ from datetime import timedelta
 from typing import Any
 
 SHORTEST_PAUSE_S = 0.1
+SLOWEST_TASK_S = 60
+"""What comes less often than that tidies up and is waited for by nobody."""
 
 _SERVER = "dstack._internal.server."
 _PIPELINES = _SERVER + "background.pipeline_tasks."
@@ -42,11 +44,23 @@ _INTERVALS_OF_TASKS = tuple(
 )
 
 
+# What a request to an agent may take: one that is not there refuses it at once, and only a crowded machine is slow.
+_CLIENT = _SERVER + "services.runner.client"
+_LONGEST_REQUEST_S = 60
+
+# Queues of what no test has: they keep dstack's own pauses, so that an idle server takes less of a processor.
+_SPARE_PIPELINES = ("compute_groups", "gateway_replicas", "gateways", "placement_groups", "service_router_worker_sync")
+_SPARE_PIPELINES += ("volumes",)
+_SPARE_TASKS = ("process_gateways", "process_gateways_connections", "process_submitted_volumes", "process_idle_volumes")
+_SPARE_TASKS += ("process_placement_groups", "process_compute_groups", "process_probes")
+
+
 def install(*, pace: float, patience: float) -> None:
     """Multiplies the pauses between steps by `pace`, the waits before giving up by `patience`; 1 is dstack's own.
 
     Before the server's application is imported.
     """
+    importlib.import_module(_CLIENT).REQUEST_TIMEOUT = _LONGEST_REQUEST_S  # type: ignore[attr-defined]
     if importlib.util.find_spec(_PIPELINES.rstrip(".")):
         _quicken_pipelines(pace)
         _scale(_PATIENCE_OF_PIPELINES, patience)
@@ -64,27 +78,35 @@ def _quicken_pipelines(pace: float) -> None:
     base: Any = importlib.import_module(_PIPELINES + "base")
     make_pipeline, make_fetcher = base.Pipeline.__init__, base.Fetcher.__init__
 
+    delays = base.Fetcher._DEFAULT_FETCH_DELAYS
+
+    def is_spare(thing: object) -> bool:
+        return type(thing).__module__.removeprefix(_PIPELINES).partition(".")[0] in _SPARE_PIPELINES
+
     def pipeline(self: Any, *arguments: Any, min_processing_interval: timedelta, **others: Any) -> None:
-        make_pipeline(self, *arguments, min_processing_interval=min_processing_interval * pace, **others)
+        interval = min_processing_interval if is_spare(self) else min_processing_interval * pace
+        make_pipeline(self, *arguments, min_processing_interval=interval, **others)
 
     def fetcher(self: Any, *arguments: Any, **others: Any) -> None:
-        make_fetcher(self, *arguments, **{"queue_check_delay": pace, **others})
+        more = {"fetch_delays": delays} if is_spare(self) else {"queue_check_delay": pace}
+        make_fetcher(self, *arguments, **{**more, **others})
 
     base.Pipeline.__init__, base.Fetcher.__init__ = pipeline, fetcher
-    delays = base.Fetcher._DEFAULT_FETCH_DELAYS
     base.Fetcher._DEFAULT_FETCH_DELAYS = [max(SHORTEST_PAUSE_S, delay * pace) for delay in delays]
 
 
 def _quicken_tasks(pace: float) -> None:
     background: Any = importlib.import_module(_SERVER + "background")
-    genuine: Any = background.IntervalTrigger
+    genuine = background.AsyncIOScheduler.add_job
 
-    def trigger(*, seconds: float = 0, jitter: float | None = None, **others: Any) -> Any:
-        if not seconds:
-            return genuine(**others)
-        return genuine(seconds=max(3 * SHORTEST_PAUSE_S, seconds * pace), jitter=jitter and jitter * pace, **others)
+    def add_job(self: Any, task: Any, trigger: Any, **others: Any) -> Any:
+        seconds = trigger.interval_length
+        if seconds <= SLOWEST_TASK_S and task.__name__ not in _SPARE_TASKS:
+            jitter = trigger.jitter and trigger.jitter * pace
+            trigger = background.IntervalTrigger(seconds=max(3 * SHORTEST_PAUSE_S, seconds * pace), jitter=jitter)
+        return genuine(self, task, trigger, **others)
 
-    background.IntervalTrigger = trigger
+    background.AsyncIOScheduler.add_job = add_job
 
 
 def _scale(names: tuple[tuple[str, str], ...], factor: float) -> None:

@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 from dstack._internal.core.errors import SSHError
 
 T = TypeVar("T")
-TIMEOUT_S = 5.0
+TIMEOUT_S = 60.0
+"""What is not there is refused at once: this is only for a machine that is busy with other tests."""
 SSH_PORT = 22
 
 _loop = asyncio.new_event_loop()
