@@ -11,6 +11,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from engine.readings.words import RETRY_EVENT_OF
+from engine.testing.machines import MachineHistory
 from engine.testing.story import Item, job, run_item, submission
 
 _WAY = ("submitted", "provisioning", "pulling", "running")
@@ -220,3 +221,11 @@ def _final_word(one: Item) -> bool:
     if shown["exit_status"] is None and shown["termination_reason"] in ("terminated_by_server", "terminated_by_user"):
         return False
     return RETRY_EVENT_OF[shown["termination_reason"]] not in covered
+
+
+def rows_of(tale: History | MachineHistory, place: int, doubled: int | None = None) -> list[Item]:
+    """What the server lists of one run or machine at a moment; with what it was or will be beside it, where doubled."""
+    if doubled is None:
+        return [tale.items[place]]
+    other = max(0, min(place + doubled, len(tale.items) - 1))
+    return [tale.items[place], tale.items[other]][:: 1 if doubled % 2 else -1]

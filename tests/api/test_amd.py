@@ -38,18 +38,9 @@ pytestmark = [
 Item = dict[str, Any]
 SUBMIT = "/api/amd/submit"
 FIXED = (
-    "position",
-    "status",
-    "message",
-    "run_id",
-    "name",
-    "at",
-    "elapsed_seconds",
-    "vm_state",
-    "cost_usd",
-    "vm_metrics",
+    "position", "status", "message", "run_id", "name", "at", "elapsed_seconds", "vm_state", "cost_usd", "vm_metrics",
     "final",
-)
+)  # fmt: skip
 METRICS = [
     "total_cost_usd",
     "remaining_credits_usd",

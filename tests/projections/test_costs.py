@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final, get_args
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.money.bill import bills
@@ -163,7 +163,7 @@ POLICIES = [
 
 
 @pytest.mark.slow
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, deadline=None)
 @given(
     first=histories("a-run"),
     second=histories("b-run"),

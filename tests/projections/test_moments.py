@@ -70,7 +70,11 @@ def close_moments() -> Iterator[None]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("close_moments")
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=12,
+    deadline=None,
+    suppress_health_check=[*settings.default.suppress_health_check, HealthCheck.function_scoped_fixture],
+)
 @given(
     name=st.sampled_from(NAMES),
     cuts=st.lists(st.floats(0, 1), max_size=3),

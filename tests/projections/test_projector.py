@@ -50,7 +50,11 @@ def replayed(record: Record, until: int | None = None) -> dict[str, object]:
 
 
 @pytest.mark.slow
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=12,
+    deadline=None,
+    suppress_health_check=[*settings.default.suppress_health_check, HealthCheck.function_scoped_fixture],
+)
 @given(
     name=st.sampled_from(
         ["dstack-0.22.5/retry_success", "dstack-0.22.5/name_reuse", "dstack-0.19.37/flap", "dstack-0.22.5/several"]

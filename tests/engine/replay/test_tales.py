@@ -1,0 +1,220 @@
+"""Machines, and our own decisions between the polls: what a fold skips on the way changes nothing."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engine.readings.shapes import shape_of
+from engine.replay.fold import RecordFold
+from engine.replay.record import snapshot, world_of
+from engine.replay.until import Until
+from engine.rules.sets import RULE_SETS
+from engine.testing.histories import History, histories, rows_of
+from engine.testing.machines import HOST, MachineHistory, machine_histories, machine_item, placeholder
+from engine.testing.story import START, Story
+from engine.world.state import WorldState
+from engine.world.world import World
+from events import types
+from events.append import Batch
+from events.clock import SECOND, foreign_run_id
+from events.poll import Poll
+from events.record import Record
+from events.testing import StandingClock, temporary_record
+
+pytestmark = pytest.mark.slow
+
+Told = list[tuple[str, Any]]
+
+
+@st.composite
+def tales(draw: Any) -> tuple[Told, str]:
+    """Polls of runs and machines, and events about them, in the order of the record; the rules to fold them with."""
+    runs: list[History] = [draw(histories("run-0")), draw(histories("run-1"))]
+    machines: list[MachineHistory] = [draw(machine_histories("vm-0")), draw(machine_histories("vm-1"))]
+    story, told, at = Story(), Told(), [0, 0, 0, 0]
+    hidden: set[int] = set()
+    doubled: dict[int, int] = {}
+    steps = (
+        *["runs", "machines", "next"] * 3,
+        "active",
+        "watch",
+        "watch",
+        "double",
+        "elsewhere",
+        "fleets",
+        "hide",
+        "fail",
+        "late",
+        "wait",
+        "filter",
+        "pages",
+        "event",
+    )
+    for move in draw(st.lists(st.sampled_from(steps), min_size=5, max_size=40)):
+        listed = [rows_of(tale, at[number], doubled.get(number)) for number, tale in enumerate([*runs, *machines])]
+        shown = [item for number in (0, 1) if number not in hidden for item in listed[number]]
+        rows = [item for number in (2, 3) if number not in hidden for item in listed[number]]
+        match move:
+            case "runs":
+                story.listed(*shown)
+            case "active":
+                story.active(*shown[:1])
+            case "machines":
+                story.machines(*rows)
+            case "filter":
+                story.poll("/api/instances/list", {"project_names": ["main"], "only_active": True}, rows[:1])
+            case "pages" if rows:
+                asked = {"project_names": ["main"], "limit": 1}
+                story.poll("/api/instances/list", asked, rows[:1]).wait(0.1)
+                story.poll("/api/instances/list", {**asked, "prev_id": rows[0]["id"]}, rows[1:])
+                if len(rows) == 2:
+                    story.wait(0.1).poll("/api/instances/list", {**asked, "prev_id": rows[1]["id"]}, [])
+            case "next":
+                one = draw(st.integers(0, 3))
+                tale = [*runs, *machines][one]
+                at[one] = min(at[one] + draw(st.integers(1, 6)), len(tale.items) - 1)
+            case "watch":
+                for _ in range(draw(st.sampled_from([3, 14, 20]))):
+                    story.listed(*shown).wait(0.1).machines(*rows).wait(49)
+            case "double":
+                one = draw(st.integers(0, 3))
+                if doubled.pop(one, None) is None:
+                    doubled[one] = draw(st.integers(-12, 12))
+            case "elsewhere":
+                for _ in range(draw(st.integers(1, 3))):
+                    story.poll("/api/runs/list", {"limit": 100}, shown[::-1]).wait(0.1)
+                    story.poll("/api/instances/list", {"limit": 100}, rows[:1]).wait(1).machines(*rows).wait(1)
+            case "fleets":
+                fleet = {"id": "f", "name": "lab-fleet", "instances": rows}
+                story.poll("/api/project/main/fleets/list", {}, [fleet, {**fleet, "instances": rows[:1]}])
+            case "hide":
+                hidden ^= {draw(st.integers(0, 3))}
+            case "fail":
+                story.failed()
+            case "late":
+                story.now = max(0, story.now - 7)
+                story.machines(*rows)
+                story.now += 7
+            case "wait":
+                story.wait(draw(st.sampled_from([20, 45, 61, 300])))
+            case "event":
+                vm_id = foreign_run_id("dstack", draw(st.sampled_from(machines)).items[0]["id"])
+                told.append(("polls", list(story.polls())))
+                story = Story(now=story.now)
+                told.append(("event", draw(st.sampled_from(_events(vm_id, runs[0].items[0]["id"])))))
+        story.wait(draw(st.sampled_from([1, 5, 30])))
+    told.append(("polls", list(story.polls())))
+    return told, draw(st.sampled_from(sorted(RULE_SETS)))
+
+
+def _events(vm_id: str, provider_id: str) -> list[types.Event]:
+    who = {"vm_id": vm_id, "provider": "dstack"}
+    run = {"run_id": foreign_run_id("dstack", provider_id), "provider": "dstack"}
+    there = {"provider_id": "x"}
+    return [
+        types.PolicyAdopted(source="dstack/main", policy=b"{}"),
+        types.FleetEnsured(provider="dstack", project="main", name="lab-fleet"),
+        types.VmStopRequested(**who, **there, project="main", submitter="me"),
+        types.VmDrainStarted(**who, by="idle"),
+        types.VmDrainCancelled(**who, why="a run came"),
+        types.VmStopIntended(**who, **there, by="idle"),
+        types.VmStopSucceeded(**who),
+        types.VmStopFailed(**who, error="in use"),
+        types.VmGoneConfirmed(**who, ended_at=START + 90 * SECOND, submitter="me"),
+        types.RunHeld(**run, why="cap"),
+        types.RunPlaced(**run),
+        types.RunRequeued(**run, provider_id=provider_id, attempt=2, not_before=START),
+        types.BudgetCrossed(threshold=800, spent=8, total=10),
+    ]
+
+
+def _dated(poll: Poll) -> Poll:
+    """With the server's own clock, which runs away from ours by one second in twenty."""
+    ran = (poll.started_at - START) // 20
+    return msgspec.structs.replace(poll, server_time=(poll.observed_at + ran) // SECOND * SECOND)
+
+
+def written(folder: Path, told: Told) -> Record:
+    """A record of polls and events."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("record.db*"):
+        old.unlink()
+    clock = StandingClock(START)
+    record = temporary_record(folder, shapes=shape_of, clock=clock)
+    for kind, what in told:
+        if kind == "event":
+            record.append_many([Batch("vm/x", [what])])
+        else:
+            polls = [_dated(poll) for _, poll in what if poll is not None]
+            record.append_polls(polls)
+            clock.sleep(max([poll.observed_at for poll in polls], default=0) - clock.now())
+    return record
+
+
+def folded(record: Record, rules: str, *, whole: bool) -> WorldState:
+    """The world of a record, with every poll folded in full or not."""
+    world = World(RULE_SETS[rules])
+    RecordFold(record, world).run(each=(lambda *_: None) if whole else None)
+    return world.state
+
+
+@settings(
+    max_examples=50,
+    suppress_health_check=[*settings.default.suppress_health_check, HealthCheck.function_scoped_fixture],
+)
+@given(tale=tales())
+def test_what_a_fold_skips_changes_no_machine(tale: tuple[Told, str], tmp_path: Path) -> None:
+    """Law: runs, machines, sources, anomalies, graces: the world is equal to the last field."""
+    told, rules = tale
+    with written(tmp_path, told) as record:
+        fast, full = (folded(record, rules, whole=whole) for whole in (False, True))
+        assert [name for name in fast.__struct_fields__ if getattr(fast, name) != getattr(full, name)] == []
+
+
+@settings(
+    max_examples=50,
+    suppress_health_check=[*settings.default.suppress_health_check, HealthCheck.function_scoped_fixture],
+)
+@given(tale=tales(), data=st.data())
+def test_a_fold_with_machines_resumed_at_any_snapshot_ends_as_the_whole_one(
+    tale: tuple[Told, str], data: st.DataObject, tmp_path: Path
+) -> None:
+    """A projection goes on from its checkpoint, in the middle of a grace too."""
+    told, rules = tale
+    with written(tmp_path, told) as record:
+        cut = data.draw(st.integers(0, record.head().position))
+        saved = snapshot(world_of(record, rules, until=Until(position=cut)))
+        whole, resumed = world_of(record, rules).state, world_of(record, rules, after_snapshot=saved).state
+        assert (resumed.vms, resumed.runs, resumed.anomalies) == (whole.vms, whole.runs, whole.anomalies)
+
+
+def test_a_grace_is_over_at_the_same_poll_whether_polls_are_skipped_or_not(tmp_path: Path) -> None:
+    """Fourteen minutes of equal answers: the doubt falls on one of them."""
+    story = Story().machines(machine_item(status="terminating", reason="idle_timeout"))
+    for _ in range(100):
+        story.wait(10).listed().wait(1).machines(machine_item(status="terminating", reason="idle_timeout"))
+    with written(tmp_path, [("polls", list(story.polls()))]) as record:
+        fast, full = (folded(record, "current", whole=whole) for whole in (False, True))
+        (vm,) = fast.vms.values()
+        assert (vm.state, vm.steps[-1].position) == ("unconfirmed", next(iter(full.vms.values())).steps[-1].position)
+        assert fast == full
+        assert 840 * SECOND <= vm.steps[-1].at - vm.steps[-2].at < 851 * SECOND
+
+
+def test_repeated_answers_of_machines_are_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As cheap as repeated answers of runs: one poll is folded in full for every change."""
+    story = Story()
+    for status in ("provisioning", "busy", "idle"):
+        for _ in range(50):
+            story.listed().wait(1).machines(machine_item(status=status, hostname=HOST), placeholder("other")).wait(4)
+    with written(tmp_path, [("polls", list(story.polls()))]) as record:
+        read: list[int] = []
+        apply = World.apply
+        monkeypatch.setattr(World, "apply", lambda world, tick: read.append(tick.position) or apply(world, tick))
+        state = folded(record, "current", whole=False)
+        assert state.events == 300
+        assert len(read) <= 12
