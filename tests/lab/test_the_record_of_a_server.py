@@ -22,7 +22,7 @@ def history(steno: Steno) -> dict[str, Any]:
 
 @pytest.mark.suffices(OLDEST)
 def test_a_run_outlives_a_restart_of_its_server(dstack: Lab, steno_at: StenoAt) -> None:
-    """The server is stopped and started in mid-run: the gap is recorded as one, and no verdict comes of it."""
+    """The server is stopped and started in mid-run: the gap is recorded, and no verdict comes of it."""
     project = dstack.project()
     steno = steno_at(dstack, project)
     steno.follow()
