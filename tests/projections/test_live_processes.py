@@ -44,7 +44,7 @@ with Record.open(sys.argv[1], clock=SystemClock(), shapes=shape_of) as record:
         ("caught_up(record).close()", "keeper", "put_down", 3, True),
         ("caught_up(record).close()", "store", "Store.keep_moment", 1, True),
         ("caught_up(record).close()", "store", "Store.set_checkpoint", 2, True),
-        ("rebuilt(record)", "keeper", "Costing.costed", 2, False),
+        ("rebuilt(record)", "keeper", "costed", 2, False),
         ("rebuilt(record)", "projector", "publish", 1, False),
         ("rebuilt(record)", "projector", "publish", 1, True),
         ("rebuilt(record)", "generations", "remove", 1, False),
