@@ -98,7 +98,7 @@ def server(kind: str, record: Path, body: Path) -> Iterator[tuple[int, int]]:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
-        yield int(process.stdout.readline()), process.pid
+        yield int(next(line for line in process.stdout if line.strip().isdigit())), process.pid
     finally:
         process.kill()
         process.wait()
