@@ -3,7 +3,7 @@ import { html, useState } from "../core/dom.js";
 import { useData } from "../core/data.js";
 import { useNow } from "../core/clock.js";
 import { useAt } from "../core/moment.js";
-import { duration, money, ms, price, signed } from "../core/words.js";
+import { cents, duration, money, ms, price, signed } from "../core/words.js";
 import { Await, Empty, Money, PageHead, Panel, RunLink, Table, Tabs, VmLink } from "../ui/all.js";
 import { NoBudget } from "./overview.js";
 import { Sides } from "./run/costs.js";
@@ -59,7 +59,7 @@ function Theirs({ sides }) {
 
 function Budget({ budget, burn, now }) {
   return html`<${Panel} title="Budget"><${Burn} points=${burn} budget=${budget} now=${now} height=${170}><${NoBudget} /><//>
-    <dl class="facts"><dt>total</dt><dd class="right">${money(budget.total_usd)}</dd><dt>for new runs</dt><dd class="right">${money(budget.available_usd)}</dd><dt>billed now</dt><dd class="right">${price(budget.rate_now_usd_per_hour)} an hour</dd>
+    <dl class="facts"><dt>total</dt><dd class="right">${money(budget.total_usd)}</dd><dt>for new runs</dt><dd class="right">${cents(budget.available_usd)}</dd><dt>billed now</dt><dd class="right">${price(budget.rate_now_usd_per_hour)} an hour</dd>
     <dt>last 24 hours</dt><dd class="right">${money(budget.spent_24h_usd)}</dd>${budget.alerts.map((one) => html`<dt key=${one.threshold}>alert at ${Math.round(one.threshold * 1000) / 10} %</dt><dd class="right">${one.told_at_position !== null ? `given at ${one.told_at_position}` : one.reached ? "reached" : "not reached"}</dd>`)}</dl><//>`;
 }
 
