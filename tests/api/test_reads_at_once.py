@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import time
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from engine.readings.shapes import shape_of
 from events.clock import RandomIds, SystemClock
 from events.record import Record
+from projections.api.access.door import Door
 from projections.api.access.gate import Gate
 from projections.api.access.issuing import Issuer
 from projections.api.access.who import Role
@@ -151,6 +154,41 @@ def test_what_is_answered_at_once_is_counted_and_logged(
         here.stop()
     told = [record.getMessage() for record in caplog.records if record.name == "steno.access"]
     assert sum(line.startswith(f"GET {path} 200 ") for line in told) >= 4
+
+
+def test_a_request_that_is_over_is_let_go_of(served: Serve, town: Path, at_once: list[str]) -> None:
+    """Without the garbage collector: what each request left behind would wait for a collection, which holds all up."""
+    client = served(town).client
+    (path, *_) = warm(client, at_once)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(50):
+            client.get(path)
+            client.get("/api/record")
+        left = sum(isinstance(one, RequestResponseCycle) for one in gc.get_objects())
+    finally:
+        gc.enable()
+    assert len(at_once) == 50
+    assert left <= 5
+
+
+def test_what_fails_on_the_way_is_told_by_the_long_way(
+    served: Serve, town: Path, at_once: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error nobody thought of is a problem here too, and the connection goes on."""
+    client = served(town).client
+    (path, *_) = warm(client, at_once)
+    right = client.get(path).content
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("nobody thought of this")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Door, "at_once", broken)
+        failed = client.get(path)
+    assert (failed.status_code, failed.headers["content-type"]) == (500, "application/problem+json")
+    assert client.get(path).content == right
 
 
 def requests(client: httpx.Client) -> int:

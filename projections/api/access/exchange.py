@@ -34,7 +34,7 @@ class Hall:
 class Exchange:
     """Stands between the server and the application for one request.
 
-    Every request has one, so what most of them never use is set on the class.
+    All requests but those answered at once have one, so what most of them never use is set on the class.
 
     Args:
         began_at: when the request came (microseconds, UTC).
