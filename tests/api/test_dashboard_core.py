@@ -56,7 +56,7 @@ def test_the_overview_says_what_runs_what_it_costs_and_when_the_budget_ends(
     running = [run["name"] for run in said["running"]]
     assert running
     for name in running:
-        assert page.get_by_role("region", name="Runs that have not ended").get_by_text(name).is_visible()
+        page.get_by_role("region", name="Runs that have not ended").get_by_text(name).wait_for()
     assert page.get_by_role("img", name=re.compile(r"left, ")).count() == 1
     lanes = page.locator(".lane .label a").all_inner_texts()
     assert set(lanes) == {lane["vm"]["name"] for lane in said["lanes"]}
@@ -134,9 +134,9 @@ def test_the_keyboard_goes_everywhere(served: Serve, busy: Busy, see: See) -> No
     keys.press("g")
     keys.press("m")
     seen.until("document.title.startsWith('Machines')")
-    assert page.evaluate("document.activeElement.tagName") == "H1"
+    seen.until("document.activeElement.tagName === 'H1'")
     keys.press("/")
-    assert page.evaluate("document.activeElement.hasAttribute('data-filter')")
+    seen.until("document.activeElement.hasAttribute('data-filter')")
     keys.press("Escape")
     page.get_by_role("heading", name="Machines").focus()
     keys.press("l")
@@ -144,7 +144,7 @@ def test_the_keyboard_goes_everywhere(served: Serve, busy: Busy, see: See) -> No
     keys.press("t")
     keys.type("nonsense")
     keys.press("Enter")
-    assert page.locator(".readout").get_attribute("aria-invalid") == "true"
+    page.locator(".readout[aria-invalid=true]").wait_for()
     keys.press("Escape")
     keys.press("t")
     keys.type("1,000")
@@ -156,9 +156,9 @@ def test_the_keyboard_goes_everywhere(served: Serve, busy: Busy, see: See) -> No
     keys.press("End")
     seen.until("!location.search.includes('at=')")
     keys.press("?")
-    assert page.get_by_role("dialog", name="Keys").is_visible()
+    page.get_by_role("dialog", name="Keys").wait_for()
     keys.press("Escape")
-    assert page.get_by_role("dialog").count() == 0
+    page.get_by_role("dialog").wait_for(state="detached")
     assert seen.complaints == []
 
 
@@ -167,7 +167,7 @@ def test_a_block_of_a_lane_is_reached_and_told_by_the_keyboard(served: Serve, bu
     page = see(served(busy.path).url).go("/")
     first = page.locator(".lane .block").first
     first.focus()
-    assert page.locator(".tip").is_visible()
+    page.locator(".tip").wait_for()
     labels = [first.get_attribute("aria-label")]
     page.keyboard.press("ArrowRight")
     labels.append(page.evaluate("document.activeElement.getAttribute('aria-label')"))
