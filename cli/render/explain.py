@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from cli.render import paint, vms, words
-from cli.render.runs import called, verdict
+from cli.render.runs import called, identity, verdict
 from engine.world.vms import Vm
 from projections.explain import Explanation, Step
 from projections.objects import Anomaly, VmObject
@@ -19,7 +19,7 @@ def page(found: Explanation, not_warm: Sequence[str], columns: int) -> str:
     """The whole page, wrapped to `columns` (at most 100); `not_warm` says why no warm machine was there."""
     width = min(columns, 100)
     run = found.run
-    lines = [f"{paint.bold(called(run))}  {verdict(run)}", paint.dim(f"{run.provider} {run.run_id}"), ""]
+    lines = [f"{paint.bold(called(run))}  {verdict(run)}", *identity(run), ""]
     lines += _titled("Why", [*_wrapped(found.sentence, width), paint.dim(f"{_MARGIN}rule {run.rule or '–'}")])
     for one in found.evidence:
         lines += _titled(_heading(one), fields(one, width))
@@ -49,7 +49,7 @@ def vm_page(
     """A machine's page: its state, why it is still up (or gone), what was odd, and its bill so far."""
     width = min(columns, 100)
     head = f"{paint.bold(vms.called(found))}  {vms.verdict(found, machine)}"
-    lines = [head, paint.dim(f"{machine.source} {found.vm_id}"), ""]
+    lines = [head, paint.dim(f"{machine.source} {found.provider_id}"), paint.dim(f"machine id {found.vm_id}"), ""]
     title = "Why it is still up" if machine.billed else "Why it is gone"
     lines += _titled(title, [row for text in why for row in _item(text, width)])
     if anomalies:

@@ -60,6 +60,14 @@ def called(run: RunObject) -> str:
     return run.name or run.provider_id or run.run_id
 
 
+def identity(run: RunObject) -> list[str]:
+    """`dstack <the provider's id>` and `run id <Steno's>`, a line each; one line where the provider has no other id."""
+    ours = f"run id {run.run_id}"
+    if run.provider_id in (None, run.run_id):
+        return [paint.dim(f"{run.provider}  {ours}")]
+    return [paint.dim(f"{run.provider} {run.provider_id}"), paint.dim(ours)]
+
+
 def listing(
     runs: Sequence[RunObject], now: int, columns: int, *, waiting: Mapping[str, Queued], machines: Mapping[str, str]
 ) -> str:

@@ -3,7 +3,7 @@
 import click
 
 from cli.render import paint, words
-from cli.render.runs import called, paid, verdict
+from cli.render.runs import called, identity, paid, verdict
 from events.clock import SECOND, parse_time
 from projections.objects import RunObject
 from projections.timeline import Span, Timeline
@@ -38,11 +38,7 @@ def draw(run: RunObject, life: Timeline, columns: int) -> str:
 
 
 def _facts(run: RunObject, columns: int) -> list[str]:
-    facts = [f"{run.provider} {run.run_id}"]
-    if run.attempts > 1:
-        facts.append(f"{run.attempts} attempts")
-    line = [paint.dim("  ".join(facts))]
-    times = []
+    times = [] if run.attempts == 1 else [f"{run.attempts} attempts"]
     if run.submitted_at is not None:
         times.append(f"submitted {words.moment(parse_time(run.submitted_at))}")
     if run.execution_seconds is not None:
@@ -51,7 +47,7 @@ def _facts(run: RunObject, columns: int) -> list[str]:
         times.append(f"{run.start} start")
     if said := paid(run):
         times.append(said)
-    return [*line, *(paint.dim(text) for text in _packed(times, columns))]
+    return [*identity(run), *(paint.dim(text) for text in _packed(times, columns))]
 
 
 def _packed(parts: list[str], columns: int) -> list[str]:

@@ -285,3 +285,14 @@ def test_subcommands_and_machines_are_completed(call: Call, monkeypatch: pytest.
     assert completed("vms", "stop", begun="lab") == ["lab-fleet-0"]
     assert completed("vms", "gone", begun=VM[:3]) == [VM]
     assert completed("explain", begun="lab") == ["lab-fleet-0"]
+
+
+def test_a_page_heads_with_the_providers_id_and_with_stenos_own(call: Call) -> None:
+    """What follows the provider's word is the id that its own tools take."""
+    machine = json.loads(call("vms", "--json", "--all").stdout)["vms"][0]
+    head = call("explain", machine["vm_id"]).stdout.splitlines()[1:3]
+    assert head == [f"{machine['source']} {machine['provider_id']}", f"machine id {machine['vm_id']}"]
+    run = json.loads(call("show", machine["runs"][0], "--json").stdout)
+    for command in ("explain", "timeline"):
+        head = call(command, run["run_id"]).stdout.splitlines()[1:3]
+        assert head == [f"dstack {run['provider_id']}", f"run id {run['run_id']}"], command

@@ -31,7 +31,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
 
 EXPLAINED = """\
 bad-run  ● failed · exit_nonzero · exit 1
-dstack f6a1948d-829e-5802-affc-b1b28751ac63
+dstack 32df2f72-b39d-405e-adbb-c03f6fa16996
+run id f6a1948d-829e-5802-affc-b1b28751ac63
 
 Why
   Every job has ended, in a way that the task's own retry policy does not cover;
@@ -71,7 +72,8 @@ The whole answer: steno poll 316
 
 DRAWN = """\
 bad-run  ● failed · exit_nonzero · exit 1
-dstack f6a1948d-829e-5802-affc-b1b28751ac63
+dstack 32df2f72-b39d-405e-adbb-c03f6fa16996
+run id f6a1948d-829e-5802-affc-b1b28751ac63
 submitted 2026-11-20 13:39:26Z  ran 20.9 s  cold start
 cost $0.0321, dstack says $0.0321
 
