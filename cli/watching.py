@@ -1,4 +1,4 @@
-"""A recorder wired from the settings: the provider, the world as the projections left it, the lease."""
+"""A recorder wired from the settings: the provider, the engine's own world at the head of the record, the lease."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from engine.recorder.recorder import Recorder, TraceSink
     from engine.recorder.watch import Watch
     from engine.settings import Settings
-    from engine.world.state import WorldState
     from events.record import Record
 
 
@@ -29,7 +28,6 @@ def watching(
     pace: Pace | None = None,
     trace: TraceSink | None = None,
     adopt: bool = True,
-    waits: bool = True,
 ) -> Iterator[tuple[Watch, Recorder]]:
     """A watch over one provider, and the recorder it polls with; the lease is let go of afterwards.
 
@@ -39,7 +37,6 @@ def watching(
         trace: also write every poll there.
         adopt: decide by our settings from now on; else by the policy in force, if there is one: who only ends
             something does not change how machines are kept.
-        waits: bring the read models up first; else somebody else in this process does that, which may take long.
 
     Raises:
         NotConfigured: the settings make no policy.
@@ -47,19 +44,24 @@ def watching(
     from engine.effects.lease import lease_path
     from engine.recorder.recorder import Recorder as Polling
     from engine.recorder.watch import Watch as Watching
+    from engine.replay.fold import RecordFold
+    from engine.replay.snapshots import AT_START, SnapshotStore
     from engine.rules.sets import CURRENT
     from engine.run.stepper import TransitionsStepper
     from engine.settings_policy import policy_from
     from engine.vm.stepper import VmTransitionsStepper
     from engine.world.world import World
 
-    state = _left(record) if waits else _folded(record)
-    in_force = state is not None and provider.source in state.policies
+    snapshots = SnapshotStore(record)
+    world = World(CURRENT, TransitionsStepper(), snapshots.load(), VmTransitionsStepper())
+    RecordFold(record, world).run()
+    snapshots.save(world.state, every=AT_START)
+    in_force = provider.source in world.state.policies
     policy = None if in_force and not adopt else policy_from(app.settings, provider.name)
     recorder = Polling(
         record=record,
         provider=provider,
-        world=World(CURRENT, TransitionsStepper(), state, VmTransitionsStepper()),
+        world=world,
         clock=app.clock,
         policy=policy,
         notify=webhook_of(app.settings),
@@ -67,27 +69,8 @@ def watching(
         pace=pace if pace is not None else _pace(provider),
         trace=trace,
     )
-    with Watching(record, recorder, lease_path(record.path, provider.source)) as watch:
+    with Watching(record, recorder, lease_path(record.path, provider.source), snapshots) as watch:
         yield watch, recorder
-
-
-def _left(record: Record) -> WorldState | None:
-    """The world as the read models have it, which are brought up to the head."""
-    from projections.folded import take_up_whole
-    from projections.projector import caught_up
-
-    with caught_up(record) as store:
-        return take_up_whole(store)
-
-
-def _folded(record: Record) -> WorldState:
-    """The world at the head, from what the read models have by now, or from the start: less work than making them."""
-    from engine.replay.fold import RecordFold
-    from projections.api.feed.base import begun
-
-    world, _ = begun(record, record.head().position)
-    RecordFold(record, world).run()
-    return world.state
 
 
 def webhook_of(settings: Settings) -> Webhook | None:

@@ -77,8 +77,7 @@ def _up(app: App, ended: Callable[[], None], *, api: bool, show: bool) -> None:
         if not isinstance(provider, LocalProvider):
             provider.expect_project()
         checks = [stack.enter_context(_serving(app, record.path, show=show))] if api else []
-        # Where the service builds read models, nothing is recorded later for that.
-        watch, recorder = stack.enter_context(watching(app, record, provider, waits=not api))
+        watch, recorder = stack.enter_context(watching(app, record, provider))
         record_forever(record, watch, recorder, provider, app.clock, ended, *checks)
 
 

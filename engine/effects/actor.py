@@ -77,7 +77,7 @@ class Actor:
         return _each(
             (
                 *(partial(self.submits.bring, one, looked_at=looked_at) for one in unwanted),
-                *(partial(self.stops.bring, one) for one in stops),
+                *(partial(self.stops.bring, one, state.runs.get(one.request.run_id)) for one in stops),
             )
         )
 

@@ -129,7 +129,7 @@ class Desk:
             self._actor.submits.bring(submit)
         stop = self._journal.ledger().stops.get(run_id)
         if stop is not None:
-            self._actor.stops.bring(stop)
+            self._actor.stops.bring(stop, self._watch.world.state.runs.get(run_id))
 
 
 def refuse(outcome: SubmitOutcome | types.RunHeld | StopOutcome | None) -> None:

@@ -18,8 +18,11 @@ class Stops:
         self._journal = journal
         self._provider = provider
 
-    def bring(self, stop: OpenStop) -> bool:
+    def bring(self, stop: OpenStop, run: Run | None) -> bool:
         """Bring one stop as far as it goes; True where it has an outcome now.
+
+        Args:
+            run: what the engine's own fold knows of it. Who asked may have read a false id in the read models.
 
         Raises:
             ProviderUnreachable, ProviderRefused, ProviderError: it stays open and is asked again; a second stop of
@@ -28,7 +31,7 @@ class Stops:
         ledger = self._journal.ledger()
         if stop.request.run_id in ledger.submits:
             return False  # settled as a submission first; its own step sees the stop
-        return self._stop(stop.request, ledger)
+        return self._stop(stop.request, None if run is None else run.provider_id, ledger)
 
     def unheard(self, runs: Iterable[Run]) -> None:
         """Ask again for every stop that was taken and not heard, as the newest answers about these runs show."""
@@ -41,7 +44,7 @@ class Stops:
                 continue
             if unheard(taken, status=run.reported.status, seen_at=run.last_at):
                 try:
-                    self._stop(taken.request, ledger)
+                    self._stop(taken.request, run.provider_id, ledger)
                 except (ProviderUnreachable, ProviderRefused, ProviderError):
                     return
 
@@ -64,8 +67,8 @@ class Stops:
         )
         return True
 
-    def _stop(self, request: types.StopRequested, ledger: Ledger) -> bool:
-        provider_id = ledger.provider_ids.get(request.run_id, request.provider_id)
+    def _stop(self, request: types.StopRequested, folded_id: str | None, ledger: Ledger) -> bool:
+        provider_id = ledger.provider_ids.get(request.run_id, folded_id)
         if provider_id is None or provider_id in ledger.former_ids:
             why = "the run never reached the provider"
             self._journal.run(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from engine.effects.lease import Lease
 from engine.recorder.recorder import Recorder, Round
 from engine.replay.fold import RecordFold
+from engine.replay.snapshots import SnapshotStore
 from engine.world.change import Change
 from engine.world.world import World
 from events.clock import SECOND
@@ -24,9 +25,15 @@ class Watch:
     A holder that dies leaves the lease, and this one takes it: somebody always looks.
     """
 
-    def __init__(self, record: "Record", recorder: Recorder, lease: Path) -> None:
-        self._record = record
+    def __init__(
+        self, record: "Record", recorder: Recorder, lease: Path, snapshots: SnapshotStore | None = None
+    ) -> None:
+        """
+        Args:
+            snapshots: where the world is kept for the next start; None: nowhere.
+        """
         self._recorder = recorder
+        self._snapshots = snapshots
         self._path = lease
         self._lease: Lease | None = None
         self._fold = RecordFold(record, recorder.world)
@@ -54,8 +61,12 @@ class Watch:
     def round(self) -> Round:
         """Poll, decide and act if the lease is ours or free, else fold what others appended."""
         if self.hold():
-            return self._recorder.round()
-        return Round(polls=0, answered=0, changes=self.catch_up(), trouble=None, pause=LOOK)
+            found = self._recorder.round()
+        else:
+            found = Round(polls=0, answered=0, changes=self.catch_up(), trouble=None, pause=LOOK)
+        if self._snapshots is not None:
+            self._snapshots.save(self.world.state)
+        return found
 
     def catch_up(self) -> tuple[Change, ...]:
         """Fold what the record has that the world has not; what that changed."""

@@ -3,6 +3,7 @@
 import pytest
 
 from engine.effects.desk import refuse
+from engine.effects.request import request_stop
 from engine.errors import Conflict, NameInUse, ProviderError, TaskInvalid
 from engine.run.reasons import Reason
 from engine.run.states import State
@@ -75,6 +76,31 @@ def test_a_stop_is_requested_intended_and_done(bench):
     assert (run.state, run.reason) == (State.STOPPED, Reason.STOPPED_BY_USER)
     kinds = [kind for kind in bench.kinds(run_id) if kind != "RunObserved"]
     assert kinds[3:] == ["StopRequested", "StopIntended", "StopSucceeded"]
+
+
+def test_a_stop_ends_the_run_that_was_recorded_whatever_id_was_asked_for(bench, open_bench, tmp_path):
+    """Who asks reads the id in the read models, which nothing verifies: the engine's own fold says which run it is."""
+    wanted, other = bench.ask("sleep 3600", name="wanted"), bench.ask("sleep 3600", name="other")
+    for run_id in (wanted, other):
+        assert isinstance(bench.desk.submitted(run_id, WAIT), types.SubmitSucceeded)
+    (tmp_path / "second.db.local").symlink_to(tmp_path / "record.db.local")
+    second = open_bench(tmp_path / "second.db")
+    second.poll_until(lambda: len(second.world.state.runs) == 2)
+    foreign = next(run for run in second.world.state.runs.values() if run.name == "wanted")
+    request_stop(
+        second.journal,
+        run_id=foreign.run_id,
+        provider="local",
+        project=second.provider.project,
+        provider_id=other,
+        name="wanted",
+        abort=True,
+        submitter="ada",
+    )
+    assert isinstance(second.desk.stopped(foreign.run_id, WAIT), types.StopSucceeded)
+    assert second.finish(foreign.run_id).state is State.STOPPED
+    bench.recorder.round()
+    assert not bench.run(other).terminal
 
 
 def test_a_stop_before_the_submission_prevents_it(bench):

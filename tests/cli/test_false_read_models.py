@@ -1,0 +1,69 @@
+"""The controller decides from its own fold: what the read models' file says changes no decision."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cli.app import App
+from cli.providers import local
+from cli.testing import Steno
+from cli.watching import watching
+from engine.readings.shapes import shape_of
+from engine.replay.record import world_of
+from engine.vm.states import VmState
+from engine.world.state import WorldState
+from events.clock import SystemClock
+from events.record import Record
+from projections.folded import decode_run, decode_vm, encode_run, encode_vm
+
+LONG_AGO = 1
+
+
+@contextmanager
+def decided_from(home: Path) -> Iterator[tuple[WorldState, WorldState]]:
+    """The world that a recorder of this record starts with, and the world the record gives."""
+    app = App()
+    app.set_flag("record", str(home / "record.db"))
+    with (
+        Record.open(home / "record.db", write=True, shapes=shape_of, clock=SystemClock()) as record,
+        closing(local(app, record.path)) as provider,
+        watching(app, record, provider) as (watch, _),
+    ):
+        yield watch.world.state, world_of(record).state
+
+
+def lie(home: Path) -> None:
+    """Write into the read models that every machine has idled since 1970 and every run is another's."""
+    with closing(sqlite3.connect(home / "record.db.projections")) as connection, connection:
+        for vm_id, folded in connection.execute("SELECT vm_id, folded FROM vms").fetchall():
+            vm = decode_vm(folded)
+            false = msgspec.structs.replace(
+                vm, state=VmState.IDLE, idle_from=LONG_AGO, idle_since=LONG_AGO, occupancies=(), provider_id="other"
+            )
+            connection.execute("UPDATE vms SET folded = ? WHERE vm_id = ?", (encode_vm(false), vm_id))
+        for run_id, folded in connection.execute("SELECT run_id, folded FROM runs").fetchall():
+            false_run = msgspec.structs.replace(decode_run(folded), provider_id="another")
+            connection.execute("UPDATE runs SET folded = ? WHERE run_id = ?", (encode_run(false_run), run_id))
+
+
+@pytest.mark.parametrize("file", ["false", "none", "garbage"])
+def test_a_recorder_starts_from_the_record_whatever_the_read_models_say(steno: Steno, home: Path, file: str) -> None:
+    """A false state there could end a busy machine."""
+    assert steno("submit", "--wait", "--name", "one", "--", "true", STENO_LOCAL_PRICE="1.99").returncode == 0
+    assert steno("ps").returncode == 0
+    projections = home / "record.db.projections"
+    assert projections.exists()
+    match file:
+        case "false":
+            lie(home)
+        case "none":
+            projections.resolve().unlink()
+        case _:
+            projections.resolve().write_bytes(b"not a database" * 1000)
+    with decided_from(home) as (begun, truth):
+        assert begun.vms
+        assert (begun.vms, begun.runs, begun.by_provider) == (truth.vms, truth.runs, truth.by_provider)
