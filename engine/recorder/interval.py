@@ -10,11 +10,12 @@ class Pace:
     """Bounds of the interval, microseconds."""
 
     fast: int = SECOND
-    """While something moves: the provider's own clock ticks in seconds, asking more often shows nothing new."""
+    """The shortest pause. The provider's own clock ticks in seconds, so asking more often shows nothing new."""
     slow: int = 15 * SECOND
-    """When quiet: half of the 30 s after which a source counts as stale, so that a quiet source stays fresh."""
+    """The longest time between the starts of two rounds, unless the polls themselves take longer: half of the 30 s
+    after which a source counts as stale, so that a source that answers stays fresh."""
     share: int = 5
-    """A round may take at most 1/share of the time, so that a large project is not polled without a pause."""
+    """Polls may take 1/share of the time, so that a large project is not polled without a pause. `slow` goes first."""
     growth: float = 1.5
 
 
@@ -23,7 +24,7 @@ class Rhythm:
     """What the rounds so far came to."""
 
     interval: int = 0
-    """The interval chosen last, microseconds."""
+    """The pause chosen last, from the end of the polls, microseconds."""
     failures: int = 0
     """Rounds in a row in which no poll was answered."""
 
@@ -34,14 +35,15 @@ def after_round(rhythm: Rhythm, pace: Pace, *, answered: bool, moving: bool, too
     Args:
         answered: the source answered at least one poll of the round.
         moving: a run has not ended, an intent is open, or something changed in the round.
-        took: how long the round took, microseconds.
+        took: how long the polls of the round took, microseconds; what was decided and done in it does not count.
     """
     if not answered:
         failures = rhythm.failures + 1
         # 1, 2, 4 … s: quick enough for a restart of 17 s, slow enough to leave a struggling server alone.
         return Rhythm(interval=min(pace.slow, pace.fast << min(failures - 1, 10)), failures=failures)
-    floor = max(pace.fast, took * (pace.share - 1))
+    most = max(pace.fast, pace.slow - took)
+    floor = max(pace.fast, min(most, took * (pace.share - 1)))
     if moving or rhythm.failures:
         return Rhythm(interval=floor)
     grown = int(max(rhythm.interval, pace.fast) * pace.growth)
-    return replace(rhythm, interval=max(floor, min(pace.slow, grown)), failures=0)
+    return replace(rhythm, interval=max(floor, min(most, grown)), failures=0)

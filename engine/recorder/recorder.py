@@ -137,16 +137,16 @@ class Recorder:
         Raises:
             RecordLocked, RecordNotWritable: the record took no more; what was acknowledged is in it.
         """
-        began = self._clock.now()
         changes: list[Change] = []
         self._take_in(changes)
         if act:
             self._begin()
             self._reports.look(self.world.state)
-        polls = answered = 0
+        polls = answered = took = 0
         trouble: str | None = None
         for poll in self._provider.poll(self._followed(), since=self._since):
             polls += 1
+            took += max(0, poll.observed_at - poll.started_at)
             if poll.answered:
                 answered += 1
             else:
@@ -155,20 +155,20 @@ class Recorder:
             if self._trace is not None:
                 self._trace.write(self._record.poll(appended.position))
             self._take_in(changes)
+        polled = self._clock.now()
         decisions: tuple[Decision, ...] = ()
         if act and answered:
             decisions = self._control(changes)
         if act:
             self._tell()
         moving = bool(changes) or bool(decisions) or self._moves()
-        took = self._clock.now() - began
         self._rhythm = after_round(self._rhythm, self._pace, answered=answered > 0, moving=moving, took=took)
         return Round(
             polls=polls,
             answered=answered,
             changes=tuple(changes),
             trouble=trouble,
-            pause=self._pause() if act else self._rhythm.interval,
+            pause=self._pause(polled, told=act),
             decisions=decisions,
         )
 
@@ -231,9 +231,12 @@ class Recorder:
         machines = any(vm.state not in _SETTLED for vm in ours_of(self.world.state, self._provider.source))
         return machines or bool(self._followed()) or bool(self.actor.open()) or self._reports.busy
 
-    def _pause(self) -> int:
-        due = self._notices.due_in(self._clock.now())
-        return self._rhythm.interval if due is None else min(self._rhythm.interval, due)
+    def _pause(self, polled: int, *, told: bool) -> int:
+        """Until the next polls are due, or a notice; what was done since the polls ended (`polled`) is part of it."""
+        now = self._clock.now()
+        left = self._rhythm.interval - max(0, now - polled)
+        due = self._notices.due_in(now) if told else None
+        return max(0, left if due is None else min(left, due))
 
     def _followed(self) -> frozenset[str]:
         """The provider's ids of our runs there that have not ended."""

@@ -114,3 +114,19 @@ def test_a_request_nobody_looked_after_for_a_day_is_abandoned(priced):
     (outcome,) = priced.facts("IntentAbandoned")
     assert outcome.run_id == run_id
     assert "24 hours" in outcome.why
+
+
+def test_the_pause_is_that_of_the_polls_whatever_a_call_takes(priced, monkeypatch):
+    """A submission of 15 s used to make 60 s of silence: nothing but the time of the polls counts."""
+    priced.clock.stand_still()
+    submit = priced.provider.submit
+
+    def slowly(submission):
+        priced.clock.ahead += 15 * SECOND
+        return submit(submission)
+
+    monkeypatch.setattr(priced.provider, "submit", slowly)
+    run_id = priced.ask("true")
+    assert priced.recorder.round().pause == 0
+    assert "SubmitSucceeded" in priced.kinds(run_id)
+    assert 0 < priced.recorder.round().pause <= SECOND
