@@ -1,10 +1,10 @@
 """Where a run's time went: its states as spans, its attempts, and the gaps in which nobody looked."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from engine.world.runs import Said
+from engine.world.runs import Attempt, Said
 from events.clock import SECOND, foreign_run_id, format_time, parse_time
 from projections.objects import Blind, RunObject, VmObject
 
@@ -63,15 +63,21 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def timeline(
-    run: RunObject, blind: Iterable[Blind], now: int, vm: VmObject | None = None, said: Said | None = None
+    run: RunObject,
+    blind: Iterable[Blind],
+    now: int,
+    vm: VmObject | None = None,
+    said: Said | None = None,
+    later: Sequence[Attempt] = (),
 ) -> Timeline:
     """The life of a run up to its verdict, or up to `now` (microseconds, UTC) while it is open.
 
     Args:
         vm: its machine.
         said: what its task said of itself.
+        later: its attempts after the first.
     """
-    spans = _spans(run)
+    spans = _spans(run, later)
     moves = [parse_time(move.at) for move in run.transitions]
     submitted = parse_time(run.submitted_at) if run.submitted_at else None
     first = moves[0] if moves else submitted if submitted is not None else now
@@ -156,14 +162,18 @@ def _is_ours(run: RunObject) -> bool:
     return run.provider_id is None or run.run_id != foreign_run_id(run.provider, run.provider_id)
 
 
-def _spans(run: RunObject) -> tuple[Span, ...]:
-    """Each state the run passed through, in order; one left at the moment it was entered took no time."""
+def _spans(run: RunObject, later: Sequence[Attempt]) -> tuple[Span, ...]:
+    """Each state the run passed through, in order; one left at the moment it was entered took no time.
+
+    A return to the queue belongs to the attempt it leads to, which the provider may show only later.
+    """
     spans: list[Span] = []
-    attempt = 1
     moves = run.transitions
     for index, move in enumerate(moves):
-        if move.target == "queued" and move.origin not in {None, "requested", "queued", "lost"}:
-            attempt += 1
+        known = move.position
+        if move.target == "queued" and move.origin not in {None, "requested"}:
+            known = moves[index + 1].position if index + 1 < len(moves) else later[-1].position if later else known
+        attempt = max((one.number for one in later if one.position <= known), default=1)
         start = parse_time(move.at)
         last = index == len(moves) - 1
         if last and run.ended:

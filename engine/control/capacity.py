@@ -41,7 +41,7 @@ def _again(run: Run, now: int) -> Requeue:
     return Requeue(
         run_id=run.run_id,
         provider_id=run.provider_id or "",
-        attempt=asked + 1,
+        attempt=run.attempts + 1,
         gpu=fallback[turn - 1] if turn else None,
         not_before=now + pause,
     )

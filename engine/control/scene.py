@@ -170,8 +170,8 @@ class Scene:
         lacking = {one.run.run_id for one in self.lacking}
         others = sum(
             source_of(run) == self.source
-            and (run.run_id not in lacking or run.attempts > 1 or run.requeues > 0)
-            and (run.vm_id is None or run.attempts > 1)
+            and (run.run_id not in lacking or run.attempts > 1)
+            and (run.vm_id is None or run.retried)
             and (run.provider_id is not None or run.requeues > 0)
             and (not run.terminal or max(run.finished_at or 0, run.last_at) >= since)
             for run in self.state.runs.values()

@@ -69,13 +69,13 @@ def performance(state: WorldState, bills: Mapping[str, Bill], costs: Mapping[str
 
 def _start(run: Run) -> int | None:
     """A run the provider tried again says nothing: its `started_at` is the last attempt's."""
-    if run.started_at is None or run.submitted_at is None or run.attempts > 1:
+    if run.started_at is None or run.submitted_at is None or run.retried:
         return None
     return max(0, run.started_at - run.submitted_at)
 
 
 def _total(run: Run) -> int | None:
-    if not run.terminal or run.finished_at is None or run.submitted_at is None or run.attempts > 1:
+    if not run.terminal or run.finished_at is None or run.submitted_at is None or run.retried:
         return None
     return max(0, run.finished_at - run.submitted_at)
 

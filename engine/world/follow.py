@@ -12,7 +12,7 @@ from engine.run.states import PROGRESS, TRIGGER_TO, State, Trigger
 from engine.run.stepper import Stepper
 from engine.world.change import Anomaly, AnomalyKind, Change, Moved, Transition
 from engine.world.hearing import heard, unheard
-from engine.world.runs import Reported, ReportedJob, Run, Said
+from engine.world.runs import Attempt, Reported, ReportedJob, Run, Said
 from engine.world.tick import Seen, Tick
 
 
@@ -72,15 +72,20 @@ class Turn:
         run, attempt = self.run, attempt_of(facts)
         if attempt is None or attempt == run.attempt:
             return False
-        if run.attempt is None:
-            run.attempt = attempt
+        first = run.attempt is None
+        if attempt < (run.attempt or 0):
             return False
-        if attempt < run.attempt:
-            return False
+        if attempt > (run.attempt or 0):
+            self._attempt(run.attempts + attempt - (run.attempt or 0))
         run.attempt = attempt
+        if first:
+            return False
         run.started_at = None
         run.said = None if run.said is None else unheard(run.said)
         return True
+
+    def _attempt(self, number: int) -> None:
+        self.run.later_attempts = (*self.run.later_attempts, Attempt(number=number, position=self.position))
 
     # -- the rules' word ---------------------------------------------------------------------------------------------
 
@@ -200,6 +205,7 @@ class Turn:
         run.cost = run.cost_at = run.missing = None
         run.whole_evidence = False
         run.said = None if run.said is None else Said(mark=run.said.mark)
+        self._attempt(run.attempts + 1)
 
     # -- the machine -------------------------------------------------------------------------------------------------
 

@@ -1,5 +1,7 @@
 """What our own intents and outcomes do to runs: a request, the queue, the provider's id, whose stop it was."""
 
+import msgspec
+
 from engine.readings.terms import read_terms
 from engine.rules.moves import Verdict
 from engine.rules.sets import RuleSet
@@ -95,6 +97,10 @@ class Intents:
         seen.run_id, seen.requested_at, seen.stop_by = asked.run_id, asked.requested_at, asked.stop_by
         seen.terms, seen.requeues, seen.former_ids = asked.terms, asked.requeues, asked.former_ids
         seen.said = asked.said
+        seen.later_attempts = (
+            *asked.later_attempts,
+            *(msgspec.structs.replace(one, number=asked.attempts - 1 + one.number) for one in seen.later_attempts),
+        )
         seen.placed = None if seen.terminal else asked.placed
         self.machines.links.rename(seen, seen_as)
         runs = {
@@ -169,7 +175,7 @@ class Intents:
         run.former_ids, run.provider_id = (*run.former_ids, run.provider_id), None
         run.links, run.vm_id, run.start, run.placed = {}, None, None, None
         run.requeues += 1
-        detail = f"the provider had none; attempt {event.attempt} asks for {event.gpu or 'the same'}"
+        detail = f"the provider had none; attempt {run.attempts} asks for {event.gpu or 'the same'}"
         run.held = Held(position=position, at=at, why="capacity", detail=detail, not_before=event.not_before)
         state.unsettled[run.run_id] = None
         state.open_requests.setdefault(f"{run.provider}/{run.name}", []).append(run.run_id)

@@ -119,6 +119,14 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing more of its output is read."""
 
 
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """A try of the run at the provider, and the position from which it is known."""
+
+    number: int
+    """1 is the first."""
+    position: int
+
+
 class Run(msgspec.Struct, kw_only=True):
     """The state of one run. Times are microseconds UTC, money micro-dollars."""
 
@@ -135,7 +143,9 @@ class Run(msgspec.Struct, kw_only=True):
     whole_evidence: bool = False
     """The verdict rests on an observation that showed the jobs."""
     attempt: int | None = None
-    """The highest submission number seen."""
+    """The highest submission number seen of the request that stands."""
+    later_attempts: tuple[Attempt, ...] = ()
+    """Every attempt after the first, in order."""
     facts: RunFacts | None = None
     """The newest observation."""
     reported: Reported = Reported()
@@ -197,5 +207,12 @@ class Run(msgspec.Struct, kw_only=True):
 
     @property
     def attempts(self) -> int:
-        """1 + the highest submission number."""
-        return 1 + (self.attempt or 0)
+        """How often the run was tried at the provider: 1 + the highest submission number, summed over the requests that
+        were made for it.
+        """
+        return self.later_attempts[-1].number if self.later_attempts else 1
+
+    @property
+    def retried(self) -> bool:
+        """Whether the provider itself has tried the request that stands more than once."""
+        return bool(self.attempt)

@@ -1,12 +1,20 @@
 """A timeline is a run's transitions laid end to end."""
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.replay.objects import run_object
+from engine.rules.sets import CURRENT
+from engine.testing.histories import History, histories
+from engine.testing.story import single
+from engine.testing.told import OURS, Told, requested
+from engine.world.runs import Attempt, Run
+from events import types
 from events.clock import SECOND, format_time
-from projections.objects import Blind
+from projections.objects import Blind, RunObject
 from projections.testing import T, a_run
-from projections.timeline import timeline, timeline_object
+from projections.timeline import Timeline, timeline, timeline_object
 
 
 def test_states_are_spans_that_meet() -> None:
@@ -32,13 +40,69 @@ def test_an_open_run_is_counted_to_now() -> None:
 def test_a_return_to_the_queue_is_a_new_attempt_even_where_it_took_no_time() -> None:
     """A retry seen in one poll with what followed still counts."""
     run = a_run(("queued", 0), ("running", 5), ("queued", 9), ("provisioning", 9), ("running", 12))
-    life = timeline(run, [], now=T + 20 * SECOND)
+    life = timeline(run, [], now=T + 20 * SECOND, later=(Attempt(number=2, position=3),))
     assert [(span.state, span.attempt) for span in life.spans] == [
         ("queued", 1),
         ("running", 1),
         ("provisioning", 2),
         ("running", 2),
     ]
+
+
+def folded(run: Run) -> tuple[RunObject, Timeline]:
+    """The run as every reader gets it, and its timeline."""
+    shown = msgspec.convert(run_object(run, CURRENT), RunObject)
+    return shown, timeline(shown, [], run.last_at, later=run.later_attempts)
+
+
+@given(histories())
+def test_the_timeline_counts_attempts_as_the_run_object_does(history: History) -> None:
+    """Whatever the provider retried: one figure, from the submission numbers that it shows."""
+    told = Told()
+    for item in history.items:
+        told.runs(item)
+        shown, life = folded(told.run)
+        attempts = [span.attempt for span in life.spans]
+        assert attempts == sorted(attempts)
+        assert attempts[-1:] in ([], [shown.attempts])
+    assert shown.attempts == 1 + max(job["job_submissions"][-1]["submission_num"] for job in item["jobs"])
+
+
+def test_an_attempt_that_no_poll_showed_counts() -> None:
+    """The submission number says that there was one between."""
+    told = Told().runs(single("a", "running", "running")).runs(single("a", "running", "running", num=2))
+    shown, life = folded(told.run)
+    assert shown.attempts == 3
+    assert [(span.state, span.attempt) for span in life.spans] == [("running", 1), ("running", 3)]
+
+
+def test_requests_made_again_for_want_of_capacity_count_as_attempts() -> None:
+    """Three requests, the last of which dstack itself tried twice: four attempts, told alike everywhere."""
+    told = Told().event(requested())
+    for number in (1, 2):
+        failed = single(
+            "a",
+            "failed",
+            "failed",
+            job_reason="failed_to_start_due_to_no_capacity",
+            submitted=number,
+            label=f"{number}",
+        )
+        told.event(types.SubmitSucceeded(run_id=OURS, provider="dstack", provider_id=failed["id"], name="a"))
+        told.runs(failed)
+        again = types.RunRequeued(
+            run_id=OURS, provider="dstack", provider_id=failed["id"], attempt=number + 1, not_before=0
+        )
+        told.event(again)
+        assert told.run.held is not None
+        assert f"attempt {number + 1} asks" in told.run.held.detail
+    third = {"submitted": 30.0, "label": "3"}
+    told.event(types.SubmitSucceeded(run_id=OURS, provider="dstack", provider_id=single("a", **third)["id"], name="a"))
+    told.runs(single("a", "running", "running", **third)).runs(single("a", "running", "running", num=1, **third))
+    shown, life = folded(told.run)
+    assert shown.attempts == 4
+    assert [span.attempt for span in life.spans] == sorted(span.attempt for span in life.spans)
+    assert {span.attempt for span in life.spans} == {1, 2, 3, 4}
 
 
 def test_a_run_of_ours_is_requested_until_a_poll_shows_it() -> None:

@@ -57,7 +57,8 @@ def _timeline(_: Service, look: Look, asked: Asked) -> object:
     row = view.row(asked.path["id"])
     run = view.run(row.run_id)
     vm = None if run.vm_id is None else view.vm(run.vm_id)
-    life = timeline(run, view.blind_of(row), look.now, vm, decode_run(row.folded).said)
+    folded = decode_run(row.folded)
+    life = timeline(run, view.blind_of(row), look.now, vm, folded.said, folded.later_attempts)
     return timeline_object(run, life) | {"position": look.position}
 
 
