@@ -1,5 +1,7 @@
 """Which machine a waiting run could go to, and what is in the way on each other one."""
 
+from collections.abc import Iterator
+
 from engine.control.match import differences
 from engine.control.scene import SLOT, Scene, terms_of
 from engine.vm.states import VmState
@@ -27,29 +29,37 @@ def unfit(scene: Scene, run: Run, vm: Vm) -> tuple[str, ...]:
 
 def hindrances(scene: Scene, vm: Vm) -> tuple[str, ...]:
     """Why no run can go to this machine now; empty: it is free."""
-    found = []
+    found = list(_obstacles(vm))
+    if vm.vm_id in scene.reserved:
+        found.append("another run was placed on it")
+    return tuple(found)
+
+
+def looks_idle(vm: Vm) -> bool:
+    """Whether it is free but for a run that may have been placed on it."""
+    return not any(_obstacles(vm))
+
+
+def _obstacles(vm: Vm) -> Iterator[str]:
     match vm.state:
         case VmState.IDLE:
             pass
         case VmState.BUSY:
-            found.append("it is busy")
+            yield "it is busy"
         case VmState.DRAINING:
-            found.append("it is draining")
+            yield "it is draining"
         case VmState.TERMINATING | VmState.TERMINATED | VmState.UNCONFIRMED:
-            found.append("it is going")
+            yield "it is going"
         case VmState.REQUESTED | VmState.PROVISIONING:
-            found.append("it is still being made")
+            yield "it is still being made"
     if vm.state is not VmState.BUSY and is_occupied(vm):
-        found.append("it is busy")
-    if vm.vm_id in scene.reserved:
-        found.append("another run was placed on it")
+        yield "it is busy"
     if vm.wish is not None:
-        found.append("a user wants it gone")
+        yield "a user wants it gone"
     if vm.facts.unreachable:
-        found.append("it does not answer the provider")
+        yield "it does not answer the provider"
     if vm.missing is not None:
-        found.append("the provider no longer lists it")
-    return tuple(found)
+        yield "the provider no longer lists it"
 
 
 def is_occupied(vm: Vm) -> bool:

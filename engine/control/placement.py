@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from engine.control.candidates import by_idleness, hindrances, is_shared_with, is_told, unfit
+from engine.control.candidates import by_idleness, hindrances, is_shared_with, is_told, looks_idle, unfit
 from engine.control.decisions import Creation, Hold, Place, Refuse
-from engine.control.landing import comer
+from engine.control.landing import claims
 from engine.control.match import differences
 from engine.control.scene import Scene, fleet_slot, gpu_of, terms_of
 from engine.control.timeout import backstop
@@ -31,11 +31,18 @@ class Room:
     """Machines given away in this round, or being kept for the next."""
     slots: set[str] = field(default_factory=set)
     landing: list[Place] = field(default_factory=list)
+    wanted: int = 0
+    """How many machines are asked for by the run that is placed now and all that may be placed after it."""
 
     @classmethod
-    def of(cls, scene: Scene) -> "Room":
+    def of(cls, scene: Scene, wanted: int) -> "Room":
         """The room there is before anybody is placed."""
-        return cls(scene=scene, free=scene.free, slots=set(scene.slots))
+        return cls(scene=scene, free=scene.free, slots=set(scene.slots), wanted=wanted)
+
+    @property
+    def scarce(self) -> bool:
+        """Whether some of them get a place only if others reuse a machine and take none."""
+        return self.free is not None and self.wanted > self.free
 
     def take(self, place: Place, nodes: int) -> None:
         """One run has been placed."""
@@ -73,31 +80,35 @@ def _either(run: Run, room: Room, *, pooled: bool) -> Place | Hold | Keep:
     below = room.free is None or room.free >= terms.nodes
     if pooled:
         return _warm(run, room, pooled=True) or (_new(run, room, slot=True) if below else _at_the_cap(run, room))
-    draining = _draining(run, room) if terms.nodes == 1 else None
-    if draining is not None and not _idle(run, room):
+    if terms.nodes > 1:
+        return _place(run, room) if below else _at_the_cap(run, room)
+    if not _idle(run, room) and (draining := _draining(run, room)) is not None:
         return draining
-    if below:
-        # dstack takes an idle machine of its own choosing if it finds one.
-        return _place(run, room)
-    if terms.nodes == 1:
-        # An idle machine that a run without one may be about to take is for this run if that one does not.
-        awaited = [vm for vm in _idle(run, room) if comer(room.scene, room.landing, vm) is not None]
-        room.claimed.update(vm.vm_id for vm in awaited)
-        return _warm(run, room, pooled=False) or _at_the_cap(run, room)
-    return _at_the_cap(run, room)
+    if not below or room.scarce:
+        warm = _warm(run, room, pooled=False)
+        # A drain is taken back only where nothing else is left: an idle machine is on its way to somebody.
+        if isinstance(warm, Place) or (warm is not None and not below):
+            return warm
+    # dstack takes an idle machine of its own choosing if it finds one.
+    return _place(run, room) if below else _at_the_cap(run, room)
 
 
 def _warm(run: Run, room: Room, *, pooled: bool) -> Place | Keep | None:
     """On the machine that has idled longest; else on one whose drain can be taken back; None: there is none."""
-    idle = _idle(run, room)
+    idle = _idle(run, room) if pooled or not _are_claimed(run, room) else []
     if not idle:
         return _draining(run, room)
     vm = min(idle, key=by_idleness)
-    # With no place left, a machine that goes in the last moment must not be replaced while it is still billed.
-    full = room.free is not None and room.free <= 0
-    reuse = full or not pooled or terms_of(run).creation == "reuse"
+    # Such a run takes no place, and a machine that goes in the last moment is not replaced while it is still billed.
+    reuse = room.scarce or not pooled or terms_of(run).creation == "reuse"
     creation: Creation = "reuse" if reuse else "reuse-or-create"
     return _place(run, room, vm=vm, slot=vm.facts.fleet if pooled else None, creation=creation)
+
+
+def _are_claimed(run: Run, room: Room) -> bool:
+    """Whether the provider, which chooses, may give every idle machine that the run can use to runs before it."""
+    fitting = [vm for vm in room.scene.vms if looks_idle(vm) and not unfit(room.scene, run, vm)]
+    return len(fitting) <= claims(room.scene, room.landing, fitting)
 
 
 def _new(run: Run, room: Room, *, slot: bool) -> Place | Hold:

@@ -60,11 +60,10 @@ def plan(scene: Scene) -> Plan:
     Nobody overtakes the head, but for runs that take nothing it waits for: the head waits for its time
     (`not_before`), for a machine to reuse, or, where machines are not shared, the other takes one the head may not use.
     """
-    result = Plan(Room.of(scene))
+    due = [run for run in scene.queue if is_due(run.held, scene.now)]
+    result = Plan(Room.of(scene, wanted=sum(terms_of(run).nodes for run in due)))
     warm_only = closed = False
-    for run in scene.queue:
-        if not is_due(run.held, scene.now):
-            continue
+    for run in due:
         if closed:
             result.decided.append(Hold(run_id=run.run_id, why="cap", detail=BEHIND))
             continue
@@ -73,14 +72,18 @@ def plan(scene: Scene) -> Plan:
             result.decided.append(Refuse(run_id=run.run_id, why=why))
             break  # until this is written down, its worst case still counts against the runs behind it
         match found:
+            case Place() if result.keeps and found.vm_id is None:
+                break  # a place that a run before it gets at the next look, should its machine be gone by then
             case Place() if warm_only and found.vm_id is None:
                 result.decided.append(Hold(run_id=run.run_id, why="cap", detail=BEHIND))
             case Place():
                 result.room.take(found, terms_of(run).nodes)
                 result.decided.append(found)
             case Keep():
-                result.keeps.append(found)
-                break  # it gets the machine at the next look; until then nobody takes anything
+                result.keeps.append(found)  # it gets the machine at the next look
+                result.room.claimed.add(found.vm_id)
+            case Hold() if result.keeps:
+                break
             case Hold():
                 result.decided.append(found)
                 if terms_of(run).creation != "reuse":  # to such a run no place is of any use, but a machine
@@ -91,6 +94,7 @@ def plan(scene: Scene) -> Plan:
                 result.decided.append(found)
             case _:
                 assert_never(found)
+        result.room.wanted -= terms_of(run).nodes
     return result
 
 

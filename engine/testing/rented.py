@@ -9,8 +9,15 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from engine.facts import JobFacts, RunFacts, SubmissionFacts, VmFacts
+from engine.testing.stage import PROJECT
+from engine.testing.story import START
+from events.clock import SECOND
+
 ACTIVE = frozenset({"provisioning", "idle", "busy"})
 """States of a machine that count to a fleet's most; one that is terminating does not (both servers, observed)."""
+
+RUN_REASON = {"done": "all_jobs_done", "failed": "job_failed", "terminated": "stopped_by_user"}
 
 
 @dataclass(slots=True, eq=False)
@@ -136,6 +143,30 @@ class Rented:
         if machine.state == "idle" and self.draw.random() >= self.forgets:
             self._go(machine)
 
+    def vm_rows(self) -> tuple[VmFacts, ...]:
+        """What a poll of all machines shows now; the provider's time 0 is `START`."""
+        return tuple(
+            VmFacts(
+                provider_id=one.id,
+                project=PROJECT,
+                fleet=one.fleet,
+                hostname=one.hostname,
+                status=one.state,
+                created=_moment(one.created),
+                finished_at=None if one.ended_at is None else _moment(one.ended_at),
+                price=1_990_000,
+                spot=False,
+                gpu="MI300X",
+                gpu_count=1,
+                busy_blocks=1 if one.job is not None else 0,
+            )
+            for one in self.machines
+        )
+
+    def run_rows(self) -> tuple[RunFacts, ...]:
+        """What a poll of all runs shows now, newest first."""
+        return tuple(_run_row(one) for one in reversed(self.jobs))
+
     # -- what happens --------------------------------------------------------------------------------------------------
 
     def _later(self, seconds: float, happen: Callable[[], None]) -> None:
@@ -219,3 +250,30 @@ class Rented:
 
     def _gone(self, machine: Machine) -> None:
         machine.state, machine.ended_at = "terminated", self.now
+
+
+def _run_row(one: Job) -> RunFacts:
+    submission = SubmissionFacts(
+        id=one.id,
+        status=one.status,
+        reason=one.reason,
+        exit_status=0 if one.status == "done" else None,
+        submitted_at=_moment(one.submitted),
+        finished_at=None if one.finished is None else _moment(one.finished),
+        hostname=None if one.machine is None else one.machine.hostname,
+    )
+    return RunFacts(
+        provider_id=one.id,
+        name=one.name,
+        project=PROJECT,
+        kind="task",
+        status=one.status,
+        reason=RUN_REASON.get(one.status),
+        submitted_at=_moment(one.submitted),
+        jobs=(JobFacts(newest=submission, submissions=(submission,)),),
+        latest=submission,
+    )
+
+
+def _moment(at: float) -> int:
+    return START + round(at * SECOND)

@@ -11,9 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from engine.control.decisions import Place, StartDrain, StopRun, StopVm
-from engine.facts import JobFacts, RunFacts, SubmissionFacts, VmFacts
 from engine.policy import Policy
-from engine.testing.rented import InUse, Job, Machine, Rented
+from engine.testing.rented import InUse, Machine, Rented
 from engine.testing.stage import PROJECT, PROVIDER, Stage
 from engine.testing.story import START
 from engine.vm.states import VmState
@@ -26,8 +25,6 @@ pytestmark = pytest.mark.slow
 SCHEDULES = 3200
 IDLE = 20
 """Seconds a machine may idle here."""
-
-RUN_REASON = {"done": "all_jobs_done", "failed": "job_failed", "terminated": "stopped_by_user"}
 
 
 class Killed(Exception):
@@ -84,53 +81,6 @@ class Race:
         self.rented.advance(seconds)
         self.stage.now = START + round((self.rented.now + self.ahead) * SECOND)
 
-    def _moment(self, at: float) -> int:
-        return START + round(at * SECOND)
-
-    def _vm_rows(self) -> tuple[VmFacts, ...]:
-        return tuple(
-            VmFacts(
-                provider_id=one.id,
-                project=PROJECT,
-                fleet=one.fleet,
-                hostname=one.hostname,
-                status=one.state,
-                created=self._moment(one.created),
-                finished_at=None if one.ended_at is None else self._moment(one.ended_at),
-                price=1_990_000,
-                spot=False,
-                gpu="MI300X",
-                gpu_count=1,
-                busy_blocks=1 if one.job is not None else 0,
-            )
-            for one in self.rented.machines
-        )
-
-    def _run_rows(self) -> tuple[RunFacts, ...]:
-        return tuple(self._run_row(one) for one in reversed(self.rented.jobs))
-
-    def _run_row(self, one: Job) -> RunFacts:
-        submission = SubmissionFacts(
-            id=one.id,
-            status=one.status,
-            reason=one.reason,
-            exit_status=0 if one.status == "done" else None,
-            submitted_at=self._moment(one.submitted),
-            finished_at=None if one.finished is None else self._moment(one.finished),
-            hostname=None if one.machine is None else one.machine.hostname,
-        )
-        return RunFacts(
-            provider_id=one.id,
-            name=one.name,
-            project=PROJECT,
-            kind="task",
-            status=one.status,
-            reason=RUN_REASON.get(one.status),
-            submitted_at=self._moment(one.submitted),
-            jobs=(JobFacts(newest=submission, submissions=(submission,)),),
-            latest=submission,
-        )
-
     # -- the engine ----------------------------------------------------------------------------------------------------
 
     def _step(self) -> None:
@@ -180,7 +130,7 @@ class Race:
             return
         self._pass(draw.random() / 2)
         seen_at = self.rented.now
-        rows = self._run_rows() if endpoint == "runs" else self._vm_rows()
+        rows = self.rented.run_rows() if endpoint == "runs" else self.rented.vm_rows()
         self._pass(draw.uniform(1, 8) if draw.random() < self.late else 0.05)
         answered = draw.random() >= self.failed
         if endpoint == "runs":

@@ -31,12 +31,22 @@ def test_a_warm_place_that_may_become_a_new_machine_takes_a_place_until_it_is_ta
     town = Town(Policy(mode="pool", max_vms=2, budget_total=None))
     town.warm("a", "m1", fleet="steno-slot-1")
     town.stage.request("b")
-    town.stage.request("c")
     decisions = town.stage.settle()
     assert [(one.run_id, one.creation) for one in places(decisions)] == [("run-b", "reuse-or-create")]
-    assert holds(decisions) == [("run-c", "cap")]
+    town.stage.request("c")
+    assert holds(town.stage.settle()) == [("run-c", "cap")]
     town.starts("b", "m1")
     assert [one.slot for one in places(town.stage.settle())] == ["steno-slot-2"]
+
+
+def test_where_another_run_needs_the_place_a_warm_one_takes_none() -> None:
+    """Both go at once: the first may not become a new machine, the second gets the place for one."""
+    town = Town(Policy(mode="pool", max_vms=2, budget_total=None))
+    town.warm("a", "m1", fleet="steno-slot-1")
+    town.stage.request("b")
+    town.stage.request("c")
+    found = [(one.run_id, one.slot, one.creation) for one in places(town.stage.decide())]
+    assert found == [("run-b", "steno-slot-1", "reuse"), ("run-c", "steno-slot-2", "reuse-or-create")]
 
 
 def test_at_the_cap_a_warm_place_may_not_become_a_new_machine() -> None:
