@@ -73,7 +73,9 @@ def explain(record: "Record", view: View, row: RunRow, now: int) -> Explanation:
             Step(position=move.position, at=parse_time(move.at), state=move.target, said=said(move.position))
             for move in run.transitions
         ),
-        flips=() if facts is None else flips(facts, lambda other: CURRENT.judge(other, stopped_by_policy=by_policy)),
+        flips=()
+        if facts is None
+        else tuple(str(one) for one in flips(facts, lambda other: CURRENT.judge(other, stopped_by_policy=by_policy))),
         anomalies=view.anomalies_of(row.run_id),
         gaps=timeline(run, view.blind_of(row), now).gaps,
     )

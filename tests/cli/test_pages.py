@@ -62,10 +62,9 @@ Why not warm
 What would have changed it
   - Had the job exited 0 → succeeded/exit_zero
   - Had the job still been running → no verdict yet (running)
-  - Had the task's retry policy covered the job → no verdict yet (finishing)
-  - Had the run's reason been stopped_by_user → stopped/stopped_by_user
-  - Had the run's reason been all_jobs_done → succeeded/exit_zero
-  - Had the run's status been pending → no verdict yet (queued)
+  - Had the task's retry policy covered how the job ended → no verdict yet
+    (finishing)
+  - Had the run been stopped before its end → stopped/stopped_by_user
 
 The whole answer: steno poll 316
 """
