@@ -4,9 +4,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from engine.control.capacity import capacity_sentence
 from engine.facts import RunFacts
 from engine.rules.flip import flips
 from engine.rules.sets import CURRENT
+from engine.world.holdings import policy_of, source_of
 from engine.world.reader import PollReader
 from events.clock import format_time, parse_time
 from events.errors import PositionNotFound
@@ -65,9 +67,10 @@ def explain(record: "Record", view: View, row: RunRow, now: int) -> Explanation:
 
     facts = _facts(polls[run.evidence[-1]], run.provider_id) if run.evidence else None
     by_policy = folded.stop_by == "policy"
+    capacity = capacity_sentence(folded, policy_of(view.world().state, source_of(folded)), now)
     return Explanation(
         run=run,
-        sentence=sentence(run.rule, facts),
+        sentence=" ".join(part for part in (sentence(run.rule, facts, run.provider), capacity) if part is not None),
         evidence=tuple(found for position in run.evidence if (found := said(position)) is not None),
         steps=tuple(
             Step(position=move.position, at=parse_time(move.at), state=move.target, said=said(move.position))

@@ -1,28 +1,29 @@
 """Every rule in a sentence: what it looks at, and what follows from that."""
 
-from engine.facts import RunFacts
-from engine.rules.evidence import Decisive, decisive
+from engine.facts import JobFacts, RunFacts
+from engine.rules.evidence import Decisive, decisive, is_failing
+from engine.rules.verdict import SERVER_REASONS
 
 _ENOUGH: dict[Decisive, str] = {
-    Decisive.FINAL_STATUS: "The provider calls the run {status}, after which nothing comes",
-    Decisive.TERMINATING: "The provider is ending the run and every job has ended",
-    Decisive.ENDED: "Every job has ended, in a way that the task's own retry policy does not cover",
+    Decisive.FINAL_STATUS: "{provider} reported the final status `{status}`",
+    Decisive.TERMINATING: "{provider} is terminating the run, and every job has ended",
+    Decisive.ENDED: "Every job has ended, and the task's retry policy does not cover how",
 }
 """Why an observation was enough for a verdict."""
 
 _RULES: dict[str, str] = {
-    "all-exits-zero": "every job's newest submission exited 0, so the run succeeded",
-    "stop-asked-for": "the run's reason says that somebody asked for the stop, so it counts as stopped",
-    "all-jobs-done": "the provider says that all jobs are done, so the run succeeded",
-    "failure-reported": "a job failed, or the run says so, and nobody asked for a stop, so the run failed",
-    "ended-unexplained": "nothing says why it ended, so it counts as stopped for an unknown reason",
-    "pending": "The provider has taken the run back to its queue; a new attempt follows.",
-    "retry": "A higher submission number has appeared: the provider is trying again.",
-    "terminating": "The provider is ending the run and has not yet said how it ended; that alone is no verdict.",
-    "run-status": "The answer shows no job, so the run's own status moves it forward, and never to an end.",
-    "every-job-ending": "Every job is ending or has ended, and the provider has not yet said enough for a verdict.",
-    "some-jobs-ended": "Some jobs have ended and others go on, so the run is running.",
-    "most-advanced-job": "The most advanced job decides where an open run is, not the run's own lagging status.",
+    "all-exits-zero": "the last attempt of every job exited 0",
+    "stop-asked-for": "the run's reason says that a stop was requested",
+    "all-jobs-done": "it says that all jobs are done",
+    "failure-reported": "the run failed, and nobody had requested a stop",
+    "ended-unexplained": "nothing says why the run ended",
+    "pending": "The provider has put the run back into its queue; a new attempt follows.",
+    "retry": "The provider has started a new attempt: a higher submission number appeared.",
+    "terminating": "The provider is terminating the run and has not yet reported how it ended.",
+    "run-status": "The answer shows no job, so the state follows the run's own status.",
+    "every-job-ending": "Every job has ended or is ending; the provider has not yet reported enough for a verdict.",
+    "some-jobs-ended": "Some jobs have ended and others still run, so the run is running.",
+    "most-advanced-job": "The state is that of the most advanced job; the run's own status lags behind its jobs.",
     "ten-answered-minutes": "The provider has answered for ten minutes without this run; that is no verdict: "
     "the run is lost until an answer shows it again.",
     "first-sight": "An answer showed the run for the first time.",
@@ -35,12 +36,36 @@ _RULES: dict[str, str] = {
 """By the last part of a rule's name."""
 
 
-def sentence(rule: str | None, facts: RunFacts | None) -> str:
-    """What a rule says, in one sentence; `facts` are those of the poll that decided."""
-    said = _RULES.get((rule or "").rsplit("/", 1)[-1])
+def sentence(rule: str | None, facts: RunFacts | None, provider: str = "the provider") -> str:
+    """What a rule says, in one or two sentences; `facts` are those of the poll that decided."""
+    name = (rule or "").rsplit("/", 1)[-1]
+    said = _RULES.get(name)
     if said is None:
-        return "The run was asked for; no poll has shown it yet." if rule is None else f"The rule {rule} decided."
-    why = decisive(facts) if facts is not None else None
-    if why is None or said.endswith("."):
-        return said if said.endswith(".") else f"{said[:1].upper()}{said[1:]}."
-    return f"{_ENOUGH[why].format(status=facts.status if facts is not None else '')}; {said}."
+        return "The run was requested; no poll has shown it yet." if rule is None else f"The rule {rule} decided."
+    if said.endswith("."):
+        return said
+    why = None if facts is None else decisive(facts)
+    if facts is None or why is None:
+        return f"{said[:1].upper()}{said[1:]}."
+    enough = _ENOUGH[why].format(provider=provider, status=facts.status)
+    if name != "failure-reported":
+        return f"{enough}; {said}."
+    return f"{enough}. The run failed: {_failure(facts)}. Nobody had requested a stop."
+
+
+def _failure(facts: RunFacts) -> str:
+    """What failed first, as the verdict's reason is chosen (`engine.rules.verdict`)."""
+    if facts.reason in SERVER_REASONS:
+        return f"its reason is `{facts.reason}`"
+    failing = [job for job in facts.jobs if job.newest is not None and is_failing(job.newest.reason)]
+    failing += [job for job in facts.jobs if job.newest is not None and job.newest.exit_status]
+    for job in failing:
+        if job.newest is not None:
+            name, exit_status = _job(facts, job), job.newest.exit_status
+            return f"{name} exited {exit_status}" if exit_status else f"{name} ended with `{job.newest.reason}`"
+    return f"its status is `{facts.status}`" + (f" and its reason `{facts.reason}`" if facts.reason else "")
+
+
+def _job(facts: RunFacts, job: JobFacts) -> str:
+    replicas = {one.replica_num for one in facts.jobs} != {0}
+    return f"job {job.replica_num}-{job.job_num}" if replicas else f"job {job.job_num}"

@@ -5,7 +5,8 @@ from typing import Final
 
 from engine.control.decisions import Requeue
 from engine.control.scene import Scene
-from engine.policy import MINUTE
+from engine.money.words import span
+from engine.policy import MINUTE, Policy
 from engine.run.reasons import Reason
 from engine.run.states import State
 from engine.world.holdings import source_of
@@ -27,10 +28,35 @@ def requeues(scene: Scene) -> Iterator[Requeue]:
 def _is_wanted(scene: Scene, run: Run) -> bool:
     if run.requested_at is None or run.provider_id is None or run.stop_by is not None:
         return False
-    ran = run.started_at is not None or any(step.after is State.RUNNING for step in run.transitions)
     # The record may be ahead of a clock that jumped back.
     age = max(scene.now, run.last_at) - run.requested_at
-    return not ran and age < scene.policy.queue_patience and source_of(run) == scene.source
+    return not _ran(run) and age < scene.policy.queue_patience and source_of(run) == scene.source
+
+
+def capacity_sentence(run: Run, policy: Policy, now: int) -> str | None:
+    """How often a run of ours without capacity was submitted, and why it is not submitted again, or until when it is.
+
+    None: it did not fail for want of capacity, or was not submitted through Steno.
+    """
+    if run.state is not State.FAILED or run.reason is not Reason.NO_CAPACITY or run.requested_at is None:
+        return None
+    tries = "once" if run.requeues == 0 else f"{run.requeues + 1} times"
+    patience, limit = policy.queue_patience, f"{span(policy.queue_patience)} after the request (`queue.patience`)"
+    if run.stop_by is not None:
+        why = "it is not submitted again, because a stop was requested"
+    elif _ran(run):
+        why = "it is not submitted again, because it had started"
+    elif patience == 0:
+        why = "it is not submitted again, because `queue.patience` is 0"
+    elif now - run.requested_at < patience:
+        why = f"it is submitted again until {limit}"
+    else:
+        why = f"it is not submitted again, because the limit of {limit} has passed"
+    return f"Steno submitted it {tries}; {why}."
+
+
+def _ran(run: Run) -> bool:
+    return run.started_at is not None or any(step.after is State.RUNNING for step in run.transitions)
 
 
 def _again(run: Run, now: int) -> Requeue:

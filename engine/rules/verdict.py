@@ -26,7 +26,7 @@ _STOPS: Final[dict[str, Reason]] = {
     "stopped_by_user": Reason.STOPPED_BY_USER,
     "aborted_by_user": Reason.ABORTED_BY_USER,
 }
-_SERVER_REASONS: Final = frozenset({"server_error", "gateway_error"})
+SERVER_REASONS: Final = frozenset({"server_error", "gateway_error"})
 _DONE: Final = "all_jobs_done"
 
 
@@ -74,7 +74,7 @@ def _failed(job: SubmissionFacts) -> bool:
 
 def _failure(facts: RunFacts, jobs: tuple[SubmissionFacts, ...]) -> Reason:
     """Why a failed run failed: the server's own fault, then the first failing job's reason, then an exit status."""
-    if facts.reason in _SERVER_REASONS:
+    if facts.reason in SERVER_REASONS:
         return Reason.PROVIDER_ERROR
     for job in jobs:
         if job.reason is not None and is_failing(job.reason):

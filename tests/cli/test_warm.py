@@ -166,3 +166,15 @@ def test_a_run_that_found_no_capacity_can_be_stopped_from_being_asked_for_again(
     priced("submit", "--wait", "--name", "other", "--", "true")  # acts for everybody
     runs = {run["name"]: run["state"] for run in told(priced, "ps", "--all")["runs"]}
     assert runs == {"elsewhere": stopped["state"], "other": "succeeded"}
+
+
+def test_a_run_that_found_no_capacity_names_the_tries_and_the_limit(priced: Steno) -> None:
+    """One sentence after the verdict's own."""
+    done = priced(
+        "submit", "--wait", "--name", "elsewhere", "--gpu", "MI210", "--image", "any", "--", "true",
+        STENO_QUEUE_PATIENCE="0",
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert told(priced, "explain", "elsewhere")["sentence"].endswith(
+        "Steno submitted it once; it is not submitted again, because `queue.patience` is 0."
+    )

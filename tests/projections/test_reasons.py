@@ -1,12 +1,18 @@
 """Every rule that moves a run can be said in a sentence."""
 
+import json
 from collections.abc import Callable
 
 import pytest
 
+from engine.readings.dstack import read_run
 from engine.replay.trace import replay_polls
+from engine.rules.current import judge
+from engine.testing.story import Item, single
 from events.poll import Poll
 from projections.reasons import sentence
+
+FAILED = "dstack reported the final status `failed`. The run failed: {}. Nobody had requested a stop."
 
 
 @pytest.mark.parametrize(
@@ -33,3 +39,35 @@ def test_a_rule_nobody_described_is_named() -> None:
 def test_a_run_that_waits_with_us_is_told_so(rule: str) -> None:
     """These come from our own events, in no recording."""
     assert "Steno's queue" in sentence(rule, None)
+
+
+@pytest.mark.parametrize(
+    ("item", "said"),
+    [
+        (
+            single(run="done", job_status="done", reason="all_jobs_done", exit_status=0),
+            "dstack reported the final status `done`; the last attempt of every job exited 0.",
+        ),
+        (
+            single(run="failed", job_status="failed", job_reason="container_exited_with_error", exit_status=3),
+            FAILED.format("job 0 exited 3"),
+        ),
+        (
+            single(run="failed", job_status="failed", job_reason="failed_to_start_due_to_no_capacity"),
+            FAILED.format("job 0 ended with `failed_to_start_due_to_no_capacity`"),
+        ),
+        (
+            single(run="terminated", job_status="terminated", reason="stopped_by_user"),
+            "dstack reported the final status `terminated`; the run's reason says that a stop was requested.",
+        ),
+        (
+            single(run="failed", job_status="terminated", reason="server_error", job_reason="terminated_by_server"),
+            FAILED.format("its reason is `server_error`"),
+        ),
+    ],
+)
+def test_a_verdict_names_what_decided_it(item: Item, said: str) -> None:
+    """The status, the job and its exit status, not a rule about statuses."""
+    facts = read_run(json.dumps(item).encode())
+    move = judge(facts, stopped_by_policy=False)
+    assert sentence(move.rule, facts, "dstack") == said

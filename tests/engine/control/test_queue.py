@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import pytest
 
+from engine.control.capacity import capacity_sentence
 from engine.control.decisions import Place, Refuse, Requeue
 from engine.control.queue import queue
 from engine.policy import DOLLAR, HOUR, MINUTE, Policy
@@ -86,6 +87,42 @@ def test_no_patience_at_all_fails_at_once(policy: Policy) -> None:
     made.taken("a", "p1")
     fails(made, "a", "p1")
     assert made.decide() == ()
+
+
+def test_the_tries_and_the_limit_are_named() -> None:
+    """While it is still submitted again, and after patience ran out."""
+    made = Stage(Policy(queue_patience=60 * SECOND, budget_total=None))
+    made.request("a")
+
+    def why() -> str | None:
+        return capacity_sentence(made.run("a"), made.policy, made.now)
+
+    for attempt in (1, 2, 3):
+        while not places(made.settle()):
+            made.wait(1)
+        made.taken("a", f"p-{attempt}")
+        fails(made, "a", f"p-{attempt}")
+        tries = "once" if attempt == 1 else f"{attempt} times"
+        limit = "1m after the request (`queue.patience`)"
+        assert why() == f"Steno submitted it {tries}; it is submitted again until {limit}."
+    made.wait(60)
+    assert made.decide() == ()
+    assert why() == f"Steno submitted it 3 times; it is not submitted again, because the limit of {limit} has passed."
+
+
+def test_what_is_not_submitted_again_says_so() -> None:
+    """Without patience, or after a stop; of other ends nothing is said."""
+    made = Stage(Policy(queue_patience=0, budget_total=None))
+    made.request("a")
+    assert capacity_sentence(made.run("a"), made.policy, made.now) is None
+    made.settle()
+    made.taken("a", "p1")
+    fails(made, "a", "p1")
+    none = "Steno submitted it once; it is not submitted again, because `queue.patience` is 0."
+    assert capacity_sentence(made.run("a"), made.policy, made.now) == none
+    made.tell(types.StopRequested(run_id="run-a", provider="dstack", name="a", submitter="ada"))
+    stopped = "Steno submitted it once; it is not submitted again, because a stop was requested."
+    assert capacity_sentence(made.run("a"), PLAIN, made.now) == stopped
 
 
 def test_a_run_that_was_told_to_stop_or_had_run_is_not_asked_for_again() -> None:
