@@ -25,6 +25,8 @@ async def read_body(headers: Mapping[bytes, bytes], receive: Receive) -> bytes |
     Raises:
         Problem: it is too large, too slow, nested too deeply, or no text.
     """
+    if headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
+        raise Problem(501, "send the body as it is, or chunked", field="Transfer-Encoding", headers=_CLOSE)
     length = headers.get(b"content-length", b"0")
     if not length.isdigit():
         raise Problem(400, "the header Content-Length is no number", field="Content-Length")

@@ -19,6 +19,7 @@ MAX_HEADERS: Final = 100
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PATCH"})
 """Methods a path may or may not have; no path has any other."""
 
+_VERSIONS: Final = frozenset({"1.1", "1.0"})
 _PLAIN: Final = re.compile(rb"(?:/[A-Za-z0-9_~-][A-Za-z0-9._~:@-]*)*/?")
 _SECRETS: Final = frozenset({"token", "access_token", "api_key"})
 _ONCE: Final = (b"host", b"authorization", b"content-length", b"content-type", b"origin", b"idempotency-key")
@@ -30,6 +31,8 @@ def check_head(scope: Scope) -> dict[bytes, bytes]:
     Raises:
         Problem: the head is no request of ours; the field names what of it.
     """
+    if scope["http_version"] not in _VERSIONS:
+        raise Problem(400, f"this is HTTP/{scope['http_version']}; send HTTP/1.1")
     path: bytes = scope["raw_path"]
     if scope["query_string"] or len(path) > MAX_URL or not _PLAIN.fullmatch(path):
         _check_target(path, scope["query_string"])

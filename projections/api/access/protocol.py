@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import resource
 import socket
 import struct
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +17,7 @@ from projections.api.problems import MEDIA_TYPE, Problem, problem_body
 if TYPE_CHECKING:
     import asyncio
 
+    from uvicorn._types import ASGI3Application
     from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
     from uvicorn.server import ServerState
 
@@ -23,69 +25,168 @@ MAX_HEAD: Final = 32 * 1024
 """Bytes of request line and headers."""
 HEAD_SECONDS: Final = 10
 """How long the head of a request may take to come, from the connection or its first byte on."""
+WRITE_SECONDS: Final = 60
+"""How long a client may take for `WRITE_LEAST` bytes of an answer before its connection is cut."""
+WRITE_LEAST: Final = 16 * 1024
+WAITING: Final = 100
+"""Requests that may wait on one connection for the answers before them."""
+MOST: Final = 8192
+"""Connections at once, where the process may have that many files."""
 
+_TOO_LONG: Final = Problem(431, f"the head of a request, or its trailers, may have {MAX_HEAD} bytes")
 _AT_ONCE: Final = struct.pack("ii", 1, 0)
 _log = logging.getLogger("steno.access")
 _stood: list[Any] = [None, b""]
 """A list of headers, and it as it is sent."""
 
 
+def most_connections() -> int:
+    """How many connections there may be: half of the files this process may open, so that the record keeps its own."""
+    return min(MOST, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+
+
+class _TooManyWait(Exception):
+    """No further request is read from this connection."""
+
+
 class Protocol(HttpToolsProtocol):
-    """One connection. What is no HTTP, or too much of it, is answered with a problem and closed."""
+    """One connection. What is no HTTP, or too much of it, is answered with a problem and closed.
+
+    Requests that were sent before something malformed are answered first: a refusal in their place would be taken for
+    their answer.
+    """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._in_head = True
+        self._in_body = False
+        """The newest request's head is there, and what follows it is not."""
         self._head = 0
+        """Bytes of the head so far."""
+        self._unused = 0
+        """Bytes since the last byte of a body: chunk extensions and trailers."""
+        self._deaf = False
+        """Nothing more is read: the connection ends with the last answer."""
+        self._running: RequestResponseCycle | None = None
+        """The request that is being answered; `self.cycle` is the newest, which may wait behind it."""
         self._deadline: asyncio.TimerHandle | None = None
+        self._stalled: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A connection: a request has to come, or it is closed."""
         super().connection_made(transport)
+        if len(self.connections) > most_connections():
+            problem = Problem(503, "too many connections: try again later", headers=(("Retry-After", "5"),))
+            self._refuse_now(problem)
+            return
         self._deadline = self.loop.call_later(HEAD_SECONDS, self._too_slow)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone."""
+        """The connection is gone, for every request on it."""
+        self._deaf = True
         self._cancel()
+        self.resume_writing()
+        for cycle in self._unanswered():
+            cycle.disconnected = True
+            cycle.message_event.set()
+        self.pipeline.clear()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Bytes of one or more requests."""
-        if self._in_head and self._head + len(data) > MAX_HEAD and b"\r\n\r\n" not in data[: MAX_HEAD - self._head]:
-            self.refuse(Problem(431, f"the head of a request may have {MAX_HEAD} bytes"))
+        if self._deaf:
             return
+        if (
+            self._in_head
+            and self._head + len(data) > MAX_HEAD
+            and b"\r\n\r\n" not in data[: max(0, MAX_HEAD - self._head)]
+        ):
+            self.refuse(_TOO_LONG)
+            return
+        self._unused += len(data)
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            pass  # nothing is offered to upgrade to: it is answered as if it had not asked
-        except httptools.HttpParserError:
-            self.refuse(Problem(400, "this is no HTTP request"))
+            self._end_after_last()  # what follows may be another protocol
+            return
+        except httptools.HttpParserError as error:
+            if isinstance(error.__context__, _TooManyWait):
+                self._end_after_last()
+            else:
+                self.refuse(Problem(400, "this is no HTTP request"))
             return
         if not self._in_head:
-            if self._deadline is not None:
+            if self._in_body and self._unused > MAX_HEAD:
+                self.refuse(_TOO_LONG)
+            elif self._deadline is not None:
                 self._cancel()
             return
-        self._head += len(data)
+        self._head += len(data) if self._head else len(data.rpartition(b"\r\n\r\n")[2])
         if self._deadline is None:
             self._deadline = self.loop.call_later(HEAD_SECONDS, self._too_slow)
 
     def on_message_begin(self) -> None:
         """The first byte of a request."""
+        if len(self.pipeline) >= WAITING:
+            raise _TooManyWait
         self._unset_keepalive_if_required()
         self._in_head = True
-        self._head = 0
+        self._head = self._unused = 0
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
         """The head is there; who answers can cut the connection, whatever is still to be sent on it."""
-        self._in_head = False
+        if self.url[:1] != b"/" or b"#" in self.url:
+            raise ValueError("the target is no path")  # `http://other.example/` would be a second host
+        self._in_head, self._in_body = False, True
         scope: dict[str, Any] = self.scope  # type: ignore[assignment]
         scope["steno.abort"] = self._abort
         super().on_headers_complete()
+        self.headers = []  # trailers end here: they are no headers of a request that was let in
         scope["steno.whole"] = functools.partial(self._whole, self.cycle)
 
+    def on_body(self, body: bytes) -> None:
+        """Bytes of a body."""
+        self._unused = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """All of a request is there."""
+        self._in_body = False
+        super().on_message_complete()
+
+    def pause_writing(self) -> None:
+        """The client is slower than its answers."""
+        super().pause_writing()
+        self._watch_writing()
+
+    def resume_writing(self) -> None:
+        """It has caught up, or is gone."""
+        super().resume_writing()
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+
     def refuse(self, problem: Problem) -> None:
-        """Answer what never became a request, and close."""
+        """Answer what never became a request, and close; requests that came before it are answered first."""
+        unanswered = self._unanswered()
+        if not self._in_body:
+            if unanswered:
+                self._end_after_last()
+            else:
+                self._refuse_now(problem)
+        elif self.cycle not in unanswered:
+            self.transport.close()  # it was answered already, and has no second answer
+        elif len(unanswered) > 1:
+            self.pipeline.popleft()  # what is wrong is its own body: nobody acts on it
+            self._end_after_last()
+        else:
+            self._refuse_now(problem)
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+
+    def _refuse_now(self, problem: Problem) -> None:
+        self._deaf = True
         self._cancel()
         if self.transport.is_closing():
             return
@@ -96,9 +197,29 @@ class Protocol(HttpToolsProtocol):
         body = problem_body(problem)
         lines = [name + b": " + value for name, value in self.server_state.default_headers]
         lines += [b"content-type: " + MEDIA_TYPE.encode(), b"content-length: %d" % len(body), b"connection: close"]
+        lines += [f"{name.lower()}: {value}".encode() for name, value in problem.headers]
         self.transport.write(STATUS_LINE[problem.status] + b"\r\n".join(lines) + b"\r\n\r\n" + body)
         self.transport.close()
         _log.info("- - %s %s", problem.status, problem.detail)
+
+    def _unanswered(self) -> list[RequestResponseCycle]:
+        """The requests that are not answered yet, in their order."""
+        first = [] if self._running is None or self._running.response_complete else [self._running]
+        return [*first, *(cycle for cycle, _ in reversed(self.pipeline))]
+
+    def _end_after_last(self) -> None:
+        """Read nothing more, and close once all is answered."""
+        self._deaf = True
+        self._cancel()
+        unanswered = self._unanswered()
+        if unanswered:
+            unanswered[-1].keep_alive = False
+        else:
+            self.transport.close()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
 
     def _whole(self, cycle: RequestResponseCycle, status: int, head: bytes, body: bytes) -> bool:
         """Answer a request in one piece: what ASGI's two messages cost is most of a short answer.
@@ -130,6 +251,18 @@ class Protocol(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's own words are no problem object
         """As uvicorn calls it."""
         self.refuse(Problem(400, "this is no HTTP request"))
+
+    def _watch_writing(self) -> None:
+        self._stalled = self.loop.call_later(
+            WRITE_SECONDS, self._look_at_writing, self.transport.get_write_buffer_size()
+        )
+
+    def _look_at_writing(self, before: int) -> None:
+        if before - self.transport.get_write_buffer_size() < WRITE_LEAST:
+            self._stalled = None
+            self._abort()
+        else:
+            self._watch_writing()
 
     def _too_slow(self) -> None:
         self._deadline = None
