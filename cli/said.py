@@ -79,9 +79,8 @@ def said(decision: Decision, state: WorldState) -> tuple[int, str]:
     """(level, line) for one decision."""
     match decision:
         case Place():
-            where = f" goes to {_vm(state, decision.vm_id)}" if decision.vm_id else " may start a machine"
             gpu = "" if decision.gpu is None else f", asking for {decision.gpu}"
-            return logging.INFO, f"{_run(state, decision.run_id)}:{where}{gpu}"
+            return logging.INFO, f"{_run(state, decision.run_id)}: {_place(decision, state)}{gpu}"
         case Hold():
             return logging.INFO, f"{_run(state, decision.run_id)}: waits in the queue: {decision.detail}"
         case Requeue():
@@ -103,6 +102,16 @@ def said(decision: Decision, state: WorldState) -> tuple[int, str]:
             return logging.WARNING, budget_text(decision)
         case _:
             assert_never(decision)
+
+
+def _place(place: Place, state: WorldState) -> str:
+    """Where a run goes. Only a slot is Steno's choice; elsewhere the provider chooses, and Steno can only expect."""
+    vm = None if place.vm_id is None else _vm(state, place.vm_id)
+    if place.slot is not None:
+        return f"goes to {vm}" if vm is not None else f"gets a new machine in {place.slot}"
+    if vm is not None:
+        return f"the provider chooses an idle machine, probably {vm}"
+    return "the provider chooses an idle machine or starts one"
 
 
 def _run(state: WorldState, run_id: str) -> str:

@@ -8,7 +8,7 @@ import msgspec
 
 from engine.control.candidates import unfit
 from engine.control.queue import waits
-from engine.control.scene import Scene
+from engine.control.scene import SLOT, Scene
 from engine.control.upkeep import why_up
 from engine.money.words import span
 from engine.policy import Policy
@@ -27,10 +27,12 @@ def why_not_warm(state: WorldState, run: Run) -> tuple[str, ...]:
     """Every cause for which the run has no warm machine, the most general first; empty: it has one.
 
     One sentence for each machine that was there when the run was handed over, and one for the fitting machine that had
-    gone last. A run that still waits is told what it waits for.
+    gone last. A run that still waits is told what it waits for, and how the machines are at the last poll.
     """
     if run.start == "warm":
         return ()
+    if run.terminal and not _was_handed_over(run):
+        return (f"It was never handed over to {run.provider}, so no machine was chosen for it.",)
     found = []
     if run.held is not None:
         found.append(f"It waits ({run.held.why}): {waits(run.held)}.")
@@ -45,7 +47,8 @@ def why_not_warm(state: WorldState, run: Run) -> tuple[str, ...]:
         if vm.source == source and vm.created < at and vm.made_for != run.run_id and vm.vm_id != run.vm_id
     ]
     there = [vm for vm in before if vm.finished_at is None or vm.finished_at > at]
-    found += [f"{label(vm)}: {_cause(scene, run, vm, at)}." for vm in there]
+    when = "" if _was_handed_over(run) else ", at the last poll"
+    found += [f"{label(vm)}{when}: {_cause(scene, run, vm, at)}." for vm in there]
     gone = [vm for vm in before if vm not in there]
     if gone and not there:
         last = max(gone, key=lambda vm: (vm.finished_at or 0, vm.vm_id))
@@ -73,7 +76,9 @@ def state_at(vm: Vm, at: int) -> VmState | None:
 
 
 def _handed_at(state: WorldState, run: Run) -> int:
-    """When its place was decided: of the first submission where one is known, else when it was asked for."""
+    """When its place was decided: of the first submission where one is known; of a run that waits, the last poll."""
+    if not _was_handed_over(run) and state.last_at is not None:
+        return state.last_at
     sinces = [
         one.since
         for vm_id in dict.fromkeys(run.links.values())
@@ -88,11 +93,24 @@ def _cause(scene: Scene, run: Run, vm: Vm, at: int) -> str:
     """What was in the way on one machine."""
     if vm.finished_at is not None and vm.finished_at <= at:
         return _gone(vm, at)
-    return "; ".join((*_state(scene, run, vm, at), *_unfit(scene, run, vm, at))) or (
-        "it was idle and fits, and the provider chose otherwise"
-        if scene.policy.mode == "provider"
-        else "it was idle and fits by what is recorded, and was not taken"
-    )
+    return "; ".join((*_state(scene, run, vm, at), *_unfit(scene, run, vm, at))) or _passed_over(scene.state, run)
+
+
+def _passed_over(state: WorldState, run: Run) -> str:
+    """Why a machine that was idle and fits was not the run's, as far as it is known."""
+    idle = "it was idle and fits by what is recorded"
+    if not _was_handed_over(run):
+        return f"{idle}; the run has not been handed over to {run.provider} yet"
+    if run.vm_id is None:
+        return f"{idle}; {run.provider} shows no machine for the run"
+    fleet = state.vms[run.vm_id].facts.fleet or ""
+    if fleet.startswith(SLOT):
+        return f"{idle}; Steno had chosen {fleet} for the run"
+    return f"{idle}; {run.provider} chose another machine"
+
+
+def _was_handed_over(run: Run) -> bool:
+    return run.provider_id is not None or bool(run.former_ids)
 
 
 def _gone(vm: Vm, at: int) -> str:

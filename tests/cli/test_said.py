@@ -39,13 +39,24 @@ STATE = WorldState(
     },
 )
 PLACE = {"run_id": "r1", "slot": None, "creation": "reuse-or-create", "idle": None}
+IN_SLOT = PLACE | {"slot": "steno-slot-1"}
 
 
 @pytest.mark.parametrize(
     ("decision", "level", "line"),
     [
-        (Place(**PLACE, vm_id="v1", gpu=None), logging.INFO, "matmul: goes to machine lab-fleet-0"),
-        (Place(**PLACE, vm_id=None, gpu="MI210"), logging.INFO, "matmul: may start a machine, asking for MI210"),
+        (Place(**IN_SLOT, vm_id="v1", gpu=None), logging.INFO, "matmul: goes to machine lab-fleet-0"),
+        (Place(**IN_SLOT, vm_id=None, gpu=None), logging.INFO, "matmul: gets a new machine in steno-slot-1"),
+        (
+            Place(**PLACE, vm_id="v1", gpu=None),
+            logging.INFO,
+            "matmul: the provider chooses an idle machine, probably machine lab-fleet-0",
+        ),
+        (
+            Place(**PLACE, vm_id=None, gpu="MI210"),
+            logging.INFO,
+            "matmul: the provider chooses an idle machine or starts one, asking for MI210",
+        ),
         (Hold(run_id="r1", why="cap", detail="3 of 3"), logging.INFO, "matmul: waits in the queue: 3 of 3"),
         (
             Requeue(run_id="r1", provider_id="p1", attempt=2, gpu="MI210", not_before=0),
@@ -69,8 +80,10 @@ PLACE = {"run_id": "r1", "slot": None, "creation": "reuse-or-create", "idle": No
         ),
     ],
     ids=[
-        "place",
-        "place-new",
+        "slot",
+        "slot-new",
+        "probable",
+        "provider",
         "hold",
         "requeue",
         "refuse",

@@ -204,6 +204,57 @@ def test_an_unreachable_machine_is_passed_over() -> None:
     assert told.why("b") == ("it did not answer the provider.",)
 
 
+FITS = "it was idle and fits by what is recorded"
+
+
+def idle_machine(policy: Policy = PLAIN) -> Told:
+    told = Told(policy)
+    told.cold("a", "m")
+    told.over("a")
+    return told
+
+
+def test_the_provider_is_said_to_have_chosen_only_where_it_did() -> None:
+    """A run that it was never given, or that has no machine yet, says nothing of its choice."""
+    told = idle_machine()
+    told.stage.request("b")
+    assert told.why("b") == (f"{FITS}; the run has not been handed over to dstack yet.",)
+    told.stage.tell(types.RunPlaced(run_id="run-b", provider="dstack"))
+    told.stage.taken("b")
+    told.jobs["b"] = {"status": "provisioning", "submitted": told.stage.now}
+    told.look()
+    assert told.why("b") == (f"{FITS}; dstack shows no machine for the run.",)
+    told.vms["n"] = {"status": "busy", "created": told.stage.now}
+    told.jobs["b"] |= {"status": "running", "on": "n"}
+    told.look()
+    assert told.stage.run("b").start == "cold"
+    assert told.why("b") == (f"{FITS}; dstack chose another machine.",)
+
+
+def test_a_run_that_ended_before_it_was_handed_over_had_no_machine_to_go_to() -> None:
+    told = idle_machine()
+    told.stage.request("b")
+    told.stage.tell(types.IntentAbandoned(run_id="run-b", provider="dstack", intent="submit", why="stopped"))
+    assert told.why("b") == ("It was never handed over to dstack, so no machine was chosen for it.",)
+
+
+def test_a_slot_that_steno_reserved_is_not_the_providers_choice() -> None:
+    told = Told(POOL)
+    told.cold("a", "m", fleet="steno-slot-1")
+    told.over("a")
+    told.stage.request("b")
+    told.stage.tell(types.RunPlaced(run_id="run-b", provider="dstack", slot="steno-slot-2"))
+    told.stage.taken("b")
+    submitted = told.stage.now
+    told.stage.wait(5)
+    told.vms["n"] = {"status": "busy", "created": told.stage.now, "fleet": "steno-slot-2"}
+    told.jobs["b"] = {"status": "running", "on": "n", "submitted": submitted}
+    told.look()
+    assert told.why("b") == (f"{FITS}; Steno had chosen steno-slot-2 for the run.",)
+    told.over("b")
+    assert told.why("b") == (f"{FITS}; Steno had chosen steno-slot-2 for the run.",)
+
+
 # -- why up ------------------------------------------------------------------------------------------------------------
 
 

@@ -58,7 +58,7 @@ const MEANINGS = {
   RecorderStopped: "Recording ended.",
   PolicyAdopted: "By these settings decisions are made from here on.",
   RunHeld: "A run waits in Steno's queue.",
-  RunPlaced: "A run was given a machine or a slot.",
+  RunPlaced: "A place was reserved for a run; without a slot the provider chooses the machine.",
   RunRequeued: "A run went back to Steno's queue.",
   VmDrainStarted: "No run comes to this machine any more.",
   VmDrainCancelled: "A run came to a machine that was to go: it stays.",
