@@ -20,6 +20,11 @@ class Range(msgspec.Struct, frozen=True):
         """Whether the value lies in it."""
         return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
 
+    def contains(self, other: "Range") -> bool:
+        """Whether every value of the other range lies in it."""
+        least = self.least is None or (other.least is not None and other.least >= self.least)
+        return least and (self.most is None or (other.most is not None and other.most <= self.most))
+
     def __str__(self) -> str:
         if self.least == self.most and self.least is not None:
             return f"{self.least:g}"

@@ -9,6 +9,7 @@ from engine.money.words import span
 from engine.policy import MINUTE, Policy
 from engine.run.reasons import Reason
 from engine.run.states import State
+from engine.vm.states import VmState
 from engine.world.holdings import source_of
 from engine.world.runs import Run
 from events.clock import SECOND
@@ -22,7 +23,7 @@ def requeues(scene: Scene) -> Iterator[Requeue]:
     """Runs to be asked for again, in order of request."""
     for run in scene.state.runs.values():
         if run.state is State.FAILED and run.reason is Reason.NO_CAPACITY and _is_wanted(scene, run):
-            yield _again(run, scene.now)
+            yield _again(scene, run)
 
 
 def _is_wanted(scene: Scene, run: Run) -> bool:
@@ -59,15 +60,23 @@ def _ran(run: Run) -> bool:
     return run.started_at is not None or any(step.after is State.RUNNING for step in run.transitions)
 
 
-def _again(run: Run, now: int) -> Requeue:
+def _again(scene: Scene, run: Run) -> Requeue:
     fallback = run.terms.fallback if run.terms is not None else ()
     asked = run.requeues + 1
     rounds, turn = divmod(asked, 1 + len(fallback))
-    pause = 0 if turn else min(MOST, FIRST * 2 ** min(rounds - 1, 20))
+    pause = 0 if turn or _was_forestalled(scene, run) else min(MOST, FIRST * 2 ** min(rounds - 1, 20))
     return Requeue(
         run_id=run.run_id,
         provider_id=run.provider_id or "",
-        attempt=run.attempts + 1,
+        attempt=asked + 1,
         gpu=fallback[turn - 1] if turn else None,
-        not_before=now + pause,
+        not_before=scene.now + pause,
     )
+
+
+def _was_forestalled(scene: Scene, run: Run) -> bool:
+    """Whether it was sent to an idle machine that went to another run, or went away: no cloud was asked for one."""
+    if run.placed is None or run.placed.creation != "reuse" or run.placed.vm_id is None:
+        return False
+    vm = scene.state.vms.get(run.placed.vm_id)
+    return vm is None or vm.state is not VmState.IDLE

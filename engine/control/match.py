@@ -6,6 +6,7 @@ dstack compares a machine's *offer* with the requirements (`services/instances.p
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from typing import Final
 
 from engine.control.asked import Asked, Range, read_asked, vendor_of
 from engine.facts import VmFacts
@@ -14,6 +15,9 @@ from engine.world.runs import Terms
 from engine.world.vms import Vm
 
 MIB_IN_GB = 1024
+
+ON_DEMAND: Final = "on-demand"
+"""dstack's `spot_policy` of a task that says none."""
 
 
 def differences(terms: Terms, vm: Vm) -> tuple[str, ...]:
@@ -40,6 +44,39 @@ def differences(terms: Terms, vm: Vm) -> tuple[str, ...]:
     )
 
 
+def covers(terms: Terms, other: Terms) -> bool:
+    """Whether every machine that may be made for `other` would do for `terms` too."""
+    mine, theirs = _asked(terms.resources), _asked(other.resources)
+    models = other.gpu or theirs.gpus
+    made_by = {theirs.vendor} if theirs.vendor is not None or not models else set(map(vendor_of, models))
+    return (
+        terms.nodes <= other.nodes
+        and all(
+            _takes(wanted, given)
+            for wanted, given in (
+                (terms.gpu or mine.gpus, models),
+                (terms.backends, other.backends),
+                (terms.regions, other.regions),
+                (terms.instance_types, other.instance_types),
+                (terms.fleets, other.fleets),
+            )
+        )
+        and (mine.vendor is None or made_by == {mine.vendor})
+        and _gpu_count(terms, mine).contains(_gpu_count(other, theirs))
+        and mine.gpu_memory.contains(theirs.gpu_memory)
+        and mine.total_gpu_memory.contains(theirs.total_gpu_memory)
+        and mine.cpus.contains(theirs.cpus)
+        and mine.memory.contains(theirs.memory)
+        and mine.disk.contains(theirs.disk)
+        and (terms.spot == "auto" or (terms.spot or ON_DEMAND) == (other.spot or ON_DEMAND))
+        and (terms.max_price is None or (other.max_price is not None and other.max_price <= terms.max_price))
+    )
+
+
+def _takes(wanted: Sequence[str], given: Sequence[str]) -> bool:
+    return not wanted or (bool(given) and {name.lower() for name in given} <= {name.lower() for name in wanted})
+
+
 _asked = lru_cache(maxsize=1024)(read_asked)
 
 
@@ -51,9 +88,7 @@ def _local(terms: Terms, facts: VmFacts) -> Iterator[str]:
 
 
 def _gpus(terms: Terms, asked: Asked, facts: VmFacts) -> Iterator[str]:
-    count = asked.gpu_count
-    if terms.gpu_count and not (count.least or 0) >= terms.gpu_count:
-        count = Range(terms.gpu_count, count.most)
+    count = _gpu_count(terms, asked)
     if not count.least and facts.gpu_count == 0:
         return  # limits on GPUs say nothing of a machine without any, where none need be there
     yield from _within("number of GPUs", count, facts.gpu_count, "")
@@ -63,6 +98,13 @@ def _gpus(terms: Terms, asked: Asked, facts: VmFacts) -> Iterator[str]:
     if memory is not None:
         yield from _within("memory of a GPU", asked.gpu_memory, memory, " GB")
         yield from _within("memory of all GPUs", asked.total_gpu_memory, memory * facts.gpu_count, " GB")
+
+
+def _gpu_count(terms: Terms, asked: Asked) -> Range:
+    count = asked.gpu_count
+    if terms.gpu_count and not (count.least or 0) >= terms.gpu_count:
+        return Range(terms.gpu_count, count.most)
+    return count
 
 
 def _named(what: str, wanted: Sequence[str], there: str | None) -> Iterator[str]:
@@ -76,8 +118,7 @@ def _within(what: str, wanted: Range, there: float | None, unit: str) -> Iterato
 
 
 def _spot(terms: Terms, facts: VmFacts) -> Iterator[str]:
-    # A task that says nothing is on-demand for dstack.
-    wanted = terms.spot or "on-demand"
+    wanted = terms.spot or ON_DEMAND
     if wanted != "auto" and facts.spot is not None and facts.spot != (wanted == "spot"):
         yield f"spot policy: {wanted} asked for, {'spot' if facts.spot else 'on-demand'} there"
 

@@ -75,6 +75,22 @@ def place(run: Run, room: Room) -> Place | Hold | Refuse | Keep:
             return _either(run, room, pooled=pooled)
 
 
+def place_on_freed(run: Run, room: Room) -> Place | None:
+    """A machine for a run that waits for its time: only asking the provider for a new one has to wait.
+
+    The machine came free after the run was last handed over, so that the run is not refused the same one over and over.
+    """
+    terms, since = terms_of(run), None if run.held is None else run.held.placed_at
+    if terms.nodes > 1 or terms.creation == "create" or since is None:
+        return None
+    pooled = room.scene.policy.mode == "pool" and not terms.fleets
+    found = [vm for vm in _spare(run, room, pooled=pooled) if vm.idle_since is not None and vm.idle_since > since]
+    if not found:
+        return None
+    vm = min(found, key=by_idleness)
+    return _place(run, room, vm=vm, slot=vm.facts.fleet if pooled else None, creation="reuse")
+
+
 def _either(run: Run, room: Room, *, pooled: bool) -> Place | Hold | Keep:
     terms = terms_of(run)
     below = room.free is None or room.free >= terms.nodes
@@ -95,7 +111,7 @@ def _either(run: Run, room: Room, *, pooled: bool) -> Place | Hold | Keep:
 
 def _warm(run: Run, room: Room, *, pooled: bool) -> Place | Keep | None:
     """On the machine that has idled longest; else on one whose drain can be taken back; None: there is none."""
-    idle = _idle(run, room) if pooled or not _are_claimed(run, room) else []
+    idle = _spare(run, room, pooled=pooled)
     if not idle:
         return _draining(run, room)
     vm = min(idle, key=by_idleness)
@@ -105,10 +121,13 @@ def _warm(run: Run, room: Room, *, pooled: bool) -> Place | Keep | None:
     return _place(run, room, vm=vm, slot=vm.facts.fleet if pooled else None, creation=creation)
 
 
-def _are_claimed(run: Run, room: Room) -> bool:
-    """Whether the provider, which chooses, may give every idle machine that the run can use to runs before it."""
-    fitting = [vm for vm in room.scene.vms if looks_idle(vm) and not unfit(room.scene, run, vm)]
-    return len(fitting) <= claims(room.scene, room.landing, fitting)
+def _spare(run: Run, room: Room, *, pooled: bool) -> list[Vm]:
+    """Idle machines it can be sent to; none where the provider, which chooses, may give each to a run before it."""
+    if not pooled:
+        fitting = [vm for vm in room.scene.vms if looks_idle(vm) and not unfit(room.scene, run, vm)]
+        if len(fitting) <= claims(room.scene, room.landing, fitting):
+            return []
+    return _idle(run, room)
 
 
 def _new(run: Run, room: Room, *, slot: bool) -> Place | Hold:

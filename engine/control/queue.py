@@ -7,7 +7,8 @@ from statistics import median_low
 from typing import Final, assert_never
 
 from engine.control.decisions import Hold, Place, Refuse
-from engine.control.placement import Keep, Room, place
+from engine.control.match import covers
+from engine.control.placement import Keep, Room, place, place_on_freed
 from engine.control.scene import Scene, terms_of
 from engine.errors import RefusedByPolicy
 from engine.policy import Policy
@@ -43,8 +44,12 @@ class Plan:
     room: Room
     decided: list[Place | Hold | Refuse] = field(default_factory=list)
     keeps: list[Keep] = field(default_factory=list)
+    waiting: list[Run] = field(default_factory=list)
+    """Those whose time has not come."""
     head: Run | None = None
     """The run that gets the next place and waits for one."""
+    closed: bool = False
+    """Nobody behind it gets anything."""
 
     @property
     def wanting(self) -> int:
@@ -55,27 +60,20 @@ class Plan:
 
 
 def plan(scene: Scene) -> Plan:
-    """Go through the queue once.
+    """Go through the queue once, in the order of request: no run takes a place that one before it could use.
 
-    Nobody overtakes the head, but for runs that take nothing it waits for: the head waits for its time
-    (`not_before`), for a machine to reuse, or, where machines are not shared, the other takes one the head may not use.
+    So nobody gets a new machine past a run that waits for a place under the cap, or past one that waits for its time
+    (`not_before`) and takes every machine that may be made for the later run. A machine that is there goes to a later
+    run only if those before it cannot use it.
     """
-    due = [run for run in scene.queue if is_due(run.held, scene.now)]
-    result = Plan(Room.of(scene, wanted=sum(terms_of(run).nodes for run in due)))
-    warm_only = closed = False
-    for run in due:
-        if closed:
-            result.decided.append(Hold(run_id=run.run_id, why="cap", detail=BEHIND))
-            continue
-        found = place(run, result.room)
-        if isinstance(found, Place | Keep) and (why := refusal(scene, run)) is not None:
-            result.decided.append(Refuse(run_id=run.run_id, why=why))
-            break  # until this is written down, its worst case still counts against the runs behind it
+    result = Plan(Room.of(scene, wanted=sum(terms_of(run).nodes for run in scene.queue if is_due(run.held, scene.now))))
+    for run in scene.queue:
+        found = _next(run, result)
         match found:
+            case None:
+                result.waiting.append(run)
             case Place() if result.keeps and found.vm_id is None:
                 break  # a place that a run before it gets at the next look, should its machine be gone by then
-            case Place() if warm_only and found.vm_id is None:
-                result.decided.append(Hold(run_id=run.run_id, why="cap", detail=BEHIND))
             case Place():
                 result.room.take(found, terms_of(run).nodes)
                 result.decided.append(found)
@@ -86,16 +84,46 @@ def plan(scene: Scene) -> Plan:
                 break
             case Hold():
                 result.decided.append(found)
-                if terms_of(run).creation != "reuse":  # to such a run no place is of any use, but a machine
+                # To a run that only reuses no place is of any use, but a machine.
+                if found.why != "capacity" and terms_of(run).creation != "reuse":
                     result.head = result.head or run
-                    warm_only = True
-                closed = found.why == "cap"
             case Refuse():
                 result.decided.append(found)
+                break  # until this is written down, its worst case still counts against the runs behind it
             case _:
                 assert_never(found)
-        result.room.wanted -= terms_of(run).nodes
     return result
+
+
+def _next(run: Run, plan: Plan) -> Place | Hold | Refuse | Keep | None:
+    """Where the run goes, after those before it; None: it goes on waiting for its time."""
+    room, due = plan.room, is_due(run.held, plan.room.scene.now)
+    behind = Hold(run_id=run.run_id, why="cap", detail=BEHIND)
+    if plan.closed:
+        return behind if due else None
+    if due:
+        found: Place | Hold | Refuse | Keep | None = place(run, room)
+        plan.closed = isinstance(found, Hold) and found.why == "cap"
+        room.wanted -= terms_of(run).nodes
+    else:
+        found = place_on_freed(run, room)
+    if isinstance(found, Place | Keep) and (why := refusal(room.scene, run)) is not None:
+        return Refuse(run_id=run.run_id, why=why)
+    if not isinstance(found, Place) or found.vm_id is not None:
+        return found
+    if plan.head is not None:
+        return behind
+    first = _covering(plan.waiting, run)
+    if first is None:
+        return found
+    detail = f"{first.name or first.run_id} was asked for earlier, takes the same and waits for capacity"
+    return Hold(run_id=run.run_id, why="capacity", detail=detail)
+
+
+def _covering(waiting: list[Run], run: Run) -> Run | None:
+    """The first of these that could use any machine that may be made for the run; None: none could."""
+    terms = terms_of(run)
+    return next((one for one in waiting if terms_of(one).creation != "reuse" and covers(terms_of(one), terms)), None)
 
 
 def refusal(scene: Scene, run: Run) -> str | None:

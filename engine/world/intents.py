@@ -101,7 +101,7 @@ class Intents:
             *asked.later_attempts,
             *(msgspec.structs.replace(one, number=asked.attempts - 1 + one.number) for one in seen.later_attempts),
         )
-        seen.placed = None if seen.terminal else asked.placed
+        seen.placed = asked.placed
         self.machines.links.rename(seen, seen_as)
         runs = {
             run_id: seen if run_id == asked.run_id else run
@@ -170,13 +170,16 @@ class Intents:
         turn = Turn(run, position=position, at=at, rules=self.rules, stepper=self.stepper)
         turn.ask_again()
         key = f"{run.provider}/{run.provider_id}"
+        placed_at = None if run.placed is None else run.placed.at
         state.former[key] = run.run_id
         state.by_provider.pop(key, None)
         run.former_ids, run.provider_id = (*run.former_ids, run.provider_id), None
         run.links, run.vm_id, run.start, run.placed = {}, None, None, None
         run.requeues += 1
         detail = f"the provider had none; attempt {run.attempts} asks for {event.gpu or 'the same'}"
-        run.held = Held(position=position, at=at, why="capacity", detail=detail, not_before=event.not_before)
+        run.held = Held(
+            position=position, at=at, why="capacity", detail=detail, not_before=event.not_before, placed_at=placed_at
+        )
         state.unsettled[run.run_id] = None
         state.open_requests.setdefault(f"{run.provider}/{run.name}", []).append(run.run_id)
         return (*changes, *turn.changes)

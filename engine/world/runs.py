@@ -83,6 +83,8 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     why: str
     detail: str
     not_before: int | None
+    placed_at: int | None = None
+    """When it was given the place at which the provider had no capacity for it."""
 
 
 class Phase(StrEnum):
@@ -180,7 +182,7 @@ class Run(msgspec.Struct, kw_only=True):
     terms: Terms | None = None
     """None for a run somebody else submitted."""
     placed: Placed | None = None
-    """The place reserved for it; None: none yet, or given back."""
+    """The place reserved for it, or that it had when it ended; None: none yet, or given back."""
     held: Held | None = None
     """Why it waits with us; None: it does not."""
     requeues: int = 0

@@ -126,7 +126,7 @@ class World:
         run = turn.run
         if run.terminal:
             self.state.unsettled.pop(run.run_id, None)
-            run.placed = run.held = None
+            run.held = None
         elif run.run_id not in self.state.unsettled:
             self.state.unsettled[run.run_id] = None
         if new and not any(isinstance(change, Moved) for change in turn.changes):

@@ -7,11 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.control.candidates import unfit
 from engine.control.decisions import CancelDrain, Decision, Hold, Place, StartDrain, StopVm
+from engine.control.match import covers
+from engine.control.scene import Scene, terms_of
 from engine.control.timeout import timeout_of
+from engine.facts import RunFacts
 from engine.policy import Policy
-from engine.testing.stage import Stage, run_row, vm_row
+from engine.testing.stage import SOURCE, Stage, run_row, vm_row
 from engine.vm.states import VmState
+from engine.world.runs import Run
 from events.clock import SECOND
 
 pytestmark = pytest.mark.slow
@@ -24,7 +29,9 @@ STATUSES = ("provisioning", "idle", "idle", "idle", "busy", "terminating", "term
 machines = st.dictionaries(st.sampled_from(MACHINES), st.sampled_from(STATUSES))
 shown = st.dictionaries(
     st.sampled_from((*RUNS, "foreign")),
-    st.tuples(st.sampled_from(["submitted", "running", "done", "failed"]), st.sampled_from((None, *MACHINES))),
+    st.tuples(
+        st.sampled_from(["submitted", "running", "done", "failed", "refused"]), st.sampled_from((None, *MACHINES))
+    ),
 )
 tasks = st.fixed_dictionaries(
     {},
@@ -51,6 +58,18 @@ steps = st.one_of(
     st.tuples(st.just("outcome"), st.tuples(st.sampled_from(MACHINES), st.booleans())),
 )
 histories = st.lists(steps, min_size=12, max_size=30)
+scarce = st.lists(
+    st.one_of(
+        st.tuples(st.just("wait"), st.sampled_from([1, 5, 20])),
+        st.tuples(st.just("machines"), st.dictionaries(st.sampled_from(MACHINES), st.sampled_from(["idle", "busy"]))),
+        st.tuples(st.just("request"), st.tuples(st.sampled_from(RUNS), st.just("ada"), tasks)),
+        st.tuples(st.just("refuse"), st.sampled_from(RUNS)),
+        st.tuples(st.just("refuse"), st.sampled_from(RUNS)),
+    ),
+    min_size=12,
+    max_size=30,
+)
+"""The provider often has no capacity."""
 policies = st.builds(
     Policy,
     mode=st.sampled_from(["provider", "pool"]),
@@ -87,16 +106,21 @@ class Witness:
                     self._machines(dict.fromkeys(self.rows, "idle"))
             case "runs":
                 self._answered()
-                made.runs(*(run_row(name, status, on=on) for name, (status, on) in value.items()))
+                made.runs(*(self._row(name, *said) for name, said in value.items()))
             case "serve" if f"run-{value[0]}" in state.runs and state.runs[f"run-{value[0]}"].placed is not None:
                 self._serve(*value)
+            case "refuse" if f"run-{value}" in state.runs and state.runs[f"run-{value}"].placed is not None:
+                made.taken(value, f"p-{value}-{state.runs[f'run-{value}'].requeues}")
+                made.wait(1)
+                self._answered()
+                made.runs(self._row(value, "refused", None))
             case "fail":
                 made.machines(answered=False)
                 self.broken = True
             case "request" if f"run-{value[0]}" not in state.runs:
                 made.request(value[0], submitter=value[1], **value[2])
             case "taken" if f"run-{value}" in state.runs and state.runs[f"run-{value}"].placed is not None:
-                made.taken(value)
+                made.taken(value, f"p-{value}-{state.runs[f'run-{value}'].requeues}")
             case "wish" if made.vm_id(value[0]) in state.vms:
                 made.wish(value[0], when_idle=value[1])
             case "outcome" if made.vm_id(value[0]) in state.vms and made.vm(value[0]).told is not None:
@@ -104,9 +128,19 @@ class Witness:
             case _:
                 pass
 
+    def _row(self, name: str, status: str, on: str | None) -> RunFacts:
+        """A row of the run's newest request; `refused`: there was no capacity for it."""
+        run = self.stage.world.state.runs.get(f"run-{name}")
+        provider_id = None if run is None else run.provider_id
+        if status == "refused":
+            reason = "failed_to_start_due_to_no_capacity"
+            return run_row(name, "failed", reason=reason, finished=self.stage.now, provider_id=provider_id)
+        return run_row(name, status, on=on, provider_id=provider_id)
+
     def _serve(self, name: str, machine: str) -> None:
         """A run that has its place goes to a machine and ends there, as a sane provider would show it."""
-        self.stage.taken(name)
+        requeues = self.stage.world.state.runs[f"run-{name}"].requeues
+        self.stage.taken(name, f"p-{name}-{requeues}")
         submitted = self.stage.now
         for status, row in (("running", "busy"), ("done", "idle")):
             self.stage.wait(5)
@@ -118,6 +152,7 @@ class Witness:
                     name,
                     status,
                     on=machine,
+                    provider_id=f"p-{name}-{requeues}",
                     submitted=submitted,
                     finished=ended,
                     exit_status=None if ended is None else 0,
@@ -222,10 +257,10 @@ def test_placements_never_exceed_the_cap(policy: Policy, history: list[tuple[str
 
 
 @settings(max_examples=150)
-@given(policies, histories)
+@given(policies, histories | scarce)
 def test_nobody_overtakes_the_head(policy: Policy, history: list[tuple[str, Any]]) -> None:
-    """A run is placed before an earlier one only where that one waits for its time, for a machine to reuse, or for one
-    its user may use; past the last of these only a run that takes a machine that is there.
+    """A run is placed before an earlier one only where that one waits for a machine to reuse, for one its user may use,
+    or for its time; past the last two only where the earlier one could not use the machine.
     """
     for witness, decisions in played(policy, history):
         state = witness.stage.world.state
@@ -233,14 +268,30 @@ def test_nobody_overtakes_the_head(policy: Policy, history: list[tuple[str, Any]
         said = {one.run_id: one.why for one in decisions if isinstance(one, Hold)}
         gone = {one.run_id for one in decisions if not isinstance(one, Hold) and hasattr(one, "run_id")}
         waiting = [run for run in state.runs.values() if run.requested_at and not run.terminal and not run.placed]
-        ahead: list[str] = []
+        ahead: list[tuple[str, Run]] = []
         for run in sorted(waiting, key=lambda run: run.first_position):
             if run.run_id in placed:
-                assert "cap" not in ahead
-                assert "user" not in ahead or placed[run.run_id].vm_id is not None
+                whys = [why for why, _ in ahead]
+                assert "cap" not in whys
+                assert "user" not in whys or placed[run.run_id].vm_id is not None
+                scene = Scene(state=state, source=SOURCE, policy=witness.stage.policy, now=witness.stage.now)
+                assert not any(
+                    could_use(scene, one, run, placed[run.run_id]) for why, one in ahead if why == "capacity"
+                )
             elif run.run_id not in gone and run.provider_id is None:
                 why = said.get(run.run_id) or (run.held.why if run.held is not None else "")
-                ahead.append(why)
+                ahead.append((why, run))
+
+
+def could_use(scene: Scene, earlier: Run, later: Run, place: Place) -> bool:
+    """Whether the earlier run, which waits for its time, could use the place the later one gets."""
+    first, second = terms_of(earlier), terms_of(later)
+    if place.vm_id is None:
+        return first.creation != "reuse" and covers(first, second)
+    vm, held = scene.state.vms[place.vm_id], earlier.held
+    if held is None or held.placed_at is None or vm.idle_since is None or vm.idle_since <= held.placed_at:
+        return False  # it was refused while that machine was there
+    return scene.policy.mode == "pool" and first.nodes == 1 and not unfit(scene, earlier, vm)
 
 
 @settings(max_examples=150)

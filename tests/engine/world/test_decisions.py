@@ -112,8 +112,11 @@ def test_a_stop_of_a_held_run_shows_and_abandons_it() -> None:
 
 def test_a_place_is_given_back_when_the_run_ends() -> None:
     """By a poll."""
-    told = Told().event(requested()).event(PLACED).runs(on(submitted=2, status="done", exit_status=0))
-    assert (told.run.run_id, told.run.state, told.run.placed) == (OURS, "succeeded", None)
+    told = Told().event(requested()).event(PLACED)
+    assert awaiting_machine(told.world.state, SOURCE) == (told.run,)
+    told.runs(on(submitted=2, status="done", exit_status=0))
+    assert (told.run.run_id, told.run.state) == (OURS, "succeeded")
+    assert awaiting_machine(told.world.state, SOURCE) == ()
 
 
 def test_a_request_without_capacity_is_made_again_and_the_former_one_moves_nothing() -> None:
