@@ -117,8 +117,13 @@ def test_the_names_of_this_machine_are_answered(here: Served, host: str) -> None
 
 @pytest.mark.parametrize(
     "host",
-    ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "10.0.0.1", "[::2]", "127.0.0.1 x", "@"],
-)
+    [
+        "evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "10.0.0.1", "[::2]", "127.0.0.1 x", "@",
+        "0.0.0.0", "[::]", "2130706433", "0x7f000001", "0177.0.0.1", "127.1", "[::ffff:10.0.0.1]", "[127.0.0.1",
+        "localhost:", "localhost:1:2", "localhost:123456", "evil.example@localhost", "localhost, evil.example",
+        "localhost/", "evil.example#.localhost", "evil.example?.localhost", "xn--lcalhost-54a", "",
+    ],
+)  # fmt: skip
 def test_a_name_that_was_pointed_here_is_not(here: Served, host: str) -> None:
     """DNS rebinding: a page elsewhere makes its own name mean 127.0.0.1 and asks as if it were at home."""
     problem(here.client.get("/api/runs", headers={"Host": host}), 421, "Host")

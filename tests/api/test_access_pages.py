@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import socket
+import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
+
+from engine.readings.shapes import shape_of
+from events.clock import RandomIds, SystemClock
+from events.record import Record
+from projections.api.access.issuing import Issuer
+from projections.api.access.who import Role
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,6 +52,13 @@ def asked(service: Served, request: bytes) -> bytes:
     return pieces
 
 
+def token(record: Path) -> str:
+    """A new token that may read."""
+    clock = SystemClock()
+    with Record.open(record, write=True, shapes=shape_of, clock=clock) as opened:
+        return Issuer(opened, clock, RandomIds()).create(role=Role.READ, name=None, expires_at=None, by="tester")[1]
+
+
 # -- pages of other sites
 
 
@@ -64,7 +78,45 @@ def test_a_page_of_another_site_changes_nothing(here: Served, headers: dict[str,
     field = "Origin" if "Origin" in headers else "Sec-Fetch-Site"
     problem(here.client.post("/api/runs", json=RUN, headers=headers), 403, field)
     problem(here.client.post("/api/session", json={"token": "x"}, headers=headers), 403, field)
-    assert here.client.get("/api/runs", headers=headers).status_code == 200
+    problem(here.client.delete("/api/session", headers=headers), 403, field)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"},
+        {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"},
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"},
+    ],
+)
+def test_a_page_of_another_site_opens_nothing_with_its_visitors_rights(here: Served, headers: dict[str, str]) -> None:
+    """It could read no answer, but hold streams open and time answers. By the quick way neither."""
+    run = here.client.get("/api/runs?limit=1").json()["runs"][0]["run_id"]
+    field = "Origin" if "Origin" in headers else "Sec-Fetch-Site"
+    for path in ("/api/runs", f"/api/runs/{run}", "/api/stream", f"/api/runs/{run}/stream", "/metrics"):
+        for _ in range(2):
+            problem(here.client.get(path, headers=headers), 403, field)
+
+
+def test_a_link_on_a_page_of_another_site_can_be_followed(here: Served) -> None:
+    """From a chat, say: the browser shows the answer to its user alone. The dashboard's own files tell nothing."""
+    site = {"Sec-Fetch-Site": "cross-site"}
+    followed = site | {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+    for path in ("/", "/runs", "/api/runs"):
+        assert here.client.get(path, headers=followed).status_code == 200
+    assert here.client.get("/runs", headers=site).status_code == 200
+
+
+def test_a_page_that_has_a_token_of_its_own_is_asked_for_nothing_else(here: Served) -> None:
+    """What it sends is its own right, not its visitor's; without api.cors it still reads no answer."""
+    headers = {"Authorization": f"Bearer {token(here.record)}", "Sec-Fetch-Site": "cross-site"}
+    end = time.monotonic() + 120
+    while (answer := here.client.get("/api/runs", headers=headers)).status_code == 401:
+        assert time.monotonic() < end
+    assert answer.status_code == 200
+    assert not [name for name in answer.headers if name.startswith("access-control")]
 
 
 def test_our_own_page_does(here: Served) -> None:
@@ -75,12 +127,12 @@ def test_our_own_page_does(here: Served) -> None:
 
 
 def test_no_page_of_another_site_reads_an_answer(here: Served) -> None:
-    """CORS is off: no header lets it, and a preflight is no method of ours."""
+    """CORS is off: no header lets it, and a preflight is refused."""
     answer = here.client.get("/api/runs", headers={"Origin": "https://front.example"})
     assert not [name for name in answer.headers if name.startswith("access-control")]
     asking = {"Origin": "https://front.example", "Access-Control-Request-Method": "POST"}
     preflight = here.client.options("/api/runs", headers=asking)
-    assert preflight.status_code == 405
+    problem(preflight, 403, "Origin")
     assert not [name for name in preflight.headers if name.startswith("access-control")]
 
 

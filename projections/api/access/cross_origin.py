@@ -28,15 +28,30 @@ class CrossOrigin:
         self.listed = frozenset(origin.encode() for origin in listed)
 
     def check(self, method: str, headers: Mapping[bytes, bytes]) -> None:
-        """Look that what changes something comes from no page of another site.
+        """Refuse what changes something if it comes from a page of another site.
 
         A browser says where a request comes from and no page can make it lie; who is no browser says nothing.
 
         Raises:
             Problem: it comes from such a page.
         """
-        if method in _SAFE:
+        if method not in _SAFE:
+            self._refuse_foreign(headers)
+
+    def check_read(self, headers: Mapping[bytes, bytes]) -> None:
+        """Refuse a page of another site that reads with rights the browser adds by itself: loopback, or a session.
+
+        It cannot see the answer, but it could hold streams open and measure how long answers take. Following a link
+        is allowed: only the user sees that answer.
+
+        Raises:
+            Problem: it comes from such a page.
+        """
+        if headers.get(b"sec-fetch-mode") == b"navigate" and headers.get(b"sec-fetch-dest") == b"document":
             return
+        self._refuse_foreign(headers)
+
+    def _refuse_foreign(self, headers: Mapping[bytes, bytes]) -> None:
         origin, site = headers.get(b"origin"), headers.get(b"sec-fetch-site")
         if origin is not None and origin.lower() in self.listed:
             return

@@ -135,7 +135,7 @@ class Gate:
             if ready is None:
                 return False
             headers = check_head(scope)
-            who = self._door.at_once(headers, peer, began_at) or self._door.who(headers, peer, began_at)
+            who = self._who(headers, peer, began_at)
         except Exception:  # noqa: BLE001 - a refusal or a mistake: the long way meets it too, and tells it
             return False
         status, head, body = 200, ready.head, ready.body
@@ -184,11 +184,22 @@ class Gate:
             return
         client = scope["client"]
         peer, now = None if client is None else client[0], exchange.began_at
-        who = self._door.at_once(headers, peer, now) or self._door.who(headers, peer, now)
+        who = self._who(headers, peer, now)
         exchange.who = scope["steno.who"] = who
         if role is not Role.READ and not who.role.covers(role):
             said = f"{scope['method']} {scope['path']} needs a token of the role {role}; this one's is {who.role}"
             raise Problem(403, said, headers=(("WWW-Authenticate", _TOO_LITTLE),))
+
+    def _who(self, headers: Mapping[bytes, bytes], peer: str | None, now: int) -> Who:
+        """Who asks.
+
+        Raises:
+            Problem: nobody we know, or a page of another site that makes a browser ask.
+        """
+        who = self._door.at_once(headers, peer, now) or self._door.who(headers, peer, now)
+        if who.via != "token" and (b"sec-fetch-site" in headers or b"origin" in headers):
+            self._pages.check_read(headers)
+        return who
 
     def _limit(self, who: Who) -> None:
         wait = 0 if self._rate is None else self._rate.take(who.token_id or who.name, self._clock.now())
