@@ -81,7 +81,7 @@ def described(
         configuration["env"] = resolve_env(configuration.get("env"), os.environ, where)
     else:
         try:
-            configuration = complete_task(configuration, os.environ, where)
+            configuration = complete_task(configuration, os.environ, where, fallback)
         except TaskInvalid as error:
             if defaulted is None or flags.get("image"):
                 raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from typing import TYPE_CHECKING
@@ -28,7 +29,7 @@ _CODES = {"server": UNREACHABLE, "token": UNREACHABLE, "project": NOT_FOUND}
 @common
 @pass_app
 def command(app: App, provision: bool, yes: bool) -> None:
-    """Check server, token, project, backend, fleet, idle timeout, offers and record; each line says what to do.
+    """Check record, task file, server, token, project, backend, fleet, idle timeout and offers; say what to do.
 
     Nothing is changed and nothing is rented, unless --provision is given: then the worst-case cost is shown, you are
     asked, the MI300X example is run, and start-up time, exit status and cost are reported.
@@ -49,6 +50,7 @@ def command(app: App, provision: bool, yes: bool) -> None:
     why: str | None = None
     wanted = provision or app.settings.provider == "dstack"
     if wanted or app.settings.value("dstack.url") is not None:
+        here.append(_task(app))
         there, why, code = _dstack(app)
         if wanted:
             app.exit_code = app.exit_code or code
@@ -78,6 +80,32 @@ def _this_machine(app: App) -> tuple[list[Check], int]:
     code = code or (0 if shell else NOT_SUCCEEDED)
     machines, refused = _machines(app)
     return [*checks, machines], code or refused
+
+
+def _task(app: App) -> Check:
+    """Whether dstack would take the task file of this folder; without one, whether a plain command names an image."""
+    from pathlib import Path
+
+    from engine.errors import TaskInvalid
+    from engine.providers.dstack.doctor import Check, State
+    from engine.providers.dstack.task import EXAMPLE_IMAGE, complete_task, needs_image
+    from engine.providers.dstack.task_file import default_task_file, read_task_file
+    from events.errors import UnreadableInput
+
+    file, gpu = default_task_file(Path.cwd()), app.settings.default_gpu
+    if file is not None:
+        try:
+            complete_task(read_task_file(file), os.environ, file.name)
+        except (TaskInvalid, UnreadableInput) as error:
+            return Check(name="task", state=State.WARNING, said=str(error))
+        return Check(name="task", state=State.OK, said=f"{file.name} is a valid task")
+    if gpu is not None and needs_image({"resources": {"gpu": gpu}}):
+        said = (
+            f"a command without a task file asks for {gpu} (setting dstack.gpu) and needs --image, for example "
+            f"--image {EXAMPLE_IMAGE}: dstack's default image supports only NVIDIA GPUs"
+        )
+        return Check(name="task", state=State.WARNING, said=said)
+    return Check(name="task", state=State.OK, said="no .dstack.yml here; `steno submit -- COMMAND` needs none")
 
 
 def _machines(app: App) -> tuple[Check, int]:

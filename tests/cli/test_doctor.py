@@ -70,3 +70,40 @@ def test_a_damaged_record_is_a_failed_check(steno: Steno, home: Path) -> None:
 def test_nothing_is_rented_where_nobody_can_be_asked(steno: Steno) -> None:
     """Exit 2 without -y."""
     assert "-y" in refused(steno("doctor", "--provision", stdin=""), 2)
+
+
+THERE = {"STENO_DSTACK_URL": "http://127.0.0.1:1", "STENO_DSTACK_TOKEN": "t", "STENO_PROJECT": "main"}
+
+
+def told_of_task(steno: Steno, **variables: str) -> dict[str, str]:
+    checks = json.loads(steno("doctor", "--json", **THERE, **variables).stdout)["checks"]
+    return next(check for check in checks if check["name"] == "task")
+
+
+def test_a_task_file_without_an_image_is_found_before_it_is_submitted(steno: Steno, home: Path) -> None:
+    """As `submit` would refuse it; dstack's default image supports only NVIDIA GPUs."""
+    file = home / ".dstack.yml"
+    file.write_text("type: task\ncommands: [rocm-smi]\nresources: {gpu: MI300X}\n")
+    found = told_of_task(steno)
+    assert found["state"] == "warning"
+    assert found["said"].startswith(".dstack.yml: `image` is missing")
+    done = steno("submit", "--provider", "dstack", **THERE)
+    assert (done.returncode, done.stderr) == (2, f"steno: {home}/{found['said']}\n")
+    file.write_text(file.read_text() + "image: rocm/dev-ubuntu-24.04\n")
+    assert told_of_task(steno) == {"name": "task", "state": "ok", "said": ".dstack.yml is a valid task"}
+
+
+def test_without_a_task_file_the_default_gpu_decides_whether_an_image_is_needed(steno: Steno) -> None:
+    """The setting dstack.gpu is MI300X."""
+    found = told_of_task(steno)
+    assert found["state"] == "warning"
+    assert "asks for MI300X (setting dstack.gpu) and needs --image" in found["said"]
+    assert told_of_task(steno, STENO_GPU="A100")["state"] == "ok"
+    assert told_of_task(steno, STENO_GPU="off")["state"] == "ok"
+
+
+def test_an_image_is_needed_for_every_gpu_of_the_fallback_list(steno: Steno) -> None:
+    """A task that would start on NVIDIA and be refused for AMD an hour later is refused at once."""
+    words = ("submit", "--gpu", "A100", "--fallback", "H100,MI300X", "--", "true")
+    line = refused(steno(*words, "--provider", "dstack", **THERE), 2)
+    assert "`image` is missing" in line

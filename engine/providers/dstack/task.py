@@ -5,27 +5,30 @@ Every refusal is one line that names the field. Importing dstack takes 0.9 s, so
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from engine.errors import TaskInvalid
 from engine.providers.dstack.names import check_name
 
 _VARIABLE = re.compile("[a-zA-Z_][a-zA-Z0-9_]*")
 _UNION_STEP = re.compile(r"^[a-z_]+\[")
-_EXAMPLE = "rocm/dev-ubuntu-24.04"
+EXAMPLE_IMAGE = "rocm/dev-ubuntu-24.04"
 CREATE = "create"
 """Steno's own `creation_policy` beside dstack's two: a machine of its own, never a warm one."""
 _NO_FLEET_NODES = "No ssh_config or nodes specified"
 """dstack's words for a fleet without machines; taken for "fleets do not work with clouds" by those who met them."""
 
 
-def complete_task(configuration: Mapping[str, object], environ: Mapping[str, str], where: str) -> dict[str, object]:
+def complete_task(
+    configuration: Mapping[str, object], environ: Mapping[str, str], where: str, fallback: Sequence[str] = ()
+) -> dict[str, object]:
     """The configuration ready to be sent: valid, `env` with every value, nothing left to look up on this machine.
 
     Args:
         configuration: the plain values of a task file, or of flags.
         environ: where `env: [NAME]` without a value gets it, as `dstack apply` does.
         where: what to call the configuration in a message: the file's name, or `the flags`.
+        fallback: GPU models that the same task may be submitted for later.
 
     Raises:
         TaskInvalid: dstack would refuse it, or a variable it asks for is not set.
@@ -35,7 +38,7 @@ def complete_task(configuration: Mapping[str, object], environ: Mapping[str, str
     task["env"] = resolve_env(task.get("env"), environ, where)
     if not task["env"]:
         del task["env"]
-    name = _check_model(task, where)
+    name = _check_model(task, where, fallback)
     if name is not None:
         task["name"] = check_name(name)
     return _interpolated(task, where)
@@ -97,11 +100,14 @@ def _check_kind(configuration: Mapping[str, object], where: str) -> None:
     raise TaskInvalid(f"{where}: `type` is {kind!r}, and Steno submits tasks only; write `type: task`")
 
 
-def _check_model(task: Mapping[str, object], where: str) -> str | None:
+def _check_model(task: Mapping[str, object], where: str, fallback: Sequence[str]) -> str | None:
     """The run's name in the configuration, if it has one."""
     if not task.get("commands") and not task.get("image") and not task.get("groups"):
-        if _wants_image(task):
-            missing, example = "`image` and `commands` are missing", f"`image: {_EXAMPLE}` and `commands: [rocm-smi]`"
+        if needs_image(task, fallback):
+            missing, example = (
+                "`image` and `commands` are missing",
+                f"`image: {EXAMPLE_IMAGE}` and `commands: [rocm-smi]`",
+            )
         else:
             missing, example = "`commands` is missing", "`commands: [nvidia-smi]`"
         raise TaskInvalid(f"{where}: {missing}, so there is nothing to run; write for example {example}")
@@ -117,10 +123,10 @@ def _check_model(task: Mapping[str, object], where: str) -> str | None:
         raise TaskInvalid(f"{where}: dstack cannot read it: {' '.join(str(error).split())[:200]}") from None
     if model.working_dir is not None and not str(model.working_dir).startswith("/"):
         raise TaskInvalid(f"{where}: working_dir must be absolute, not {model.working_dir!r}")
-    if not task.get("image") and not task.get("docker") and _wants_image(task):
+    if needs_image(task, fallback):
         raise TaskInvalid(
-            f"{where}: `image` is missing: dstack's default image serves NVIDIA only, so a task on another maker's GPU "
-            f"names its own, for AMD's `image: {_EXAMPLE}`"
+            f"{where}: `image` is missing: dstack's default image supports only NVIDIA GPUs; for an AMD GPU write for "
+            f"example `image: {EXAMPLE_IMAGE}`"
         )
     return None if model.name is None else str(model.name)
 
@@ -142,12 +148,16 @@ def _first_error(error: object, fields: set[str]) -> str:
     return f"`{field}`: {message} (it is {str(first['input'])[:60]!r})" if field else message
 
 
-def _wants_image(task: Mapping[str, object]) -> bool:
-    """Whether the GPU asked for is AMD's, or another maker's that dstack's default image does not serve."""
+def needs_image(task: Mapping[str, object], fallback: Sequence[str] = ()) -> bool:
+    """Whether the task must name an image and does not: dstack's default image supports only NVIDIA GPUs."""
+    if task.get("image") or task.get("docker"):
+        return False
     resources = task.get("resources")
     gpu = resources.get("gpu") if isinstance(resources, dict) else None
-    if gpu is None:
-        return False
+    return any(one is not None and _is_other_makers(one) for one in (gpu, *fallback))
+
+
+def _is_other_makers(gpu: object) -> bool:
     from dstack._internal.core.models.resources import GPUSpec
     from dstack._internal.utils.gpu import detect_gpu_vendors_by_gpu_name
     from gpuhunt import AcceleratorVendor
