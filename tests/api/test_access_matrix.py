@@ -1,0 +1,148 @@
+"""Every route for every caller: one table of who may do what, held against the application's own routes."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from fastapi import FastAPI
+from starlette.routing import Route
+
+from engine.readings.shapes import shape_of
+from events.clock import SECOND, RandomIds, SystemClock
+from events.record import Record
+from projections.api.access.issuing import Issuer
+from projections.api.access.who import Role
+from projections.api.dashboard.bundle import PAGES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import httpx
+    from conftest import Serve, Served
+
+READ, SUBMIT, ADMIN, OPEN = "read", "submit", "admin", "open"
+TABLE: Final = {
+    **dict.fromkeys(PAGES, OPEN),
+    "/assets/{version}/{name:path}": OPEN,
+    "/healthz": OPEN,
+    "/readyz": OPEN,
+    "/api/session": OPEN,
+    **dict.fromkeys(
+        (
+            "/api/runs", "/api/runs/{id}", "/api/runs/{id}/timeline", "/api/runs/{id}/explain", "/api/runs/{id}/costs",
+            "/api/runs/{id}/events", "/api/runs/{id}/logs", "/api/runs/{id}/stream", "/api/vms", "/api/vms/{id}",
+            "/api/costs", "/api/budget", "/api/overview", "/api/events", "/api/events/{position}", "/api/polls",
+            "/api/polls/{position}", "/api/incidents", "/api/record", "/api/offers", "/api/stream",
+            "/api/amd/runs/{id}/stream", "/api/amd/metrics", "/api/amd/schema", "/api/amd/problems", "/metrics",
+            "/openapi.json",
+        ),
+        READ,
+    ),
+}  # fmt: skip
+"""Who may GET and HEAD each route."""
+CHANGES: Final = {
+    ("POST", "/api/runs"): SUBMIT,
+    ("POST", "/api/runs/{id}/stop"): SUBMIT,
+    ("POST", "/api/amd/submit"): SUBMIT,
+    ("POST", "/api/vms/{id}/stop"): ADMIN,
+    ("POST", "/api/session"): OPEN,
+    ("DELETE", "/api/session"): OPEN,
+}
+"""Who may change something."""
+METHODS: Final = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE")
+COVERS: Final = {READ: {READ}, SUBMIT: {READ, SUBMIT}, ADMIN: {READ, SUBMIT, ADMIN}}
+UNKNOWN: Final = ("revoked", "expired", "unknown", "garbage", "cut", "basic", "bare", "none")
+
+
+def needed(method: str, path: str) -> str:
+    """The role that a request needs by the tables; a change that is not listed needs `admin`, of a run `submit`."""
+    if method in {"GET", "HEAD", "OPTIONS"}:
+        return TABLE.get(path, READ)
+    if path in {"/api/session", "/healthz", "/readyz"}:
+        return OPEN  # what else they are asked is 405
+    return CHANGES.get((method, path)) or (SUBMIT if path.startswith(("/api/runs", "/api/amd/submit")) else ADMIN)
+
+
+@pytest.fixture(scope="module")
+def callers(served_on: Serve, towns: Path) -> tuple[Served, dict[str, dict[str, str]]]:
+    """A service beyond loopback, and the headers of every kind of caller."""
+    clock = SystemClock()
+    with Record.open(towns, write=True, shapes=shape_of, clock=clock) as record:
+        issuer = Issuer(record, clock, RandomIds())
+
+        def made(role: str, name: str, expires_at: int | None = None) -> str:
+            return issuer.create(role=Role(role), name=name, expires_at=expires_at, by="tester")[1]
+
+        tokens = {role: made(role, role) for role in COVERS}
+        tokens["revoked"] = made(ADMIN, "revoked")
+        issuer.revoke("revoked", by="tester")
+        tokens["expired"] = made(ADMIN, "expired", clock.now() + SECOND // 100)
+    tokens["unknown"] = "steno_0123456789ab_" + "A" * 43
+    tokens["garbage"] = "%00 '\"<>"
+    tokens["cut"] = tokens[ADMIN][:-1]
+    headers = {name: {"Authorization": f"Bearer {text}"} for name, text in tokens.items()}
+    headers |= {"basic": {"Authorization": f"Basic {tokens[ADMIN]}"}, "bare": {"Authorization": tokens[ADMIN]}}
+    service = served_on(towns, api__host="0.0.0.0", api__submit_rate="off")
+    for role in COVERS:
+        answer = service.client.post("/api/session", json={"token": tokens[role]})
+        name, _, rest = answer.headers["set-cookie"].partition("=")
+        headers[f"{role} session"] = {"Cookie": f"{name}={rest.partition(';')[0]}"}
+    service.client.cookies.clear()
+    time.sleep(0.02)  # one token expires
+    return service, {**headers, "none": {}}
+
+
+def routes(app: Any) -> list[Route]:
+    """The routes behind everything that stands in front of them."""
+    while not isinstance(app, FastAPI):
+        app = app._app
+    return [route for route in app.routes if isinstance(route, Route)]
+
+
+def head_of(service: Served, method: str, path: str, headers: dict[str, str]) -> httpx.Response:
+    """The head of an answer; a stream is not waited for."""
+    content = {"content": b"{}"} if method not in {"GET", "HEAD", "OPTIONS"} else {}
+    with service.client.stream(
+        method, path, headers={"Content-Type": "application/json", **headers}, **content
+    ) as answer:
+        return answer
+
+
+def test_every_route_has_its_entry(callers: tuple[Served, dict[str, dict[str, str]]]) -> None:
+    """A new route fails here until somebody says who may use it."""
+    service, _ = callers
+    found = {
+        (method, route.path) for route in routes(service.server._uvicorn.config.app) for method in route.methods or ()
+    }
+    changes = {one for one in found if one[0] not in {"GET", "HEAD", "OPTIONS"}}
+    assert changes == set(CHANGES)
+    assert {path for _, path in found - changes} | {path for _, path in changes} == set(TABLE) | {p for _, p in CHANGES}
+
+
+def test_each_caller_gets_what_its_role_allows(callers: tuple[Served, dict[str, dict[str, str]]]) -> None:
+    """401 for whoever is not known, 403 for a role that is too small, else neither; all methods, all routes."""
+    service, kinds = callers
+    asked = 0
+    paths = {*TABLE, *(path for _, path in CHANGES)}
+    for path in sorted(paths, key=lambda path: path == "/api/session"):  # last: its DELETE ends the sessions
+        at = re.sub(r"\{[^}]*\}", "1", path)
+        for method in METHODS:
+            role = needed(method, path)
+            for kind, headers in kinds.items():
+                answer = head_of(service, method, at, headers)
+                who = kind.removesuffix(" session")
+                if role == OPEN:
+                    # Logging in and asking who one is say themselves who is not known.
+                    right = path == "/api/session" or answer.status_code not in {401, 403}
+                elif who not in COVERS:
+                    right = answer.status_code == 401
+                else:
+                    right = (
+                        (answer.status_code == 403) if role not in COVERS[who] else answer.status_code not in {401, 403}
+                    )
+                assert right, (method, at, kind, answer.status_code)
+                asked += 1
+    assert asked == len(paths) * len(METHODS) * len(kinds)
