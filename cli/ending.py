@@ -126,7 +126,7 @@ def _ended(app: App, record: Record, vm: Vm, *, when_idle: bool) -> Vm:
             end = app.clock.now() + (_LOOK if outcome is not None else 0)
             while found.state is not VmState.TERMINATED and app.clock.now() < end:
                 interrupted()
-                app.clock.sleep(watch.round().pause)
+                recorder.effects.wait(watch.round().pause)
                 found = watch.world.state.vms.get(vm.vm_id, vm)
         return found
 

@@ -113,6 +113,6 @@ def _wait(recorder: Recorder, clock: Clock, pause: int, seen: int, checks: Seque
     """Sleep until the next round is due or somebody has asked for something since `seen`."""
     end = clock.now() + pause
     while (left := end - clock.now()) > 0 and recorder.journal.ledger().asked == seen:
-        clock.sleep(min(_GLANCE, left))
+        recorder.effects.attend(min(_GLANCE, left))
         for check in checks:
             check()

@@ -36,6 +36,8 @@ class Said:
     def __init__(self, source: str) -> None:
         self._source = source
         self._silent_since: int | None = None
+        self._told: set[str] = set()
+        """Machines told to end whose outcome was not logged yet."""
 
     def round(self, found: Round, watch: Watch, recorder: Recorder, now: int) -> None:
         """Log what a round brought."""
@@ -59,9 +61,13 @@ class Said:
             level, line = said(decision, state)
             _log.log(level, "%s", line)
             if isinstance(decision, StopVm):
-                _, outcome = recorder.journal.ledger().vm_outcomes.get(decision.vm_id, (0, None))
-                if isinstance(outcome, types.VmStopFailed):
-                    _log.warning("%s: not ended, and billed on: %s", _vm(state, decision.vm_id), outcome.error)
+                self._told.add(decision.vm_id)
+        ledger = recorder.journal.ledger()
+        for vm_id in self._told - ledger.vm_stops.keys():
+            self._told.remove(vm_id)
+            _, outcome = ledger.vm_outcomes.get(vm_id, (0, None))
+            if isinstance(outcome, types.VmStopFailed):
+                _log.warning("%s: stop failed; the machine is still billed: %s", _vm(state, vm_id), outcome.error)
 
     def _answers(self, found: Round, now: int) -> None:
         """Once when it falls silent, once when it is back."""

@@ -136,7 +136,7 @@ class Counter:
                 left = None if timeout is None else began + timeout - now
                 if left is not None and left <= 0:
                     return None
-                clock.sleep(found.pause if left is None else min(found.pause, left))
+                self._recorder.effects.wait(found.pause if left is None else min(found.pause, left))
 
     def _afford(self, task: Task, submitter: str) -> None:
         """Hold the worst case against the budget, as the world stands; say where nobody knows a price."""

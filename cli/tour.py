@@ -83,7 +83,7 @@ def _until_gone(app: App, record: Record, provider: Provider) -> None:
         while any(vm.billed for vm in watch.world.state.vms.values()) and app.clock.now() < deadline:
             found = watch.round()
             said.round(found, watch, recorder, app.clock.now())
-            app.clock.sleep(min(found.pause, SECOND // 5))
+            recorder.effects.wait(min(found.pause, SECOND // 5))
 
 
 class _Lines(logging.Handler):

@@ -41,6 +41,7 @@ def watching(
     Raises:
         NotConfigured: the settings make no policy.
     """
+    from engine.effects.executor import Threads
     from engine.effects.lease import lease_path
     from engine.recorder.recorder import Recorder as Polling
     from engine.recorder.watch import Watch as Watching
@@ -68,6 +69,7 @@ def watching(
         since=since,
         pace=pace if pace is not None else _pace(provider),
         trace=trace,
+        executor=Threads(),
     )
     with Watching(record, recorder, lease_path(record.path, provider.source), snapshots) as watch:
         yield watch, recorder

@@ -3,9 +3,8 @@
 Built only by the holder of the provider's lease. A crash at any point ends in exactly one run, one stop, one machine.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, assert_never
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final, assert_never
 
 from engine.control.decisions import (
     Alert,
@@ -19,13 +18,13 @@ from engine.control.decisions import (
     StopRun,
     StopVm,
 )
+from engine.effects.executor import Effect, Effects, Inline
 from engine.effects.handover import Handover
 from engine.effects.journal import Journal
 from engine.effects.ledger import Ledger, OpenSubmit
 from engine.effects.machines import Machines
 from engine.effects.notices import Notices
 from engine.effects.stops import Stops
-from engine.errors import ProjectNotFound, ProviderError, ProviderRefused, ProviderUnreachable
 from engine.providers.base import Provider
 from engine.world.state import WorldState
 from events import types
@@ -36,6 +35,10 @@ if TYPE_CHECKING:
 
 STENO = "steno"
 """Who asks for a stop where a policy does."""
+
+BEGIN: Final = "begin"
+END: Final = "end"
+"""Lanes of effects: nothing that ends a run or a machine waits behind submissions that hang."""
 
 
 class Actor:
@@ -49,16 +52,19 @@ class Actor:
         clock: Clock,
         notices: Notices | None = None,
         *,
+        effects: Effects | None = None,
         asks_again: bool = False,
     ) -> None:
         """
         Args:
             notices: who is told of alerts; None: nobody.
+            effects: carries effects on; None: each to its end, one after another.
             asks_again: as in `Handover`.
         """
         self._journal = journal
         self._provider = provider
         self._notices = notices if notices is not None else Notices(journal, clock)
+        self.effects = effects if effects is not None else Effects(Inline(clock), clock)
         self.submits = Handover(journal, provider, vault, clock, asks_again=asks_again)
         self.stops = Stops(journal, provider)
         self.machines = Machines(journal, provider)
@@ -74,26 +80,47 @@ class Actor:
         ledger, looked_at = self._journal.ledger(), self._looked_at(state)
         unwanted = [one for one in self.open() if one.request.run_id in ledger.stops or not _ready(one)]
         stops = [one for one in ledger.stops.values() if self._mine(one.request)]
-        return _each(
+        return self._each(
+            END,
             (
-                *(partial(self.submits.bring, one, looked_at=looked_at) for one in unwanted),
-                *(partial(self.stops.bring, one, state.runs.get(one.request.run_id)) for one in stops),
-            )
+                *((run_key(one.request), self.submits.bring(one, looked_at=looked_at)) for one in unwanted),
+                *((run_key(one.request), self.stops.bring(one, state.runs.get(one.request.run_id))) for one in stops),
+            ),
         )
+
+    def stop_again(self, state: WorldState) -> None:
+        """Ask once more for every stop that was taken and that the newest answers show as not heard."""
+        found = list(self.stops.unheard(state.runs[run_id] for run_id in state.unsettled))
+        self._each(END, ((run_key(one.request), effect) for one, effect in found))
 
     def hand_over(self, state: WorldState) -> int:
         """Carry out every open submission that has its place, or may have reached the provider."""
-        looked_at = self._looked_at(state)
-        return _each(partial(self.submits.bring, one, looked_at=looked_at) for one in self.open() if _ready(one))
+        looked_at, ready = self._looked_at(state), [one for one in self.open() if _ready(one)]
+        return self._each(
+            BEGIN, ((run_key(one.request), self.submits.bring(one, looked_at=looked_at)) for one in ready)
+        )
 
     def end_machines(self, state: WorldState) -> int:
         """Ask again for every stop of a machine whose outcome is not known."""
         found = self.machines.open(state.vms)
-        return _each(partial(self.machines.settle, intent, state.vms[intent.vm_id]) for intent in found)
+        return self._each(END, ((_vm_key(one.vm_id), self.machines.settle(one, state.vms[one.vm_id])) for one in found))
 
     def open(self) -> list[OpenSubmit]:
         """Requests to this provider and project without an outcome, in order."""
         return [one for one in self._journal.ledger().submits.values() if self._mine(one.request)]
+
+    def _each(self, lane: str, found: Iterable[tuple[str, Effect]]) -> int:
+        """Start each effect, in order; how many have their outcome already.
+
+        What the provider cannot answer holds up nothing else; one that is not reached, or refuses us, is not asked
+        again before the next time.
+        """
+        settled, self.effects.unreachable = 0, False
+        for key, effect in found:
+            settled += self.effects.start(lane, key, effect)
+            if self.effects.unreachable:
+                break
+        return settled
 
     def _mine(self, request: types.RunRequested | types.StopRequested) -> bool:
         return request.provider == self._provider.name and request.project == self._provider.project
@@ -122,7 +149,8 @@ class Actor:
             self._journal.queue(self._provider.source, [fact for _, fact in queued], version=version)
         done = [one for one, _ in queued]
         done += [one for one in decisions if self._apply(one, state, ledger)]
-        _each(partial(self.machines.stop, one) for one in done if isinstance(one, StopVm))
+        stops = [one for one in done if isinstance(one, StopVm)]
+        self._each(END, ((_vm_key(one.vm_id), self.machines.stop(one)) for one in stops))
         if any(isinstance(one, StopRun) for one in done):
             self.end_runs(state)
         self.hand_over(state)
@@ -199,17 +227,10 @@ def _ready(submit: OpenSubmit) -> bool:
     return submit.placed is not None or submit.intended
 
 
-def _each(tasks: Iterable[Callable[[], bool]]) -> int:
-    """Do one after the other; how many came to their outcome.
+def run_key(request: types.RunRequested | types.StopRequested) -> str:
+    """What effects on one run have in common: they follow one another."""
+    return f"run/{request.run_id}"
 
-    What the provider cannot answer holds up nothing else; one that is not reached, or refuses us, is not asked again.
-    """
-    settled = 0
-    for task in tasks:
-        try:
-            settled += task()
-        except (ProviderError, ProjectNotFound):
-            continue
-        except (ProviderUnreachable, ProviderRefused):
-            break
-    return settled
+
+def _vm_key(vm_id: str) -> str:
+    return f"vm/{vm_id}"

@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from engine.effects.ledger import StopOutcome, SubmitOutcome, VmStopOutcome
+from engine.effects.actor import END
+from engine.effects.executor import Effect
+from engine.effects.ledger import OpenSubmit, StopOutcome, SubmitOutcome, VmStopOutcome
 from engine.errors import (
     Conflict,
     NameInUse,
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
 
 LOOK = SECOND // 10
 """Microseconds between looks for an outcome another process brings about."""
+LONG = 5 * SECOND
+"""A round that took so long without any answer (microseconds) is not followed by one more question."""
+LONGEST = 150 * SECOND
+"""Microseconds after which no call is under way any more: each has a time limit of its own."""
 
 _REFUSALS: dict[str, type[StenoError]] = {
     "rejected": TaskInvalid,
@@ -49,6 +55,7 @@ class Desk:
         self._recorder = recorder
         self._journal = recorder.journal
         self._actor = recorder.actor
+        self._effects = recorder.effects
         self._clock = clock
 
     def submitted(self, run_id: str, timeout: int) -> SubmitOutcome | types.RunHeld | None:
@@ -100,36 +107,61 @@ class Desk:
                 self._clock.sleep(LOOK)
 
     def _round(self) -> None:
-        self._clock.sleep(min(SECOND, self._watch.round().pause))
+        self._effects.wait(min(SECOND, self._watch.round().pause))
 
     def _submit(self, run_id: str) -> None:
         """Have it decided about; where nothing came of it, learn why from the provider."""
-        if self._recorder.policy.free:
-            self._recorder.act()
-        else:
-            self._recorder.round()
+        began, key = self._clock.now(), f"run/{run_id}"
+        found = self._recorder.act() if self._recorder.policy.free else self._watch.round()
         submit = self._journal.ledger().submits.get(run_id)
-        if submit is None or submit.held is not None:
+        if submit is not None and found.polls and not found.answered and not self._effects.has(key):
+            self._not_reached(submit, found.trouble, self._clock.now() - began)
             return
-        if submit.placed is not None or submit.intended:
-            self._actor.submits.bring(submit)
-            return
+
+        def is_settled() -> bool:
+            submit = self._journal.ledger().submits.get(run_id)
+            return submit is None or submit.held is not None or key in self._effects.errors
+
+        self._effects.wait(found.pause, until=is_settled)
+        if run_id in self._journal.ledger().submits and key in self._effects.errors:
+            raise self._effects.errors[key]
+
+    def _not_reached(self, submit: OpenSubmit, trouble: str | None, took: int) -> None:
+        """Say what is wrong, with the words of one more call if that is quick.
+
+        A request that was not handed over ends with that: whoever waits for the answer is told at once.
+        """
+        handed = submit.placed is not None or submit.intended
         try:
-            self._actor.submits.is_there(submit)
+            if took > LONG:
+                raise ProviderUnreachable(f"no answer from {self._recorder.source} ({trouble}); is the server up?")
+            call = self._actor.submits.bring if handed else self._actor.submits.is_there
+            self._bring(submit.request.run_id, call(submit))
         except (ProviderUnreachable, ProviderRefused, ProviderError) as error:
-            # It was not handed over, and whoever waits for the answer is told at once.
+            if handed:
+                raise
             self._actor.submits.fail(submit, error)
-        else:
-            self._clock.sleep(LOOK)
 
     def _stop(self, run_id: str) -> None:
         """Bring about whatever is open of one run: its submission first, whose own step sees a stop."""
         submit = self._journal.ledger().submits.get(run_id)
         if submit is not None:
-            self._actor.submits.bring(submit)
+            self._bring(run_id, self._actor.submits.bring(submit))
         stop = self._journal.ledger().stops.get(run_id)
         if stop is not None:
-            self._actor.stops.bring(stop, self._watch.world.state.runs.get(run_id))
+            self._bring(run_id, self._actor.stops.bring(stop, self._watch.world.state.runs.get(run_id)))
+
+    def _bring(self, run_id: str, effect: Effect) -> None:
+        """Carry an effect on one run to its end.
+
+        Raises:
+            ProviderUnreachable, ProviderRefused, ProviderError: as the effect does.
+        """
+        key = f"run/{run_id}"
+        self._effects.start(END, key, effect)
+        self._effects.wait(LONGEST, until=lambda: not self._effects.has(key))
+        if key in self._effects.errors:
+            raise self._effects.errors[key]
 
 
 def refuse(outcome: SubmitOutcome | types.RunHeld | StopOutcome | None) -> None:

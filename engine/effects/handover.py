@@ -1,14 +1,17 @@
-"""Hands runs over to one provider: intent, call, outcome.
+"""Hands runs over to one provider: intent, call, outcome, each an effect (`engine.effects.executor`).
 
 Whatever point a crash hits, the next process finds the intent in the record, looks at the provider under the name that
 was chosen before the call, and calls again only where nothing is there.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, assert_never
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, assert_never
 
 import msgspec
 
+from engine.effects.executor import Call as ProviderCall
+from engine.effects.executor import Effect
 from engine.effects.journal import Journal
 from engine.effects.ledger import OpenSubmit, SubmitOutcome
 from engine.effects.steps import Abandon, Call, Look, Wait, next_step
@@ -50,8 +53,10 @@ class Handover:
         self._vault = vault
         self._clock = clock
         self._asks_again = asks_again
+        self._ahead: dict[str, int] = {}
+        """Runs being handed over → how many machines each needs: the provider may not list them yet."""
 
-    def bring(self, submit: OpenSubmit, *, looked_at: int | None = None) -> bool:
+    def bring(self, submit: OpenSubmit, *, looked_at: int | None = None) -> Effect:
         """Bring one submission as far as it goes; True where it has an outcome now.
 
         Raises:
@@ -63,28 +68,28 @@ class Handover:
             case Abandon():
                 self._abandon(submit, step.why)
             case Look():
-                found = self._look(submit)
+                found = yield from self._look(submit)
                 if found is not None:
                     self._succeed(submit, found, found=True)
                 elif step.call_if_missing:
-                    self._call(submit)
+                    yield from self._call(submit)
                 else:
                     self._abandon(submit, "it never reached the provider and is no longer wanted")
             case Call():
-                self._call(submit)
+                yield from self._call(submit)
             case Wait():
                 return False
             case _:
                 assert_never(step)
         return True
 
-    def is_there(self, submit: OpenSubmit) -> bool:
+    def is_there(self, submit: OpenSubmit) -> Effect:
         """Whether the provider has the run already: a question that says why nothing can be handed over, if so.
 
         Raises:
             ProviderUnreachable, ProviderRefused, ProviderError: it cannot be asked.
         """
-        return self._look(submit) is not None
+        return (yield from self._look(submit)) is not None
 
     def refuse(self, submit: OpenSubmit, why: str) -> None:
         """A policy has it that it will never be handed over."""
@@ -101,7 +106,7 @@ class Handover:
             if owner in ledger.outcomes and not needed(owner):
                 self._vault.erase(owner)
 
-    def _call(self, submit: OpenSubmit) -> None:
+    def _call(self, submit: OpenSubmit) -> Generator[ProviderCall, Any, None]:
         request = submit.request
         try:
             configuration = msgspec.json.decode(self._vault.reveal(request.configuration), type=dict[str, object])
@@ -109,17 +114,22 @@ class Handover:
             self._abandon(submit, "its secrets are no longer in the vault; submit it again")
             return
         submission = _submission(submit, configuration)
-        if not self._is_prepared(submit, submission):
-            return
-        if not submit.intended:
-            intent = types.SubmitIntended(run_id=request.run_id, provider=request.provider, name=request.name)
-            self._journal.run(request.run_id, intent)
-        self._send(submit, submission)
+        nodes = configuration.get("nodes")
+        self._ahead[request.run_id] = nodes if isinstance(nodes, int) else 1
+        try:
+            if not (yield from self._is_prepared(submit, submission)):
+                return
+            if not submit.intended:
+                intent = types.SubmitIntended(run_id=request.run_id, provider=request.provider, name=request.name)
+                self._journal.run(request.run_id, intent)
+            yield from self._send(submit, submission)
+        finally:
+            del self._ahead[request.run_id]
 
-    def _is_prepared(self, submit: OpenSubmit, submission: Submission) -> bool:
+    def _is_prepared(self, submit: OpenSubmit, submission: Submission) -> Effect:
         """Whether the fleet it goes to is there; False where the request has failed for want of it."""
         try:
-            self._ensure_fleet(submission)
+            yield from self._ensure_fleet(submission)
         except (ProviderUnreachable, ProviderRefused, ProviderError) as error:
             if submit.queued:
                 raise
@@ -131,10 +141,10 @@ class Handover:
             return True
         return False
 
-    def _send(self, submit: OpenSubmit, submission: Submission) -> None:
+    def _send(self, submit: OpenSubmit, submission: Submission) -> Generator[ProviderCall, Any, None]:
         """The call, and its outcome."""
         try:
-            submitted = self._provider.submit(submission)
+            submitted = yield partial(self._provider.submit, submission)
         except (TaskInvalid, ProjectNotFound) as error:
             self.fail(submit, error)
         except ProviderRefused as error:
@@ -142,58 +152,60 @@ class Handover:
                 raise
             self.fail(submit, error)
         except NameInUse as error:
-            if submit.attempt > 1 and self._former_is_newest(submit):
+            if submit.attempt > 1 and (yield from self._former_is_newest(submit)):
                 # Its job has failed and the run itself is a moment behind: the next round asks again.
                 raise ProviderError(f"{submission.name}: the attempt before has not ended yet") from error
-            self._found_or_failed(submit, str(error), "name_in_use")
+            yield from self._found_or_failed(submit, str(error), "name_in_use")
         except ProviderUnreachable as error:
             if error.sent or submit.queued:
                 raise
             self.fail(submit, error)
         except ProviderError as error:
-            self._found_or_failed(submit, str(error), "rejected")
+            yield from self._found_or_failed(submit, str(error), "rejected")
         else:
             self._succeed(submit, submitted.provider_id, found=False)
 
-    def _found_or_failed(self, submit: OpenSubmit, error: str, reason: Refusal) -> None:
+    def _found_or_failed(self, submit: OpenSubmit, error: str, reason: Refusal) -> Generator[ProviderCall, Any, None]:
         """The provider answered with a refusal; the task may be there all the same, from this call or an earlier."""
-        found = self._look(submit)
+        found = yield from self._look(submit)
         if found is None:
             self._fail(submit, error, reason)
         else:
             self._succeed(submit, found, found=True)
 
-    def _former_is_newest(self, submit: OpenSubmit) -> bool:
+    def _former_is_newest(self, submit: OpenSubmit) -> Effect:
         """Whether the newest run of that name is one of this request's earlier attempts."""
-        newest = self._provider.find(submit.request.name, submit.requested_at - LOOK_BACK)
+        newest = yield partial(self._provider.find, submit.request.name, submit.requested_at - LOOK_BACK)
         return newest in self._journal.ledger().former_ids
 
-    def _ensure_fleet(self, submission: Submission) -> None:
-        plan = self._plan(submission)
+    def _ensure_fleet(self, submission: Submission) -> Generator[ProviderCall, Any, None]:
+        plan: FleetPlan | None = yield self._plan(submission)
         if plan is None:
             return
         where = {"provider": self._provider.name, "project": plan.project, "name": plan.name}
         configuration = self._vault.commit(msgspec.json.encode(plan.configuration))
         self._journal.fleet(plan.project, plan.name, types.FleetIntended(**where, configuration=configuration))
         try:
-            self._provider.ensure_fleet(plan)
+            yield partial(self._provider.ensure_fleet, plan)
         except (TaskInvalid, ProjectNotFound) as error:
             self._journal.fleet(plan.project, plan.name, types.FleetFailed(**where, error=str(error)))
             raise
         self._journal.fleet(plan.project, plan.name, types.FleetEnsured(**where))
 
-    def _plan(self, submission: Submission) -> FleetPlan | None:
+    def _plan(self, submission: Submission) -> ProviderCall:
+        """The question which fleet is to be made first."""
         task = submission.configuration
         if submission.gpu is not None:
             asked = task.get("resources")
             task = {**task, "resources": {**(asked if isinstance(asked, dict) else {}), "gpu": submission.gpu}}
         if submission.slot is not None:
-            return self._provider.plan_slot(submission.slot, task)
-        return self._provider.plan_fleet(task)
+            return partial(self._provider.plan_slot, submission.slot, task)
+        ahead = sum(self._ahead.values()) - self._ahead[submission.run_id]
+        return partial(self._provider.plan_fleet, task, ahead=ahead)
 
-    def _look(self, submit: OpenSubmit) -> str | None:
+    def _look(self, submit: OpenSubmit) -> Generator[ProviderCall, Any, str | None]:
         """The provider's id of the run this attempt already became; None where it did not."""
-        found = self._provider.find(submit.request.name, submit.asked_at - LOOK_BACK)
+        found: str | None = yield partial(self._provider.find, submit.request.name, submit.asked_at - LOOK_BACK)
         if found is None:
             return None
         ledger, run_id = self._journal.ledger(), submit.request.run_id

@@ -1,8 +1,10 @@
-"""Ends machines of one provider: drained first, then intent, call, outcome."""
+"""Ends machines of one provider: drained first, then intent, call, outcome, an effect (`engine.effects.executor`)."""
 
 from collections.abc import Mapping
+from functools import partial
 
 from engine.control.decisions import CancelDrain, StartDrain, StopVm
+from engine.effects.executor import Effect
 from engine.effects.journal import Journal
 from engine.errors import VmInUse, VmNotFound
 from engine.providers.base import Provider
@@ -34,7 +36,7 @@ class Machines:
             types.VmDrainCancelled(vm_id=decision.vm_id, provider=self._provider.name, why=decision.why),
         )
 
-    def stop(self, decision: StopVm) -> bool:
+    def stop(self, decision: StopVm) -> Effect:
         """Tell the provider to end it: True where it has an outcome; one without is asked again (`settle`).
 
         Raises:
@@ -44,7 +46,7 @@ class Machines:
             vm_id=decision.vm_id, provider=self._provider.name, provider_id=decision.provider_id, by=decision.by
         )
         self._journal.vm(decision.vm_id, intent)
-        return self._call(intent)
+        return (yield from self._call(intent))
 
     def open(self, vms: Mapping[str, Vm]) -> tuple[types.VmStopIntended, ...]:
         """Stops of this source's machines whose outcome is not known."""
@@ -57,7 +59,7 @@ class Machines:
             and vm.source == self._provider.source
         )
 
-    def settle(self, intent: types.VmStopIntended, vm: Vm) -> bool:
+    def settle(self, intent: types.VmStopIntended, vm: Vm) -> Effect:
         """As `stop`, for one that was intended before: asks once more, but not where a run has come meanwhile.
 
         Raises:
@@ -66,11 +68,11 @@ class Machines:
         if vm.state is VmState.BUSY or vm.occupants:
             self._outcome(intent, "a run came before it was known whether the provider had heard; it stays")
             return True
-        return self._call(intent)
+        return (yield from self._call(intent))
 
-    def _call(self, intent: types.VmStopIntended) -> bool:
+    def _call(self, intent: types.VmStopIntended) -> Effect:
         try:
-            self._provider.stop_vm(intent.provider_id)
+            yield partial(self._provider.stop_vm, intent.provider_id)
         except (VmInUse, VmNotFound) as error:
             self._outcome(intent, str(error))
         else:

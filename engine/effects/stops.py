@@ -1,11 +1,13 @@
-"""Ends runs at one provider: intent, call, outcome."""
+"""Ends runs at one provider: intent, call, outcome, each an effect (`engine.effects.executor`)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import partial
 
+from engine.effects.executor import Effect
 from engine.effects.journal import Journal
-from engine.effects.ledger import Ledger, OpenStop
+from engine.effects.ledger import OpenStop, TakenStop
 from engine.effects.steps import unheard
-from engine.errors import ProviderError, ProviderRefused, ProviderUnreachable, RunNotFound
+from engine.errors import RunNotFound
 from engine.providers.base import Provider
 from engine.world.runs import Run
 from events import types
@@ -18,7 +20,7 @@ class Stops:
         self._journal = journal
         self._provider = provider
 
-    def bring(self, stop: OpenStop, run: Run | None) -> bool:
+    def bring(self, stop: OpenStop, run: Run | None) -> Effect:
         """Bring one stop as far as it goes; True where it has an outcome now.
 
         Args:
@@ -31,10 +33,10 @@ class Stops:
         ledger = self._journal.ledger()
         if stop.request.run_id in ledger.submits:
             return False  # settled as a submission first; its own step sees the stop
-        return self._stop(stop.request, None if run is None else run.provider_id, ledger)
+        return (yield from self._stop(stop.request, None if run is None else run.provider_id))
 
-    def unheard(self, runs: Iterable[Run]) -> None:
-        """Ask again for every stop that was taken and not heard, as the newest answers about these runs show."""
+    def unheard(self, runs: Iterable[Run]) -> Iterator[tuple[TakenStop, Effect]]:
+        """Every stop that was taken and not heard, as the newest answers of these runs show; each with its effect."""
         ledger = self._journal.ledger()
         for run in runs:
             taken = ledger.taken.get(run.run_id)
@@ -43,10 +45,7 @@ class Stops:
             if taken.request.project != self._provider.project:
                 continue
             if unheard(taken, status=run.reported.status, seen_at=run.last_at):
-                try:
-                    self._stop(taken.request, run.provider_id, ledger)
-                except (ProviderUnreachable, ProviderRefused, ProviderError):
-                    return
+                yield taken, self._stop(taken.request, run.provider_id)
 
     def request(self, run: Run, submitter: str) -> bool:
         """Ask for a stop because of a policy; False where a stop is open or was taken."""
@@ -67,7 +66,8 @@ class Stops:
         )
         return True
 
-    def _stop(self, request: types.StopRequested, folded_id: str | None, ledger: Ledger) -> bool:
+    def _stop(self, request: types.StopRequested, folded_id: str | None) -> Effect:
+        ledger = self._journal.ledger()
         provider_id = ledger.provider_ids.get(request.run_id, folded_id)
         if provider_id is None or provider_id in ledger.former_ids:
             why = "the run never reached the provider"
@@ -85,7 +85,7 @@ class Stops:
         )
         self._journal.run(request.run_id, intent)
         try:
-            self._provider.stop(provider_id, request.name, request.abort)
+            yield partial(self._provider.stop, provider_id, request.name, request.abort)
         except RunNotFound as error:
             self._journal.run(
                 request.run_id, types.StopFailed(run_id=request.run_id, provider=request.provider, error=str(error))

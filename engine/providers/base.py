@@ -53,7 +53,10 @@ class FleetPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Provider(Protocol):
-    """One place that runs tasks, as seen by one user in one project."""
+    """One place that runs tasks, as seen by one user in one project.
+
+    Its methods may be called by several threads at once, but for `poll`: one round is read at a time.
+    """
 
     @property
     def name(self) -> str:
@@ -81,8 +84,11 @@ class Provider(Protocol):
         """
         ...
 
-    def plan_fleet(self, configuration: Mapping[str, object], /) -> FleetPlan | None:
+    def plan_fleet(self, configuration: Mapping[str, object], /, *, ahead: int = 0) -> FleetPlan | None:
         """The fleet to be made before this task can run; None where none is needed.
+
+        Args:
+            ahead: machines that runs being handed over at this moment need, which the provider may not list yet.
 
         Raises:
             ProjectNotFound, ProviderUnreachable, ProviderRefused, ProviderError: as they say.

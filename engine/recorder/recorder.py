@@ -2,13 +2,15 @@
 what the controller decides about what they show.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from engine.control.controller import decide
 from engine.control.decisions import Decision
 from engine.effects.actor import Actor
+from engine.effects.executor import Effects, Executor, Inline
 from engine.effects.journal import Journal
 from engine.effects.notices import Notices
 from engine.effects.policies import adopt_policy
@@ -85,6 +87,7 @@ class Recorder:
         pace: Pace | None = None,
         trace: TraceSink | None = None,
         decide: Decide = decide,
+        executor: Executor | None = None,
     ) -> None:
         """A recorder for as long as the caller holds the lease.
 
@@ -93,8 +96,10 @@ class Recorder:
             notify: where alerts are posted; None: they are recorded only.
             since: how far back a first contact reads the provider's history (microseconds, UTC); None: all of it.
             trace: also write every poll there.
+            executor: where calls to the provider are made; None: in this thread, one after another.
         """
         self.world = world
+        self.source = provider.source
         self.journal = Journal(record)
         self.policy = policy if policy is not None else policy_of(world.state, provider.source)
         self._adopt = policy is not None
@@ -110,7 +115,10 @@ class Recorder:
         self.stays = False
         """Whether it watches until it is stopped, and does not act just once: its settings say what is told."""
         asks_again = not self.policy.free and self.policy.queue_patience > 0
-        self.actor = Actor(self.journal, provider, record.vault, clock, self._notices, asks_again=asks_again)
+        self.effects = Effects(executor if executor is not None else Inline(clock), clock, self._ended)
+        self.actor = Actor(
+            self.journal, provider, record.vault, clock, self._notices, effects=self.effects, asks_again=asks_again
+        )
         self._fold = RecordFold(record, world)
         self._reports = Reports(self.journal, provider, clock)
 
@@ -124,10 +132,12 @@ class Recorder:
         source = self._provider.source
         self.journal.source(source, types.RecorderStopped(source=source, why=why))
 
-    def close(self) -> None:
-        """Let others send what is still to be told, and read what is still to be said."""
+    def close(self) -> bool:
+        """Wait a moment for calls under way and leave the rest to the next holder; False where a call still goes on."""
+        whole = self.effects.close()
         self._reports.close()
         self._notices.close()
+        return whole
 
     def round(self, *, act: bool = True) -> Round:
         """End what is to end, ask every endpoint once and fold what came, decide about it, act; else only look.
@@ -144,7 +154,7 @@ class Recorder:
             self._reports.look(self.world.state)
         polls = answered = took = 0
         trouble: str | None = None
-        for poll in self._provider.poll(self._followed(), since=self._since):
+        for poll in self._polls():
             polls += 1
             took += max(0, poll.observed_at - poll.started_at)
             if poll.answered:
@@ -172,6 +182,16 @@ class Recorder:
             decisions=decisions,
         )
 
+    def _polls(self) -> Iterator[Poll]:
+        polls = self._provider.poll(self._followed(), since=self._since)
+        while (poll := self.effects.beside(partial(next, polls, None))) is not None:
+            yield poll
+
+    def _ended(self) -> None:
+        """An effect has ended beside the polls: what waited for it, or for its place, starts before the next round."""
+        self.actor.end_runs(self.world.state)
+        self.actor.hand_over(self.world.state)
+
     def act(self) -> Round:
         """Decide and act on what is known, without asking first: for a provider whose machines are free, at once."""
         changes: list[Change] = []
@@ -191,7 +211,7 @@ class Recorder:
             self._adopt = False
         self._notices.take_up(stays=self.stays)
         self.actor.end_runs(state)
-        self.actor.stops.unheard(state.runs[run_id] for run_id in state.unsettled)
+        self.actor.stop_again(state)
 
     def _control(self, changes: list[Change]) -> tuple[Decision, ...]:
         """Decide and carry out; then forget what nobody needs any more."""

@@ -75,12 +75,10 @@ class Watch:
         return tuple(changes)
 
     def release(self) -> None:
-        """Let another process act."""
+        """Let another process act; one that ends while a call of its is under way keeps the lease until it is gone."""
         if self._lease is not None:
             lease, self._lease = self._lease, None
-            try:
-                self._recorder.close()
-            finally:
+            if self._recorder.close():
                 lease.release()
 
     def __enter__(self) -> "Watch":

@@ -1,7 +1,9 @@
 """dstack as a provider: one project of one server."""
 
+import threading
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
+from functools import partial
 
 from engine.errors import NotConfigured, ProjectNotFound
 from engine.providers.base import FleetPlan, Submission, Submitted
@@ -19,7 +21,7 @@ FLEET_NODES = 3
 
 
 class DstackProvider:
-    """Polls, submits, finds, stops over one keep-alive connection; but for `logs`, not for several threads at once."""
+    """Polls, submits, finds, stops; each thread has a keep-alive connection of its own."""
 
     name = "dstack"
 
@@ -37,9 +39,22 @@ class DstackProvider:
         self.project = address.project
         self._fleet_nodes = fleet_nodes
         self._read_timeout = read_timeout
-        self.client = Client(address, clock, read_timeout=read_timeout)
-        self._rounds = Rounds(self.client, ids, self.source)
+        self._connect = partial(Client, address, clock, read_timeout=read_timeout)
+        self._clients = threading.local()
+        self._opened: list[Client] = []
+        self._rounds = Rounds(self._opened_here(), ids, self.source)
         self._version: str | None = None
+
+    @property
+    def client(self) -> Client:
+        """The connection of this thread."""
+        found: Client | None = getattr(self._clients, "client", None)
+        return self._opened_here() if found is None else found
+
+    def _opened_here(self) -> Client:
+        self._clients.client = client = self._connect()
+        self._opened.append(client)
+        return client
 
     def poll(self, follow: Collection[str], *, since: int | None) -> Iterator[Poll]:
         """One round, see `rounds`; never raises for what the server does."""
@@ -71,7 +86,7 @@ class DstackProvider:
         with closing(Client(self.client.address, self.client.clock, read_timeout=self._read_timeout)) as client:
             yield from logs.logs(client, provider_id, follow=follow)
 
-    def plan_fleet(self, task: Mapping[str, object], /) -> FleetPlan | None:
+    def plan_fleet(self, task: Mapping[str, object], /, *, ahead: int = 0) -> FleetPlan | None:
         """The fleet to be made before this task; None where one is there, or where the server makes its own.
 
         Raises:
@@ -80,7 +95,7 @@ class DstackProvider:
         if not fleet.needs_fleet(self.server_version()):
             return None
         # the runs first: one that gets its machine in between is counted twice rather than not at all
-        waiting = fleet.count_waiting(self.client)
+        waiting = ahead + fleet.count_waiting(self.client)
         fleets = fleet.list_fleets(self.client)
         return fleet.plan_fleet(
             normal_task(task), fleets, project=self.project, nodes=self._fleet_nodes, waiting=waiting
@@ -121,5 +136,6 @@ class DstackProvider:
         return self._version
 
     def close(self) -> None:
-        """Drop the connection."""
-        self.client.close()
+        """Drop the connections."""
+        for client in tuple(self._opened):
+            client.close()

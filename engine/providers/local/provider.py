@@ -114,7 +114,7 @@ class LocalProvider:
             answered=False,
         )
 
-    def plan_fleet(self, configuration: Mapping[str, object], /) -> FleetPlan | None:  # noqa: ARG002
+    def plan_fleet(self, configuration: Mapping[str, object], /, *, ahead: int = 0) -> FleetPlan | None:  # noqa: ARG002
         """None: this machine is there."""
         return None
 

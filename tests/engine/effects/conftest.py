@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.effects.desk import Desk
+from engine.effects.executor import Executor
 from engine.effects.lease import lease_path
 from engine.effects.request import request_run, request_stop
 from engine.effects.webhook import Webhook
@@ -55,6 +56,7 @@ class Bench:
     policy: Policy
     clock: Shifted
     notify: Webhook | None = None
+    executor: Executor | None = None
 
     def __post_init__(self):
         self.ids = RandomIds()
@@ -66,6 +68,7 @@ class Bench:
             clock=self.clock,
             policy=self.policy,
             notify=self.notify,
+            executor=self.executor,
         )
         self.journal, self.actor = self.recorder.journal, self.recorder.actor
         self.watch = Watch(self.record, self.recorder, lease_path(self.path, self.provider.source))
@@ -157,7 +160,7 @@ class Bench:
                     break
 
 
-def bench_at(path, policy, notify, offer):
+def bench_at(path, policy, notify, executor, offer):
     clock = Shifted()
     record = Record.open(path, write=True, create=True, shapes=shape_of, clock=clock)
     state = path.with_name(path.name + ".local")
@@ -169,19 +172,22 @@ def bench_at(path, policy, notify, offer):
         environment={"PATH": "/usr/bin:/bin"},
         **offer,
     )
-    return Bench(record=record, provider=provider, path=path, policy=policy, clock=clock, notify=notify)
+    return Bench(
+        record=record, provider=provider, path=path, policy=policy, clock=clock, notify=notify, executor=executor
+    )
 
 
 @pytest.fixture
 def open_bench():
     """`open_bench(path)`: a bench over the record at that path, made if it is not there.
 
-    `policy`: what is decided by, free unless given; `notify`: where alerts go; the rest is what machines are like.
+    `policy`: what is decided by, free unless given; `notify`: where alerts go; `executor`: where calls are made; the
+    rest is what machines are like.
     """
     with ExitStack() as opened:
 
-        def at(path, *, policy=FREE, notify=None, **offer):
-            made = bench_at(path, policy, notify, offer)
+        def at(path, *, policy=FREE, notify=None, executor=None, **offer):
+            made = bench_at(path, policy, notify, executor, offer)
             opened.enter_context(made.record)
             opened.callback(made.watch.release)
             opened.callback(made.clear)

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import msgspec
@@ -156,7 +157,8 @@ def test_a_controller_killed_anywhere_ends_in_one_run_one_machine_one_stop_and_t
     for kind in once:
         assert len(bench.facts(kind)) == 1, kind
     assert sorted(intent.kind for intent in bench.facts("NoticeIntended")) == ["budget", "run_end"]
-    assert len({headers["X-Steno-Notice"] for headers, _ in hook.taken}) == 2
-    assert len(hook.taken) <= 3
+    told = Counter(headers["X-Steno-Notice"] for headers, _ in hook.taken)
+    assert len(told) == 2
+    assert max(told.values()) <= 2  # both may have been under way at the kill
     assert bench.record.verify().ok
     assert [file for file, content in bench.files().items() if b"hunter2-secret" in content] == []

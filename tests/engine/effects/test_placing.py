@@ -233,7 +233,7 @@ def test_a_server_that_goes_away_ends_no_run_that_waited(one, monkeypatch, gate)
     one.desk.submitted(first, WAIT)
     assert isinstance(one.desk.submitted(second, WAIT), types.RunHeld)
 
-    def gone(*_):
+    def gone(*_, **__):
         raise ProviderUnreachable("the server does not answer", sent=False)
 
     monkeypatch.setattr(one.provider, "plan_fleet", gone)

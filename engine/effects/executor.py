@@ -1,0 +1,227 @@
+"""Where the calls of effects are made, so that polls keep their pace whatever a call takes (docs/adr/0029).
+
+An effect is a generator: it yields each call to the provider and does everything else, above all the appends, itself.
+Only the recorder's thread runs effects, so record, ledger, vault and world belong to that thread alone.
+"""
+
+import threading
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any, Protocol, TypeVar
+
+from engine.errors import ProjectNotFound, ProviderError, ProviderRefused, ProviderUnreachable
+from events.clock import SECOND, Clock
+from events.errors import StenoError
+
+Call = Callable[[], object]
+Effect = Generator[Call, Any, bool]
+"""Is sent the result of each call, or has its error raised; returns whether there is an outcome now."""
+T = TypeVar("T")
+
+AT_ONCE = 4
+"""Effects of one lane under way at the same time: more would only queue up at the server."""
+GRACE = 10 * SECOND
+"""How long a process that ends waits for calls under way, microseconds; without an answer their intents stay open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of a call."""
+
+    value: object = None
+    error: Exception | None = None
+
+    @classmethod
+    def of(cls, call: Call) -> "Result":
+        """Make the call."""
+        try:
+            return cls(call())
+        except Exception as error:  # noqa: BLE001 - raised again where the effect goes on
+            return cls(error=error)
+
+
+class Executor(Protocol):
+    """Makes calls."""
+
+    def make(self, key: str, call: Call) -> Result | None:
+        """Make a call; None: elsewhere, and its result comes by `finished`."""
+        ...
+
+    def finished(self, wait: int) -> tuple[str, Result] | None:
+        """The next result of a call made elsewhere; None where there is none for `wait` microseconds."""
+        ...
+
+    def close(self) -> None:
+        """End what is idle; a call under way is not waited for."""
+        ...
+
+
+class Inline:
+    """Makes each call at once, in the caller's thread: for tests, where one thing happens after another."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def make(self, key: str, call: Call) -> Result | None:  # noqa: ARG002
+        """The result, always."""
+        return Result.of(call)
+
+    def finished(self, wait: int) -> tuple[str, Result] | None:
+        """None, after `wait`."""
+        self._clock.sleep(wait)
+        return None
+
+    def close(self) -> None:
+        """Nothing is ever under way."""
+
+
+class Threads:
+    """Makes each call in a thread of its own; threads are used again."""
+
+    def __init__(self) -> None:
+        self._calls: SimpleQueue[tuple[str, Call] | None] = SimpleQueue()
+        self._results: SimpleQueue[tuple[str, Result]] = SimpleQueue()
+        self._threads = 0
+        self._busy = 0
+
+    def make(self, key: str, call: Call) -> Result | None:
+        """None: the result comes by `finished`."""
+        self._busy += 1
+        if self._busy > self._threads:
+            self._threads += 1
+            # A daemon: a process that ends does not wait for a server that hangs.
+            threading.Thread(target=self._run, name="steno-call", daemon=True).start()
+        self._calls.put((key, call))
+        return None
+
+    def finished(self, wait: int) -> tuple[str, Result] | None:
+        """See `Executor.finished`."""
+        try:
+            found = self._results.get(timeout=wait / SECOND) if wait > 0 else self._results.get_nowait()
+        except Empty:
+            return None
+        self._busy -= 1
+        return found
+
+    def close(self) -> None:
+        """See `Executor.close`."""
+        for _ in range(self._threads - self._busy):
+            self._calls.put(None)
+        self._threads = self._busy
+
+    def _run(self) -> None:
+        while (given := self._calls.get()) is not None:
+            key, call = given
+            self._results.put((key, Result.of(call)))
+
+
+@dataclass(slots=True)
+class _Started:
+    lane: str
+    effect: Effect
+
+
+class Effects:
+    """Effects under way: at most one of each run and machine, and `AT_ONCE` of each lane.
+
+    None is kept waiting here: what cannot start stays open in the record and is found there again.
+    """
+
+    def __init__(self, executor: Executor, clock: Clock, ended: Callable[[], None] | None = None) -> None:
+        """`ended`: called when an effect whose calls are made elsewhere has ended, so that others can start."""
+        self._executor = executor
+        self._clock = clock
+        self._ended = ended
+        self._started: dict[str, _Started] = {}
+        self._closed = False
+        self._polls = 0
+        self.errors: dict[str, StenoError] = {}
+        """Why the newest effect of a run or machine has come to no outcome."""
+        self.unreachable = False
+        """The provider was not reached, or refused us, since this was last set to False."""
+
+    def has(self, key: str) -> bool:
+        """Whether an effect of this run or machine is under way."""
+        return key in self._started
+
+    def full(self, lane: str) -> bool:
+        """Whether no more effects of a lane may start now."""
+        return self._closed or sum(one.lane == lane for one in self._started.values()) >= AT_ONCE
+
+    def start(self, lane: str, key: str, effect: Effect) -> bool:
+        """Start an effect, which runs to its first call, or to its end; whether it has an outcome.
+
+        Nothing happens where one of that run or machine is under way, or the lane is full.
+        """
+        if self.has(key) or self.full(lane):
+            return False
+        self.errors.pop(key, None)
+        self._started[key] = _Started(lane, effect)
+        return self._go_on(key, Result())
+
+    def attend(self, wait: int) -> bool:
+        """Go on with the effect whose call ends next; False where none has ended for `wait` microseconds."""
+        found = self._executor.finished(wait)
+        if found is None:
+            return False
+        self._take(*found)
+        return True
+
+    def wait(self, duration: int, until: Callable[[], bool] = lambda: False) -> None:
+        """Go on with effects for `duration` microseconds, or until something is so that the end of one may bring."""
+        end = self._clock.now() + duration
+        while (left := end - self._clock.now()) > 0 and not until():
+            self.attend(left)
+
+    def beside(self, call: Callable[[], T]) -> T:
+        """The result of a call, while effects go on."""
+        self._polls += 1
+        poll = f"poll/{self._polls}"
+        result = self._executor.make(poll, call)
+        while result is None:
+            found = self._executor.finished(SECOND)
+            if found is not None and found[0] == poll:
+                result = found[1]
+            elif found is not None:
+                self._take(*found)
+        if result.error is not None:
+            raise result.error
+        return result.value  # type: ignore[return-value]
+
+    def close(self) -> bool:
+        """Start nothing more, and wait for what is under way, `GRACE` at most; False where a call still is."""
+        self._closed = True
+        try:
+            self.wait(GRACE, until=lambda: not self._started)
+        finally:
+            self._executor.close()
+        self._closed = bool(self._started)
+        return not self._closed
+
+    def _take(self, key: str, result: Result) -> None:
+        if key not in self._started:
+            return  # a poll whose round was broken off
+        self._go_on(key, result)
+        if key not in self._started and self._ended is not None and not (self._closed or self.unreachable):
+            self._ended()
+
+    def _go_on(self, key: str, result: Result | None) -> bool:
+        """Carry the effect on until a call of its is made elsewhere, or to its end."""
+        effect = self._started[key].effect
+        while result is not None:
+            try:
+                call = effect.send(result.value) if result.error is None else effect.throw(result.error)
+            except StopIteration as ended:
+                del self._started[key]
+                return bool(ended.value)
+            except (ProviderError, ProjectNotFound, ProviderUnreachable, ProviderRefused) as error:
+                del self._started[key]
+                self.errors[key] = error
+                self.unreachable = self.unreachable or isinstance(error, ProviderUnreachable | ProviderRefused)
+                return False
+            except BaseException:
+                del self._started[key]
+                raise
+            result = self._executor.make(key, call)
+        return False
