@@ -35,7 +35,7 @@ class Asked(Watch):
         if len(self.rounds) == 1:
             request_run(
                 self._of.journal,
-                self._record.vault,
+                self._of.journal.record.vault,
                 run_id=RandomIds().new(),
                 provider="dstack",
                 project="elsewhere",
