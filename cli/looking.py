@@ -1,4 +1,4 @@
-"""A look at this machine's own runs and machines before they are shown, where nobody records them."""
+"""Whether anybody looks at a source; and a look at this machine's own runs and machines where nobody records them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,38 @@ from engine.effects.lease import Lease, lease_path
 from events.errors import RecordLocked, RecordNotWritable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from cli.app import App
     from events.record import Record
+    from projections.view import SourceView
 
 _NEVER = 1 << 62
 """Microseconds: later than any run was submitted."""
+
+
+def say_unseen(sources: Iterable[SourceView], now: int) -> None:
+    """Say on stderr which of these sources do not answer, so that what is shown of them may be old."""
+    from cli.output import hint
+    from cli.render.words import ago
+
+    for source in sources:
+        if source.observability != "fresh":
+            last = "never" if source.last_answered is None else ago(source.last_answered, now)
+            said = f"{source.name} is {source.observability.value}: last answer {last}, so this may be old"
+            hint(f"{said}; `steno up` or `steno record` polls it")
+
+
+def source_object(source: SourceView) -> dict[str, object]:
+    """A source and whether it answers, as JSON values."""
+    from events.clock import format_time
+
+    last = source.last_answered
+    return {
+        "source": source.name,
+        "observability": source.observability.value,
+        "last_answered_at": None if last is None else format_time(last),
+    }
 
 
 def look_here(app: App, record: Record) -> None:

@@ -44,12 +44,13 @@ def command(app: App, everything: bool, at: str | None) -> None:
         runs = view.runs(open_or_since=None if everything else now - _DAY, newest_first=True)
         sources, waiting = view.sources(now), view.queued(now)
         if app.json:
+            from cli.looking import source_object
             from projections.queued import queued_object
 
             emit_json(
                 {
                     "runs": runs,
-                    "sources": [_source_object(one) for one in sources],
+                    "sources": [source_object(one) for one in sources],
                     "position": view.position,
                     "queue": [queued_object(one) for one in waiting.values()],
                 }
@@ -66,25 +67,12 @@ def command(app: App, everything: bool, at: str | None) -> None:
 
 def _footer(view: View, shown: int, sources: list[SourceView], now: int) -> None:
     """What the table leaves out, on stderr: older runs, and sources of open runs that do not answer."""
-    from cli.render.words import ago, count
+    from cli.looking import say_unseen
+    from cli.render.words import count
 
     total = view.count()
     if total == 0:
         hint("no runs yet; `steno submit -- COMMAND` runs one here, `steno up` watches dstack")
     elif shown < total:
         hint(f"{count(total - shown, 'older run')} not shown; --all lists every run")
-    for source in sources:
-        if source.observability != "fresh":
-            last = "never" if source.last_answered is None else ago(source.last_answered, now)
-            hint(f"{source.name} is {source.observability.value}: last answer {last}; `steno record` keeps looking")
-
-
-def _source_object(source: SourceView) -> dict[str, object]:
-    from events.clock import format_time
-
-    last = source.last_answered
-    return {
-        "source": source.name,
-        "observability": source.observability.value,
-        "last_answered_at": None if last is None else format_time(last),
-    }
+    say_unseen(sources, now)

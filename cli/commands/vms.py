@@ -25,9 +25,10 @@ def command() -> None:
     Without VM those that may be billed, and those that ended within the last day. VM is a machine's id or its
     beginning, the provider's id, or a name (names are given again: the one that may be billed, else the newest).
 
-    With --json: {"vms": [machine objects, as in replay], "position"}; with VM the machine object, and beside it
-    "project", "backend", "region", "fleet", "gpu", "gpu_count", "spot", "ours", "made_for", "created_at",
-    "idle_since", "unreachable", "anomalies", "position".
+    With --json: {"vms": [machine objects, as in replay], "position", "sources": [{"source", "observability",
+    "last_answered_at"}]}; with VM the machine object, and beside it "project", "backend", "region", "fleet", "gpu",
+    "gpu_count", "spot", "ours", "made_for", "created_at", "idle_since", "unreachable", "anomalies", "position",
+    "observability".
 
     \b
     Examples:
@@ -55,7 +56,7 @@ def listed(app: App, vm: str | None, everything: bool, at: str | None) -> None:
         if vm is None:
             _list(app, view, now, everything=everything)
         else:
-            _show(app, view, vm)
+            _show(app, view, vm, now)
 
 
 @command.command("stop")
@@ -107,8 +108,11 @@ def gone(app: App, vm: str, when: str) -> None:
 
 def _list(app: App, view: View, now: int, *, everything: bool) -> None:
     vms = view.vms(billed_or_since=None if everything else now - _DAY)
+    from cli.looking import say_unseen, source_object
+
+    sources = view.sources(now)
     if app.json:
-        emit_json({"vms": vms, "position": view.position})
+        emit_json({"vms": vms, "position": view.position, "sources": [source_object(one) for one in sources]})
         return
     from cli.render.vms import burning, listing
     from cli.render.words import count
@@ -120,20 +124,25 @@ def _list(app: App, view: View, now: int, *, everything: bool) -> None:
         hint("no machines yet; `steno submit` makes the first one, `steno up` watches a provider's")
     elif len(vms) < total:
         hint(f"{count(total - len(vms), 'older machine')} not shown; --all lists every machine")
-    said = burning(vms, view.machine, view.last_at or now, now)
+    said = burning(vms, view.machine)
     if said is not None:
         hint(said)
+    watched = {vm.source for vm in vms if view.machine(vm.vm_id).billed}
+    say_unseen([one for one in sources if one.name in watched], now)
 
 
-def _show(app: App, view: View, word: str) -> None:
+def _show(app: App, view: View, word: str, now: int) -> None:
     found: VmObject = view.vm(word)
     machine, anomalies = view.machine(found.vm_id), view.anomalies_of_vm(found.vm_id)
+    sources = [one for one in view.sources(now) if one.name == found.source]
     if app.json:
         import msgspec
 
         from projections.vm_facts import beside
 
-        emit_json(msgspec.to_builtins(found) | beside(machine) | {"anomalies": anomalies, "position": view.position})
+        seen = sources[0].observability if sources else None
+        last = {"anomalies": anomalies, "position": view.position, "observability": seen}
+        emit_json(msgspec.to_builtins(found) | beside(machine) | last)
         return
     from cli.render import anomalies as odd
     from cli.render.vms import in_full
@@ -142,3 +151,7 @@ def _show(app: App, view: View, word: str) -> None:
     emit(in_full(found, machine, names, view.last_at or machine.last_at))
     if anomalies:
         emit("\n" + odd.anomalies(anomalies))
+    if machine.billed:
+        from cli.looking import say_unseen
+
+        say_unseen(sources, now)

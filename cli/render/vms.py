@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 from cli.render import paint, words
 from engine.replay.objects import money as dollars
-from engine.world.sources import BLIND_AFTER
 from engine.world.vms import Vm
 from events.clock import parse_time
 from projections.objects import Interval, VmObject
@@ -64,15 +63,13 @@ def listing(vms: Sequence[VmObject], machine: Machine, until: int, columns: int)
     return paint.fitted(head, rows, columns, right=(4, 5, 6, 7), spare=(8, 3, 6, 4, 2))
 
 
-def burning(vms: Sequence[VmObject], machine: Machine, until: int, now: int) -> str | None:
-    """What the machines that may be billed cost together, in one line, and how old that is; None: there is none."""
+def burning(vms: Sequence[VmObject], machine: Machine) -> str | None:
+    """What the machines that may be billed cost together, in one line; None: there is none."""
     billed = [vm for vm in vms if machine(vm.vm_id).billed]
     if not billed:
         return None
     hourly = sum(round(float(vm.price_usd_per_hour or 0) * 1_000_000) for vm in billed)
     said = f"{words.count(len(billed), 'machine')} may be billed, {words.money(dollars(hourly))} an hour together"
-    if now - until > BLIND_AFTER:
-        said += f"; costed to the last poll, {words.ago(until, now)}: `steno up` keeps looking"
     unsure = [called(vm) for vm in billed if vm.state == "unconfirmed"]
     if unsure:
         said += f"; nobody saw {', '.join(unsure)} go: look in the cloud's console, then `steno vms gone`"

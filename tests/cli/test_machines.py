@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,10 @@ from click.testing import CliRunner, Result
 
 from cli.app import App
 from cli.program import steno
+from engine.readings.shapes import shape_of
+from engine.replay.trace import open_trace
+from events.clock import SystemClock
+from events.record import Record
 
 TRACES = Path(__file__).parent.parent / "traces"
 VM = "8c2f31a2-e1d6-5569-99c8-ae8419b951e5"
@@ -296,3 +301,23 @@ def test_a_page_heads_with_the_providers_id_and_with_stenos_own(call: Call) -> N
     for command in ("explain", "timeline"):
         head = call(command, run["run_id"]).stdout.splitlines()[1:3]
         assert head == [f"dstack {run['provider_id']}", f"run id {run['run_id']}"], command
+
+
+def test_a_machine_that_nobody_looks_at_is_said_to_be_unseen(call: Call, tmp_path: Path) -> None:
+    """In the list and alone, as text and as JSON, in the words of `ps`; one that has gone needs no looking at."""
+    path = tmp_path / "record.db"
+    polls = [poll for _, poll in open_trace(TRACES / "dstack-0.22.5" / "unreachable.jsonl.zst") if poll is not None]
+    with closing(Record.open(path, write=True, create=True, shapes=shape_of, clock=SystemClock())) as record:
+        record.append_polls(polls)
+    here = {"STENO_RECORD": str(path)}
+    unseen = "dstack/unreachable is blind: last answer "
+    for words in (("vms",), ("vms", "lab-fleet-0"), ("ps", "--all")):
+        assert (unseen in call(*words, **here).stderr) is (words[0] == "vms"), words
+    assert told(call, "vms", **here)["sources"] == told(call, "ps", **here)["sources"]
+    assert told(call, "vms", **here)["sources"][0]["observability"] == "blind"
+    assert told(call, "vms", "lab-fleet-0", **here)["observability"] == "blind"
+    last = str(max(told(call, "explain", "lab-fleet-0", **here)["position"], 1))
+    assert unseen not in call("vms", "--at", last, **here).stderr
+    assert told(call, "vms", "--at", last, **here)["sources"][0]["observability"] == "fresh"
+    assert call("vms", "gone", "lab-fleet-0", "--at", "2026-11-20T13:45:44Z", **here).exit_code == 0
+    assert unseen not in call("vms", **here).stderr
