@@ -20,6 +20,9 @@ CONNECT_TIMEOUT = 5.0
 """Seconds to a connection."""
 READ_TIMEOUT = 30.0
 """Seconds without a byte."""
+POLL_TIMEOUT = 20.0
+"""Seconds without a byte that a poll waits, and twice as long for all of it: whoever else is asked in the same round is
+asked again before its source counts as stale."""
 TOTAL_TIMEOUT = 120.0
 """Seconds for a whole answer: a server that drips never holds us for ever."""
 LARGEST = 256 * 1024 * 1024
@@ -31,10 +34,19 @@ KEEP_ALIVE = 4.0
 class Client:
     """Asks, with our token, without a version header: dstack checks versions only where a client names its own."""
 
-    def __init__(self, address: Address, clock: Clock, *, read_timeout: float = READ_TIMEOUT) -> None:
+    def __init__(
+        self,
+        address: Address,
+        clock: Clock,
+        *,
+        read_timeout: float = READ_TIMEOUT,
+        total_timeout: float | None = None,
+    ) -> None:
+        """`total_timeout`: seconds for a whole answer where that is less than `TOTAL_TIMEOUT`."""
         self.address = address
         self.clock = clock
         self._read_timeout = read_timeout
+        self._total_timeout = total_timeout
         self._http: httpx.Client | None = None
 
     def ask(self, path: str, body: object = None, *, again: bool = True, patience: float | None = None) -> Answer:
@@ -101,7 +113,8 @@ class Client:
         import httpx
 
         url = self.address.url + path
-        deadline = time.monotonic() + TOTAL_TIMEOUT
+        total = TOTAL_TIMEOUT if self._total_timeout is None else min(TOTAL_TIMEOUT, self._total_timeout)
+        deadline = time.monotonic() + total
         timeout = httpx.Timeout(patience, connect=CONNECT_TIMEOUT)
         if file is not None:
             request = self._client().build_request(
@@ -119,7 +132,7 @@ class Client:
                 if len(whole) > LARGEST:
                     raise httpx.ReadTimeout(f"answer larger than {LARGEST} bytes")
                 if time.monotonic() > deadline:
-                    raise httpx.ReadTimeout(f"answer not whole after {TOTAL_TIMEOUT:.0f} s")
+                    raise httpx.ReadTimeout(f"answer not whole after {total:.0f} s")
         finally:
             response.close()
         if response.status_code >= 500:

@@ -10,7 +10,7 @@ from engine.providers.base import FleetPlan, Submission, Submitted
 from engine.providers.dstack import fleet, logs, machines, runs, slot
 from engine.providers.dstack.address import Address
 from engine.providers.dstack.answer import trouble
-from engine.providers.dstack.client import READ_TIMEOUT, Client
+from engine.providers.dstack.client import POLL_TIMEOUT, READ_TIMEOUT, Client
 from engine.providers.dstack.rounds import Rounds
 from engine.providers.dstack.task import normal_task
 from events.clock import Clock, Ids
@@ -21,7 +21,7 @@ FLEET_NODES = 3
 
 
 class DstackProvider:
-    """Polls, submits, finds, stops; each thread has a keep-alive connection of its own."""
+    """Polls, submits, finds, stops; polls and each thread that calls have a keep-alive connection of their own."""
 
     name = "dstack"
 
@@ -41,8 +41,10 @@ class DstackProvider:
         self._read_timeout = read_timeout
         self._connect = partial(Client, address, clock, read_timeout=read_timeout)
         self._clients = threading.local()
-        self._opened: list[Client] = []
-        self._rounds = Rounds(self._opened_here(), ids, self.source)
+        patience = POLL_TIMEOUT if read_timeout == READ_TIMEOUT else read_timeout
+        polls = Client(address, clock, read_timeout=patience, total_timeout=2 * patience)
+        self._opened = [polls]
+        self._rounds = Rounds(polls, ids, self.source)
         self._version: str | None = None
 
     @property

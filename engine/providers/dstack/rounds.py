@@ -6,12 +6,14 @@ A round asks each endpoint once. It reads further pages only
 - after a gap: back to the newest row of the round before, so that what came and went unseen is seen;
 - for machines that still live but are older than the first page.
 
+An endpoint that does not answer ends the round, so that a server that is down costs one question; the next round begins
+behind it, so that one endpoint that hangs does not silence the others.
+
 A run we follow that is older than the first page is looked for in the list of active runs (one request for all of
 them), and only one that is in neither is asked for by its id, four a round in turn. So a project with any history costs
 one or two requests of `runs/list`. Only a sweep that read every page is `complete`: absence needs nothing less.
 """
 
-import itertools
 from collections.abc import Callable, Collection, Generator, Iterator
 
 import msgspec
@@ -76,6 +78,8 @@ class Rounds:
         self._living: dict[str, int] = {}
         """Machines not yet terminated when last seen, with the time they were created."""
         self._turn = 0
+        self._first = 0
+        """The endpoint the next round begins with."""
         self._events = EventsFeed(client)
 
     def round(self, follow: Collection[str], since: int | None) -> Iterator[Poll]:
@@ -86,10 +90,13 @@ class Rounds:
             self._poll_fleets(),
             self._poll_events(since),
         )
-        for poll in itertools.chain.from_iterable(parts):
-            yield poll
-            if poll.status is None or poll.status >= 500 or poll.status in (401, 403):
-                return
+        first, self._first = self._first, 0
+        for number in (*range(first, len(parts)), *range(first)):
+            for poll in parts[number]:
+                yield poll
+                if poll.status is None or poll.status >= 500 or poll.status in (401, 403):
+                    self._first = (number + 1) % len(parts)
+                    return
 
     def _poll_runs(self, missing: set[str], since: int | None) -> Iterator[Poll]:
         def far_enough(oldest: int) -> bool:

@@ -192,6 +192,27 @@ def test_a_silent_server_is_given_up(bad: Callable[[Answers], Bad]) -> None:
     assert "Timeout" in polls[0].error
 
 
+@pytest.mark.parametrize("hanging", [b"/runs/list", b"/instances/list", b"/fleets/list"])
+def test_an_endpoint_that_hangs_does_not_silence_the_others(bad: Callable[[Answers], Bad], hanging: bytes) -> None:
+    """Each round used to end at it, so that what comes behind it was never asked; now the next begins there."""
+
+    def answers(connection: socket.socket, request: bytes, before: int) -> bool:
+        if hanging in request.partition(b"\r\n")[0]:
+            server.over.wait(LOADED_S)
+            return False
+        body = b'{"project_id":"p"}' if b"/get" in request.partition(b"\r\n")[0] else b"[]"
+        return respond(200, body)(connection, request, before)
+
+    server = bad(answers)
+    provider = server.provider(read_timeout=2)
+
+    first, second = (list(provider.poll([], since=None)) for _ in range(2))
+
+    assert not first[-1].answered
+    assert [poll.answered for poll in second] == [True, True, True, False]
+    assert len({poll.path for poll in second}) == 4
+
+
 def test_a_dripping_server_is_given_up(bad: Callable[[Answers], Bad], monkeypatch: pytest.MonkeyPatch) -> None:
     """A byte now and then keeps the read timeout quiet; the whole answer has a limit of its own."""
     monkeypatch.setattr("engine.providers.dstack.client.TOTAL_TIMEOUT", 0.5)
