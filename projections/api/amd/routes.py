@@ -20,6 +20,7 @@ from projections.api.amd.stream import KEY, Resume, Submit
 from projections.api.answers import read_answer
 from projections.api.parameters import asked_of
 from projections.api.reads.money import policy_at
+from projections.api.reads.read import path_parameters
 from projections.api.streams import LAST_EVENT_ID
 from projections.api.writing import Writer
 
@@ -134,13 +135,7 @@ _RESUMING: Final[dict[str, Any]] = {
         "summary": "The statuses of a kernel, from its submission or from where a client was",
         "tags": _TAGS,
         "parameters": [
-            {
-                "name": "id",
-                "in": "path",
-                "required": True,
-                "description": "A run id, the provider's id, or a name (the newest of that name).",
-                "schema": {"type": "string"},
-            },
+            *path_parameters(STREAM),
             {
                 "name": LAST_EVENT_ID,
                 "in": "header",

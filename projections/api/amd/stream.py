@@ -17,7 +17,7 @@ from projections.api.amd.submitting import submit
 from projections.api.parameters import asked_of
 from projections.api.problems import Problem
 from projections.api.stopping import run_to_stop, stop_run
-from projections.api.streams import LAST_EVENT_ID, RETRY, run_meant
+from projections.api.streams import LAST_EVENT_ID, RETRY, run_named
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -86,12 +86,9 @@ class Resume:
             said = f"the record ends at position {head}; {after} is beyond it"
             raise Problem(400, said, field=LAST_EVENT_ID)
         await feed.beyond(head, 2.0)
-        story = Story(self._service, await to_thread.run_sync(self._meant, request.path_params["id"]), after)
+        run_id = await to_thread.run_sync(run_named, self._service, request.path_params["id"])
+        story = Story(self._service, run_id, after)
         await _tell(self._service, story, receive, send, [], body=scope["method"] != "HEAD")
-
-    def _meant(self, word: str) -> str:
-        with self._service.feed.state() as state:
-            return run_meant(state, word) or word[:200]
 
 
 async def _tell(
