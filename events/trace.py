@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from events.clock import SECOND, format_time, parse_time
-from events.depth import too_deep
+from events.depth import too_deep, too_wide
 from events.errors import UnreadableInput
 from events.lines import numbered_lines
 from events.poll import Poll
@@ -82,6 +82,8 @@ def parse_line(raw: bytes, reading: TraceReading) -> Poll | None:
     """
     if too_deep(raw):
         raise ValueError("it is nested too deeply")
+    if too_wide(raw):
+        raise ValueError("it holds too many values")
     line = _members(raw)
     kind = bytes(line.pop("kind", _NULL))
     if kind not in (b'"poll"', b"null") or bytes(line.get("ep", _NULL)) == b'"lab_note"':

@@ -20,6 +20,8 @@ from engine.readings.scope import (
 
 _LISTS: Final = frozenset({RUNS_LIST, INSTANCES_LIST, FLEETS_LIST, EVENTS_LIST})
 _THINGS: Final = frozenset({RUNS_GET, FLEETS_GET})
+MOST_ITEMS: Final = 10_000
+"""Items of a server's answer: a page that we ask for has 100, and each new item becomes a stream of the record."""
 _NOT_EXISTS: Final = "resource_not_exists"
 
 _raw_list = msgspec.json.Decoder(list[msgspec.Raw])
@@ -38,9 +40,11 @@ def answered(path: str, req: bytes, status: int | None, body: bytes | None) -> b
         return False
     if not 200 <= status < 300:
         return says_not_exists(status, body)
-    match read_scope(path, req).endpoint:
+    scope = read_scope(path, req)
+    match scope.endpoint:
         case endpoint if endpoint in _LISTS:
-            return raw_items(body) is not None
+            items = raw_items(body)
+            return items is not None and (len(items) <= MOST_ITEMS or scope.provider == "local")
         case endpoint if endpoint in _THINGS:
             return identity_of(body) is not None
         case _:

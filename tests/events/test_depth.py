@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.providers.dstack.answer import Answer
-from events.depth import MAX_DEPTH, too_deep
+from events.depth import MAX_DEPTH, MAX_VALUES, too_deep, too_wide
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(alphabet='[]{}"\\\\a'),
@@ -48,3 +48,10 @@ def test_a_deep_answer_reads_as_no_json_without_recursing() -> None:
     """The limit is far below the interpreter's: a finalizer that runs meanwhile has room."""
     assert Answer(started_at=0, observed_at=0, status=200, body=b"[" * 100_000).json() is None
     assert MAX_DEPTH < 500
+
+
+def test_what_is_too_wide_is_found() -> None:
+    """A page of a hundred genuine runs has 30,000 values; a bomb of 4 MB has more than a million."""
+    assert too_wide(b"[" + b"[]," * MAX_VALUES + b"[]]")
+    assert too_wide(b"[" + b"0," * MAX_VALUES + b"0]")
+    assert not too_wide(b"[" + b"{}," * 30_000 + b"{}]")

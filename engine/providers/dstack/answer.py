@@ -9,7 +9,7 @@ from engine.errors import (
     ProviderUnreachable,
     TaskInvalid,
 )
-from events.depth import too_deep
+from events.depth import too_deep, too_wide
 from events.errors import StenoError
 
 GONE = "resource_not_exists"
@@ -35,8 +35,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
         return self.status is not None and 200 <= self.status < 300
 
     def json(self) -> object:
-        """The body decoded; None if it is not JSON, or nested too deeply to be anything a server means."""
-        if too_deep(self.body):
+        """The body decoded; None if it is not JSON, or nested too deeply or too wide to be anything a server means."""
+        if too_deep(self.body) or too_wide(self.body):
             return None
         try:
             return msgspec.json.decode(self.body)
@@ -93,6 +93,6 @@ def _message(part: dict[str, object]) -> str:
     location = part.get("loc")
     if isinstance(location, list):
         skip = {"body", "plan", "run_spec", "configuration", "task", "TaskConfigurationRequest", "__root__"}
-        where = ".".join(str(step) for step in location if step not in skip)
+        where = ".".join(str(step) for step in location if str(step) not in skip)
         return f"{where}: {text}" if where else text
     return text

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
-from typing import IO, TYPE_CHECKING
+from functools import partial
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 
+from engine.deadline import Deadline
 from engine.providers.dstack.address import Address
 from engine.providers.dstack.answer import Answer
 from events.clock import SECOND, Clock
@@ -24,9 +26,11 @@ POLL_TIMEOUT = 20.0
 """Seconds without a byte that a poll waits, and twice as long for all of it: whoever else is asked in the same round is
 asked again before its source counts as stale."""
 TOTAL_TIMEOUT = 120.0
-"""Seconds for a whole answer: a server that drips never holds us for ever."""
-LARGEST = 256 * 1024 * 1024
-"""Bytes of an answer we are ready to hold."""
+"""Seconds for a question and its whole answer, a second try included."""
+UPLOAD_TIMEOUT = 900.0
+"""As `TOTAL_TIMEOUT`, where a file is sent."""
+LARGEST = 32 * 1024 * 1024
+"""Bytes of an answer we are ready to hold; a page of 100 runs has 0.6 MB."""
 KEEP_ALIVE = 4.0
 """Seconds an idle connection is trusted; dstack's HTTP server closes it after 5."""
 
@@ -48,6 +52,7 @@ class Client:
         self._read_timeout = read_timeout
         self._total_timeout = total_timeout
         self._http: httpx.Client | None = None
+        self._connection: Any = None
 
     def ask(self, path: str, body: object = None, *, again: bool = True, patience: float | None = None) -> Answer:
         """POST `body` (None: `{}`) as JSON.
@@ -71,6 +76,7 @@ class Client:
         if self._http is not None:
             self._http.close()
             self._http = None
+            self._connection = None
 
     def _send(
         self,
@@ -87,18 +93,21 @@ class Client:
         if not again:
             self.close()
         started = self.clock.now()
-        for last in (False, True) if again else (True,):
-            try:
-                return self._once(path, content, file, params, started, patience or self._read_timeout)
-            except (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError) as error:
-                self.close()
-                if last:
-                    return self._none(started, error)
-                if file is not None:
-                    file[1].seek(0)
-            except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
-                self.close()
-                return self._none(started, error)
+        total = UPLOAD_TIMEOUT if file is not None else min(TOTAL_TIMEOUT, self._total_timeout or TOTAL_TIMEOUT)
+        with Deadline(total, self._connection) as deadline:
+            for last in (False, True) if again else (True,):
+                try:
+                    return self._once(path, content, file, params, started, patience or self._read_timeout, deadline)
+                except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
+                    self.close()
+                    if deadline.passed:
+                        return self._none(started, httpx.ReadTimeout(f"answer not whole after {total:g} s"))
+                    if last or not isinstance(error, httpx.ReadError | httpx.WriteError | httpx.RemoteProtocolError):
+                        return self._none(started, error)
+                    if file is not None:
+                        file[1].seek(0)
+                finally:
+                    self._connection = deadline.connection
         raise AssertionError("unreachable")
 
     def _once(
@@ -109,30 +118,35 @@ class Client:
         params: Mapping[str, str] | None,
         started: int,
         patience: float,
+        deadline: Deadline,
     ) -> Answer:
         import httpx
 
         url = self.address.url + path
-        total = TOTAL_TIMEOUT if self._total_timeout is None else min(TOTAL_TIMEOUT, self._total_timeout)
-        deadline = time.monotonic() + total
-        timeout = httpx.Timeout(patience, connect=CONNECT_TIMEOUT)
+        build = partial(
+            self._client().build_request,
+            "POST",
+            url,
+            timeout=httpx.Timeout(patience, connect=CONNECT_TIMEOUT),
+            extensions=deadline.extensions,
+        )
         if file is not None:
-            request = self._client().build_request(
-                "POST", url, files={"file": file}, params=dict(params or {}), timeout=timeout
-            )
+            request = build(files={"file": file}, params=dict(params or {}))
         else:
-            request = self._client().build_request(
-                "POST", url, content=content, headers={"Content-Type": "application/json"}, timeout=timeout
-            )
+            request = build(content=content, headers={"Content-Type": "application/json"})
         response = self._client().send(request, stream=True)
         try:
+            coding = response.headers.get("content-encoding", "identity")
+            if coding.strip().lower() not in ("", "identity"):
+                # 18 kB of zstd unpack to 600 MB, in one piece; we ask for plain answers, so none is needed
+                raise httpx.DecodingError(f"answer packed as {coding[:40]!r}, which we did not accept")
             whole = bytearray()
-            for piece in response.iter_bytes():
+            for piece in response.iter_raw():
                 whole += piece
                 if len(whole) > LARGEST:
-                    raise httpx.ReadTimeout(f"answer larger than {LARGEST} bytes")
-                if time.monotonic() > deadline:
-                    raise httpx.ReadTimeout(f"answer not whole after {total:.0f} s")
+                    raise httpx.DecodingError(f"answer larger than {LARGEST} bytes")
+            if deadline.passed:  # without a length, the cut looks like the end
+                raise httpx.ReadTimeout("answer cut")
         finally:
             response.close()
         if response.status_code >= 500:
@@ -164,7 +178,12 @@ class Client:
             import httpx
 
             self._http = httpx.Client(
-                headers={"Authorization": f"Bearer {self.address.token}", "Accept": "application/json"},
+                headers={
+                    "Authorization": f"Bearer {self.address.token}",
+                    "Accept": "application/json",
+                    "Accept-Encoding": "identity",
+                },
+                cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
                 limits=httpx.Limits(max_connections=2, max_keepalive_connections=1, keepalive_expiry=KEEP_ALIVE),
                 follow_redirects=False,
                 trust_env=not self.address.loopback,

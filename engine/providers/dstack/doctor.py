@@ -12,6 +12,7 @@ from engine.providers.dstack.client import Client
 from engine.providers.dstack.idle import Timeout, idling
 from engine.providers.dstack.server_config import PLACE, backend_block
 from engine.providers.dstack.task import for_dstack, normal_task
+from engine.readings.instances import DEAREST
 from events.clock import SECOND
 from events.errors import StenoError
 
@@ -271,7 +272,7 @@ def _offer(row: object) -> Offer | None:
     if not isinstance(row, dict):
         return None
     instance, price = row.get("instance"), row.get("price")
-    if not isinstance(instance, dict) or not isinstance(price, int | float):
+    if not isinstance(instance, dict) or not isinstance(price, int | float) or not 0 <= price <= DEAREST:
         return None
     resources = instance.get("resources")
     resources = resources if isinstance(resources, dict) else {}

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from engine.providers.dstack.answer import Answer
 from engine.providers.dstack.client import Client
-from engine.providers.dstack.polls import Question, rows
+from engine.providers.dstack.polls import FUTURE, MOST_PAGES, Question, rows
 from events.clock import SECOND, format_time, parse_time
 
 PAGE = 100
@@ -32,11 +32,12 @@ class EventsFeed:
         if start is not None:
             request["prev_recorded_at"] = format_time(start)
         known: set[str] = set()
-        while True:
+        for number in range(1, MOST_PAGES + 1):
             question = Question(ep="events_list", path="/api/events/list", request=dict(request))
             answer = self._client.ask(question.path, question.request)
             page = rows(answer)
             last = page is None or len(page) < PAGE or known >= {str(event["id"]) for event in page}
+            last = last or number == MOST_PAGES
             yield question, answer, page is not None, last
             if answer.status in (404, 405, 422):
                 self._absent = True
@@ -44,16 +45,18 @@ class EventsFeed:
                 return
             known |= {str(event["id"]) for event in page}
             for event in page:
-                self._note(event.get("recorded_at"))
+                self._note(event.get("recorded_at"), answer.observed_at)
             if last:
                 return
             request |= {"prev_recorded_at": page[-1].get("recorded_at"), "prev_id": page[-1]["id"]}
 
-    def _note(self, recorded_at: object) -> None:
+    def _note(self, recorded_at: object, now: int) -> None:
         if isinstance(recorded_at, str):
             try:
                 at = parse_time(recorded_at)
             except ValueError:
+                return
+            if at >= now + FUTURE:
                 return
             self._newest = at if self._newest is None else max(self._newest, at)
 

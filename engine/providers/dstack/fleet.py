@@ -177,7 +177,7 @@ def _room(fleet: Mapping[str, object]) -> float:
         return math.inf
     instances = fleet.get("instances")
     held = [_mapping(row) for row in instances] if isinstance(instances, list) else []
-    held = [row for row in held if row.get("status") not in _GONE]
+    held = [row for row in held if str(row.get("status")) not in _GONE]
     idle = sum(1 for row in held if row.get("status") == "idle" and not row.get("unreachable"))
     return max(0, most - len(held)) + idle
 

@@ -19,6 +19,8 @@ EVERY = 1 * SECOND
 """How long to wait for more, following."""
 PATIENCE = 10
 """Failures in a row that following bears: some three minutes, where a restart takes 17 s."""
+EMPTY_PAGES = 100
+"""Pages in a row without a new piece, after which a log has ended whatever its `next_token` says."""
 _OVERLAP = 1_000
 """Microseconds read again: dstack's log stores keep time in milliseconds, so pieces may share one."""
 
@@ -66,7 +68,9 @@ def _further(client: Client, name: str, submission: str, place: _Place) -> Itera
     token: str | None = None
     start = None if place.newest is None else format_time(place.newest - _OVERLAP)
     again = list(place.seen)
-    while True:
+    empty = 0
+    while empty < EMPTY_PAGES:
+        empty += 1
         request = {"run_name": name, "job_submission_id": submission, "limit": PAGE}
         request |= {"start_time": start} if start is not None else {}
         request |= {"next_token": token} if token is not None else {}
@@ -83,6 +87,7 @@ def _further(client: Client, name: str, submission: str, place: _Place) -> Itera
                 again.remove(key)
                 continue
             _move(place, key)
+            empty = 0
             yield _decoded(key[1])
         following = page.get("next_token")
         if not isinstance(following, str) or following == token:
@@ -120,13 +125,17 @@ def _name(run: dict[str, object]) -> str:
 
 def _submissions(run: dict[str, object]) -> list[str]:
     found: list[tuple[int, int, int, str]] = []
-    jobs = run.get("jobs")
-    for job in jobs if isinstance(jobs, list) else ():
-        spec = job.get("job_spec") or {}
-        for submission in job.get("job_submissions") or ():
+    for job in _mappings(run.get("jobs")):
+        spec = job.get("job_spec")
+        spec = spec if isinstance(spec, dict) else {}
+        for submission in _mappings(job.get("job_submissions")):
             order = (_int(submission, "submission_num"), _int(spec, "replica_num"), _int(spec, "job_num"))
             found.append((*order, str(submission.get("id"))))
     return [identity for *_, identity in sorted(found)]
+
+
+def _mappings(items: object) -> list[dict[str, object]]:
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
 
 def _int(mapping: dict[str, object], key: str) -> int:

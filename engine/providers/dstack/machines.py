@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from engine.errors import ProviderError, TaskInvalid, VmInUse, VmNotFound
 from engine.providers.dstack.answer import trouble
 from engine.providers.dstack.client import Client
-from engine.providers.dstack.polls import rows
+from engine.providers.dstack.polls import MOST_PAGES, rows
 
 PAGE = 100
 """Rows of a page; dstack's limit."""
@@ -34,7 +34,7 @@ def stop_vm(client: Client, provider_id: str) -> None:
     """
     found = _look(client, provider_id)
     row = found[provider_id]
-    if row.get("status") in GOING:
+    if str(row.get("status")) in GOING:
         return
     name, fleet, number = row.get("name"), row.get("fleet_name"), row.get("instance_num")
     if _in_use(row):
@@ -58,6 +58,7 @@ def _look(client: Client, provider_id: str) -> dict[str, dict[str, object]]:
     """Machines by id, newest first, down to the page that shows this one."""
     request: dict[str, object] = {"project_names": [client.address.project], "limit": PAGE}
     found: dict[str, dict[str, object]] = {}
+    pages = 0
     while provider_id not in found:
         answer = client.ask("/api/instances/list", request)
         if not answer.ok:
@@ -67,9 +68,9 @@ def _look(client: Client, provider_id: str) -> dict[str, dict[str, object]]:
             raise ProviderError(
                 f"cannot look for the machine: {client.address.url} answered no list; is it a dstack server?"
             )
-        known = len(found)
+        known, pages = len(found), pages + 1
         found.update((str(row["id"]), row) for row in page)
-        if provider_id not in found and (len(page) < PAGE or len(found) == known):
+        if provider_id not in found and (len(page) < PAGE or len(found) == known or pages == MOST_PAGES):
             raise VmNotFound(f"dstack lists no machine {provider_id} in project {client.address.project}")
         request |= {"prev_created_at": page[-1].get("created") if page else None, "prev_id": page[-1]["id"]}
     return found
@@ -86,6 +87,6 @@ def _same_place(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
     """Another living machine with the same fleet and number: 0.19.37 holds no lock while it numbers them."""
     return (
         one.get("id") != other.get("id")
-        and other.get("status") not in GOING
+        and str(other.get("status")) not in GOING
         and all(one.get(key) == other.get(key) for key in ("fleet_name", "instance_num"))
     )

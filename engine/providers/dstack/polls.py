@@ -3,8 +3,16 @@
 import msgspec
 
 from engine.providers.dstack.answer import Answer
-from events.depth import too_deep
+from engine.readings.answers import MOST_ITEMS
+from events.clock import SECOND
+from events.depth import too_deep, too_wide
 from events.poll import Poll
+
+MOST_PAGES = 1_000
+"""Pages of one list read in a row: 100,000 rows. A server whose pages never end does not hold us."""
+
+FUTURE = 86_400 * SECOND
+"""No server's clock is a day ahead. A row of the year 9999 is not where a look has got to: the next would end there."""
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -16,9 +24,9 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rows(answer: Answer) -> list[dict[str, object]] | None:
-    """The items of a list answer; None where it is not a 2xx with a list of objects that have an id."""
+    """The items of a list answer; None where it is not a 2xx with a list of at most `MOST_ITEMS` objects with an id."""
     found = answer.json() if answer.ok else None
-    if not isinstance(found, list):
+    if not isinstance(found, list) or len(found) > MOST_ITEMS:
         return None
     return found if all(isinstance(item, dict) and isinstance(item.get("id"), str) for item in found) else None
 
@@ -60,7 +68,7 @@ def _body(answer: Answer) -> tuple[bytes | None, bool]:
     if answer.status is None:
         return None, False
     try:
-        readable = not too_deep(answer.body)
+        readable = not too_deep(answer.body) and not too_wide(answer.body)
         if readable:
             msgspec.json.decode(answer.body)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -21,7 +21,7 @@ import msgspec
 from engine.providers.dstack.answer import Answer
 from engine.providers.dstack.client import Client
 from engine.providers.dstack.events_feed import EventsFeed
-from engine.providers.dstack.polls import Question, poll_of, rows, told_one
+from engine.providers.dstack.polls import FUTURE, MOST_PAGES, Question, poll_of, rows, told_one
 from events.clock import Ids, parse_time
 from events.poll import Poll
 
@@ -150,7 +150,7 @@ class Rounds:
         """Pages of one listing, newest first. Returns True if that was all, False if it was enough, None if not."""
         sweep, request, newest = self._sweep_id(), dict(listing.request), None
         known: set[str] = set()
-        while True:
+        for number in range(1, MOST_PAGES + 1):
             question = Question(ep=listing.ep, path=listing.path, request=dict(request))
             answer = self._ask(question)
             page = rows(answer)
@@ -162,10 +162,11 @@ class Rounds:
             known |= {str(found["id"]) for found in fresh}
             for found in fresh:
                 seen(found)
-            times = [at for at in (_moment(found.get(listing.time_key)) for found in fresh) if at is not None]
+            moments = (_moment(found.get(listing.time_key)) for found in fresh)
+            times = [at for at in moments if at is not None and at < answer.observed_at + FUTURE]
             newest = max([*times, newest]) if newest is not None else max(times, default=None)
             # a server that gives the same page again would hold us for ever
-            if whole or not times or far_enough(min(times)):
+            if whole or not times or number == MOST_PAGES or far_enough(min(times)):
                 if newest is not None:
                     self._reached[listing.ep] = max(newest, self._reached.get(listing.ep, newest))
                 return whole
@@ -173,6 +174,7 @@ class Rounds:
                 listing.cursor[0]: (page or fresh)[-1].get(listing.time_key),
                 listing.cursor[1]: (page or fresh)[-1]["id"],
             }
+        raise AssertionError("unreachable")
 
     def _floor(self, listing: _Listing, since: int | None) -> int:
         """How far back a sweep reads; at first contact to `since`, or to the beginning."""

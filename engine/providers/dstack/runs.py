@@ -8,16 +8,17 @@ from engine.providers.base import Submission, Submitted
 from engine.providers.dstack.answer import trouble
 from engine.providers.dstack.client import Client
 from engine.providers.dstack.names import check_name
-from engine.providers.dstack.polls import rows
+from engine.providers.dstack.polls import MOST_PAGES, rows
 from engine.providers.dstack.uploads import upload_all
 from engine.providers.dstack.wording import wording
-from engine.world.skew import skew_of
 from events.clock import SECOND, parse_time
 
 FINISHED = frozenset({"terminated", "failed", "done"})
 """Words of `run.status` after which nothing happens any more."""
 PAGE = 100
 """Rows of a page; dstack's limit."""
+SKEW = 2 * SECOND
+"""A difference of clocks below this is taken for none."""
 
 
 def submit(client: Client, submission: Submission) -> Submitted:
@@ -53,7 +54,7 @@ def submit(client: Client, submission: Submission) -> Submitted:
 def find(client: Client, name: str, since: int) -> str | None:
     """The id of the newest run of that name submitted at or after `since` (our clock), ended or deleted or not.
 
-    The server's times are shifted where the two clocks are certainly apart (`engine.world.skew`).
+    The server's times are shifted by the difference of the two clocks (HTTP `Date`) where it exceeds two seconds.
     """
     for run, skew in _newest_first(client):
         submitted = _moment(run.get("submitted_at"))
@@ -120,7 +121,8 @@ def _active_of_that_name(client: Client, name: str) -> bool:
 def _newest_first(client: Client) -> Iterator[tuple[dict[str, object], int]]:
     """Every run of the project, with how far the server's clock is ahead of ours (microseconds)."""
     request: dict[str, object] = {"project_name": client.address.project, "limit": PAGE}
-    while True:
+    known: set[str] = set()
+    for _ in range(MOST_PAGES):
         answer = client.ask("/api/runs/list", request)
         if not answer.ok:
             raise trouble(answer, client.address.url, client.address.project, "look for the run")
@@ -129,13 +131,18 @@ def _newest_first(client: Client) -> Iterator[tuple[dict[str, object], int]]:
             raise ProviderError(
                 f"cannot look for the run: {client.address.url} answered no list; is it a dstack server?"
             )
-        at = answer.server_time
-        skew = 0 if at is None else skew_of(at, answer.started_at, answer.observed_at)
+        skew = 0 if answer.server_time is None else answer.server_time - answer.observed_at
         for run in page:
-            yield run, skew
+            yield run, skew if abs(skew) > SKEW else 0
         if len(page) < PAGE:
             return
+        ids = {str(run["id"]) for run in page}
+        if ids <= known:
+            break
+        known |= ids
         request |= {"prev_submitted_at": page[-1].get("submitted_at"), "prev_run_id": page[-1]["id"]}
+    # not "no such run": the task would be submitted once more
+    raise ProviderError(f"cannot look for the run: the list of runs of {client.address.url} does not end")
 
 
 def _moment(text: object) -> int | None:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import datetime
+import gzip
+import ipaddress
+import itertools
 import json
 import socket
 import socketserver
+import ssl
 import struct
 import threading
+import zlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+import zstandard
 
 from engine.errors import ProviderError, ProviderRefused, ProviderUnreachable
 from engine.providers.dstack.address import address
@@ -238,6 +246,176 @@ def test_a_dripping_server_is_given_up(bad: Callable[[Answers], Bad], monkeypatc
     assert (poll.status, poll.answered) == (None, False)
 
 
+def flood(connection: socket.socket, over: threading.Event, head: bytes, piece: bytes) -> bool:
+    """Send `piece` again and again until nobody listens any more."""
+    connection.sendall(head)
+    while not over.wait(0.001):
+        try:
+            connection.sendall(piece)
+        except OSError:
+            break
+    return False
+
+
+ENDLESS = {
+    "headers that drip": (b"HTTP/1.1 200 OK\r\n", b"X: y\r\n"),
+    "a status line that drips": (b"", b"H"),
+    "interim answers": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "early hints": (b"", b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"),
+    "chunks": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n"),
+    "a body without a length": (b"HTTP/1.0 200 OK\r\n\r\n", b" "),
+}
+
+
+@pytest.mark.parametrize("case", ENDLESS)
+def test_an_answer_has_a_total_time_wherever_it_hangs(
+    bad: Callable[[Answers], Bad], monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    """Each read is short, so no read times out; the second try that a cut connection gets is within the same time."""
+    monkeypatch.setattr("engine.providers.dstack.client.TOTAL_TIMEOUT", 0.5)
+    server: list[Bad] = []
+    server.append(bad(lambda connection, request, before: flood(connection, server[0].over, *ENDLESS[case])))
+
+    poll = next(server[0].provider().poll([], since=None))
+
+    assert (poll.status, poll.answered) == (None, False)
+    # a status line and headers have a size of their own, which a fast machine reaches first
+    assert "not whole after 0.5 s" in (poll.error or "") or "Protocol" in (poll.error or "")
+    assert len(server[0].requests) <= 2
+
+
+def packed(coding: str) -> bytes:
+    """60 MB of blanks; a few kB as they are sent."""
+    blanks = b" " * 1_000_000
+    if coding == "zstd":
+        pack = zstandard.ZstdCompressor().compressobj()
+        return b"".join(pack.compress(blanks) for _ in range(60)) + pack.flush()
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31 if "gzip" in coding else 15)
+    once = b"".join(packer.compress(blanks) for _ in range(60)) + packer.flush()
+    return gzip.compress(once, 9) if coding == "gzip, gzip" else once
+
+
+@pytest.mark.parametrize("coding", ["gzip", "gzip, gzip", "deflate", "zstd", "br", "GZIP", "identity, zstd"])
+def test_a_packed_answer_is_refused_without_unpacking_it(bad: Callable[[Answers], Bad], coding: str) -> None:
+    """18 kB of zstd unpacked to 600 MB in one piece. We ask for plain answers: a packed one is a mistake or a bomb."""
+    server = bad(respond(200, packed(coding), extra=f"Content-Encoding: {coding}\r\n"))
+
+    poll = next(server.provider().poll([], since=None))
+
+    assert b"accept-encoding: identity" in server.requests[0].lower()
+    assert (poll.status, poll.body, poll.answered) == (None, None, False)
+    assert "packed" in (poll.error or "")
+
+
+def test_a_redirect_is_not_followed(bad: Callable[[Answers], Bad]) -> None:
+    """The token would go to whom the server names."""
+    thief = bad(respond(200, b"[]"))
+    for status in (301, 302, 303, 307, 308):
+        server = bad(respond(status, b"", extra=f"Location: {thief.url}/api/runs/list\r\n"))
+        assert not any(poll.answered for poll in server.provider().poll([], since=None))
+    assert thief.requests == []
+
+
+def test_cookies_are_not_kept(bad: Callable[[Answers], Bad]) -> None:
+    """A server could make every request of ours as large as it likes."""
+    server = bad(respond(200, b"[]", extra="Set-Cookie: a=b\r\nSet-Cookie: c=d; Path=/; Max-Age=99999\r\n"))
+
+    assert len(list(server.provider().poll([], since=None))) > 1
+    assert not any(b"cookie" in request.lower() for request in server.requests)
+
+
+FALSE_LENGTHS = {
+    "shorter than the body": b"Content-Length: 1\r\n\r\n[]",
+    "longer than the body": b"Content-Length: 99\r\n\r\n[]",
+    "two of them": b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n[] ",
+    "below zero": b"Content-Length: -2\r\n\r\n[]",
+    "beyond any disk": b"Content-Length: 99999999999999999999\r\n\r\n[]",
+    "beside chunks": b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n[]",
+    "a chunk of no size": b"Transfer-Encoding: chunked\r\n\r\nzz\r\n[]\r\n0\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("case", FALSE_LENGTHS)
+def test_a_false_length_is_a_failed_poll(bad: Callable[[Answers], Bad], case: str) -> None:
+    """Half an answer is none."""
+
+    def answer(connection: socket.socket, request: bytes, before: int) -> bool:
+        connection.sendall(b"HTTP/1.1 200 OK\r\n" + FALSE_LENGTHS[case])
+        return False
+
+    assert not any(poll.answered for poll in bad(answer).provider().poll([], since=None))
+
+
+def test_a_false_certificate_gets_no_token(tmp_path: Path) -> None:
+    """A certificate nobody vouches for ends the connection before anything is said."""
+    received: list[bytes] = []
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate(tmp_path))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            connection, _ = listening.accept()
+            try:
+                with context.wrap_socket(connection, server_side=True) as inside:
+                    received.append(inside.recv(65536))
+            except OSError:
+                pass
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        where = address(f"https://127.0.0.1:{listening.getsockname()[1]}", TOKEN, "main")
+        provider = DstackProvider(where, clock=SystemClock(), ids=RandomIds())
+        poll = next(provider.poll([], since=None))
+        thread.join(LOADED_S)
+
+    assert "CERTIFICATE_VERIFY_FAILED" in (poll.error or "")
+    assert received in ([], [b""])
+
+
+def certificate(folder: Path) -> Path:
+    """A self-signed certificate of 127.0.0.1 and its key."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    file = folder / "server.pem"
+    file.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        + made.public_bytes(serialization.Encoding.PEM)
+    )
+    return file
+
+
+WIDE = {
+    "a million lists": b"[" + b"[]," * 1_000_000 + b"[]]",
+    "a million objects": b"[" + b"{}," * 1_000_000 + b"{}]",
+    "a million numbers": b'[{"id":"a","x":[' + b"0," * 1_000_000 + b"0]}]",
+    "ten thousand and one runs": json.dumps([{"id": str(number)} for number in range(10_001)]).encode(),
+}
+
+
+@pytest.mark.parametrize("case", WIDE)
+def test_a_wide_answer_is_a_failed_poll(bad: Callable[[Answers], Bad], case: str) -> None:
+    """Decoded, 32 MB of lists take 700 MB; and each run of an answer becomes a stream of the record."""
+    polls = list(bad(respond(200, WIDE[case])).provider().poll([], since=None))
+    assert not any(poll.answered for poll in polls)
+    assert polls[0].body is not None
+
+
 def test_an_endless_answer_is_given_up(bad: Callable[[Answers], Bad], monkeypatch: pytest.MonkeyPatch) -> None:
     """More bytes than any answer has are not held."""
     monkeypatch.setattr("engine.providers.dstack.client.LARGEST", 1000)
@@ -256,6 +434,77 @@ def test_a_server_that_gives_the_same_page_for_ever_does_not_hold_us(bad: Callab
     listed = [poll for poll in polls if poll.ep == "runs_list"]
     assert len(listed) <= 3
     assert not any(poll.complete for poll in listed)
+
+
+def endless(size: int = 100) -> Answers:
+    """Whatever is asked, another full page of things never seen before."""
+    count = itertools.count()
+
+    def answers(connection: socket.socket, request: bytes, before: int) -> bool:
+        at = "2026-01-01T00:00:00Z"
+        page = [{"id": f"i{next(count)}", "submitted_at": at, "created": at, "recorded_at": at} for _ in range(size)]
+        body: object = page
+        if b"/get" in request.partition(b" HTTP")[0]:
+            body = {"id": "i0", "project_id": "p", "run_spec": {"run_name": "n"}, "jobs": ONE_JOB, "status": "done"}
+        elif b"logs/poll" in request.partition(b" HTTP")[0]:
+            body = {"logs": [], "next_token": str(next(count))}
+        return respond(200, json.dumps(body).encode())(connection, request, before)
+
+    return answers
+
+
+ONE_JOB = [{"job_spec": {}, "job_submissions": [{"id": "s"}]}]
+
+
+def test_pages_that_never_end_do_not_hold_us(bad: Callable[[Answers], Bad], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list has at most so many pages, whatever they bring; the sweep is not complete, and the round goes on."""
+    for module in ("rounds", "events_feed", "runs", "machines"):
+        monkeypatch.setattr(f"engine.providers.dstack.{module}.MOST_PAGES", 3)
+    monkeypatch.setattr("engine.providers.dstack.logs.EMPTY_PAGES", 3)
+    provider = bad(endless()).provider()
+
+    polls = list(provider.poll([], since=None))
+
+    assert {ep: sum(poll.ep == ep for poll in polls) for ep in ("runs_list", "instances_list", "events_list")} == {
+        "runs_list": 3,
+        "instances_list": 3,
+        "events_list": 3,
+    }
+    assert not any(poll.complete for poll in polls if poll.ep in ("runs_list", "instances_list"))
+    assert list(provider.logs("i0", "n", follow=False)) == []
+    with pytest.raises(ProviderError, match="does not end"):  # "no such run" would submit the task once more
+        provider.find("name", 0)
+    with pytest.raises(StenoError):
+        provider.stop_vm("nobody")
+
+
+def test_looking_for_a_run_ends_where_the_page_is_always_the_same(bad: Callable[[Answers], Bad]) -> None:
+    """A server that ignores the cursor is no proof that the run is not there."""
+    page = [{"id": str(number), "submitted_at": "2026-01-01T00:00:00Z"} for number in range(100)]
+    server = bad(respond(200, json.dumps(page).encode()))
+
+    with pytest.raises(ProviderError, match="does not end"):
+        server.provider().find("name", 0)
+    assert len(server.requests) == 2
+
+
+def test_one_row_of_the_far_future_does_not_hide_what_came_since(bad: Callable[[Answers], Bad]) -> None:
+    """After a gap a look goes back to the newest row of the look before; a time of the year 9999 is not one."""
+    at = "2026-01-01T00:00:00Z"
+    known = [{"id": "odd", "submitted_at": "9999-12-31T23:59:59Z"}, {"id": "known", "submitted_at": at}]
+    since = [{"id": f"new {number}", "submitted_at": "2026-01-02T00:00:00Z"} for number in range(150)]
+    shown: list[list[dict[str, str]]] = [known, []]
+
+    def answer(connection: socket.socket, request: bytes, before: int) -> bool:
+        page = shown["prev_run_id" in request.decode()] if b"/api/runs/list" in request else []
+        return respond(200, json.dumps(page).encode())(connection, request, before)
+
+    provider = bad(answer).provider()
+    list(provider.poll([], since=None))
+    shown[:] = [[known[0], *since[:99]], [*since[99:], known[1]]]
+    polls = list(provider.poll([], since=None))
+
+    assert b"new 149" in b"".join(poll.body or b"" for poll in polls)
 
 
 def test_the_token_is_in_no_poll_and_no_error(bad: Callable[[Answers], Bad]) -> None:

@@ -1,0 +1,167 @@
+"""Whatever JSON a server answers, a call gives its value or one of our errors: never another exception."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from engine.providers.base import FleetPlan, Submission
+from engine.providers.dstack import doctor
+from engine.providers.dstack.address import address
+from engine.providers.dstack.answer import Answer
+from engine.providers.dstack.client import Client
+from engine.providers.dstack.provider import DstackProvider
+from events.clock import RandomIds, SystemClock
+from events.errors import StenoError
+
+AT = "2026-01-01T00:00:00Z"
+SUBMISSION = {"id": "s", "submission_num": 0, "status": "submitted", "job_provisioning_data": None}
+RUN = {
+    "id": "r1",
+    "submitted_at": AT,
+    "status": "running",
+    "run_spec": {"run_name": "name", "configuration": {"type": "task"}},
+    "jobs": [{"job_spec": {"replica_num": 0, "job_num": 0}, "job_submissions": [SUBMISSION]}],
+}
+VM = {
+    "id": "v1",
+    "status": "idle",
+    "name": "f-0",
+    "fleet_name": "f",
+    "instance_num": 0,
+    "price": 1.0,
+    "busy_blocks": 0,
+    "created": AT,
+}
+GPU = {"name": ["MI300X"], "vendor": "amd", "count": {"min": 1, "max": 1}}
+RESOURCES = {"gpu": GPU, "memory": {"min": 8.0}, "cpu": {"count": {"min": 1}}, "disk": {"size": {"min": 100}}}
+FLEET_SPEC = {
+    "configuration": {
+        "type": "fleet",
+        "name": "f",
+        "nodes": {"min": 0, "max": 2},
+        "idle_duration": 300,
+        "backends": ["amddevcloud"],
+        "resources": RESOURCES,
+        "max_price": 2.0,
+    },
+    "profile": {"name": "default"},
+}
+FLEET = {"id": "f1", "name": "f", "status": "active", "project_name": "main", "spec": FLEET_SPEC, "instances": [VM]}
+OFFER = {
+    "backend": "x",
+    "instance": {"name": "i", "resources": {"gpus": [{"name": "MI300X", "memory_mib": 1024}], "spot": False}},
+    "region": "r",
+    "price": 1.99,
+    "availability": "available",
+}
+PROJECT = "/api/project/main"
+GOOD: dict[str, Any] = {
+    "/api/runs/list": [RUN],
+    f"{PROJECT}/runs/get": RUN,
+    f"{PROJECT}/runs/apply": RUN,
+    f"{PROJECT}/runs/get_plan": {"job_plans": [{"offers": [OFFER]}]},
+    f"{PROJECT}/runs/stop": None,
+    "/api/instances/list": [VM],
+    f"{PROJECT}/fleets/list": [FLEET],
+    f"{PROJECT}/fleets/apply": FLEET,
+    f"{PROJECT}/fleets/delete_instances": None,
+    f"{PROJECT}/logs/poll": {"logs": [{"timestamp": AT, "message": "aGVsbG8="}], "next_token": None},
+    "/api/server/get_info": {"server_version": "0.22.5"},
+    "/api/projects/main/get": {"project_id": "p", "backends": [{"name": "amddevcloud"}]},
+    "/api/users/get_my_user": {"username": "u", "global_role": "admin"},
+    "/api/events/list": [{"id": "e", "recorded_at": AT}],
+}
+"""A proper answer of every endpoint we ask."""
+ODD = (
+    "9" * 400,
+    "1e308",
+    "1e400",
+    "-1.5",
+    "true",
+    "null",
+    "[]",
+    "[7]",
+    "{}",
+    '"0001-01-01T00:00:00+23:59"',
+    '"9999-12-31T23:59:59-23:59"',
+    r'"\u001b]0;x\u0007\n\u0000"',
+)
+REFUSALS = (
+    '{"detail":[{"msg":null,"loc":7}]}',
+    r'{"detail":[{"msg":"a\u001b\n","loc":["body",{}]}]}',
+    '{"detail":{"code":7,"msg":[]}}',
+    '{"detail":[[[]]]}',
+    "[]",
+)
+TASK = {"type": "task", "name": "name", "commands": ["x"], "image": "i"}
+PLAN = FleetPlan(project="main", name="steno-main", configuration={"type": "fleet", "name": "steno-main"})
+
+CALLS: dict[str, Callable[[DstackProvider], object]] = {
+    "poll twice": lambda one: [list(one.poll(["x"], since=None)) for _ in range(2)],
+    "find": lambda one: one.find("name", 0),
+    "stop": lambda one: one.stop("r1", "name", False),
+    "stop a machine": lambda one: one.stop_vm("v1"),
+    "logs": lambda one: list(one.logs("r1", "name", follow=False)),
+    "plan a fleet": lambda one: one.plan_fleet(TASK),
+    "plan a slot": lambda one: one.plan_slot("steno-slot", TASK),
+    "make a fleet": lambda one: one.ensure_fleet(PLAN),
+    "submit": lambda one: one.submit(Submission(run_id="0" * 36, project="main", name="name", configuration=TASK)),
+    "expect the project": lambda one: one.expect_project(),
+    "diagnose": lambda one: doctor.diagnose(one.client, TASK, cloud_key_set=False, nodes=3),
+}
+
+
+def variants(value: Any) -> Iterator[str]:
+    """The JSON text of a value with each part of it in turn replaced by each odd one."""
+    yield from ODD
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in inner:
+        for odd in variants(part):
+            changed = dict(value) if isinstance(value, dict) else list(value)
+            changed[key] = "the odd one"
+            yield json.dumps(changed).replace('"the odd one"', odd)
+
+
+@pytest.mark.parametrize("path", GOOD)
+def test_no_answer_raises_anything_but_our_errors(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    """Each value of each endpoint's answer replaced by huge numbers, other types, far times and control characters."""
+    proper = {where: _answer(200, json.dumps(GOOD[where])) for where in GOOD}
+    answer = proper[path]
+    asked: set[str] = set()
+
+    def ask(self: Client, where: str, body: object = None, **how: object) -> Answer:
+        asked.add(where)
+        return answer if where == path else proper[where]
+
+    monkeypatch.setattr(Client, "ask", ask)
+    where = address("http://127.0.0.1:1", "a-token-that-is-long", "main")
+    concerned = {}
+    for name, call in CALLS.items():
+        asked.clear()
+        call(DstackProvider(where, clock=SystemClock(), ids=RandomIds()))
+        if path in asked:
+            concerned[name] = call
+    assert concerned
+    given = [(200, text) for text in variants(GOOD[path])]
+    given += [(status, text) for status in (400, 403, 404, 422, 500) for text in REFUSALS]
+    for status, text in given:
+        answer = _answer(status, text)
+        for name, call in concerned.items():
+            provider = DstackProvider(where, clock=SystemClock(), ids=RandomIds())
+            try:
+                call(provider)
+            except StenoError as error:
+                told = str(error)
+            except Exception as error:
+                raise AssertionError(f"{name}: {text}") from error
+            else:
+                told = ""
+            assert "\n" not in told, (name, text)
+
+
+def _answer(status: int, text: str) -> Answer:
+    return Answer(started_at=0, observed_at=10**15, status=status, body=text.encode())
