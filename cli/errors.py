@@ -8,6 +8,7 @@ import sys
 import click
 
 from cli.colour import colour_wanted
+from cli.render.paint import visible
 from engine import errors as engine
 from events import errors as events
 
@@ -91,6 +92,9 @@ def exit_code_of(error: BaseException) -> int:
         return USAGE
     if isinstance(error, click.ClickException):
         return _usage(error)
+    if isinstance(error, UnicodeEncodeError) and error.reason.startswith("surrogates"):
+        say(f"{error.object[:80]!r} is not UTF-8: write names and arguments in UTF-8")
+        return USAGE
     code = code_of(error)
     if code != BUG:
         say(_text(error))
@@ -121,7 +125,7 @@ def say(text: str) -> None:
     """One line on stderr, `steno: ` in front; red on a terminal."""
     line = " ".join(text.split())
     with contextlib.suppress(OSError):  # stderr is closed: the exit code still tells
-        click.secho(f"steno: {line}", err=True, fg="red", color=colour_wanted(sys.stderr.isatty()))
+        click.secho(f"steno: {visible(line)}", err=True, fg="red", color=colour_wanted(sys.stderr.isatty()))
 
 
 def _text(error: BaseException) -> str:

@@ -89,7 +89,7 @@ class Live:
         if self._observability != "fresh":
             parts.append(click.style(f"the provider does not answer ({self._observability})", fg="magenta"))
         text = "  ".join(parts)
-        return text if self._colour else click.unstyle(text)
+        return paint.visible(text if self._colour else click.unstyle(text))
 
     def _spin(self) -> None:
         beat = 0

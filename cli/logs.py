@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import click
 
 from cli.colour import colour_wanted
+from cli.render.paint import visible
 
 
 def log_for_data() -> None:
@@ -47,7 +48,7 @@ class _Handler(logging.Handler):
             (sys.stderr if self._err else sys.stdout).flush()
             return
         red = self._err and record.levelno >= logging.ERROR and colour_wanted(sys.stderr.isatty())
-        line = " ".join(self.format(record).splitlines())
+        line = visible(" ".join(self.format(record).splitlines()))
         click.echo(click.style(line, fg="red") if red else line, err=self._err, color=red)
         (sys.stderr if self._err else sys.stdout).flush()
 
@@ -61,7 +62,7 @@ class _Handler(logging.Handler):
         else:
             text = "".join(f"{_stamp(at)} {name:<7} {message}\n" for at, message in lines)
         with self.lock or contextlib.nullcontext():
-            click.echo(text, err=self._err, nl=False)
+            click.echo(visible(text), err=self._err, nl=False)
             (sys.stderr if self._err else sys.stdout).flush()
 
 

@@ -11,6 +11,7 @@ import click
 
 from cli.colour import colour_wanted
 from cli.errors import say
+from cli.render.paint import visible, visible_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 def emit(text: str) -> None:
     """Text on stdout, a line end after it; colours only where they are wanted."""
-    click.echo(text, color=colour_wanted(sys.stdout.isatty()))
+    click.echo(visible(text), color=colour_wanted(sys.stdout.isatty()))
 
 
 def emit_json(value: object) -> None:
@@ -28,19 +29,19 @@ def emit_json(value: object) -> None:
     encoded = msgspec.json.encode(value)
     if sys.stdout.isatty():
         encoded = msgspec.json.format(encoded, indent=2)
-    click.echo(encoded.decode())
+    click.echo(visible_json(encoded.decode()))
 
 
 def emit_json_line(value: object) -> None:
     """One JSON value on one line of stdout, as in JSON Lines."""
     import msgspec
 
-    click.echo(msgspec.json.encode(value).decode())
+    click.echo(visible_json(msgspec.json.encode(value).decode()))
 
 
 def hint(text: str) -> None:
     """A line for the person at the terminal, on stderr, dim; scripts that read stdout never see it."""
-    click.secho(text, err=True, dim=True, color=colour_wanted(sys.stderr.isatty()))
+    click.secho(visible(text), err=True, dim=True, color=colour_wanted(sys.stderr.isatty()))
 
 
 def warn(text: str) -> None:

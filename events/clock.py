@@ -13,6 +13,8 @@ SECOND = 1_000_000
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_FIRST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+_LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 _STENO_NAMESPACE = uuid.UUID("b3a1c5f2-6c0e-5e0b-9a3e-57e000000001")
 
 
@@ -57,16 +59,20 @@ def parse_time(text: str) -> int:
     """The moment an ISO 8601 text names (`Z`, an offset, or none, which reads as UTC).
 
     Raises:
-        ValueError: the text is no ISO 8601 time.
+        ValueError: the text is not an ISO 8601 time, or in UTC it is not in the years 1 to 9999.
     """
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return (moment - _EPOCH) // _MICROSECOND
+    found = (moment - _EPOCH) // _MICROSECOND
+    if not _FIRST <= found <= _LAST:
+        raise ValueError(f"{text!r} is out of range")
+    return found
 
 
 def format_time(moment: int) -> str:
-    """`YYYY-MM-DDTHH:MM:SS.ffffffZ`, the one form Steno prints."""
+    """`YYYY-MM-DDTHH:MM:SS.ffffffZ`, the one form Steno prints; moments beyond the years 1 to 9999 as the nearest."""
+    moment = min(max(moment, _FIRST), _LAST)
     # Not strftime: its %Y leaves the zeros of an early year out.
     return (_EPOCH + timedelta(microseconds=moment)).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 

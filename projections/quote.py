@@ -80,7 +80,9 @@ def _reported(event: types.Event) -> tuple[Field, ...]:
     """What a task said of itself, in its own words."""
     if not isinstance(event, types.TaskReported) or not event.frame:
         return ()
-    frame = msgspec.json.decode(event.frame, type=dict[str, object])
+    frame = _decoded(event.frame)
+    if not isinstance(frame, Mapping):
+        return ()
     return tuple(
         Field(path=f".frame.{name}", value=value) for name in ("status", "message") if (value := frame.get(name))
     )
@@ -112,13 +114,21 @@ def brief(one: Quote) -> tuple[str, ...]:
 def _fields(body: bytes | None, provider_id: str | None) -> Iterator[Field]:
     if body is None:
         return
-    answer: object = msgspec.json.decode(body)
+    answer = _decoded(body)
     for path, item in _items(answer):
         if provider_id is not None and item.get("id") == provider_id:
             yield from _run(path, item)
             return
     if isinstance(answer, Mapping) and "detail" in answer:
         yield Field(path=".detail", value=answer["detail"])
+
+
+def _decoded(text: bytes) -> object:
+    """The value of a JSON text; `None` where strict JSON has none (`NaN`, `1e400`, half a surrogate pair)."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return None
 
 
 def _items(answer: object) -> Iterator[tuple[str, Mapping[str, object]]]:

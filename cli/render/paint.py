@@ -7,6 +7,10 @@ from collections.abc import Sequence
 import click
 
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+_HIDDEN = re.compile(
+    # Our own colours stay. What else moves the cursor, sets a title, turns text round or cannot be written is shown.
+    r"(\x1b\[(?:[0-3]|3[0-7]|9[0-7])m)|([\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff])"
+)
 
 STATE_COLOURS: dict[str, str] = {
     "requested": "bright_black",
@@ -32,6 +36,16 @@ STATE_COLOURS: dict[str, str] = {
 def state(name: str, text: str | None = None) -> str:
     """A state's name, or a text about it, in that state's colour."""
     return click.style(name if text is None else text, fg=STATE_COLOURS.get(name))
+
+
+def visible(text: str) -> str:
+    """A text that may hold what a provider sent, safe to print: control characters as `\\x1b`, `\\r`, `\\u202e`."""
+    return _HIDDEN.sub(lambda found: found[1] or repr(found[2])[1:-1], text)
+
+
+def visible_json(text: str) -> str:
+    """JSON text that means the same, with the characters that `visible` shows as `\\u009b`."""
+    return _HIDDEN.sub(lambda found: f"\\u{ord(found[2]):04x}", text)
 
 
 def dim(text: str) -> str:
@@ -83,6 +97,7 @@ def fitted(
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> str:
     """Columns under dim headings, two spaces apart; the columns numbered in `right` are set to the right."""
+    rows = [[cell.replace("\n", r"\n").replace("\t", r"\t") for cell in map(visible, row)] for row in rows]
     widths = [max(width(row[column]) for row in (head, *rows)) for column in range(len(head))]
 
     def line(cells: Sequence[str]) -> str:

@@ -4,7 +4,7 @@ A well-formed item is decoded in one typed step; anything else goes through `eng
 same structure and names what it could not use. Neither raises on an unknown word, field or type.
 """
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -13,6 +13,16 @@ from engine.readings import words
 from events.clock import parse_time
 
 MICRO: Final = 1_000_000
+_GREATEST: Final = 1_000_000_000
+"""Dollars; an amount beyond it is no amount of money that anything here costs."""
+
+
+_EARLIEST: Final = parse_time("2000-01-01T00:00:00Z")
+_LATEST: Final = parse_time("2200-01-01T00:00:00Z")
+_NEVER: Final = -1
+
+_Whole = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
+"""What `lenient` takes for a whole number; none beyond it can be written into a read model."""
 
 
 class MachineWire(msgspec.Struct):
@@ -25,7 +35,7 @@ class MachineWire(msgspec.Struct):
 class OfferWire(msgspec.Struct):
     """`job_runtime_data.offer`: the part of a machine that the job has."""
 
-    blocks: int | None = None
+    blocks: _Whole | None = None
 
 
 class RuntimeWire(msgspec.Struct):
@@ -38,12 +48,12 @@ class SubmissionWire(msgspec.Struct):
     """One `job_submissions[]`, as far as we read it."""
 
     id: str | None = None
-    submission_num: int | None = None
+    submission_num: _Whole | None = None
     status: str | None = None
     termination_reason: str | None = None
     termination_reason_message: str | None = None
     status_message: str | None = None
-    exit_status: int | None = None
+    exit_status: _Whole | None = None
     submitted_at: str | None = None
     finished_at: str | None = None
     job_provisioning_data: MachineWire | None = None
@@ -59,8 +69,8 @@ class RetryWire(msgspec.Struct):
 class SpecWire(msgspec.Struct):
     """`job_spec`, as far as we read it."""
 
-    replica_num: int = 0
-    job_num: int = 0
+    replica_num: _Whole = 0
+    job_num: _Whole = 0
     retry: RetryWire | None = None
 
 
@@ -143,7 +153,7 @@ def read_cost(item: bytes) -> int | None:
         cost = _cost.decode(item).cost
     except msgspec.DecodeError:
         return None
-    return None if cost is None else round(cost * MICRO)
+    return _micro(cost)
 
 
 def facts_of(wire: RunWire, drift: tuple[str, ...] = ()) -> RunFacts:
@@ -168,7 +178,7 @@ def facts_of(wire: RunWire, drift: tuple[str, ...] = ()) -> RunFacts:
         message=wire.status_message,
         reason=wire.termination_reason,
         deleted=wire.deleted is True,
-        submitted_at=_time(wire.submitted_at, "submitted_at", odd),
+        submitted_at=read_time(wire.submitted_at, "submitted_at", odd),
         jobs=tuple(jobs),
         latest=latest,
         drift=tuple(dict.fromkeys(odd)),
@@ -203,12 +213,16 @@ def _submission(wire: SubmissionWire, num: int, odd: list[str]) -> SubmissionFac
         reason=wire.termination_reason,
         message=wire.termination_reason_message or wire.status_message,
         exit_status=wire.exit_status,
-        submitted_at=_time(wire.submitted_at, "job submitted_at", odd),
-        finished_at=_time(wire.finished_at, "job finished_at", odd),
+        submitted_at=read_time(wire.submitted_at, "job submitted_at", odd),
+        finished_at=read_time(wire.finished_at, "job finished_at", odd),
         hostname=None if machine is None else machine.hostname or None,
-        price=None if machine is None or machine.price is None else round(machine.price * MICRO),
+        price=None if machine is None else _micro(machine.price),
         blocks=_blocks(wire.job_runtime_data),
     )
+
+
+def _micro(dollars: float | None) -> int | None:
+    return None if dollars is None or abs(dollars) > _GREATEST else round(dollars * MICRO)
 
 
 def _blocks(runtime: RuntimeWire | None) -> int | None:
@@ -221,11 +235,17 @@ def _known(word: str | None, known: frozenset[str] | dict[str, str | None], wher
         odd.append(f"{where}: unknown word {word!r}")
 
 
-def _time(text: str | None, where: str, odd: list[str]) -> int | None:
+def read_time(text: str | None, where: str, odd: list[str]) -> int | None:
+    """The provider's time, microseconds; None, and named in `odd`, where it cannot be one: a machine `created` in the
+    year 1 (Go's zero time) would be billed for two thousand years.
+    """
     if text is None:
         return None
     try:
-        return parse_time(text)
+        moment = parse_time(text)
     except ValueError:
-        odd.append(f"{where}: no time {text!r}")
-        return None
+        moment = _NEVER
+    if _EARLIEST <= moment <= _LATEST:
+        return moment
+    odd.append(f"{where}: no time {text[:80]!r}")
+    return None

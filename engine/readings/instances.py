@@ -11,15 +11,15 @@ import msgspec
 
 from engine.facts import VmFacts
 from engine.readings import words
+from engine.readings.dstack import read_time
 from engine.readings.loose import Reader
-from events.clock import parse_time
 
 MICRO: Final = 1_000_000
-_DEAREST: Final = 1_000_000
+DEAREST: Final = 1_000_000
 """Dollars an hour; a price beyond it is no price."""
 
 _Whole = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
-_Price = Annotated[float, msgspec.Meta(ge=0, le=_DEAREST)]
+_Price = Annotated[float, msgspec.Meta(ge=0, le=DEAREST)]
 
 
 class _Gpu(msgspec.Struct):
@@ -106,8 +106,8 @@ def _facts(wire: _Instance, drift: list[str]) -> VmFacts:
         unreachable=wire.unreachable is True,
         reason=wire.termination_reason or None,
         message=wire.termination_reason_message or None,
-        created=_time(wire.created, "created", drift),
-        finished_at=_time(wire.finished_at or None, "finished_at", drift),
+        created=read_time(wire.created, "created", drift),
+        finished_at=read_time(wire.finished_at or None, "finished_at", drift),
         gives_end=wire.finished_at is not msgspec.UNSET,
         price=None if wire.price is None else round(wire.price * MICRO),
         spot=made.spot if made is not None else None,
@@ -122,16 +122,6 @@ def _facts(wire: _Instance, drift: list[str]) -> VmFacts:
         busy_blocks=wire.busy_blocks,
         drift=tuple(dict.fromkeys(drift)),
     )
-
-
-def _time(text: str | None, where: str, drift: list[str]) -> int | None:
-    if text is None:
-        return None
-    try:
-        return parse_time(text)
-    except ValueError:
-        drift.append(f"{where}: no time {text!r}")
-        return None
 
 
 # -- a row of any shape ----------------------------------------------------------------------------------------------
@@ -169,7 +159,7 @@ def _lenient(item: bytes, drift: list[str]) -> _Instance:
 
 def _price(row: Reader) -> float | None:
     found = row.number("price")
-    if found is not None and not 0 <= found <= _DEAREST:
+    if found is not None and not 0 <= found <= DEAREST:
         row.drift.append(f"price: no price {found!r}")
         return None
     return found

@@ -132,3 +132,30 @@ def test_a_submission_without_a_number_opens_no_attempt() -> None:
     facts = read_run(encoded(run_item("a", "running", job(submission("done", num=2, exit_status=0), nameless))))
     assert facts.jobs[0].newest is not None
     assert (facts.jobs[0].newest.num, facts.jobs[0].newest.exit_status) == (2, None)
+
+
+@pytest.mark.parametrize("price", [1e308, -1e308, 1e15])
+def test_an_amount_nobody_pays_is_none(price: float) -> None:
+    """As micro-dollars it is beyond floats or beyond what a read model holds."""
+    item = run_item("dear", "running", job(submission("running", price=price)), cost=price)
+    assert read_cost(encoded(item)) is None
+    latest = read_run(encoded(item)).latest
+    assert latest is not None
+    assert latest.price is None
+
+
+@pytest.mark.parametrize("field", ["exit_status", "submission_num"])
+@pytest.mark.parametrize("number", [2**63, -(2**70), 10**400])
+def test_a_number_that_cannot_be_written_down_is_named(field: str, number: int) -> None:
+    """It reads as not said, with drift, by both ways."""
+    found = submission("done") | {field: number}
+    facts = read_run(encoded(run_item("odd", "done", job(found))))
+    assert any(field in drift for drift in facts.drift)
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "1970-01-01T00:00:00Z"])
+def test_a_time_that_nothing_happened_at_is_named(text: str) -> None:
+    """Go's zero time, Unix's and the end of calendars: a machine made then would be billed for centuries."""
+    facts = read_run(encoded(run_item("odd", "running") | {"submitted_at": text}))
+    assert facts.submitted_at is None
+    assert any("submitted_at" in drift for drift in facts.drift)
