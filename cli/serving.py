@@ -46,6 +46,7 @@ def serving(app: App, record: Path) -> Iterator[Server]:
     at = host(app.settings.value("api.host") or "")
     service = assembled(app, record)
     expect_guarded(service, at)
+    warn_of_local(service, at)
     allow_many_connections()
     sockets = bound(at, port(app.settings.value("api.port") or ""))
     stack = ExitStack()
@@ -161,6 +162,22 @@ def expect_guarded(service: Service, host: str) -> None:
         f"api.host is {host} ({source}), which other machines can reach, and without a token anybody there could run "
         "things: make one with `steno token create --role read|submit|admin`, or listen on 127.0.0.1"
     )
+
+
+def warn_of_local(service: Service, host: str) -> None:
+    """Say who else may run commands as this user: on `local` every token that may submit."""
+    from projections.api.access.hosts import listens_on_loopback
+    from projections.api.access.who import Role
+
+    if service.outside.provider != "local":
+        return
+    if service.tokens.usable(Role.SUBMIT) or not listens_on_loopback(host):
+        kernels = "kernels too" if service.settings.value("kernel.unsafe_local") == "true" else "but no kernels"
+        _log.warning(
+            "the provider is local: whoever has a token of the role submit or admin runs commands as this user, "
+            "not isolated (%s: kernel.unsafe_local)",
+            kernels,
+        )
 
 
 def _warming_up() -> threading.Thread:

@@ -251,6 +251,13 @@ TABLE: tuple[Known, ...] = (
         parse=one_of("true", "false"),
     ),
     Known(
+        name="kernel.unsafe_local",
+        variables=("STENO_KERNEL_UNSAFE_LOCAL",),
+        default="false",
+        help="true: tokens may submit kernels to the provider local, where they run as the service's user",
+        parse=one_of("true", "false"),
+    ),
+    Known(
         name="container.isolation",
         variables=("AMD_CONTAINER_ISOLATION",),
         default="true",

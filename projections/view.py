@@ -123,6 +123,22 @@ class View:
             raise VmNotFound(f"{word!r} begins the ids of several machines: {several}; write more of it")
         raise VmNotFound(f"there is no machine {word!r}; {_near(word, self._store.vms.names(), 'steno vms --all')}")
 
+    def run_or_vm(self, word: str) -> RunRow | VmRow:
+        """The run, or else the machine, that a person means. A beginning that ids of both kinds have is not unique.
+
+        Raises:
+            RunNotFound: none, or more than one.
+        """
+        found: tuple[RunRow | VmRow, ...] = (*self._store.matching(word), *self._store.vms.matching(word))
+        exact = [one for one in found if word in (_id_of(one), one.provider_id, one.name)]
+        match exact or found:
+            case ():
+                return self.row(word)
+            case (one, *others) if exact or not others:
+                return one
+        several = ", ".join(f"{_id_of(row)[:13]}… ({row.name})" for row in found[:_SUGGESTED])
+        raise RunNotFound(f"{word!r} begins the ids of several runs and machines: {several}; write more of it")
+
     def vm(self, word: str) -> VmObject:
         """The object of the machine a person means.
 
@@ -229,6 +245,10 @@ class View:
     def world(self) -> World:
         """The engine's world behind these projections."""
         return World(CURRENT, state=self._world)
+
+
+def _id_of(row: RunRow | VmRow) -> str:
+    return row.run_id if isinstance(row, RunRow) else row.vm_id
 
 
 def _near(word: str, names: Sequence[str], listing: str) -> str:

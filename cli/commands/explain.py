@@ -40,19 +40,14 @@ def command(app: App, run: str, at: str | None) -> None:
     """
     from cli.moments import seen_from
     from cli.stores import viewing
-    from engine.errors import RunNotFound, VmNotFound
     from projections.explain import explain, explanation_object
+    from projections.vm_table import VmRow
 
     with viewing(app, at) as (record, view):
         now = seen_from(app, view, at)
-        try:
-            row = view.row(run)
-        except RunNotFound as error:
-            try:
-                found_vm = view.vm(run)
-            except VmNotFound:
-                raise error from None
-            _explain_vm(app, view, found_vm, now)
+        row = view.run_or_vm(run)
+        if isinstance(row, VmRow):
+            _explain_vm(app, view, view.vm(row.vm_id), now)
             return
         found = explain(record, view, row, now)
         why = view.why_not_warm(row.run_id)

@@ -87,6 +87,7 @@ class Machines:
             source=tick.source,
             facts=facts,
             created=facts.created if facts.created is not None else tick.observed_at,
+            skew=source_named(self.state.sources, tick.source).skew,
             first_position=tick.position,
             first_at=tick.observed_at,
             last_position=tick.position,

@@ -120,7 +120,8 @@ class VmTurn:
         gone = vm.state is VmState.TERMINATED
         self._step(VmTrigger.TERMINATED, low)
         vm.reason = self._reason(facts)
-        if facts.finished_at is not None:
+        # Where the clocks have moved apart since it was made, its provider's two times are not of one clock.
+        if facts.finished_at is not None and (new or vm.skew == self.clock.skew):
             vm.finished_at = vm.finished_low = max(facts.finished_at, vm.created)
             vm.unseen_end = False
         elif new:

@@ -121,6 +121,8 @@ class Vm(msgspec.Struct, kw_only=True):
     """The newest observation."""
     created: int
     """The provider's, else the first poll that shows it."""
+    skew: int = 0
+    """By how much `created` was shifted to our clock, microseconds."""
     finished_at: int | None = None
     """The provider's, else the first poll that shows it terminated."""
     finished_low: int | None = None

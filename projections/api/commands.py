@@ -13,7 +13,7 @@ from projections.api import stopping, submission
 from projections.api.answers import made_answer
 from projections.api.bodies import JsonRoute
 from projections.api.problems import Problem
-from projections.api.reads.read import LONGEST
+from projections.api.reads.read import LONGEST, NAMED
 from projections.api.writing import Writer
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ _Word = Annotated[
         alias="id",
         min_length=1,
         max_length=LONGEST,
-        description="An id, the provider's own id, the newest of a name, or the beginning of an id that no other has.",
+        description=NAMED,
     ),
 ]
 _Key = Annotated[

@@ -12,17 +12,16 @@ from msgspec import UNSET, UnsetType
 from starlette.requests import Request
 from starlette.routing import BaseRoute, Route
 
-from engine.errors import RunNotFound
 from projections.api.feed.listener import cancelling
 from projections.api.parameters import Parameter, asked_of
 from projections.api.problems import Problem
-from projections.api.reads.read import LONGEST
+from projections.api.reads.read import check_word, path_parameters
+from projections.api.stopping import latest
 from projections.objects import RunObject, VmObject
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-    from engine.world.state import WorldState
     from projections.api.feed.feed import Feed
     from projections.api.service import Service
 
@@ -37,8 +36,6 @@ _HEADERS: Final = (
 _POSITION: Final = re.compile("[0-9]{1,18}")
 _PATIENCE: Final = 30.0
 """Seconds until the feed must know where the record stands."""
-_SEEN: Final = 2.0
-"""Seconds until a run that was asked for a moment ago must be known."""
 
 
 def _read_position(text: str) -> int:
@@ -59,6 +56,7 @@ class Stream:
     """One of the two streams, as an ASGI application."""
 
     def __init__(self, service: Service) -> None:
+        self._service = service
         self._feed = service.feed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -66,7 +64,7 @@ class Stream:
         after = _after(request)
         await _ready(self._feed)
         word = request.path_params.get("id")
-        subject = None if word is None else f"run/{await _run_id(self._feed, word)}"
+        subject = None if word is None else f"run/{await asyncio.to_thread(run_named, self._service, word)}"
         if after is not None:
             await _expect_there(self._feed, *after)
         await send({"type": "http.response.start", "status": 200, "headers": list(_HEADERS)})
@@ -138,35 +136,20 @@ async def _expect_there(feed: Feed, after: int, field: str) -> None:
     await feed.beyond(after, _PATIENCE)
 
 
-async def _run_id(feed: Feed, word: str) -> str:
-    """The run a word means; one that was asked for a moment ago is waited for.
+def run_named(service: Service, word: str) -> str:
+    """The id of the run that a word names, found as every other route finds it; one that was requested a moment ago is
+    waited for. A whole run id needs no read models.
 
     Raises:
-        RunNotFound: there is none.
+        RunNotFound: none, or more than one.
+        Problem: 404, no name is that long; 503, the record is still being read.
     """
-    found = await asyncio.to_thread(_found, feed, word)
-    if found is None and len(word) <= LONGEST:
-        await feed.beyond(await asyncio.to_thread(feed.head), _SEEN)
-        found = await asyncio.to_thread(_found, feed, word)
-    if found is None:
-        raise RunNotFound(f"there is no run {word[:LONGEST]!r}; GET /api/runs lists them all")
-    return found
-
-
-def _found(feed: Feed, word: str) -> str | None:
-    with feed.state() as state:
-        return run_meant(state, word)
-
-
-def run_meant(state: WorldState, word: str) -> str | None:
-    """The id of the run that a word names: its run id, the provider's, or its name (the newest of that name)."""
-    if word in state.runs:
-        return word
-    for provider in dict.fromkeys(key.partition("/")[0] for key in state.by_provider):
-        found = state.by_provider.get(f"{provider}/{word}")
-        if found is not None:
-            return found
-    return next((run.run_id for run in reversed(state.runs.values()) if run.name == word), None)
+    check_word("id", word)
+    with service.feed.state() as state:
+        if word in state.runs:
+            return word
+    with latest(service) as look:
+        return look.view.row(word).run_id
 
 
 # -- what the parts of the application ask for ----------------------------------------------------------------------
@@ -214,11 +197,7 @@ def _described(path: str, summary: str) -> dict[str, object]:
             "schema": dict(_AFTER.schema),
         },
     ]
-    if "{id}" in path:
-        said = "A run id, the provider's id, or a name (the newest of that name)."
-        parameters.append(
-            {"name": "id", "in": "path", "required": True, "description": said, "schema": {"type": "string"}}
-        )
+    parameters += path_parameters(path)
     schema = {"type": "string", "x-data": {"$ref": "#/components/schemas/StreamMessage"}}
     answers: dict[str, object] = {
         "200": {"description": "Server-sent events, for as long as both want.", "content": {_SSE: {"schema": schema}}},

@@ -11,14 +11,13 @@ from engine.providers.dstack.names import check_name
 from engine.providers.dstack.polls import MOST_PAGES, rows
 from engine.providers.dstack.uploads import upload_all
 from engine.providers.dstack.wording import wording
+from engine.world.skew import skew_of
 from events.clock import SECOND, parse_time
 
 FINISHED = frozenset({"terminated", "failed", "done"})
 """Words of `run.status` after which nothing happens any more."""
 PAGE = 100
 """Rows of a page; dstack's limit."""
-SKEW = 2 * SECOND
-"""A difference of clocks below this is taken for none."""
 
 
 def submit(client: Client, submission: Submission) -> Submitted:
@@ -54,7 +53,7 @@ def submit(client: Client, submission: Submission) -> Submitted:
 def find(client: Client, name: str, since: int) -> str | None:
     """The id of the newest run of that name submitted at or after `since` (our clock), ended or deleted or not.
 
-    The server's times are shifted by the difference of the two clocks (HTTP `Date`) where it exceeds two seconds.
+    The server's times are shifted where the two clocks are certainly apart (`engine.world.skew`).
     """
     for run, skew in _newest_first(client):
         submitted = _moment(run.get("submitted_at"))
@@ -131,9 +130,10 @@ def _newest_first(client: Client) -> Iterator[tuple[dict[str, object], int]]:
             raise ProviderError(
                 f"cannot look for the run: {client.address.url} answered no list; is it a dstack server?"
             )
-        skew = 0 if answer.server_time is None else answer.server_time - answer.observed_at
+        at = answer.server_time
+        skew = 0 if at is None else skew_of(at, answer.started_at, answer.observed_at)
         for run in page:
-            yield run, skew if abs(skew) > SKEW else 0
+            yield run, skew
         if len(page) < PAGE:
             return
         ids = {str(run["id"]) for run in page}

@@ -75,11 +75,12 @@ class Tokens:
         """Whether the file was looked at lately, and all was well with it."""
         return self._looked_at <= now < self._look_at and self.trouble is None
 
-    def usable(self) -> int:
-        """How many tokens may be used now."""
+    def usable(self, role: Role = Role.READ) -> int:
+        """How many tokens may be used now by which one may do what this role allows."""
         self._look()
         now = self._clock.now()
-        return sum(1 for known in self._known.values() if known.expires_at is None or now < known.expires_at)
+        usable = (one for one in self._known.values() if one.expires_at is None or now < one.expires_at)
+        return sum(1 for known in usable if known.who.role.covers(role))
 
     def bearer(self, text: str) -> Who | None:
         """Whose token that is; None: nobody's, or no longer."""

@@ -16,10 +16,11 @@ from engine.kernel.submission import ENDPOINTS, GPUS, Payload
 from engine.money.budget import account
 from engine.money.metrics import Metrics, metrics
 from projections.api.amd.story import StatusObject
-from projections.api.amd.stream import KEY, Resume, Submit
+from projections.api.amd.stream import KEY, Resume, Submit, isolated
 from projections.api.answers import read_answer
 from projections.api.parameters import asked_of
 from projections.api.reads.money import policy_at
+from projections.api.reads.read import path_parameters
 from projections.api.streams import LAST_EVENT_ID
 from projections.api.writing import Writer
 
@@ -34,13 +35,17 @@ class Problems(msgspec.Struct, frozen=True, kw_only=True):
     dtypes: tuple[str, ...]
     endpoints: tuple[str, ...]
     gpus: tuple[str, ...]
+    isolated: bool
+    """False: a kernel runs as the service's user, with its files and its network. Submit only your own code."""
 
 
 def routes(service: Service) -> list[BaseRoute]:
     """All of them."""
     writer = Writer(service.record_path, clock=service.clock)
     service.closing.callback(writer.close)
-    offered = Problems(problems=catalogue.problems(), dtypes=DTYPES, endpoints=ENDPOINTS, gpus=GPUS)
+    offered = Problems(
+        problems=catalogue.problems(), dtypes=DTYPES, endpoints=ENDPOINTS, gpus=GPUS, isolated=isolated(service)
+    )
     published = {PROBLEMS: msgspec.json.encode(offered), SCHEMA: msgspec.json.encode(schema())}
 
     async def fixed(request: Request) -> Response:
@@ -108,6 +113,9 @@ def _read(summary: str, answer: dict[str, Any], **more: object) -> dict[str, Any
 _SUBMITTING: Final[dict[str, Any]] = {
     "post": {
         "operationId": "submitKernel",
+        "description": "With the provider `local` a kernel runs as the service's user, not isolated: it can read the "
+        "record and use the network. There only a caller on the service's machine may submit, without a token (403 for "
+        "others, unless `kernel.unsafe_local` is true), and the answer has `Steno-Isolation: none`.",
         "summary": "Check and time a kernel; the answer is the stream of its statuses, the first names its run_id",
         "tags": _TAGS,
         "parameters": [
@@ -134,13 +142,7 @@ _RESUMING: Final[dict[str, Any]] = {
         "summary": "The statuses of a kernel, from its submission or from where a client was",
         "tags": _TAGS,
         "parameters": [
-            {
-                "name": "id",
-                "in": "path",
-                "required": True,
-                "description": "A run id, the provider's id, or a name (the newest of that name).",
-                "schema": {"type": "string"},
-            },
+            *path_parameters(STREAM),
             {
                 "name": LAST_EVENT_ID,
                 "in": "header",

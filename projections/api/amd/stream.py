@@ -17,11 +17,12 @@ from projections.api.amd.submitting import submit
 from projections.api.parameters import asked_of
 from projections.api.problems import Problem
 from projections.api.stopping import run_to_stop, stop_run
-from projections.api.streams import LAST_EVENT_ID, RETRY, run_meant
+from projections.api.streams import LAST_EVENT_ID, RETRY, run_named
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
+    from projections.api.access.who import Who
     from projections.api.service import Service
     from projections.api.writing import Writer
 
@@ -50,11 +51,13 @@ class Submit:
         asked_of(request, ())
         key = _key(request)
         _expect_json(request)
+        submitter = _submitter(self._service, scope["steno.who"])
         body = await request.body()
-        submitter = scope["steno.who"].name
         accepted = await submit(self._service, self._writer, body, submitter=submitter, key=key)
         await self._service.feed.beyond(accepted.position, _PATIENCE)
         headers = [(b"steno-position", b"%d" % accepted.position), (b"steno-run-id", accepted.run_id.encode())]
+        if not isolated(self._service):
+            headers.append((b"steno-isolation", b"none"))
         left = await _tell(self._service, Story(self._service, accepted.run_id), receive, send, headers)
         if left and self._service.settings.value("kernel.cancel_on_close") == "true":
             await asyncio.shield(self._stop(accepted.run_id, submitter))
@@ -86,12 +89,30 @@ class Resume:
             said = f"the record ends at position {head}; {after} is beyond it"
             raise Problem(400, said, field=LAST_EVENT_ID)
         await feed.beyond(head, 2.0)
-        story = Story(self._service, await to_thread.run_sync(self._meant, request.path_params["id"]), after)
+        run_id = await to_thread.run_sync(run_named, self._service, request.path_params["id"])
+        story = Story(self._service, run_id, after)
         await _tell(self._service, story, receive, send, [], body=scope["method"] != "HEAD")
 
-    def _meant(self, word: str) -> str:
-        with self._service.feed.state() as state:
-            return run_meant(state, word) or word[:200]
+
+def isolated(service: Service) -> bool:
+    """Whether a kernel runs apart from this service: not on `local`, where it is a process of the same user."""
+    return service.outside.provider != "local"
+
+
+def _submitter(service: Service, who: Who) -> str:
+    """The name of whoever may submit kernels.
+
+    Raises:
+        Problem: 403, this one may not: here a kernel could read the record, and whatever else the service's user may.
+    """
+    unsafe = service.settings.value("kernel.unsafe_local") == "true"
+    if not (isolated(service) or unsafe or who.via == "loopback"):
+        raise Problem(
+            403,
+            "the provider is local: a kernel would run as the service's user, not isolated. Only who is on its machine "
+            "may submit one, without a token. Use the provider dstack, or set kernel.unsafe_local = true",
+        )
+    return who.name
 
 
 async def _tell(

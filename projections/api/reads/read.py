@@ -74,8 +74,13 @@ def check_path(asked: Asked) -> None:
         Problem: 404, one of them is longer than any name.
     """
     for name, word in asked.path.items():
-        if len(word) > LONGEST:
-            raise Problem(404, f"there is nothing of a name that long ({len(word)} characters)", field=name)
+        check_word(name, word)
+
+
+def check_word(name: str, word: str) -> None:
+    """As `check_path`, of one part of a path."""
+    if len(word) > LONGEST:
+        raise Problem(404, f"there is nothing of a name that long ({len(word)} characters)", field=name)
 
 
 def limiter() -> Callable[[], CapacityLimiter]:
@@ -139,8 +144,10 @@ def path_parameters(path: str) -> list[dict[str, Any]]:
     return found
 
 
+NAMED = "An id, the provider's id, a name (the newest of that name), or the unique beginning of an id."
+"""How a path names a run or a machine: every route finds it alike (`View.row`, `View.vm_row`)."""
 _PATHS = {
-    "id": "An id, the provider's own id, the newest of a name, or the beginning of an id that no other has.",
+    "id": NAMED,
     "position": "A position of the record.",
 }
 

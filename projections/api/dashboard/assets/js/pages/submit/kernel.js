@@ -61,7 +61,7 @@ export function KernelForm({ busy, error, onSubmit }) {
       <${Choice} label="Data type" value=${dtype} options=${offered.dtypes.map((name) => [name, name])} onInput=${(value) => setDraft({ dtype: value })} error=${wrong("dtype")} /></div>
     <${Radios} legend="What to do" value=${endpoint} error=${wrong("endpoint")} onInput=${(value) => setDraft({ endpoint: value })} options=${offered.endpoints.map((name) => [name, ...(DOES[name] ?? [name])])} />
     ${error && !FIELDS.includes(field) && html`<${Problem} error=${error} />`}
-    <div class="bar"><button type="submit" class="button primary" disabled=${busy}>${busy ? "Submitting …" : "Submit"}</button><span class="dim">It may start a machine, which is billed from then on.</span></div></form>`;
+    <div class="bar"><button type="submit" class="button primary" disabled=${busy}>${busy ? "Submitting …" : "Submit"}</button><span class="dim">${offered.isolated ? "It may start a machine, which is billed from then on." : "It runs as the service's user on this machine, not isolated. Submit only your own code."}</span></div></form>`;
 }
 
 const TYPES = { float32: "float", float64: "double", float16: "__half", bfloat16: "__hip_bfloat16", int32: "int" };

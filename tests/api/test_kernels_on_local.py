@@ -1,0 +1,85 @@
+"""A kernel on `local` is a process of the service's user: only who is that user's neighbour anyway may submit one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from engine.kernel.testing import asked
+from engine.readings.shapes import shape_of
+from events.clock import RandomIds, SystemClock
+from events.record import Record
+from projections.api.access.issuing import Issuer
+from projections.api.access.who import Role
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Serve, Served, StartSteno
+
+SUBMIT = "/api/amd/submit"
+
+
+def token(record: Path, role: str) -> dict[str, str]:
+    """The header of a new token."""
+    clock = SystemClock()
+    with Record.open(record, write=True, shapes=shape_of, clock=clock) as opened:
+        made = Issuer(opened, clock, RandomIds()).create(role=Role(role), name=None, expires_at=None, by="tester")
+    return {"Authorization": f"Bearer {made[1]}"}
+
+
+def submitted(service: Served, headers: dict[str, str]) -> tuple[int, Any]:
+    """Status and headers of the answer; a stream is left at once."""
+    with service.client.stream("POST", SUBMIT, json=asked(), headers=headers) as answer:
+        if answer.status_code >= 400:
+            answer.read()
+            return answer.status_code, answer.json()
+        return answer.status_code, answer.headers
+
+
+@pytest.mark.parametrize("role", ["submit", "admin"])
+def test_a_token_submits_no_kernel_to_this_machine(served: Serve, empty_record: Path, role: str) -> None:
+    """403, with what to do instead; nothing is in the record."""
+    headers = token(empty_record, role)
+    service = served(empty_record)
+    status, told = submitted(service, headers)
+    assert (status, "kernel.unsafe_local" in told["detail"]) == (403, True)
+    login = service.client.post("/api/session", json={"token": headers["Authorization"].removeprefix("Bearer ")})
+    assert login.status_code == 200
+    assert submitted(service, {})[0] == 403, "a session is its token"
+    service.client.cookies.clear()
+    assert service.client.get("/api/runs").json()["runs"] == []
+
+
+def test_who_is_on_the_machine_submits_and_is_told(served: Serve, empty_record: Path) -> None:
+    """By a header of the answer, by what is published beside the problems, and in the description of the API."""
+    service = served(empty_record)
+    status, headers = submitted(service, {})
+    assert (status, headers["steno-isolation"]) == (200, "none")
+    assert service.client.get("/api/amd/problems").json()["isolated"] is False
+    said = service.client.get("/openapi.json").json()["paths"][SUBMIT]["post"]["description"]
+    assert "not isolated" in said
+
+
+def test_a_setting_lets_tokens_submit(served: Serve, empty_record: Path) -> None:
+    """Whoever sets it knows."""
+    headers = token(empty_record, "submit")
+    service = served(empty_record, kernel__unsafe_local="true")
+    assert submitted(service, headers)[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("roles", "words", "warned"),
+    [((), (), False), (("read",), (), False), (("submit",), (), True), (("read",), ("--host", "0.0.0.0"), True)],
+)
+def test_a_service_warns_if_others_may_run_commands_here(
+    steno_served: StartSteno, empty_record: Path, roles: tuple[str, ...], words: tuple[str, ...], warned: bool
+) -> None:
+    """At its start, once."""
+    for role in roles:
+        token(empty_record, role)
+    process = steno_served(empty_record, *words)
+    assert process.get("/healthz").status_code == 200
+    told = [line for line in process.out if " WARNING " in line and "not isolated" in line]
+    assert len(told) == int(warned)
