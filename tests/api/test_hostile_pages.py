@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import http.server
+import json
+import re
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from engine.readings.shapes import shape_of
-from events.clock import SystemClock
+from events.clock import SECOND, SystemClock
 from events.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from conftest import Serve, Served
-    from stenolab.browser import See
+    from conftest import Serve, Served, Starts
+    from stenolab.browser import See, Seen
+
+    from events.poll import Poll
 
 pytestmark = pytest.mark.slow
 
@@ -99,7 +104,7 @@ def requests(service: Served) -> int:
         return sum(1 for _ in record.read(types=frozenset({"RunRequested"})))
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+@pytest.mark.parametrize("host", ["127.0.0.1", pytest.param("localhost", marks=pytest.mark.long)])
 def test_a_page_of_another_site_reads_nothing_and_changes_nothing(
     served: Serve, town: Path, see: See, host: str
 ) -> None:
@@ -115,3 +120,138 @@ def test_a_page_of_another_site_reads_nothing_and_changes_nothing(
     assert told.pop("done")
     assert {name: said for name, said in told.items() if said not in {"failed", "sent"}} == {}
     assert requests(service) == before
+
+
+# -- what a provider, a task or a caller says, on every page
+
+SCRIPT = """<img src=x onerror="window.owned=1"><script>window.owned=1</script>'"><svg onload="window.owned=1">"""
+SAID = frozenset(
+    (
+        "name", "run_name", "user", "actor_user", "status_message", "message", "project_name", "backend", "backends",
+        "region", "hostname", "fleet_name", "job_name", "instance_id", "termination_reason_message", "image",
+        "image_name", "commands", "description", "username", "availability", "health_status", "error",
+    )
+)  # fmt: skip
+"""Texts of dstack's answers that anybody could have chosen."""
+WATCH = """
+window.broken = [];
+document.addEventListener("securitypolicyviolation", (one) => window.broken.push(one.violatedDirective));
+"""
+
+
+def spoiled(value: Any, key: str = "") -> Any:
+    """An answer whose texts are scripts; what was equal stays equal."""
+    match value:
+        case dict():
+            return {name: spoiled(one, name) for name, one in value.items()}
+        case list():
+            return [spoiled(one, key) for one in value]
+        case str() if key in SAID and value:
+            return SCRIPT + value
+    return value
+
+
+def spoiled_polls(name: str, polls: Callable[[str], tuple[Poll, ...]]) -> list[Poll]:
+    """A recording with scripts for names and messages, and a status that nobody knows at its end."""
+    found = [
+        msgspec.structs.replace(
+            poll,
+            source=poll.source + SCRIPT,
+            error=None if poll.error is None else poll.error + SCRIPT,
+            body=None if poll.body is None else json.dumps(spoiled(json.loads(poll.body))).encode(),
+        )
+        for poll in polls(name)
+    ]
+    drifts = [poll for poll in found if poll.body is not None and b'"status": "running"' in poll.body][-1:]
+    later = found[-1].observed_at + SECOND
+    return found + [
+        msgspec.structs.replace(
+            poll,
+            started_at=later,
+            observed_at=later + SECOND,
+            body=(poll.body or b"").replace(b'"status": "running"', b'"status": ' + json.dumps(SCRIPT).encode()),
+        )
+        for poll in drifts
+    ]
+
+
+def expect_harmless(seen: Seen) -> None:
+    """No script ran, none was kept from running by the policy alone, and no element was made of a text."""
+    assert seen.page.evaluate("window.owned") is None, seen.page.url
+    assert seen.page.evaluate("window.broken") == [], seen.page.url
+    assert seen.page.evaluate("document.querySelectorAll('img[src=x], svg[onload], [onerror]').length") == 0
+    bad = [url for url in seen.asked if url.endswith("/x")]
+    assert bad == []
+    links = seen.page.evaluate("[...document.querySelectorAll('[href],[src]')].map((one) => one.href || one.src || '')")
+    assert [one for one in links if isinstance(one, str) and re.match(r"\s*(javascript|data|vbscript):", one)] == []
+
+
+def shown(seen: Seen, path: str) -> str:
+    """The text of a page, which is harmless."""
+    seen.go(path)
+    seen.page.wait_for_timeout(100)
+    expect_harmless(seen)
+    text: str = seen.page.inner_text("body")
+    return text
+
+
+@pytest.mark.long
+def test_what_a_provider_says_is_text_on_every_page(
+    served: Serve,
+    tmp_path: Path,
+    see: See,
+    polls: Callable[[str], tuple[Poll, ...]],
+    recorded_again: Callable[[Path, Sequence[Poll]], Path],
+) -> None:
+    """Names, users, machines, GPUs, projects, messages, statuses nobody knows, failures: all pages, all tabs."""
+    for name in ("success", "failure", "several", "no_capacity", "unreachable"):
+        recorded_again(tmp_path / "record.db", spoiled_polls(name, polls))
+    service = served(tmp_path / "record.db")
+    runs = [run["run_id"] for run in service.client.get("/api/runs").json()["runs"]]
+    machines = [vm["vm_id"] for vm in service.client.get("/api/vms").json()["vms"]]
+    events = service.client.get("/api/events?type=RunObserved&limit=2").json()["events"]
+    answers = service.client.get("/api/polls?limit=2").json()["polls"]
+    assert len(runs) > 4
+    assert machines
+    seen = see(service.url)
+    seen.page.add_init_script(WATCH)
+    paths = [
+        "/", "/runs", "/machines", "/incidents", "/record", "/record?show=polls", "/submit", "/submit?what=command",
+        "/login",
+        *(f"/costs?by={by}" for by in ("vm", "run", "day", "user", "gpu")),
+        *(f"/runs/{run}?tab={tab}" for run in runs[:3] for tab in ("why", "output", "cost", "events")),
+        *(f"/runs/{run}" for run in runs[3:]),
+        *(f"/machines/{vm}" for vm in machines),
+        *(f"/record/{one['position']}" for one in (*events, *answers)),
+    ]  # fmt: skip
+    with_script = [path for path in paths if SCRIPT[:30] in shown(seen, path)]
+    assert len(with_script) > 12, with_script
+    for path in (
+        f"/runs/{SCRIPT}",
+        f"/machines/{SCRIPT}",
+        f"/record/{SCRIPT}",
+        f"/runs?name={SCRIPT}",
+        f"/?at={SCRIPT}",
+    ):
+        seen.page.goto(service.url + path.replace("%", "%25").replace("#", "%23"))
+        seen.page.wait_for_selector("body")
+        expect_harmless(seen)
+
+
+def test_what_a_task_and_a_kernel_say_is_text(started: Starts, tmp_path: Path, see: See) -> None:
+    """Output that is followed live, a kernel's source and the compiler's words about it."""
+    up = started("up", "--record", tmp_path / "record.db", STENO_LOCAL_PRICE="1.99", STENO_LOCAL_GPU="MI300X")
+    task = {"type": "task", "commands": [f"echo {json.dumps(SCRIPT)}; printf '\\033]0;x\\007'; exit 3"]}
+    made = up.post("/api/runs", json={"name": "says", "configuration": task})
+    assert made.status_code == 202, made.text
+    seen = see(up.url)
+    seen.page.add_init_script(WATCH)
+    seen.go("/runs/says?tab=output")
+    seen.until(f"document.body.innerText.includes({json.dumps(SCRIPT[:30])})")
+    expect_harmless(seen)
+    seen.go("/submit")
+    seen.page.get_by_label("Source").fill(f"#error {SCRIPT}")
+    seen.page.get_by_role("button", name="Submit", exact=True).click()
+    seen.until("location.search.includes('run=')")
+    seen.until("document.body.innerText.includes('onerror')")
+    expect_harmless(seen)

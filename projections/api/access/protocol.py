@@ -170,20 +170,18 @@ class Protocol(HttpToolsProtocol):
     def refuse(self, problem: Problem) -> None:
         """Answer what never became a request, and close; requests that came before it are answered first."""
         unanswered = self._unanswered()
-        if not self._in_body:
-            if unanswered:
-                self._end_after_last()
-            else:
-                self._refuse_now(problem)
-        elif self.cycle not in unanswered:
-            self.transport.close()  # it was answered already, and has no second answer
-        elif len(unanswered) > 1:
-            self.pipeline.popleft()  # what is wrong is its own body: nobody acts on it
-            self._end_after_last()
-        else:
+        if self._in_body and self.cycle not in unanswered:
+            self.transport.close()  # what is wrong is the body of a request that was answered already
+        elif self._in_body and len(unanswered) > 1:
+            self.pipeline.popleft()  # it is the body of one that waits: nobody acts on it
+            self._end_after_last(problem)
+        elif self._in_body or not unanswered:
             self._refuse_now(problem)
-            self.cycle.disconnected = True
-            self.cycle.message_event.set()
+            if self._in_body:
+                self.cycle.disconnected = True
+                self.cycle.message_event.set()
+        else:
+            self._end_after_last(problem)
 
     def _refuse_now(self, problem: Problem) -> None:
         self._deaf = True
@@ -207,15 +205,17 @@ class Protocol(HttpToolsProtocol):
         first = [] if self._running is None or self._running.response_complete else [self._running]
         return [*first, *(cycle for cycle, _ in reversed(self.pipeline))]
 
-    def _end_after_last(self) -> None:
-        """Read nothing more, and close once all is answered."""
+    def _end_after_last(self, problem: Problem | None = None) -> None:
+        """Read nothing more; once all is answered tell the problem, if there is one, and close."""
         self._deaf = True
         self._cancel()
         unanswered = self._unanswered()
-        if unanswered:
-            unanswered[-1].keep_alive = False
-        else:
+        if not unanswered:
             self.transport.close()
+        elif problem is None:
+            unanswered[-1].keep_alive = False
+        elif unanswered[-1].keep_alive:
+            unanswered[-1].on_response = functools.partial(self._refuse_now, problem)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._running = cycle
