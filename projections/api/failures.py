@@ -12,6 +12,7 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from events.errors import StenoError
+from projections.api.access.token_file import without_secrets
 from projections.api.answers import problem_answer
 from projections.api.problems import Problem, problem_of
 
@@ -81,7 +82,8 @@ def _methods(request: Request) -> set[str]:
 
 
 async def _mistaken(request: Request, error: Exception) -> Response:
-    _log.error("%s %s: %s: %s", request.method, request.url.path, type(error).__name__, error)
+    path = without_secrets(request.url.path)
+    _log.error("%s %s: %s: %s", request.method, path, type(error).__name__, without_secrets(str(error)))
     return problem_answer(problem_of(error))
 
 

@@ -6,6 +6,7 @@ import msgspec
 
 from engine import errors as engine
 from events import errors as events
+from projections.api.access.token_file import without_secrets
 from projections.building import Building
 from projections.pool import Behind, BeingBuilt
 
@@ -100,8 +101,8 @@ def problem_body(problem: Problem) -> bytes:
         ProblemObject(
             title=HTTPStatus(problem.status).phrase,
             status=problem.status,
-            detail=" ".join(problem.detail.split()),
-            field=problem.field,
+            detail=without_secrets(" ".join(problem.detail.split())),
+            field=None if problem.field is None else without_secrets(problem.field),
             progress=problem.progress,
         )
     )

@@ -13,6 +13,7 @@ from events.clock import SECOND, RandomIds, SystemClock
 from events.record import Record
 from events.testing import StandingClock
 from projections.api.access.issuing import Issuer
+from projections.api.access.session import LOGINS
 from projections.api.access.token_file import tokens_path
 from projections.api.access.tokens import SESSION, Tokens
 from projections.api.access.who import Role
@@ -185,3 +186,14 @@ def test_two_services_of_one_machine_do_not_share_a_cookie(served: Serve, town: 
         token(record, "read", "first")
         names += list(log_in(served(record, api__host="0.0.0.0")).keys())
     assert len(set(names)) == 2
+
+
+def test_a_token_logs_in_so_often(service: Served) -> None:
+    """What is closed is kept in a file that is read again and again: one reader must not make it grow without end."""
+    text, other = token(service.record, "read", "often"), token(service.record, "read", "once")
+    time.sleep(0.3)
+    found = [service.client.post("/api/session", json={"token": text}) for _ in range(LOGINS + 5)]
+    assert {answer.status_code for answer in found[:LOGINS]} == {200}
+    assert found[-1].status_code == 429
+    assert int(found[-1].headers["retry-after"]) > 0
+    assert service.client.post("/api/session", json={"token": other}).status_code == 200

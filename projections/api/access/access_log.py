@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 from urllib.parse import unquote
 
 from events.clock import SECOND
-from projections.api.access.tokens import without_secrets
+from projections.api.access.token_file import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

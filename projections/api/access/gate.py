@@ -17,7 +17,7 @@ from projections.api.access.hosts import listens_on_loopback
 from projections.api.access.limits import check_head, check_method
 from projections.api.access.rate import Rate
 from projections.api.access.roles import asks_for_a_run, needed
-from projections.api.access.tokens import without_secrets
+from projections.api.access.token_file import without_secrets
 from projections.api.access.who import Role
 from projections.api.problems import MEDIA_TYPE, Problem, problem_body, problem_of
 
@@ -103,7 +103,7 @@ class Gate:
         except Exception as error:  # noqa: BLE001 - the last resort of every request
             if not exchange.complete:
                 path = without_secrets(scope["path"])
-                _log.error("%s %s: %s: %s", scope["method"], path, type(error).__name__, error)
+                _log.error("%s %s: %s: %s", scope["method"], path, type(error).__name__, without_secrets(str(error)))
                 await _refuse(exchange, problem_of(error))
         finally:
             if self._streams:

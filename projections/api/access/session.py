@@ -9,8 +9,10 @@ import msgspec
 from starlette.responses import Response
 from starlette.routing import Route
 
+from events.clock import SECOND
 from projections.api.access.door import Door
 from projections.api.access.hosts import listens_on_loopback
+from projections.api.access.rate import Rate
 from projections.api.problems import Problem
 
 if TYPE_CHECKING:
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from projections.api.service import Service
 
 PATH: Final = "/api/session"
+LOGINS: Final = 30
+"""Logins of one token in a minute: each session that is closed is kept in the tokens' file for half a day."""
 
 
 class Login(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -39,7 +43,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
 def routes(service: Service) -> list[BaseRoute]:
     """`/api/session`: who am I (GET), log in (POST), log out (DELETE)."""
-    tokens = service.tokens
+    tokens, rate = service.tokens, Rate(LOGINS, 60 * SECOND)
     door = Door(tokens, on_loopback=listens_on_loopback(service.settings.value("api.host") or ""))
 
     async def who_am_i(request: Request) -> Response:
@@ -58,6 +62,14 @@ def routes(service: Service) -> list[BaseRoute]:
                 "this token is unknown, revoked or expired; `steno token create` makes one",
                 field="token",
                 headers=(("WWW-Authenticate", 'Bearer realm="steno", error="invalid_token"'),),
+            )
+        wait = rate.take(who.token_id or who.name, service.clock.now())
+        if wait:
+            seconds = -(-wait // SECOND)
+            raise Problem(
+                429,
+                f"{who.name} logged in {LOGINS} times in a minute; again in {seconds} s",
+                headers=(("Retry-After", str(seconds)),),
             )
         value, seconds = await anyio.to_thread.run_sync(tokens.opened, who)
         answer = _answer(who)
@@ -123,7 +135,12 @@ OPENAPI: Final[dict[str, Any]] = {
                     "required": True,
                     "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Login"}}},
                 },
-                "responses": {"200": _SESSION, "400": _problem("malformed"), "401": _problem("no such token")},
+                "responses": {
+                    "200": _SESSION,
+                    "400": _problem("malformed"),
+                    "401": _problem("no such token"),
+                    "429": _problem("too many logins; Retry-After says when"),
+                },
             },
             "delete": {
                 "operationId": "log_out",

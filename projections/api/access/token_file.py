@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import secrets
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
@@ -16,6 +17,10 @@ from events.errors import RecordNotWritable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+SECRET: Final = re.compile(r"(steno_[0-9a-f]{12}_)[A-Za-z0-9_-]+")
+"""A token in any text; what to leave of it is group 1."""
 
 
 class Stored(msgspec.Struct, kw_only=True):
@@ -125,6 +130,11 @@ class TokenFile:
         """Remember that a session ended, as long as its cookie would have held."""
         with self.changing() as content:
             content.ended = {one: held for one, held in content.ended.items() if held > now} | {nonce: until}
+
+
+def without_secrets(text: str) -> str:
+    """Text for a log or an answer, tokens in it cut to their ids."""
+    return SECRET.sub(r"\1…", text) if "steno_" in text else text
 
 
 def _damaged(path: Path, error: ValueError) -> RecordNotWritable:

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("steno.access")
 
 TOKEN: Final = re.compile(r"steno_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
-SECRET: Final = re.compile(r"(steno_[0-9a-f]{12}_)[A-Za-z0-9_-]+")
-"""A token in any text; what to leave of it is group 1."""
 LOOK_AGAIN: Final = SECOND // 4
 """How often the file is looked at, microseconds: a revoked token works for no longer."""
 SESSION: Final = 12 * 3600 * SECOND
@@ -184,8 +182,3 @@ def _known(token: Stored) -> Known:
 def digest(text: str) -> bytes:
     """What is kept of a token; its 256 random bits need no slower hash."""
     return hashlib.sha256(text.encode()).digest()
-
-
-def without_secrets(text: str) -> str:
-    """Text for a log, tokens in it cut to their ids."""
-    return SECRET.sub(r"\1…", text) if "steno_" in text else text
