@@ -15,16 +15,16 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
     (
         "Start here",
         (
-            Entry("demo", "demo", "A real tour here: two runs, their machine and bill, an incident."),
-            Entry("doctor", "doctor", "Check server, token, project, fleet, idle timeout, offers, record."),
+            Entry("demo", "demo", "Tour on this machine: two runs, their bill, an incident."),
+            Entry("doctor", "doctor", "Check that a task could run, and say what to do if not."),
         ),
     ),
     (
         "Run things",
         (
             Entry("up", "up", "Record a provider, control its machines, serve the dashboard."),
-            Entry("submit", "submit", "Submit a task, and with --wait follow it to its end."),
-            Entry("stop", "stop", "Ask that a run end."),
+            Entry("submit", "submit", "Submit a task; with --wait, follow it to its end."),
+            Entry("stop", "stop", "Stop a run."),
             Entry("logs", "logs", "Print a run's output."),
         ),
     ),
@@ -40,25 +40,25 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
     (
         "Machines and money",
         (
-            Entry("vms", "vms", "List machines, show one, end one."),
-            Entry("costs", "costs", "Show what everything cost, by machine, run, day, user or GPU."),
-            Entry("budget", "budget", "Show what is spent, committed and left, and until when."),
+            Entry("vms", "vms", "List machines, show one, stop one."),
+            Entry("costs", "costs", "Show costs by machine, run, day, user or GPU."),
+            Entry("budget", "budget", "Show what is spent, committed and left of the budget."),
             Entry("metrics", "metrics", "Print the figures a front end shows."),
-            Entry("notify", "notify", "List what the webhook was told, or send it a test notice."),
+            Entry("notify", "notify", "List the notices sent to the webhook, or send a test notice."),
         ),
     ),
     (
         "HTTP",
         (
-            Entry("serve", "serve", "Serve dashboard, API, live stream and metrics, and only that."),
-            Entry("token", "token", "Make, list and revoke tokens for the HTTP service."),
+            Entry("serve", "serve", "Serve dashboard, API, live stream and metrics; record nothing."),
+            Entry("token", "token", "Create, list and revoke tokens for the HTTP service."),
         ),
     ),
     (
         "Record and replay",
         (
             Entry("record", "record", "Poll a provider and record every answer, until interrupted."),
-            Entry("replay", "replay", "Fold a record or a trace again, under any rules."),
+            Entry("replay", "replay", "Replay a record or a trace under any rule set."),
             Entry("export", "export", "Write any part of the record as a trace that replays anywhere."),
             Entry("import", "import_", "Append a trace's polls to the record."),
         ),
@@ -68,9 +68,9 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
         (
             Entry("events", "events", "List the record's events."),
             Entry("polls", "polls", "List the record's polls."),
-            Entry("poll", "poll", "Print what a provider answered, as it answered it."),
+            Entry("poll", "poll", "Print a provider's answer exactly as it came."),
             Entry("verify", "verify", "Check every byte of the record against its hash chain."),
-            Entry("rebuild", "rebuild", "Build the read models anew from the record."),
+            Entry("rebuild", "rebuild", "Rebuild the read models from the record."),
             Entry("db", "db", "Upgrade the record to this version's schema."),
         ),
     ),

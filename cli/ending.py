@@ -43,7 +43,7 @@ def end_machine(app: App, word: str, *, when_idle: bool) -> None:
             before = view.machine(view.vm_row(word).vm_id)
         name = before.facts.name or before.provider_id
         if before.state is VmState.TERMINATED:
-            _say(app, before, asked=False, text=f"{name} had ended before")
+            _say(app, before, asked=False, text=f"{name} had already ended")
             return
         if not before.ours:
             raise Conflict(
@@ -90,7 +90,7 @@ def confirm_machine_gone(app: App, word: str, when: str) -> None:
         ended = format_time(ended_at)
         emit_json({"vm_id": machine.vm_id, "name": machine.facts.name, "ended_at": ended, "position": position})
     else:
-        emit(f"{name} ended at {shown(ended_at)}, by your word; its bill ends there")
+        emit(f"recorded: {name} ended at {shown(ended_at)}; its bill ends there")
 
 
 def _ended(app: App, record: Record, vm: Vm, *, when_idle: bool) -> Vm:
@@ -121,7 +121,7 @@ def _ended(app: App, record: Record, vm: Vm, *, when_idle: bool) -> Vm:
             return found
         outcome = desk.machine_stopped(vm.vm_id, position, _PATIENCE)
         if isinstance(outcome, VmStopFailed):
-            raise VmInUse(f"{vm.facts.name or vm.provider_id} stays, and is billed: {outcome.error}")
+            raise VmInUse(f"{vm.facts.name or vm.provider_id} was not stopped and is still billed: {outcome.error}")
         with stoppable(signal.SIGINT, KeyboardInterrupt) as interrupted:
             end = app.clock.now() + (_LOOK if outcome is not None else 0)
             while found.state is not VmState.TERMINATED and app.clock.now() < end:
@@ -135,8 +135,8 @@ def _told(name: str, vm: Vm, *, when_idle: bool) -> str:
     if vm.state is VmState.TERMINATED:
         return f"{name} is gone"
     if when_idle and vm.occupants:
-        return f"{name} goes when the run on it has ended; `steno up` sees to that, no other run is placed on it"
-    return f"{name} is asked to go and is {vm.state} yet; `steno vms {name}` shows it, `steno up` sees to it"
+        return f"{name} is stopped when the run on it has ended (by `steno up`); no other run is placed on it"
+    return f"the stop of {name} is requested; it is still {vm.state}. `steno vms {name}` shows it, `steno up` stops it"
 
 
 def _say(app: App, vm: Vm, *, asked: bool, text: str) -> None:

@@ -6,9 +6,15 @@ from cli.options import Command
 from engine.settings_profiles import PROFILES
 
 _OPTIONS = (
-    click.option("--name", metavar="NAME", help="The run's name; else the file's, else one is made."),
+    click.option("--name", metavar="NAME", help="The run's name; else the file's, else a generated one."),
     click.option("--image", metavar="IMAGE", help="Container image; AMD GPUs need one."),
-    click.option("--env", "-e", metavar="NAME[=VALUE]", multiple=True, help="Environment; without =VALUE it is ours."),
+    click.option(
+        "--env",
+        "-e",
+        metavar="NAME[=VALUE]",
+        multiple=True,
+        help="Environment variable; without =VALUE the value comes from your shell.",
+    ),
     click.option("--gpu", metavar="NAME:COUNT", help="GPU in dstack's words: MI300X:1, H100:80GB:2, 24GB.."),
     click.option("--cpu", metavar="RANGE", help="Processors: 8, 4..16."),
     click.option("--memory", metavar="RANGE", help="Memory: 32GB, 16GB..."),

@@ -296,7 +296,7 @@ class Reader:
             raise PositionNotFound(f"The record has no position {position}.")
         row = _Event._make(rows[0])
         if row.kind not in POLLS:
-            raise PositionNotFound(f"Position {position} is no poll but {type_of(row.kind)[0]}.")
+            raise PositionNotFound(f"Position {position} holds {type_of(row.kind)[0]}, which is not a poll.")
         return row
 
     def _of_part(self, read: Callable[[Parts, int], _T], part_id: int) -> _T:

@@ -106,7 +106,7 @@ class Keeper:
         return after
 
     def _is_full(self) -> bool:
-        """Whether so much was met that it is better taken up anew."""
+        """Whether the cache is so large that the world should be reloaded."""
         assert self._fold is not None  # noqa: S101 - asked only where it is there
         state = self._fold.world.state
         met = dict.__len__(state.runs) + dict.__len__(state.vms)

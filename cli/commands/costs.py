@@ -36,10 +36,10 @@ _VIEWS = ("performance", "reconcile", "project")
 def command(
     app: App, by: By | None, form: str | None, performance: bool, reconcile: bool, project: bool, at: str | None
 ) -> None:
-    """Show what everything cost: machine time at the price then in force, to the newest poll.
+    """Show costs: machine time at the price in force at that time, up to the newest poll.
 
-    A run pays for its own time, and for the provisioning of the machine that was made for it. Idle time, tear-down and
-    what else no run pays are lines of their own, so the rows sum to the machines' bills exactly.
+    A run pays for its own time and for the provisioning of the machine that was made for it. Idle time and tear-down
+    are lines of their own, so the rows sum to the machines' bills exactly.
 
     With --json: {"by", "rows": [{"key", "label", "total_usd", "on_demand_usd", "spot_usd", "machine_seconds",
     "lines"}], "total", "low_usd", "high_usd", "position"}; with --performance {"measures", "position"}, with

@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 @common
 @pass_app
 def command(app: App, run: str, at: str | None) -> None:
-    """Explain a verdict: its rule, the polls that say so in the provider's own words, and what would flip it.
+    """Explain a verdict: its rule, the provider's own words that decided it, and what would have changed it.
 
-    Of a run that started cold, or that waits, also why no warm machine was there for it. Of a machine: why it is still
-    up, and what would end it.
+    For a run that started cold or waits, also why it got no warm machine. For a machine: why it is still up, and what
+    would stop it.
 
     With --json: {"run", "sentence", "rule", "evidence": [{"position", "kind", "at", "source", "path", "fields":
     [{"path", "value"}]}], "steps", "flips", "anomalies", "blind", "not_warm": [sentences]}; of a machine {"vm",
-    "why_up": [sentences], "anomalies", "position"}. A field's path finds its value in `steno poll POSITION`; of kind
-    "event" are our own, where no poll decided.
+    "why_up": [sentences], "anomalies", "position"}. A field's path leads to its value in `steno poll POSITION`.
+    Evidence of kind "event" is one of Steno's own events, where no poll decided.
 
     \b
     Examples:
       steno explain matmul
       steno explain matmul --json | jq -r '.evidence[0].position'
-      steno explain matmul --at 14:05
+      steno explain matmul --at 15m
       steno explain steno-slot-1-0
     """
     from cli.moments import seen_from

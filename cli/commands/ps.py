@@ -24,8 +24,8 @@ _DAY = 86_400_000_000
 def command(app: App, everything: bool, at: str | None) -> None:
     """List runs, the newest first: those still open, and those submitted within the last day.
 
-    A run that waits in Steno's queue shows its place there and when it may start. COST is the time of its machine, at
-    the price then in force; in brackets the provider's own figure, where its machine is not known.
+    A run in Steno's queue shows its place there and when it may start. COST is the cost of its machine's time; where
+    its machine is not known, the provider's own figure in brackets.
 
     With --json: {"runs": [run objects, as in replay], "sources": [{"source", "observability", "last_answered_at"}],
     "position", "queue": [{"run_id", "position", "why", "detail", "estimated_start"}]}.

@@ -24,14 +24,14 @@ _LOOK = 30_000_000
 
 @click.command("stop")
 @run_argument
-@click.option("--abort", is_flag=True, help="At once, without letting the task clean up.")
+@click.option("--abort", is_flag=True, help="Stop at once; the task cannot clean up.")
 @common
 @pass_app
 def command(app: App, run: str, abort: bool) -> None:
-    """Ask that a run end; stopping a run that has ended does nothing.
+    """Stop a run; stopping a run that has ended does nothing.
 
-    The request is recorded first, then carried out by whoever holds the provider's lease; its end is awaited for up to
-    30 seconds. With --json: {"run_id", "name", "state", "asked"}.
+    Steno records the request first. The process that holds the provider's lease carries it out, and this command waits
+    up to 30 seconds for the end. With --json: {"run_id", "name", "state", "asked"}.
 
     \b
     Examples:
@@ -71,11 +71,9 @@ def command(app: App, run: str, abort: bool) -> None:
     if app.json:
         emit_json({"run_id": found.run_id, "name": found.name, "state": state, "asked": asked})
     elif not asked:
-        emit(f"{name} had ended before: {state}")
+        emit(f"{name} had already ended: {state}")
     elif after is None:
-        emit(
-            f"{name} is asked to {'abort' if abort else 'stop'} and has not ended yet; `steno timeline {name}` shows it"
-        )
+        emit(f"the {'abort' if abort else 'stop'} of {name} is requested; it has not ended yet: `steno show {name}`")
     else:
         emit(ended(after))
 

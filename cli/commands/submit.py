@@ -35,15 +35,15 @@ def command(
 ) -> None:
     """Submit a task: ./.dstack.yml, the file of -f, or the command after --.
 
-    It runs on this machine, or on dstack with --provider dstack (or STENO_PROVIDER, or steno.toml). The request is
-    recorded before anything is asked of the provider, under a name chosen before, so that whatever breaks, the task
-    runs once at most. Flags are laid over the file and use dstack's words and ranges.
+    It runs on this machine, or on dstack with --provider dstack (or STENO_PROVIDER, or steno.toml). Steno records the
+    request before it calls the provider, so a crash never starts a task twice. Flags override the file; they take
+    dstack's words and ranges.
 
-    With --wait the exit code is 0 if the run succeeded and 1 if not; there is no time limit unless --timeout is given,
-    and when it is reached, or on Ctrl-C (exit 130), the run goes on.
+    With --wait the exit code is 0 if the run succeeded and 1 if not. There is no time limit without --timeout. After
+    the timeout, or on Ctrl-C (exit 130), the run goes on.
 
-    Where the budget cannot bear its worst case it is refused (exit 6). Where as many machines as allowed are in use it
-    waits in Steno's queue, in order: without --wait that is said and the exit code is 0.
+    A run is refused (exit 6) if its worst-case cost exceeds the remaining budget. If the machine limit (`vms.max`) is
+    reached, the run waits in Steno's queue; without --wait the command says so and exits 0.
 
     With --json: {"run_id", "provider_id", "name", "provider", "project", "position", "state"}, with --wait the run
     object; provider_id is null while it waits.

@@ -13,12 +13,12 @@ from cli.output import columns, emit, emit_json
 @common
 @pass_app
 def command(app: App, run: str, at: str | None) -> None:
-    """Draw where a run's time went: one bar a state on one scale, attempts, its machine, stretches without an answer.
+    """Draw where a run's time went: a bar for each state, its attempts, its machine, and gaps without an answer.
 
     With --json: {"run_id", "name", "state", "reason", "from", "until", "first_poll_at", "spans": [{"state", "attempt",
     "from", "to", "seconds", "position"}], "blind": [{"source", "from", "to", "seconds"}], "machine": {"vm_id", "start",
     "phases": [{"phase", "from", "to", "seconds"}]}, "phases": [{"phase", "from", "to", "seconds", "position"}]}; the
-    last are what the task itself says it does, where it is a kernel.
+    last are what a kernel's task reports of itself.
 
     \b
     Examples:

@@ -20,10 +20,11 @@ _DAY = 86_400_000_000
 
 @click.group("vms", cls=DefaultGroup, subcommand_metavar="[VM] | COMMAND [ARGS]…")
 def command() -> None:
-    """List machines: what each is doing, since when, at what price, and what it cost so far.
+    """List machines with state, price and cost so far, or show one.
 
-    Without VM those that may be billed, and those that ended within the last day. VM is a machine's id or its
-    beginning, the provider's id, or a name (names are given again: the one that may be billed, else the newest).
+    Without VM: those that may be billed, and those that ended within the last day. VM is a machine's id or its
+    beginning, the provider's id, or a name. Names are reused: a name means the machine that may be billed, else the
+    newest.
 
     With --json: {"vms": [machine objects, as in replay], "position", "sources": [{"source", "observability",
     "last_answered_at"}]}; with VM the machine object, and beside it "project", "backend", "region", "fleet", "gpu",
@@ -61,15 +62,15 @@ def listed(app: App, vm: str | None, everything: bool, at: str | None) -> None:
 
 @command.command("stop")
 @vm_argument
-@click.option("--when-idle", is_flag=True, help="Only once no run is on it; else a run on it is stopped first.")
+@click.option("--when-idle", is_flag=True, help="Wait until no run is on it, instead of stopping the run.")
 @common
 @pass_app
 def stop(app: App, vm: str, when_idle: bool) -> None:
-    """Ask that a machine go; one that has ended is left alone.
+    """Stop a machine; stopping one that has ended does nothing.
 
-    The request is recorded first. No run is placed on the machine from then on; a run on it is stopped, unless
-    --when-idle is given; then the provider is told, by whoever holds its lease, and the end is awaited for up to a
-    minute. With --json: {"vm_id", "name", "state", "asked", "told"}.
+    Steno records the request first and places no further run on the machine. A run on it is stopped, unless --when-idle
+    is given. Then the process that holds the provider's lease sends the stop request, and this command waits up to a
+    minute for the end. With --json: {"vm_id", "name", "state", "asked", "told"}.
 
     Exits 5 if the provider refuses, for example because its fleet is in use.
 
@@ -85,16 +86,16 @@ def stop(app: App, vm: str, when_idle: bool) -> None:
     end_machine(app, vm, when_idle=when_idle)
 
 
-@command.command("gone", short_help="Write down that a machine ended, by your own eyes.")
+@command.command("gone", short_help="Record that a machine has ended, as you saw yourself.")
 @vm_argument
 @click.option("--at", "when", metavar="TIME", required=True, help="When it ended, as the cloud's own console says.")
 @common
 @pass_app
 def gone(app: App, vm: str, when: str) -> None:
-    """Write down that a machine ended: you looked in the cloud's own console, whatever the provider still says.
+    """Record that a machine has ended, because you saw it in the cloud's own console.
 
-    For a machine that is `unconfirmed`: told to go, or no longer listed, and not seen gone. Its bill ends at that
-    moment. With --json: {"vm_id", "name", "ended_at", "position"}.
+    For a machine that was told to stop, or is no longer listed, and that no poll has shown gone (`unconfirmed`). Its
+    bill ends at that moment. With --json: {"vm_id", "name", "ended_at", "position"}.
 
     \b
     Examples:

@@ -22,7 +22,7 @@ def table(report: Report, low: int, high: int, columns: int) -> str:
     least, most = words.short(money(low)), words.short(money(high))
     if least == most:
         return drawn
-    bounds = f"between {least} and {most}, for what happened between two polls"
+    bounds = f"The true cost is {least}–{most}; nobody looked between some polls."
     return f"{drawn}\n\n{paint.dim(bounds)}"
 
 

@@ -13,17 +13,17 @@ def unfit(scene: Scene, run: Run, vm: Vm) -> tuple[str, ...]:
     """Why the run can never go to this machine, as long as both are what they are; empty: it can."""
     terms = terms_of(run)
     if terms.creation == "create":
-        return ("creation_policy is create: it never goes to a machine that is there",)
+        return ("its creation_policy is `create`: it always gets a new machine",)
     found = list(differences(terms, vm))
     if not vm.ours and not terms.fleets:
-        found.append("the machine is not Steno's")
+        found.append("Steno did not create the machine")
     slot, pooled = (vm.facts.fleet or "").startswith(SLOT), scene.policy.mode == "pool" and terms.nodes == 1
     if not terms.fleets and slot != pooled:
-        found.append(f"it is {'a slot of the pool' if slot else 'in a shared fleet'}, where this run does not go")
+        found.append(f"it is in a {'pool slot' if slot else 'shared fleet'}, and this run uses none of those")
     if is_single_use(scene, vm):
-        found.append("it was made for a run with creation_policy create, which shares it with nobody")
+        found.append("it was created for a run with creation_policy `create`, which shares it with no other run")
     if not is_shared_with(scene, terms.submitter, vm):
-        found.append("other users' runs were on it (share is user)")
+        found.append("runs of other users were on it (`vms.share` is `user`)")
     return tuple(found)
 
 

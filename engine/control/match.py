@@ -93,7 +93,7 @@ def _gpus(terms: Terms, asked: Asked, facts: VmFacts) -> Iterator[str]:
         return  # limits on GPUs say nothing of a machine without any, where none need be there
     yield from _within("number of GPUs", count, facts.gpu_count, "")
     if asked.vendor is not None and facts.gpu is not None and vendor_of(facts.gpu) != asked.vendor:
-        yield f"GPU vendor: {asked.vendor} asked for, {facts.gpu} there"
+        yield f"GPU vendor: {asked.vendor} requested, the machine has {facts.gpu}"
     memory = _gigabytes(facts.gpu_memory_mib)
     if memory is not None:
         yield from _within("memory of a GPU", asked.gpu_memory, memory, " GB")
@@ -109,23 +109,23 @@ def _gpu_count(terms: Terms, asked: Asked) -> Range:
 
 def _named(what: str, wanted: Sequence[str], there: str | None) -> Iterator[str]:
     if wanted and there is not None and there.lower() not in {name.lower() for name in wanted}:
-        yield f"{what}: {' or '.join(wanted)} asked for, {there} there"
+        yield f"{what}: {' or '.join(wanted)} requested, the machine has {there}"
 
 
 def _within(what: str, wanted: Range, there: float | None, unit: str) -> Iterator[str]:
     if there is not None and not wanted.holds(there):
-        yield f"{what}: {wanted}{unit} asked for, {there:g}{unit} there"
+        yield f"{what}: {wanted}{unit} requested, the machine has {there:g}{unit}"
 
 
 def _spot(terms: Terms, facts: VmFacts) -> Iterator[str]:
     wanted = terms.spot or ON_DEMAND
     if wanted != "auto" and facts.spot is not None and facts.spot != (wanted == "spot"):
-        yield f"spot policy: {wanted} asked for, {'spot' if facts.spot else 'on-demand'} there"
+        yield f"spot policy: {wanted} requested, the machine is {'spot' if facts.spot else 'on-demand'}"
 
 
 def _price(terms: Terms, facts: VmFacts) -> Iterator[str]:
     if terms.max_price is not None and facts.price is not None and facts.price > terms.max_price:
-        yield f"price: at most ${terms.max_price / DOLLAR:g}/h asked for, ${facts.price / DOLLAR:g}/h there"
+        yield f"price: at most ${terms.max_price / DOLLAR:g}/h requested, the machine costs ${facts.price / DOLLAR:g}/h"
 
 
 def _gigabytes(mebibytes: int | None) -> float | None:

@@ -63,7 +63,7 @@ def place(run: Run, room: Room) -> Place | Hold | Refuse | Keep:
     if policy.max_vms is not None and terms.nodes > policy.max_vms:
         return Refuse(
             run_id=run.run_id,
-            why=f"it needs {terms.nodes} machines at once and no more than {policy.max_vms} are allowed (max_vms)",
+            why=f"it needs {terms.nodes} machines at once, and the machine limit is {policy.max_vms} (`vms.max`)",
         )
     pooled = policy.mode == "pool" and terms.nodes == 1 and not terms.fleets
     match terms.creation:
@@ -165,12 +165,12 @@ def _draining(run: Run, room: Room) -> Keep | None:
 
 def _wait_for_machine(run: Run, room: Room) -> Hold:
     hold = _others(run, room)
-    detail = "creation_policy is reuse, and no idle machine fits it"
+    detail = "creation_policy is `reuse`, and no idle machine fits"
     return hold or Hold(run_id=run.run_id, why="machine", detail=detail)
 
 
 def _at_the_cap(run: Run, room: Room) -> Hold:
-    detail = f"all {room.scene.policy.max_vms} machines that are allowed (max_vms) are taken"
+    detail = f"the machine limit ({room.scene.policy.max_vms}, `vms.max`) is reached"
     return _others(run, room) or Hold(run_id=run.run_id, why="cap", detail=detail)
 
 
@@ -182,7 +182,7 @@ def _others(run: Run, room: Room) -> Hold | None:
     for vm in room.scene.ours:
         free = not hindrances(room.scene, vm) and vm.vm_id not in room.claimed
         if free and not differences(terms, vm) and not is_shared_with(room.scene, terms.submitter, vm):
-            detail = "the idle machine that fits had runs of other users on it, and share is user"
+            detail = "runs of other users were on the idle machine that fits (`vms.share` is `user`)"
             return Hold(run_id=run.run_id, why="user", detail=detail)
     return None
 

@@ -18,7 +18,7 @@ from engine.world.runs import Held, Run
 from engine.world.state import WorldState
 from events.clock import format_time
 
-BEHIND: Final = "a run that was asked for earlier gets the next place"
+BEHIND: Final = "another run is ahead in the queue"
 
 LOOK_BACK: Final = 20
 """How many finished runs an estimate rests on."""
@@ -116,7 +116,7 @@ def _next(run: Run, plan: Plan) -> Place | Hold | Refuse | Keep | None:
     first = _covering(plan.waiting, run)
     if first is None:
         return found
-    detail = f"{first.name or first.run_id} was asked for earlier, takes the same and waits for capacity"
+    detail = f"{first.name or first.run_id} is ahead in the queue, asks for the same machine and waits for capacity"
     return Hold(run_id=run.run_id, why="capacity", detail=detail)
 
 

@@ -30,46 +30,43 @@ def _watched(state: WorldState, vm: Vm, now: int) -> Iterator[str]:
     source = state.sources.get(vm.source)
     if observability(source, now) is Observability.BLIND:
         last = None if source is None else source.last_answered
-        since = (
-            "has never answered"
-            if last is None
-            else f"was last heard {span(max(0, now - last) // SECOND * SECOND)} ago"
-        )
-        yield f"We are blind: {vm.source} {since}. No timer advances and no machine is ended meanwhile."
+        since = "never" if last is None else f"{span(max(0, now - last) // SECOND * SECOND)} ago"
+        said = "Until it answers, no idle timer advances and nothing is stopped."
+        yield f"{vm.source} is blind: last answer {since}. {said}"
 
 
 def _whose(state: WorldState, vm: Vm) -> Iterator[str]:
     if not vm.ours:
-        yield "It is not Steno's: it is billed and listed, and never ended by Steno."
+        yield "Steno did not create it: it is listed and billed, and Steno never stops it."
         return
     foreign = [one.run_id for one in vm.occupants if _is_foreign(state, one.run_id)]
     if vm.wish is None:
         return
-    yield f"A user asked at {format_time(vm.wish.at)} for it to go{' once it is idle' if vm.wish.when_idle else ''}."
+    yield f"A user requested its stop at {format_time(vm.wish.at)}{', once it is idle' if vm.wish.when_idle else ''}."
     if foreign:
         names = ", ".join(_name(state, run_id) for run_id in foreign)
-        yield f"{names} on it was not submitted through Steno, which does not end it, nor the machine under it."
+        yield f"{names} on it was not submitted through Steno, so Steno stops neither the run nor the machine."
 
 
 def _doing(scene: Scene, vm: Vm) -> Iterator[str]:
     match vm.state:
         case VmState.BUSY:
             names = ", ".join(_name(scene.state, one.run_id) for one in vm.occupants)
-            yield f"It is busy with {names}." if names else "The provider says it is busy; no run we know of is on it."
+            yield f"It is busy with {names}." if names else "The provider says that it is busy; no known run is on it."
         case VmState.REQUESTED | VmState.PROVISIONING:
-            yield "It is being made" + (f" for {_name(scene.state, vm.made_for)}." if vm.made_for else ".")
+            yield "It is being provisioned" + (f" for {_name(scene.state, vm.made_for)}." if vm.made_for else ".")
         case VmState.IDLE:
             yield from _idle(scene, vm)
         case VmState.DRAINING:
             yield from _draining(scene, vm)
         case VmState.TERMINATING:
             taken = vm.told.taken_at if vm.told is not None else None
-            told = "" if taken is None else f"; the provider took our word at {format_time(taken)}"
-            yield f"It is going{told}. It is billed until it is seen gone."
+            told = "" if taken is None else f"; the provider accepted the stop request at {format_time(taken)}"
+            yield f"It is being stopped{told}. It is billed until a poll shows it gone."
         case VmState.UNCONFIRMED:
             yield (
-                "It should be gone and was not seen to go: it is still billed. Look in the cloud's own console, and "
-                "confirm its end once it is gone there."
+                "It should be gone, but no poll shows that: it is still billed. Look in the cloud's own console; if it "
+                "is gone there, record that with `steno vms gone`."
             )
         case VmState.TERMINATED:
             pass
@@ -77,18 +74,18 @@ def _doing(scene: Scene, vm: Vm) -> Iterator[str]:
 
 def _idle(scene: Scene, vm: Vm) -> Iterator[str]:
     for one in vm.occupants:
-        yield f"{_name(scene.state, one.run_id)} on it has not ended by what is recorded."
+        yield f"{_name(scene.state, one.run_id)} is on it, and the record shows no end of it."
     coming = comer(scene, (), vm)
     if coming is not None:
-        yield f"{_name(scene.state, coming)} has a place and may come to it (for {span(LANDING)} at most)."
+        yield f"{_name(scene.state, coming)} has been placed and may start on it (within {span(LANDING)})."
     timeout, seen = timeout_of(scene.state, vm, scene.policy), idle_evidence(scene.state, vm) // SECOND * SECOND
-    since = "" if vm.idle_since is None else f" since {format_time(vm.idle_since)}"
+    idle = "It is idle" if vm.idle_since is None else f"It has been idle since {format_time(vm.idle_since)}"
     if timeout.after is None:
-        yield f"It is idle{since}, and its timeout is off: {_says(scene.state, timeout)}."
+        yield f"{idle}; its timeout is off: {_says(scene.state, timeout)}."
         return
-    yield f"It is idle{since}: seen so for {span(seen)} of {span(timeout.after)} ({_says(scene.state, timeout)})."
+    yield f"{idle}: polls show {span(seen)} of the {span(timeout.after)} timeout ({_says(scene.state, timeout)})."
     if seen >= timeout.after and vm.ours and coming is None:
-        yield "Its timeout is over: it is drained at the next look."
+        yield "Its timeout has passed: it is drained in the next round."
 
 
 def _draining(scene: Scene, vm: Vm) -> Iterator[str]:
@@ -96,31 +93,31 @@ def _draining(scene: Scene, vm: Vm) -> Iterator[str]:
     if drain is None:
         yield "It is draining."
         return
-    yield f"It is draining since {format_time(drain.at)} ({drain.by}): no run may come to it any more."
+    yield f"It has been draining since {format_time(drain.at)} ({drain.by}): no new run is placed on it."
     if told is not None and told.position > drain.position and told.refused_at is not None:
         tries = "once" if told.times == 1 else f"{told.times} times"
-        yield f"The provider refused to end it ({tries}): {told.error or 'no reason given'}. It is told again."
+        yield f"The provider refused to stop it ({tries}): {told.error or 'no reason given'}. Steno tries again."
     elif is_told(vm):
-        yield "The provider has been told; its answer is not recorded yet."
+        yield "The stop request was sent; the provider's answer is not recorded yet."
     elif vm.started.get(vm.source, 0) <= drain.at:
-        yield "It goes once a poll asked after the drain began shows it empty."
+        yield "It is stopped once a poll that began after the drain shows it empty."
     coming = comer(scene, (), vm)
     if coming is not None:
-        yield f"{_name(scene.state, coming)} has a place and may come to it (for {span(LANDING)} at most)."
+        yield f"{_name(scene.state, coming)} has been placed and may start on it (within {span(LANDING)})."
 
 
 def _odd(vm: Vm) -> Iterator[str]:
     if vm.missing is not None:
-        yield f"The provider does not list it since {format_time(vm.missing.at)}; absence alone ends nothing."
+        yield f"The provider has not listed it since {format_time(vm.missing.at)}; that alone does not end its bill."
     if vm.unreachable and vm.unreachable[-1].until is None:
-        yield f"It does not answer the provider since {format_time(vm.unreachable[-1].since)}."
+        yield f"It has been unreachable for the provider since {format_time(vm.unreachable[-1].since)}."
 
 
 def _says(state: WorldState, timeout: Timeout) -> str:
-    maker = "" if timeout.run_id is None else f" of {_name(state, timeout.run_id)}, for which it was made"
+    maker = "" if timeout.run_id is None else f" of {_name(state, timeout.run_id)}, for which it was created"
     match timeout.source:
         case "policy":
-            return "the policy's timeout"
+            return "`vms.idle_timeout`"
         case "task":
             return f"idle_duration{maker}"
         case "create":

@@ -37,7 +37,7 @@ def why_not_warm(state: WorldState, run: Run) -> tuple[str, ...]:
     if run.held is not None:
         found.append(f"It waits ({run.held.why}): {waits(run.held)}.")
     if run.terms is not None and run.terms.creation == "create":
-        return (*found, "Its creation_policy is create: it never goes to a machine that is there.")
+        return (*found, "Its creation_policy is `create`: it always gets a new machine.")
     at = _handed_at(state, run)
     source = source_of(run)
     scene = Scene(state=state, source=source, policy=policy_at(state, source, at), now=at)
@@ -54,7 +54,7 @@ def why_not_warm(state: WorldState, run: Run) -> tuple[str, ...]:
         last = max(gone, key=lambda vm: (vm.finished_at or 0, vm.vm_id))
         found.append(f"{label(last)}: {_cause(scene, run, last, at)}.")
     if not before:
-        found.append("No machine had ever been there.")
+        found.append("There was no earlier machine.")
     return tuple(found)
 
 
@@ -117,9 +117,9 @@ def _gone(vm: Vm, at: int) -> str:
     ago = _about(at - (vm.finished_at or at))
     if vm.reason is VmReason.IDLE_TIMEOUT:
         left = next((step.at for step in reversed(vm.steps) if step.before in (VmState.IDLE, VmState.DRAINING)), None)
-        over = "" if left is None or left > at else f", its idle window was over {_about(at - left)} before"
-        return f"it had gone {ago} before (idle timeout){over}"
-    return f"it had gone {ago} before ({'no reason known' if vm.reason is None else vm.reason.value})"
+        over = "" if left is None or left > at else f"; its idle window had ended {_about(at - left)} earlier"
+        return f"it had ended {ago} earlier (idle timeout){over}"
+    return f"it had ended {ago} earlier ({'no reason known' if vm.reason is None else vm.reason.value})"
 
 
 def _state(scene: Scene, run: Run, vm: Vm, at: int) -> Iterator[str]:
@@ -136,20 +136,20 @@ def _state(scene: Scene, run: Run, vm: Vm, at: int) -> Iterator[str]:
             yield "it was busy"
         case VmState.DRAINING:
             by = "" if vm.drain is None else f" ({vm.drain.by})"
-            yield f"it was draining{by}: no new run comes to a machine that is about to go"
+            yield f"it was draining{by}, so no new run was placed on it"
         case VmState.TERMINATING | VmState.UNCONFIRMED | VmState.TERMINATED:
-            yield "it had been told to go"
+            yield "it was being stopped"
         case VmState.PROVISIONING | VmState.REQUESTED:
-            yield "it was still being made" + (f" for {_name(scene.state, vm.made_for)}" if vm.made_for else "")
+            yield "it was still being provisioned" + (f" for {_name(scene.state, vm.made_for)}" if vm.made_for else "")
         case VmState.IDLE | None:
             pass
     if any(one.since <= at and (one.until is None or one.until > at) for one in vm.unreachable):
-        yield "it did not answer the provider"
+        yield "it was unreachable for the provider"
 
 
 def _unfit(scene: Scene, run: Run, vm: Vm, at: int) -> Iterator[str]:
     if run.terms is None:
-        yield "what the run asks of a machine is not known: it was not submitted through Steno"
+        yield "the run was not submitted through Steno, so its requirements are not known"
         return
     then = tuple(dict.fromkeys(one.run_id for one in vm.occupancies if one.since < at and one.run_id != run.run_id))
     yield from unfit(scene, run, msgspec.structs.replace(vm, runs=then))

@@ -123,6 +123,6 @@ def afford(
     terms = read_terms(msgspec.json.encode(configuration), submitter)
     if policy.max_vms is not None and terms.nodes > policy.max_vms:
         raise RefusedByPolicy(
-            f"It needs {terms.nodes} machines at once and no more than {policy.max_vms} are allowed (vms.max)."
+            f"It needs {terms.nodes} machines at once, and the machine limit is {policy.max_vms} (`vms.max`)."
         )
     return check(terms, policy, state, now)

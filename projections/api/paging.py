@@ -21,14 +21,14 @@ class Place(NamedTuple):
 
 def _single(text: str) -> int:
     if _PLACE.fullmatch(text) is None or "." in text:
-        raise ValueError("what `next` of the page before was")
+        raise ValueError("the `next` value of the previous page")
     return int(text)
 
 
 def _double(text: str) -> Place:
     first, dot, second = text.partition(".")
     if _PLACE.fullmatch(text) is None or not dot:
-        raise ValueError("what `next` of the page before was")
+        raise ValueError("the `next` value of the previous page")
     return Place(int(first), int(second))
 
 

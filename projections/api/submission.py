@@ -177,7 +177,7 @@ def _refuse_zero_bytes(value: object, field: str) -> None:
 
 def _field_of(message: str) -> str:
     """The field that a refusal of a task names, in backticks, as ours and dstack's do; else the whole task."""
-    if message.startswith("name "):
+    if message.startswith("invalid name "):
         return f"{_FIELD}.name"
     before, mark, rest = message.removeprefix(f"{_FIELD}: ").partition("`")
     name, closed, _ = rest.partition("`")

@@ -126,7 +126,7 @@ def test_a_run_that_needs_more_machines_than_are_allowed_is_refused(served: Serv
     client = served(empty_record, local__price="1", vms__max="2", provider="local").client
     answer = client.post("/api/runs", json={"configuration": TASK | {"nodes": 3}})
     assert answer.status_code == 403
-    assert "3 machines at once and no more than 2" in answer.json()["detail"]
+    assert "3 machines at once, and the machine limit is 2" in answer.json()["detail"]
     assert requests(empty_record) == []
 
 

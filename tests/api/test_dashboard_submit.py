@@ -56,7 +56,7 @@ def test_a_command_is_submitted_followed_and_stopped(up: str, see: See) -> None:
     page.get_by_role("button", name="Stop it").click()
     seen.until("document.querySelector('.run-verdict').innerText.includes('stopped_by_user')", 60)
     assert page.get_by_role("button", name="Stop").count() == 0
-    seen.until("document.querySelector('.output-state').innerText === 'All there is'", 60)
+    seen.until("document.querySelector('.output-state').innerText === 'Complete'", 60)
     assert [said for said in seen.complaints if "status of 4" not in said] == []
 
 

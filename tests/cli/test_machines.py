@@ -207,7 +207,7 @@ def test_explain_of_a_machine_says_why_and_shows_the_bill(call: Call) -> None:
 
 def test_explain_of_a_cold_run_says_why_it_was_not_warm(call: Call) -> None:
     """And of a warm one nothing."""
-    assert told(call, "explain", "warm-a")["not_warm"] == ["No machine had ever been there."]
+    assert told(call, "explain", "warm-a")["not_warm"] == ["There was no earlier machine."]
     assert told(call, "explain", "warm-b")["not_warm"] == []
 
 

@@ -56,7 +56,7 @@ How it got there
   13:40:15.1Z  failed        poll 316    run running, job terminating, containe…
 
 Why not warm
-  - No machine had ever been there.
+  - There was no earlier machine.
 
 What would have changed it
   - Had the job exited 0 → succeeded/exit_zero

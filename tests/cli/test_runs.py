@@ -88,7 +88,7 @@ def test_a_command_that_succeeds(steno: Steno) -> None:
         {"text": "one"},
         {"text": "two"},
     ]
-    assert "fine had ended before: succeeded" in steno("stop", "fine").stdout
+    assert "fine had already ended: succeeded" in steno("stop", "fine").stdout
 
 
 def test_a_command_that_fails(steno: Steno) -> None:

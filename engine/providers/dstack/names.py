@@ -18,7 +18,7 @@ def check_name(name: str) -> str:
     """
     if _NAME.fullmatch(name) is None:
         raise TaskInvalid(
-            f"name {name!r} is none dstack takes: 2 to 41 of a-z, 0-9 and '-', beginning with a letter ({PATTERN})"
+            f"invalid name {name!r}: use 2 to 41 of a-z, 0-9 and '-', and start with a letter ({PATTERN})"
         )
     return name
 

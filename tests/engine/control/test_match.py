@@ -59,23 +59,26 @@ def test_what_dstack_would_reuse_fits(resources: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     ("task", "difference"),
     [
-        ({"resources": {"gpu": "MI210"}}, "GPU: MI210 asked for, MI300X there"),
-        ({"resources": {"gpu": "H100,A100"}}, "GPU: H100 or A100 asked for, MI300X there"),
-        ({"resources": {"gpu": "MI300X:2"}}, "number of GPUs: 2 asked for, 1 there"),
-        ({"resources": {"gpu": {"count": "2..4"}}}, "number of GPUs: 2..4 asked for, 1 there"),
-        ({"resources": {"gpu": "nvidia"}}, "GPU vendor: nvidia asked for, MI300X there"),
-        ({"resources": {"gpu": "MI300X:256GB.."}}, "memory of a GPU: 256.. GB asked for, 192 GB there"),
-        ({"resources": {"gpu": {"total_memory": "200GB.."}}}, "memory of all GPUs: 200.. GB asked for, 192 GB there"),
-        ({"resources": {"cpu": "32.."}}, "CPUs: 32.. asked for, 20 there"),
-        ({"resources": {"cpu": "2..8"}}, "CPUs: 2..8 asked for, 20 there"),
-        ({"resources": {"memory": "1TB.."}}, "memory: 1024.. GB asked for, 240 GB there"),
-        ({"resources": {"disk": "1TB.."}}, "disk: 1024.. GB asked for, 720 GB there"),
-        ({"backends": ["hotaisle"]}, "backend: hotaisle asked for, amddevcloud there"),
-        ({"regions": ["us-east"]}, "region: us-east asked for, atl1 there"),
-        ({"instance_types": ["big"]}, "instance type: big asked for, gpu-mi300x1 there"),
-        ({"spot_policy": "spot"}, "spot policy: spot asked for, on-demand there"),
-        ({"max_price": 1.5}, "price: at most $1.5/h asked for, $1.99/h there"),
-        ({"fleets": ["other"]}, "fleet: other asked for, shared there"),
+        ({"resources": {"gpu": "MI210"}}, "GPU: MI210 requested, the machine has MI300X"),
+        ({"resources": {"gpu": "H100,A100"}}, "GPU: H100 or A100 requested, the machine has MI300X"),
+        ({"resources": {"gpu": "MI300X:2"}}, "number of GPUs: 2 requested, the machine has 1"),
+        ({"resources": {"gpu": {"count": "2..4"}}}, "number of GPUs: 2..4 requested, the machine has 1"),
+        ({"resources": {"gpu": "nvidia"}}, "GPU vendor: nvidia requested, the machine has MI300X"),
+        ({"resources": {"gpu": "MI300X:256GB.."}}, "memory of a GPU: 256.. GB requested, the machine has 192 GB"),
+        (
+            {"resources": {"gpu": {"total_memory": "200GB.."}}},
+            "memory of all GPUs: 200.. GB requested, the machine has 192 GB",
+        ),
+        ({"resources": {"cpu": "32.."}}, "CPUs: 32.. requested, the machine has 20"),
+        ({"resources": {"cpu": "2..8"}}, "CPUs: 2..8 requested, the machine has 20"),
+        ({"resources": {"memory": "1TB.."}}, "memory: 1024.. GB requested, the machine has 240 GB"),
+        ({"resources": {"disk": "1TB.."}}, "disk: 1024.. GB requested, the machine has 720 GB"),
+        ({"backends": ["hotaisle"]}, "backend: hotaisle requested, the machine has amddevcloud"),
+        ({"regions": ["us-east"]}, "region: us-east requested, the machine has atl1"),
+        ({"instance_types": ["big"]}, "instance type: big requested, the machine has gpu-mi300x1"),
+        ({"spot_policy": "spot"}, "spot policy: spot requested, the machine is on-demand"),
+        ({"max_price": 1.5}, "price: at most $1.5/h requested, the machine costs $1.99/h"),
+        ({"fleets": ["other"]}, "fleet: other requested, the machine has shared"),
     ],
 )
 def test_each_difference_is_named_with_both_values(task: dict[str, object], difference: str) -> None:
@@ -90,7 +93,7 @@ def test_several_differences_are_all_named() -> None:
 def test_a_task_that_says_nothing_is_on_demand_and_auto_takes_both() -> None:
     """dstack's default for tasks; `auto` takes whatever there is."""
     spot = machine(spot=True)
-    assert against(spot) == ("spot policy: on-demand asked for, spot there",)
+    assert against(spot) == ("spot policy: on-demand requested, the machine is spot",)
     assert against(spot, spot_policy="auto") == ()
     assert against(spot, spot_policy="spot") == ()
 
@@ -100,10 +103,10 @@ def test_a_gpu_is_no_hindrance_to_a_task_without_one_and_none_is_to_a_task_with_
     bare = machine(gpu=None, gpu_count=0, gpu_memory_mib=None)
     assert against(bare) == ()
     assert against(bare, resources={"gpu": "MI300X"}) == (
-        "GPU: MI300X asked for, none there",
-        "number of GPUs: 1.. asked for, 0 there",
+        "GPU: MI300X requested, the machine has none",
+        "number of GPUs: 1.. requested, the machine has 0",
     )
-    assert asks(resources={"cpu": 4}) == ("CPUs: 4 asked for, 20 there",)
+    assert asks(resources={"cpu": 4}) == ("CPUs: 4 requested, the machine has 20",)
 
 
 def test_what_the_machine_does_not_say_is_not_compared() -> None:
@@ -141,5 +144,5 @@ def test_a_machine_of_this_host_takes_every_task_but_for_the_gpu_it_is_said_to_h
     assert [differences(terms, vm) for vm in here] == [
         (),
         (),
-        ("GPU: MI300X asked for, MI210 there", "number of GPUs: 2.. asked for, 1 there"),
+        ("GPU: MI300X requested, the machine has MI210", "number of GPUs: 2.. requested, the machine has 1"),
     ]

@@ -75,7 +75,7 @@ def test_the_first_run_of_all_had_no_machine_to_go_to() -> None:
     told = Told()
     told.cold("a", "m")
     assert told.stage.run("a").start == "cold"
-    assert told.why("a") == ("No machine had ever been there.",)
+    assert told.why("a") == ("There was no earlier machine.",)
 
 
 def test_a_warm_run_has_nothing_to_explain() -> None:
@@ -99,7 +99,7 @@ def test_a_window_that_was_over_says_by_how_long() -> None:
     told.stage.wait(115)
     told.cold("b", "n")
     (why,) = told.why("b")
-    assert why.startswith("it had gone 2m before (idle timeout), its idle window was over ")
+    assert why.startswith("it had ended 2m earlier (idle timeout); its idle window had ended ")
 
 
 def test_a_machine_that_differs_says_in_what() -> None:
@@ -109,9 +109,9 @@ def test_a_machine_that_differs_says_in_what() -> None:
     told.cold("b", "n", task={"resources": {"gpu": "MI300X"}, "backends": ["hotaisle"]})
     (why,) = told.why("b")
     assert why.split("; ") == [
-        "GPU: MI300X asked for, MI210 there",
-        "backend: hotaisle asked for, amddevcloud there",
-        "spot policy: on-demand asked for, spot there.",
+        "GPU: MI300X requested, the machine has MI210",
+        "backend: hotaisle requested, the machine has amddevcloud",
+        "spot policy: on-demand requested, the machine is spot.",
     ]
 
 
@@ -130,7 +130,7 @@ def test_create_is_cause_enough() -> None:
     told.cold("a", "m")
     told.over("a")
     told.cold("b", "n", task={"creation_policy": "create"})
-    assert told.why("b") == ("it never goes to a machine that is there.",)
+    assert told.why("b") == ("it always gets a new machine.",)
 
 
 def test_a_run_the_provider_had_no_capacity_for_says_when_it_is_asked_again() -> None:
@@ -153,7 +153,7 @@ def test_a_draining_machine_takes_no_run() -> None:
     vm_id = told.stage.vm_id("m")
     told.stage.tell(types.VmDrainStarted(vm_id=vm_id, provider="dstack", by="user"))
     told.cold("b", "n")
-    assert told.why("b") == ("it was draining (user): no new run comes to a machine that is about to go.",)
+    assert told.why("b") == ("it was draining (user), so no new run was placed on it.",)
 
 
 def test_another_users_machine_is_not_shared() -> None:
@@ -161,7 +161,7 @@ def test_another_users_machine_is_not_shared() -> None:
     told.cold("a", "m", submitter="ada", fleet="steno-slot-1")
     told.over("a")
     told.cold("b", "n", submitter="bob", fleet="steno-slot-2")
-    assert told.why("b") == ("other users' runs were on it (share is user).",)
+    assert told.why("b") == ("runs of other users were on it (`vms.share` is `user`).",)
 
 
 def test_what_was_in_the_way_is_what_was_then() -> None:
@@ -182,7 +182,7 @@ def test_a_run_that_waits_says_for_what() -> None:
     told.stage.request("b")
     told.stage.settle()
     why = why_not_warm(told.stage.world.state, told.stage.run("b"))
-    assert why[0] == "It waits (cap): all 1 machines that are allowed (max_vms) are taken."
+    assert why[0] == "It waits (cap): the machine limit (1, `vms.max`) is reached."
     assert why[1].endswith("it was busy with run a.")
 
 
@@ -191,7 +191,7 @@ def test_a_foreign_machine_is_no_candidate() -> None:
     told.vms["theirs"] = {"fleet": "theirs", "created": START - SECOND}
     told.look()
     told.cold("a", "m")
-    assert told.why("a") == ("the machine is not Steno's.",)
+    assert told.why("a") == ("Steno did not create the machine.",)
 
 
 def test_an_unreachable_machine_is_passed_over() -> None:
@@ -201,7 +201,7 @@ def test_an_unreachable_machine_is_passed_over() -> None:
     told.vms["m"]["unreachable"] = True
     told.look()
     told.cold("b", "n")
-    assert told.why("b") == ("it did not answer the provider.",)
+    assert told.why("b") == ("it was unreachable for the provider.",)
 
 
 FITS = "it was idle and fits by what is recorded"
@@ -270,16 +270,16 @@ def test_an_idle_machine_says_how_much_of_which_timeout_it_has_used() -> None:
     told.over("a")
     told.look(50, 2)
     (up,) = told.up()
-    assert up.endswith("seen so for 1m40s of 5m (idle_duration of run a, for which it was made).")
+    assert up.endswith("polls show 1m40s of the 5m timeout (idle_duration of run a, for which it was created).")
     told.look(50, 5)
-    assert told.up()[-1] == "Its timeout is over: it is drained at the next look."
+    assert told.up()[-1] == "Its timeout has passed: it is drained in the next round."
 
 
 def test_a_timeout_that_is_off_says_whose() -> None:
     told = Told()
     told.cold("a", "m", task={"idle_duration": "off"})
     told.over("a")
-    assert told.up()[0].endswith("its timeout is off: idle_duration of run a, for which it was made.")
+    assert told.up()[0].endswith("its timeout is off: idle_duration of run a, for which it was created.")
 
 
 def test_a_draining_machine_waits_for_its_last_look_and_then_for_the_provider() -> None:
@@ -288,18 +288,18 @@ def test_a_draining_machine_waits_for_its_last_look_and_then_for_the_provider() 
     told.over("a")
     told.look(50, 12)
     told.stage.settle()
-    assert told.up()[-1] == "It goes once a poll asked after the drain began shows it empty."
+    assert told.up()[-1] == "It is stopped once a poll that began after the drain shows it empty."
     told.look()
     told.stage.settle()
-    assert told.up()[-1] == "The provider has been told; its answer is not recorded yet."
+    assert told.up()[-1] == "The stop request was sent; the provider's answer is not recorded yet."
     told.stage.stop_refused("m")
-    assert told.up()[-1] == "The provider refused to end it (once): Fleet is in use. It is told again."
+    assert told.up()[-1] == "The provider refused to stop it (once): Fleet is in use. Steno tries again."
     told.look(20)
     told.stage.settle()
     told.stage.stop_taken("m")
     told.vms["m"]["status"] = "terminating"
     told.look()
-    assert told.up()[0].startswith("It is going; the provider took our word at ")
+    assert told.up()[0].startswith("It is being stopped; the provider accepted the stop request at ")
 
 
 def test_blindness_comes_first() -> None:
@@ -308,7 +308,7 @@ def test_blindness_comes_first() -> None:
     told.over("a")
     up = told.up(now=told.stage.now + 3600 * SECOND)
     assert up[0] == (
-        "We are blind: dstack/main was last heard 1h ago. No timer advances and no machine is ended meanwhile."
+        "dstack/main is blind: last answer 1h ago. Until it answers, no idle timer advances and nothing is stopped."
     )
 
 
@@ -317,7 +317,7 @@ def test_what_is_not_ours_is_said_to_be_so() -> None:
     told.vms["m"] = {"fleet": "theirs"}
     told.look()
     told.stage.wish("m")
-    assert told.up()[0] == "It is not Steno's: it is billed and listed, and never ended by Steno."
+    assert told.up()[0] == "Steno did not create it: it is listed and billed, and Steno never stops it."
 
 
 def test_a_foreign_run_keeps_a_machine_that_a_user_wants_gone() -> None:
@@ -328,7 +328,7 @@ def test_a_foreign_run_keeps_a_machine_that_a_user_wants_gone() -> None:
     told.vms["m"]["status"] = "busy"
     told.look()
     told.stage.wish("m")
-    assert "was not submitted through Steno, which does not end it, nor the machine under it." in told.up()[1]
+    assert "was not submitted through Steno, so Steno stops neither the run nor the machine." in told.up()[1]
 
 
 def test_an_unconfirmed_a_missing_and_a_gone_machine_say_what_they_are() -> None:
@@ -337,10 +337,10 @@ def test_an_unconfirmed_a_missing_and_a_gone_machine_say_what_they_are() -> None
     told.over("a")
     told.vms["m"]["status"] = "terminating"
     told.look(50, 20)
-    assert told.up()[0].startswith("It should be gone and was not seen to go: it is still billed.")
+    assert told.up()[0].startswith("It should be gone, but no poll shows that: it is still billed.")
     rows = told.vms.pop("m")
     told.look()
-    assert told.up()[-1].endswith("absence alone ends nothing.")
+    assert told.up()[-1].endswith("that alone does not end its bill.")
     told.vms["m"] = rows
     told.gone("m")
     assert told.up()[0].startswith("It is gone since ")
@@ -352,4 +352,4 @@ def test_a_machine_with_a_run_on_its_way_says_which() -> None:
     told.over("a")
     told.stage.request("b")
     told.stage.settle()
-    assert told.up()[0].startswith("run b has a place and may come to it")
+    assert told.up()[0].startswith("run b has been placed and may start on it")

@@ -49,7 +49,7 @@ function Bill({ vm, now, silent }) {
     { head: "Lasted", right: true, cell: (one) => html`<${Elapsed} from=${one.from} to=${one.to ?? (silent ? now : null)} />` },
     { head: "Cost", right: true, cell: (one) => html`<${Money} usd=${one.cost_usd} />` },
   ];
-  return html`<${Panel} title="Its bill" flush more=${vm.cost_low_usd === vm.cost_high_usd ? null : `between ${money(vm.cost_low_usd)} and ${money(vm.cost_high_usd)}: what happened between two polls`}>
+  return html`<${Panel} title="Its bill" flush more=${vm.cost_low_usd === vm.cost_high_usd ? null : `the true cost is ${money(vm.cost_low_usd)}–${money(vm.cost_high_usd)}: nobody looked between some polls`}>
     <${Table} caption="Phases of the bill" columns=${columns} rows=${vm.intervals} rowKey=${(one) => one.from} foot=${["together", "", "", duration(vm.intervals.reduce((sum, one) => sum + (one.to === null ? now : ms(one.to)) - ms(one.from), 0)), money(vm.cost_usd)]} /><//>`;
 }
 
@@ -85,7 +85,7 @@ function Facts({ vm }) {
     ${vm.made_for && html`<dt>made for</dt><dd><${RunLink} id=${vm.made_for} /></dd>`}
     ${vm.created_at && html`<dt>created</dt><dd><${Time} at=${vm.created_at} both /></dd>`}
     ${vm.idle_since && html`<dt>idle since</dt><dd><${Time} at=${vm.idle_since} both /></dd>`}
-    ${vm.unreachable && vm.state !== "terminated" && html`<dt>unreachable</dt><dd>yes: the low bound of its bill has stopped</dd>`}
+    ${vm.unreachable && vm.state !== "terminated" && html`<dt>unreachable</dt><dd>yes: the minimum bill no longer grows</dd>`}
     <dt>machine id</dt><dd class="mono">${vm.vm_id}</dd><dt>provider’s id</dt><dd class="mono">${vm.provider_id}</dd></dl><//>`;
 }
 

@@ -55,7 +55,7 @@ function Queue({ data }) {
 }
 
 function Anomalies({ anomalies }) {
-  if (!anomalies.count) return html`<${Empty} title="None">What the provider contradicts, forgets or says in words nobody knows is told here.<//>`;
+  if (!anomalies.count) return html`<${Empty} title="None">Contradictions, missing items and unknown statuses of the provider appear here.<//>`;
   return html`<ol class="rows">${anomalies.newest.map((one) => html`<li key=${`${one.position}${one.kind}${one.subject}`}><div class="top"><${StateBadge} state="anomaly" word=${one.kind} /><span class="nowrap dim">${one.at && html`<${Time} at=${one.at} relative /> `}<${PollLink} position=${one.position} /></span></div>
     <div class="under">${one.detail} <${SubjectLink} subject=${one.subject} /></div></li>`)}</ol>`;
 }
@@ -82,7 +82,7 @@ function Board({ data, gaps }) {
     ${nothing && !data.sources.length && html`<${Newcomer} />`}
     <section class="panel fixed" aria-label="Running now"><header><h2>Running now</h2><span class="grow"></span><span class="more"><${Link} to="/runs">all runs<//></span></header>
       <div class="scroll" tabindex="0" role="region" aria-label="Runs that have not ended, and the queue">${going.length ? html`<ol>${going.map((run) => html`<${LiveRun} key=${run.run_id} run=${run} machine=${names.get(run.vm_id)} />`)}</ol>`
-    : html`<${Empty} title=${at === null ? "Nothing runs" : "Nothing ran then"} say=${at === null ? "steno submit --wait -- 'echo hello'" : null}>${at === null ? html`<${Link} to="/submit">Submit a run<//>, or from a shell:` : "Step along the tape for another moment."}<//>`}<${Queue} data=${data} /></div></section>
+    : html`<${Empty} title=${at === null ? "No active runs" : "No active runs then"} say=${at === null ? "steno submit --wait -- 'echo hello'" : null}>${at === null ? html`<${Link} to="/submit">Submit a run<//>, or from a shell:` : "Step along the tape for another moment."}<//>`}<${Queue} data=${data} /></div></section>
     <section class="panel fixed" aria-label="Budget"><header><h2>Budget</h2><span class="grow"></span><span class="more">${data.budget.total_usd === null ? "none set" : `${money(data.budget.total_usd)}, ${data.budget.used_pct} % spent`} · <${Link} to="/costs">costs<//></span></header>
       <${Burn} points=${data.burn} budget=${data.budget} now=${at === null ? now : ms(data.at)}><${NoBudget} /><//></section>
     <section class="panel whole" aria-label="Machines"><header><h2>Machines</h2><span class="grow"></span><span class="more"><${Link} to="/machines">all machines<//></span></header>

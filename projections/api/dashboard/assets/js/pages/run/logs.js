@@ -4,7 +4,7 @@ import { goTo } from "../../core/moment.js";
 import { Empty, Problem } from "../../ui/all.js";
 import { useOutput } from "./output.js";
 
-const SAID = { asking: "Asking the provider …", reading: "Live", done: "All there is", failed: "Not to be had" };
+const SAID = { asking: "Asking the provider …", reading: "Live", done: "Complete", failed: "Output unavailable" };
 
 export function Logs({ run, open, past }) {
   if (!past) return html`<${Live} key=${run.run_id} run=${run} open=${open} />`;
