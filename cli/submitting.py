@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import signal
+import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 PATIENCE = 60 * SECOND
 """How long a submission waits for another process that holds the lease."""
+SILENCE = 3.0
+"""Seconds without an answer after which whoever waits is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +99,15 @@ class Counter:
             fallback=task.fallback,
         )
         try:
-            outcome = self.desk.submitted(run_id, PATIENCE)
+            with self._silence_told():
+                outcome = self.desk.submitted(run_id, PATIENCE)
         except (ProviderUnreachable, ProviderRefused, ProviderError) as error:
             then = f"`steno record` hands it over later, `steno stop {task.name}` ends it"
-            raise type(error)(f"{error}; {task.name} stays requested: {then}") from None
-        refuse(outcome)
+            raise type(error)(f"{error}{self._last_answer()}; {task.name} stays requested: {then}") from None
+        try:
+            refuse(outcome)
+        except (ProviderUnreachable, ProviderRefused) as error:
+            raise type(error)(f"{error}{self._last_answer()}; {task.name} was not submitted: submit it again") from None
         if isinstance(outcome, types.RunHeld):
             self._watch.catch_up()
             waits = self._waits(run_id) or outcome.detail
@@ -137,6 +144,28 @@ class Counter:
                 if left is not None and left <= 0:
                     return None
                 self._recorder.effects.wait(found.pause if left is None else min(found.pause, left))
+
+    @contextmanager
+    def _silence_told(self) -> Iterator[None]:
+        """A line on stderr as soon as the provider has kept us waiting for `SILENCE`."""
+
+        def tell() -> None:
+            asked_at = self._recorder.asked_at
+            if asked_at is not None:
+                hint(f"no answer from {self._provider.source} since {words.moment(asked_at)}; waiting for one")
+
+        timer = threading.Timer(SILENCE, tell)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _last_answer(self) -> str:
+        source = self._watch.world.state.sources.get(self._provider.source)
+        last = None if source is None else source.last_answered
+        return "" if last is None else f"; its last answer came at {words.moment(last)}"
 
     def _afford(self, task: Task, submitter: str) -> None:
         """Hold the worst case against the budget, as the world stands; say where nobody knows a price."""

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 LOOK = SECOND // 10
 """Microseconds between looks for an outcome another process brings about."""
+OUTAGE = 10 * SECOND
+"""Microseconds without an answer to another process after which nobody waits for its outcome any more."""
 LONG = 5 * SECOND
 """A round that took so long without any answer (microseconds) is not followed by one more question."""
 LONGEST = 150 * SECOND
@@ -98,13 +100,32 @@ class Desk:
         return found()
 
     def _act_until(self, done: Callable[[], bool], act: Callable[[], None], timeout: int) -> None:
-        """Until it is `done` or the time is up: act while the lease is free, else wait for its holder."""
-        end = self._clock.now() + timeout
-        while not done() and self._clock.now() < end:
+        """Until it is `done` or the time is up: act while the lease is free, else wait for its holder.
+
+        Raises:
+            ProviderUnreachable: the holder gets no answers, so it brings nothing about.
+        """
+        began = self._clock.now()
+        while not done() and self._clock.now() < began + timeout:
             if self._watch.hold():
                 act()
             else:
                 self._clock.sleep(LOOK)
+                self._expect_answers(began)
+
+    def _expect_answers(self, began: int) -> None:
+        self._watch.catch_up()
+        name, record = self._recorder.source, self._journal.record
+        source = self._watch.world.state.sources.get(name)
+        if source is None or not (source.failed or source.last_answered is None):
+            return
+        since = began if source.last_answered is None else source.last_answered
+        failed = next(iter(record.read(stream=f"source/{name}", types={"PollFailed"}, backwards=True, limit=1)), None)
+        if failed is not None and self._clock.now() - since > OUTAGE:
+            poll = record.poll(failed.position)
+            raise ProviderUnreachable(
+                f"{name} does not answer the process that records it ({poll.error or f'status {poll.status}'})"
+            )
 
     def _round(self) -> None:
         self._effects.wait(min(SECOND, self._watch.round().pause))

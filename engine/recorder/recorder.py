@@ -121,6 +121,8 @@ class Recorder:
         )
         self._fold = RecordFold(record, world)
         self._reports = Reports(self.journal, provider, clock)
+        self.asked_at: int | None = None
+        """When the poll that is being waited for was asked; None: none is."""
 
     def started(self, software: str) -> None:
         """Write down that somebody looks from now on."""
@@ -184,7 +186,12 @@ class Recorder:
 
     def _polls(self) -> Iterator[Poll]:
         polls = self._provider.poll(self._followed(), since=self._since)
-        while (poll := self.effects.beside(partial(next, polls, None))) is not None:
+        while True:
+            self.asked_at = self._clock.now()
+            poll = self.effects.beside(partial(next, polls, None))
+            self.asked_at = None
+            if poll is None:
+                return
             yield poll
 
     def _ended(self) -> None:

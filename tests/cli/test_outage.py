@@ -1,0 +1,225 @@
+"""A dstack that is down or slow, through the genuine command: what is said, when, and what becomes of requests."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.testing import Steno, refused
+from engine.readings.shapes import shape_of
+from engine.testing.story import run_item
+from events.clock import SystemClock
+from events.errors import RecordNotFound
+from events.record import Record
+
+pytestmark = pytest.mark.slow
+
+Background = Callable[..., "subprocess.Popen[str]"]
+WORDS = ("submit", "--provider", "dstack", "--name", "one", "--image", "x", "--gpu", "MI300X:1", "--", "true")
+
+
+class Server:
+    """As much of dstack's API as a submission needs. Where `gate` is not set, what `hangs` waits for it."""
+
+    def __init__(self) -> None:
+        self.runs: list[dict[str, Any]] = []
+        self.asked: list[str] = []
+        self.hangs: tuple[str, ...] = ()
+        self.gate = threading.Event()
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])) or b"{}")
+                outer.asked.append(self.path)
+                if self.path.endswith(outer.hangs or ("nothing hangs",)):
+                    outer.gate.wait()
+                answer = json.dumps(outer.answer(self.path, body)).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(answer)))
+                self.end_headers()
+                self.wfile.write(answer)
+
+            def handle(self) -> None:
+                try:
+                    super().handle()
+                except OSError:  # whoever asked has gone
+                    self.close_connection = True
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def answer(self, path: str, body: dict[str, Any]) -> Any:
+        match path.rpartition("/api/")[2].split("/"):
+            case ["server", "get_info"]:
+                return {"server_version": "0.22.5"}
+            case ["projects", "main", "get"]:
+                return {"project_id": "p"}
+            case ["project", "main", "runs", "apply"]:
+                specification = body["plan"]["run_spec"]
+                run = run_item(specification["run_name"], start=SystemClock().now())
+                self.runs.insert(0, {**run, "run_spec": specification})
+                return self.runs[0]
+            case ["runs", "list"]:
+                return self.runs
+            case _:
+                return []
+
+    def count(self, end: str) -> int:
+        return sum(path.endswith(end) for path in self.asked)
+
+    def close(self) -> None:
+        self.gate.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def settings(server: Server) -> dict[str, str]:
+    return {
+        "STENO_DSTACK_URL": server.url,
+        "DSTACK_TOKEN": "secret-token",
+        "STENO_PROJECT": "main",
+        "STENO_BUDGET": "off",
+    }
+
+
+@pytest.fixture
+def nobody() -> Iterator[str]:
+    """An address where connections are refused."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+
+def kinds(home: Path, *wanted: str) -> list[str]:
+    """The types of the record's events, those wanted; none while there is no record."""
+    try:
+        with Record.open(home / "record.db", clock=SystemClock(), shapes=shape_of) as record:
+            return [stored.type for stored in record.read(types=wanted or None)]
+    except RecordNotFound:
+        return []
+
+
+def test_a_server_that_is_down_is_named_and_the_request_ends(
+    steno: Steno, home: Path, settings: dict[str, str], nobody: str
+) -> None:
+    """Exit 3: nothing was handed over, and nothing will be by this request."""
+    said = refused(steno(*WORDS, **settings | {"STENO_DSTACK_URL": nobody}), 3)
+    assert f"no answer from {nobody}" in said
+    assert "one was not submitted: submit it again" in said
+    assert kinds(home)[-1] == "SubmitFailed"
+
+
+def test_a_silent_server_is_told_of_while_it_is_waited_for(
+    background: Background, home: Path, server: Server, settings: dict[str, str]
+) -> None:
+    """A line after seconds, and exit 3 after one question: another would only take as long again."""
+    server.hangs = ("/runs/list",)
+    with background(*WORDS, err=subprocess.PIPE, **settings) as process:
+        assert process.stderr is not None
+        first = process.stderr.readline()
+        assert "no answer from dstack/main since" in first
+        assert process.poll() is None
+        assert "no answer from dstack/main (ReadTimeout" in process.stderr.read()
+        assert process.wait() == 3
+    assert (server.count("/runs/list"), server.count("/runs/apply")) == (1, 0)
+    assert kinds(home)[-1] == "SubmitFailed"
+
+
+def test_whoever_waits_for_a_recorder_without_answers_is_told_and_the_request_stays(
+    steno: Steno,
+    background: Background,
+    home: Path,
+    settings: dict[str, str],
+    nobody: str,
+    until: Callable[[Callable[[], object]], None],
+) -> None:
+    """It used to wait for a minute, and then said that the process with the lease had not acted."""
+    down = settings | {"STENO_DSTACK_URL": nobody}
+    background("record", "--provider", "dstack", "--interval", "1", **down)
+    until(lambda: kinds(home, "PollFailed"))
+    said = refused(steno(*WORDS, **down), 3)
+    assert "dstack/main does not answer the process that records it (ConnectError" in said
+    assert "one stays requested: `steno record` hands it over later" in said
+    assert not kinds(home, "SubmitFailed", "IntentAbandoned")
+
+
+@pytest.fixture
+def submitting(
+    background: Background,
+    home: Path,
+    server: Server,
+    settings: dict[str, str],
+    until: Callable[[Callable[[], object]], None],
+) -> subprocess.Popen[str]:
+    """A recorder whose submission hangs at the server; the one who asked for it has gone."""
+    server.hangs = ("/runs/apply",)
+    recorder = background("record", "--provider", "dstack", "--interval", "0.2", out=subprocess.PIPE, **settings)
+    until(lambda: kinds(home, "PollRecorded"))
+    asked = background(*WORDS, **settings)
+    until(lambda: server.count("/runs/apply"))
+    asked.kill()
+    return recorder
+
+
+def test_polls_go_on_while_a_submission_hangs_and_its_answer_is_awaited_at_the_end(
+    submitting: subprocess.Popen[str], home: Path, server: Server, until: Callable[[Callable[[], object]], None]
+) -> None:
+    """Rounds follow one another beside it; on SIGTERM the answer is still written down, and the exit code is 0."""
+    before = server.count("/runs/list")
+    until(lambda: server.count("/runs/list") >= before + 5)
+    submitting.send_signal(signal.SIGTERM)
+    assert submitting.stdout is not None
+    assert any("stopped by SIGTERM" in line for line in submitting.stdout)
+    server.gate.set()
+    assert submitting.wait() == 0
+    assert kinds(home, "SubmitIntended", "RecorderStopped", "SubmitSucceeded") == [
+        "SubmitIntended",
+        "RecorderStopped",
+        "SubmitSucceeded",
+    ]
+    assert server.count("/runs/apply") == 1
+
+
+def test_a_submission_without_an_answer_at_the_end_is_looked_for_by_the_next(
+    submitting: subprocess.Popen[str],
+    background: Background,
+    home: Path,
+    server: Server,
+    settings: dict[str, str],
+    until: Callable[[Callable[[], object]], None],
+) -> None:
+    """The process ends though the server does not answer; the run that came of it is found, and not made twice."""
+    submitting.send_signal(signal.SIGTERM)
+    assert submitting.wait() == 0
+    assert not kinds(home, "SubmitSucceeded", "SubmitFailed")
+    server.gate.set()
+    until(lambda: server.runs)
+    background("record", "--provider", "dstack", "--interval", "0.2", **settings)
+    until(lambda: kinds(home, "SubmitSucceeded"))
+    assert server.count("/runs/apply") == len(server.runs) == 1
