@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from engine.effects.actor import END
+from engine.effects.actor import BEGIN, END
 from engine.effects.executor import Effect
 from engine.effects.ledger import OpenSubmit, StopOutcome, SubmitOutcome, VmStopOutcome
 from engine.errors import (
@@ -138,6 +138,9 @@ class Desk:
         if submit is not None and found.polls and not found.answered and not self._effects.has(key):
             self._not_reached(submit, found.trouble, self._clock.now() - began)
             return
+        if submit is not None and _is_handed(submit) and key not in self._effects.errors:
+            # Runs before it may have met trouble that keeps the rest of the queue back: this one is tried all the same.
+            self._effects.start(BEGIN, key, self._actor.submits.bring(submit))
 
         def is_settled() -> bool:
             submit = self._journal.ledger().submits.get(run_id)
@@ -152,7 +155,7 @@ class Desk:
 
         A request that was not handed over ends with that: whoever waits for the answer is told at once.
         """
-        handed = submit.placed is not None or submit.intended
+        handed = _is_handed(submit)
         try:
             if took > LONG:
                 raise ProviderUnreachable(f"no answer from {self._recorder.source} ({trouble}); is the server up?")
@@ -183,6 +186,10 @@ class Desk:
         self._effects.wait(LONGEST, until=lambda: not self._effects.has(key))
         if key in self._effects.errors:
             raise self._effects.errors[key]
+
+
+def _is_handed(submit: OpenSubmit) -> bool:
+    return submit.placed is not None or submit.intended
 
 
 def refuse(outcome: SubmitOutcome | types.RunHeld | StopOutcome | None) -> None:
