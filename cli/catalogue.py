@@ -60,7 +60,8 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry("record", "record", "Poll a provider and record every answer, until interrupted."),
             Entry("replay", "replay", "Replay a record or a trace under any rule set."),
             Entry("export", "export", "Write any part of the record as a trace that replays anywhere."),
-            Entry("import", "import_", "Append a trace's polls to the record."),
+            Entry("import", "import_", "Append a trace's polls to the record, as an archive."),
+            Entry("sources", "sources", "List the record's sources, live and imported; hide an archive."),
         ),
     ),
     (

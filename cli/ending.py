@@ -12,6 +12,7 @@ import click
 from cli.output import emit, emit_json
 from engine.errors import Conflict, VmInUse
 from engine.vm.states import VmState
+from engine.world.archives import refuse_archive
 
 if TYPE_CHECKING:
     from cli.app import App
@@ -45,6 +46,7 @@ def end_machine(app: App, word: str, *, when_idle: bool) -> None:
         if before.state is VmState.TERMINATED:
             _say(app, before, asked=False, text=f"{name} had already ended")
             return
+        refuse_archive(before, name)
         if not before.ours:
             raise Conflict(
                 f"Steno did not make {name} and never ends such a machine: use the provider's own command "

@@ -50,9 +50,10 @@ def books(app: App, at: str | None, *, every_run: bool = True) -> Iterator[Books
     from cli.moments import seen_from
     from cli.stores import viewing
     from engine.money.bill import bills
+    from engine.world.archives import shown_part
 
     with viewing(app, at) as (_, view):
-        state = view.whole() if every_run else view.world().state
+        state = shown_part(view.whole()) if every_run else view.world().state
         yield Books(
             state=state,
             bills=bills(state),

@@ -143,6 +143,8 @@ at_option = click.option(
     help="As it was then: an ISO time (UTC if it has no zone) or a position of the record.",
 )
 
+hidden_option = click.option("--hidden", is_flag=True, help="Also what hidden archives hold; see `steno sources`.")
+
 rules_option = click.option(
     "--rules",
     metavar="NAME",

@@ -118,7 +118,7 @@ def _bill(app: App) -> None:
     title("What that cost", app)
     typed("steno vms", app)
     with viewing(app) as (_, view):
-        emit(indented(listing(view.vms(), view.machine, app.clock.now(), columns() - 2)))
+        emit(indented(listing(view.vms(), view.machine, lambda _: app.clock.now(), columns() - 2)))
     typed("steno costs --by run", app)
     with books(app, None) as found:
         low, high = sum(bill.low for bill in found.bills.values()), sum(bill.high for bill in found.bills.values())

@@ -58,5 +58,9 @@ class VmNotFound(StenoError):
     """The provider knows no such machine."""
 
 
+class SourceNotFound(StenoError):
+    """The record has no such source."""
+
+
 class TokenNotFound(StenoError):
     """The record has no such token."""

@@ -41,6 +41,10 @@ class IdConflict(StenoError):
     """The event id is already used by an event with other bytes."""
 
 
+class SourceIsLive(StenoError):
+    """Polls of a source that a recorder polls are not imported."""
+
+
 class UnreadableInput(StenoError):
     """A file given by the user cannot be read as what it should be (trace, bundle, task file)."""
 

@@ -56,6 +56,8 @@ KINDS: Final[dict[int, tuple[str, int]]] = {
     40: ("TokenRevoked", 1),
     41: ("TaskReported", 1),
     42: ("AlertsAdopted", 1),
+    45: ("SourceHidden", 1),
+    46: ("SourceShown", 1),
 }
 
 CODES: Final[dict[type, int]] = {

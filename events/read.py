@@ -268,6 +268,19 @@ class Reader:
         rows = self._rows("SELECT position FROM events WHERE event_id = ?", (event_id,))
         return rows[0][0] if rows else None
 
+    def polled(self, until: int | None) -> list[tuple[str, int, int, int]]:
+        """(source, polls, first and last `observed_at`) of every source that was polled. Reads every row."""
+        rows = self._rows(
+            "SELECT s.name, count(*), min(e.observed_at), max(e.observed_at) FROM events e "
+            "JOIN streams s ON s.id = e.stream_id WHERE e.kind < 3 AND e.position <= ? GROUP BY s.name",
+            (_LAST if until is None else until,),
+        )
+        return [(name.removeprefix("source/"), *rest) for name, *rest in rows]
+
+    def is_imported(self, position: int) -> bool:
+        """Whether the poll at `position` was imported: an import gives its polls ids, a recorder does not."""
+        return bool(self._rows("SELECT event_id FROM events WHERE position = ?", (position,))[0][0])
+
     def changed(self, position: int) -> tuple[str, ...]:
         """The streams that the poll at `position` moved: their observations follow it."""
         names: list[str] = []

@@ -186,6 +186,14 @@ class Record:
         """
         return self._reader.poll(position)
 
+    def polled(self, *, until: int | None = None) -> list[tuple[str, int, int, int]]:
+        """(source, polls, first and last `observed_at`) of every source that was polled up to `until`."""
+        return self._reader.polled(until)
+
+    def is_imported(self, position: int) -> bool:
+        """Whether the poll at a scanned position was imported, and not taken by a recorder."""
+        return self._reader.is_imported(position)
+
     def changed(self, position: int) -> tuple[str, ...]:
         """The streams the poll at `position` moved."""
         return self._reader.changed(position)

@@ -22,6 +22,7 @@ from events.machine_types import (
     VmStopRequested,
     VmStopSucceeded,
 )
+from events.source_types import RecorderStarted, RecorderStopped, SourceHidden, SourceShown
 
 __all__ = [
     "NAMES",
@@ -46,6 +47,8 @@ __all__ = [
     "RunPlaced",
     "RunRequested",
     "RunRequeued",
+    "SourceHidden",
+    "SourceShown",
     "StopFailed",
     "StopIntended",
     "StopRequested",
@@ -326,24 +329,6 @@ class TokenRevoked(Fact, frozen=True, kw_only=True):
     """Who revoked it."""
 
 
-# -- who was looking
-
-
-class RecorderStarted(Fact, frozen=True, kw_only=True):
-    """A recorder began to poll this source."""
-
-    source: str
-    software: str
-    """The version of Steno."""
-
-
-class RecorderStopped(Fact, frozen=True, kw_only=True):
-    """A recorder stopped on purpose; a killed one leaves none of these."""
-
-    source: str
-    why: str
-
-
 Event = (
     PollRecorded
     | PollFailed
@@ -383,6 +368,8 @@ Event = (
     | TaskReported
     | TokenCreated
     | TokenRevoked
+    | SourceHidden
+    | SourceShown
 )
 """Any fact."""
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from engine.money.bill import Bill, Book, bill_vm
+from engine.money.bill import Bill, Book, bill_of
 from engine.money.charge import Charge, charges, run_costs
 from engine.money.reconcile import reconcile_run
 from engine.replay.objects import vm_object
@@ -77,15 +77,15 @@ class _Accounts:
     """The accounts of machines, made when first asked for."""
 
     def __init__(self, state: WorldState) -> None:
+        self._state = state
         self._book = Book.of(state)
-        self._until = state.last_at if state.last_at is not None else 0
         self._made: dict[str, _Account] = {}
 
     def of(self, vm: Vm) -> _Account:
         """The machine's."""
         found = self._made.get(vm.vm_id)
         if found is None:
-            found = self._made[vm.vm_id] = _Account(vm, bill_vm(vm, until=self._until, book=self._book))
+            found = self._made[vm.vm_id] = _Account(vm, bill_of(self._state, vm, self._book))
         return found
 
 
@@ -97,9 +97,8 @@ def cost_of(state: WorldState, run_id: str) -> int | None:
     found = (state.vms.get(vm_id) for vm_id in run.links.values())
     if run.requeues:  # what it was on before, it has no link to
         found = (vm for vm in state.vms.values() if run_id in vm.runs)
-    book, until = Book.of(state), state.last_at if state.last_at is not None else 0
     machines = {vm.vm_id: vm for vm in found if vm is not None}
-    bills = {vm_id: bill_vm(vm, until=until, book=book) for vm_id, vm in machines.items()}
+    bills = {vm_id: bill_of(state, vm) for vm_id, vm in machines.items()}
     return run_costs(msgspec.structs.replace(state, vms=machines, runs={run_id: run}), bills).get(run_id)
 
 
@@ -144,8 +143,8 @@ def _row(account: _Account, folded: bytes) -> VmRow:
         vm_id=vm.vm_id,
         provider_id=vm.provider_id,
         name=facts.name,
-        billed=vm.billed,
-        ended_at=None if bill.open else bill.until,
+        billed=vm.billed and vm.archive is None,
+        ended_at=None if bill.open and vm.archive is None else bill.until,
         object=msgspec.json.encode(vm_object(vm, bill)),
         created=vm.created,
         cost=bill.cost,
@@ -154,13 +153,16 @@ def _row(account: _Account, folded: bytes) -> VmRow:
         spans=_spans.encode(_stretches(bill)),
         folded=folded,
         paid=encode_paid(vm, bill, account.charges),
+        archive=vm.archive,
+        hidden=vm.hidden,
     )
 
 
 def _kind(vm: Vm) -> str:
-    """Backend, GPU and how many, spot or not, priced or not: what estimates of a price tell apart."""
-    facts = vm.facts
-    return f"{facts.backend}/{(facts.gpu or '').casefold()}:{facts.gpu_count}/{bool(facts.spot)}/{bool(vm.prices)}"
+    """Backend, GPU and how many, spot or not, priced or not, live or not: what estimates of a price tell apart."""
+    facts, part = vm.facts, "" if vm.archive is None else "archive/"
+    gpu = f"{(facts.gpu or '').casefold()}:{facts.gpu_count}"
+    return f"{part}{facts.backend}/{gpu}/{bool(facts.spot)}/{bool(vm.prices)}"
 
 
 def _stretches(bill: Bill) -> list[tuple[int, int, int]]:

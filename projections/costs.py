@@ -47,7 +47,8 @@ def costs(store: Store, by: By) -> Costs:
     places: dict[str, int] = {}
     total, nobodys = Row(key="total", label="total"), dict.fromkeys(_LINES, 0)
     low = high = 0
-    for ordinal, vm_id, name, kept in store.vms.paid():
+    archived = 0
+    for ordinal, vm_id, name, kept, archive in store.vms.paid():
         one = decode_paid(kept)
         low, high = low + one.low, high + one.high
         for index, part in enumerate(one.parts):
@@ -55,8 +56,12 @@ def costs(store: Store, by: By) -> Costs:
             key = key_of(vm_id, one, part, runs)
             row = rows.get(key)
             if row is None:
-                row = rows[key] = Row(key=key, label=_label(by, key, name, runs))
+                row = rows[key] = Row(key=key, label=_label(by, key, name, runs), archive=True)
                 places[key] = _place(by, key, part, ordinal * _EACH + index)
+            if archive is not None:
+                archived += part.cost
+            else:
+                row.archive = False
             _add(row, line, part, spot=one.spot)
             _add(total, line, part, spot=one.spot)
             if part.run_id is None:
@@ -65,7 +70,7 @@ def costs(store: Store, by: By) -> Costs:
         ours=total.total, paid=runs.ours, theirs=runs.theirs, causes=runs.causes, nobodys=nobodys
     )
     order = sorted(rows, key=places.__getitem__)
-    report = Report(by=by, rows=tuple(rows[key] for key in order), total=total)
+    report = Report(by=by, rows=tuple(rows[key] for key in order), total=total, archived=archived)
     return Costs(
         report=report,
         places=tuple(places[key] for key in order),

@@ -30,7 +30,7 @@ class Incidents(msgspec.Struct, frozen=True, kw_only=True):
 
 def incidents(look: Look, *, behind: tuple[int, int] | None = None, limit: int = 50) -> Incidents:
     """Anomalies behind a place (`Incidents.next` of the page before), newest first."""
-    found = look.view.store.newest_anomalies(limit + 1, behind)
+    found = look.view.store.newest_anomalies(limit + 1, behind, but=look.view.hidden())
     shown = found[:limit]
     return Incidents(
         anomalies=[_object(look.record, _anomaly.decode(one)) for _, one in shown],
@@ -40,13 +40,13 @@ def incidents(look: Look, *, behind: tuple[int, int] | None = None, limit: int =
 
 
 def newest(look: Look, count: int) -> list[dict[str, object]]:
-    """So many anomalies, newest first."""
+    """So many anomalies of live sources, newest first."""
     return [_object(look.record, _anomaly.decode(one)) for _, one in look.view.store.newest_anomalies(count)]
 
 
 def blind(look: Look) -> tuple[Blind, ...]:
     """Gaps in which a source told us nothing: those that last, and then those that ended last."""
-    over = (_blind.decode(one) for one in look.view.store.newest_blind(_BLIND))
+    over = (_blind.decode(one) for one in look.view.store.newest_blind(_BLIND, but=look.view.hidden()))
     return (*look.view.open_gaps(), *over)
 
 

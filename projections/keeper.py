@@ -18,6 +18,7 @@ from engine.rules.sets import CURRENT
 from engine.rules.verdict import NAME
 from engine.run.states import is_terminal
 from engine.vm.states import VmState
+from engine.world.archives import archive_about, seen_at
 from engine.world.runs import Run
 from engine.world.state import WorldState
 from engine.world.vms import Vm
@@ -173,7 +174,7 @@ class Keeper:
         self._notes(state, end)
         marks = [*_run_marks(runs[run_id] for run_id in in_order), *_vm_marks(vms[vm_id] for vm_id in machines)]
         marks += [
-            Mark(position=one.position, at=state.last_at or 0, kind=one.kind.value, subject=one.subject)
+            Mark(position=one.position, at=seen_at(state, one.subject), kind=one.kind.value, subject=one.subject)
             for one in state.anomalies
         ]
         fresh = (mark for mark in marks if after < mark.position <= end)
@@ -184,9 +185,19 @@ class Keeper:
 
     def _notes(self, state: WorldState, end: int) -> None:
         self.store.add_anomalies(
-            ((one.subject, one.position, msgspec.json.encode(anomaly_object(one))) for one in state.anomalies), end
+            (
+                (one.subject, one.position, archive_about(state, one.subject), msgspec.json.encode(anomaly_object(one)))
+                for one in state.anomalies
+            ),
+            end,
         )
-        self.store.add_blind(((one.source, msgspec.json.encode(blind_object(one))) for one in state.blind), end)
+        self.store.add_blind(
+            (
+                (one.source, archive_about(state, f"source/{one.source}"), msgspec.json.encode(blind_object(one)))
+                for one in state.blind
+            ),
+            end,
+        )
 
     def _repriced(self, state: WorldState, after: int, but: Container[str]) -> dict[str, bytes]:
         """Machines that rest, and whose bill a policy adopted since moves: they were there when it came into force."""
@@ -228,6 +239,8 @@ def _row(run: Run, money: Money, folded: bytes) -> RunRow:
         odd=msgspec.json.encode(anomaly_object(odd[0])) if odd else None,
         user=user_of(run),
         against=against,
+        archive=run.archive,
+        hidden=run.hidden,
     )
 
 

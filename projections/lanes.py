@@ -33,7 +33,7 @@ def lanes(look: Look, window: int = WINDOW) -> Lanes:
     """Machines billed in the last `window` microseconds; where none was, the newest machine's whole life."""
     store, end = look.view.store, look.now
     start = end - window
-    rows = list(store.vms.all(billed_or_since=start))
+    rows = list(store.vms.all(billed_or_since=start, hidden=False))
     if not rows and (newest := store.vms.newest()) is not None:
         rows, start = [newest], newest.created
         end = max(start, end if newest.ended_at is None else newest.ended_at)

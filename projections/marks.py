@@ -27,7 +27,7 @@ def record_object(look: Look, lag: Lag, *, since: int | None = None, until: int 
         "position": head,
         "hash": newest.hash if last is None or head == newest.position else last.hash,
         "first_at": None if first is None else format_time(first.observed_at),
-        "last_at": None if last is None else format_time(last.observed_at),
+        "last_at": None if last is None else format_time(max(last.observed_at, look.view.last_at or 0)),
         "checkpoint": look.position,
         "lag": {"positions": lag.positions, "seconds": lag.seconds},
         "marks": [

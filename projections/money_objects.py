@@ -21,6 +21,7 @@ def report_object(report: Report, low: int, high: int) -> dict[str, object]:
         "total": _row_object(report.total),
         "low_usd": money(low),
         "high_usd": money(high),
+        "archived_usd": money(report.archived),
     }
 
 
@@ -83,4 +84,5 @@ def _row_object(row: Row) -> dict[str, object]:
         "spot_usd": money(row.spot),
         "machine_seconds": row.time / SECOND,
         "lines": {line.value: money(row.lines.get(line, 0)) for line in LINES},
+        "archive": row.archive,
     }

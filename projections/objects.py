@@ -35,7 +35,7 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True, rename={"origin": "f
     rule: str | None
 
 
-class RunObject(msgspec.Struct, frozen=True, kw_only=True):
+class RunObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One run; times are ISO 8601 UTC, money is decimal strings of US dollars, None is unknown."""
 
     run_id: str
@@ -58,6 +58,8 @@ class RunObject(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: str | None
     provider_cost_usd: str | None
     transitions: tuple[Transition, ...]
+    archive: str | None = None
+    """The archive that alone shows it; left out of a run that is live."""
 
     @property
     def ended(self) -> bool:
@@ -74,7 +76,7 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True, rename={"start": "from
     cost_usd: str | None
 
 
-class VmObject(msgspec.Struct, frozen=True, kw_only=True):
+class VmObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One machine with its bill; an open one is costed to the last poll."""
 
     vm_id: str
@@ -91,6 +93,8 @@ class VmObject(msgspec.Struct, frozen=True, kw_only=True):
     intervals: tuple[Interval, ...]
     source: str
     """Whose polls show it: a blind time of another source says nothing of it."""
+    archive: str | None = None
+    """The archive that alone shows it; left out of a machine that is live."""
 
 
 class Blind(msgspec.Struct, frozen=True, kw_only=True, rename={"start": "from", "end": "to"}):

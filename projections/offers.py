@@ -58,7 +58,7 @@ class Offer(NamedTuple):
 
 def offers(look: Look, policy: Policy) -> list[Offer]:
     """Every GPU a machine of the record had, on demand, and those that the policy has a price of; by name and count."""
-    machines = [decode_vm(row.folded) for row in look.view.store.vms.kinds()]
+    machines = [decode_vm(row.folded) for row in look.view.store.vms.kinds() if row.archive is None]
     seen = [vm for vm in machines if vm.facts.gpu and vm.facts.gpu_count > 0 and vm.prices]
     on_demand = [vm for vm in seen if not vm.facts.spot]
     wanted = {one.gpu.casefold(): one.gpu for one in (*policy.rates, *policy.assumed) if one.gpu}

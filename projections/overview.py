@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from engine.money.bill import Book, bill_vm
+from engine.money.bill import bill_of
 from engine.money.budget import account
 from engine.money.charge import charges, cut_at
 from engine.money.report import midnights
@@ -34,7 +34,7 @@ def overview(look: Look, policy: Policy) -> dict[str, object]:
     view, store = look.view, look.view.store
     world = view.world().state
     state, settled = view.ledger(look.now)
-    running = store.page_of_runs(limit=_RUNNING, ended=False)
+    running = store.page_of_runs(limit=_RUNNING, active=True)
     return {
         "position": look.position,
         "at": format_time(look.now),
@@ -46,6 +46,9 @@ def overview(look: Look, policy: Policy) -> dict[str, object]:
                 "last_answered": None if source.last_answered is None else format_time(source.last_answered),
             }
             for source in view.sources(look.now)
+        ],
+        "archives": [
+            {"name": one.name, "until": format_time(one.until), "hidden": one.hidden} for one in view.archives()
         ],
         "running": [msgspec.Raw(value) for _, value in running],
         "queued": {run_id: queued_object(one) for run_id, one in view.queued(look.now).items()},
@@ -63,13 +66,14 @@ def today(look: Look, state: WorldState) -> dict[str, object]:
     """The day in UTC that the moment is in: what machines cost in it, and how its runs ended."""
     store = look.view.store
     midnight = look.now - look.now % _DAY
-    book, until = Book.of(state), state.last_at if state.last_at is not None else 0
     spent = 0
     for row in store.vms.all(billed_or_since=midnight):
+        if row.archive is not None:
+            continue
         if row.created >= midnight:
             spent += row.cost
             continue
-        for charge in charges(bill_vm(decode_vm(row.folded), until=until, book=book)):
+        for charge in charges(bill_of(state, decode_vm(row.folded))):
             if charge.until >= midnight:
                 parts = cut_at(charge, midnights(charge.since, charge.until))
                 spent += sum(part.cost for part in parts if midnight <= part.since)

@@ -9,11 +9,12 @@ import msgspec
 from projections.schema import RUN_COLUMNS
 
 _GIVEN: Final = (
-    "run_id, provider, provider_id, name, ended, sort_at, object, folded, state, cost, odd, user, against, changed"
+    "run_id, provider, provider_id, name, ended, sort_at, object, folded, state, cost, odd, user, against, "
+    "archive, hidden, changed"
 )
 _SELECT: Final = f"SELECT {_GIVEN} FROM runs "  # noqa: S608 - names of ours
 _EXACTLY: Final = tuple(
-    _SELECT + condition + " ORDER BY ordinal DESC LIMIT 1"
+    _SELECT + condition + " ORDER BY archive IS NOT NULL, ordinal DESC LIMIT 1"
     for condition in ("WHERE run_id = ?", "WHERE provider_id = ?", "WHERE name = ?")
 )
 _BEGINNING: Final = _SELECT + "WHERE run_id BETWEEN ?1 AND ?2 OR provider_id BETWEEN ?1 AND ?2 LIMIT 6"
@@ -43,6 +44,10 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     """Who submitted it."""
     against: bytes | None = None
     """Its cost against the provider's figure, as `projections.paid` writes it; None: neither side charges it."""
+    archive: str | None = None
+    """The archive that alone shows it; None: it is live."""
+    hidden: bool = False
+    """Lists leave it out."""
 
 
 class RunTable:
@@ -60,7 +65,7 @@ class RunTable:
         self._put_by("runs", "run_id", [row[0] for row in given], changed)
         self._database.executemany(
             f"INSERT INTO main.runs (ordinal, {_GIVEN}) "  # noqa: S608 - names of ours
-            f"VALUES ({self.ordinal.format('runs', 'run_id')}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+            f"VALUES ({self.ordinal.format('runs', 'run_id')}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
             f"ON CONFLICT DO UPDATE SET {_REPLACED}",
             ((row[0], *row) for row in given) if self.ordinal != "NULL" else given,
         )
@@ -96,8 +101,8 @@ class RunTable:
         return (None, None) if row is None else row
 
     def against(self) -> list[tuple[str, str | None, str | None, bytes | None]]:
-        """(run id, name, user, cost against the provider's figure) of every run, in any order."""
-        return self._database.execute("SELECT run_id, name, user, against FROM runs").fetchall()
+        """(run id, name, user, cost against the provider's figure) of every run that is not hidden, in any order."""
+        return self._database.execute("SELECT run_id, name, user, against FROM runs WHERE hidden = 0").fetchall()
 
     def run_of(self, provider: str, provider_id: str) -> str | None:
         """The id of the run that the provider knows under that id."""
@@ -118,13 +123,20 @@ class RunTable:
             return ()
         return tuple(_row(row) for row in self._database.execute(_BEGINNING, (word, word + AFTER_ANY)))
 
-    def runs(self, *, open_or_since: int | None = None, newest_first: bool = False) -> Iterator[RunRow]:
-        """Runs in order of first sight, or by submission; all, or only those open or submitted since a moment."""
+    def runs(
+        self, *, open_or_since: int | None = None, newest_first: bool = False, hidden: bool = True
+    ) -> Iterator[RunRow]:
+        """Runs in order of first sight, or by submission; all, or only those open or submitted since a moment.
+
+        Without `hidden`, those that lists leave out are left out.
+        """
+        shown = "" if hidden else "hidden = 0 AND "
         order = "ORDER BY sort_at DESC, ordinal DESC" if newest_first else "ORDER BY ordinal"
         if open_or_since is None:
-            cursor = self._database.execute(_SELECT + order)
+            cursor = self._database.execute(f"{_SELECT}WHERE {shown}1 {order}")
         else:
-            cursor = self._database.execute(_SELECT + "WHERE ended = 0 OR sort_at >= ? " + order, (open_or_since,))
+            since = f"WHERE {shown}((ended = 0 AND archive IS NULL) OR sort_at >= ?) {order}"
+            cursor = self._database.execute(_SELECT + since, (open_or_since,))
         return (_row(row) for row in cursor)
 
     def page_of_runs(
@@ -134,15 +146,22 @@ class RunTable:
         limit: int = 50,
         state: str | None = None,
         name: str | None = None,
-        ended: bool | None = None,
+        active: bool = False,
+        hidden: bool = False,
         newest_first: bool = True,
     ) -> tuple[tuple[tuple[int, int], bytes], ...]:
-        """Run objects in order of submission, each with its place; `behind` is the place of the last one seen."""
-        conditions, given = ["1"], list[Any]()
+        """Run objects in order of submission, each with its place; `behind` is the place of the last one seen.
+
+        With `active`, only those that go on now: a run of an archive does not. With `hidden`, also those that lists
+        leave out.
+        """
+        conditions, given = ["1" if hidden else "hidden = 0"], list[Any]()
+        if active:
+            conditions.append("ended = 0 AND archive IS NULL")
         if behind is not None:
             conditions.append(f"(sort_at, ordinal) {'<' if newest_first else '>'} (?, ?)")
             given += behind
-        for column, value in (("state", state), ("name", name), ("ended", ended)):
+        for column, value in (("state", state), ("name", name)):
             if value is not None:
                 conditions.append(f"{column} = ?")
                 given.append(value)
@@ -169,7 +188,7 @@ class RunTable:
             "SELECT subject FROM marks WHERE kind LIKE 'run~_%' ESCAPE '~' ORDER BY position DESC, ordinal DESC LIMIT ?"
         )
         subjects = dict.fromkeys(row[0] for row in self._database.execute(query, (2 * count,)).fetchall())
-        one = "SELECT object FROM runs WHERE run_id = ? AND ended = 1"
+        one = "SELECT object FROM runs WHERE run_id = ? AND ended = 1 AND archive IS NULL"
         found = (self._database.execute(one, (subject[4:],)).fetchone() for subject in subjects)
         return tuple(row[0] for row in found if row is not None)[:count]
 
@@ -181,15 +200,17 @@ class RunTable:
         )
         last = dict(self._database.execute(query, (moment,)).fetchall())
         counts: dict[str, int] = {}
+        query = "SELECT state, ended FROM runs WHERE run_id = ? AND archive IS NULL"
         for subject in last:
-            row = self._database.execute("SELECT state, ended FROM runs WHERE run_id = ?", (subject[4:],)).fetchone()
+            row = self._database.execute(query, (subject[4:],)).fetchone()
             if row is not None and row[1]:
                 counts[row[0]] = counts.get(row[0], 0) + 1
         return counts
 
     def count(self) -> int:
-        """How many runs there are."""
-        count: int = self._database.execute("SELECT count(*) FROM runs").fetchone()[0]
+        """How many runs there are that are not hidden."""
+        query = "SELECT (SELECT count(*) FROM runs) - (SELECT count(*) FROM runs WHERE hidden = 1)"
+        count: int = self._database.execute(query).fetchone()[0]
         return count
 
     def names(self, prefix: str = "", limit: int = 1000) -> tuple[str, ...]:
@@ -213,4 +234,6 @@ def _row(row: tuple[Any, ...]) -> RunRow:
         odd=row[10],
         user=row[11],
         against=row[12],
+        archive=row[13],
+        hidden=bool(row[14]),
     )

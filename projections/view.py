@@ -11,6 +11,7 @@ from engine.errors import RunNotFound, VmNotFound
 from engine.money.budget import DAY, Settled
 from engine.replay.objects import blind_object
 from engine.rules.sets import CURRENT
+from engine.world.archives import newest_poll, until_of
 from engine.world.holdings import policy_of, source_of
 from engine.world.sources import Observability, observability, open_blind
 from engine.world.state import WorldState
@@ -40,6 +41,15 @@ class SourceView(msgspec.Struct, frozen=True, kw_only=True):
     """Microseconds, UTC; None if it never did."""
 
 
+class ArchiveView(msgspec.Struct, frozen=True, kw_only=True):
+    """What was imported under one name."""
+
+    name: str
+    until: int
+    """Its newest poll (microseconds, UTC): its time ends there."""
+    hidden: bool
+
+
 class View:
     """One store, read."""
 
@@ -63,12 +73,28 @@ class View:
 
     @property
     def last_at(self) -> int | None:
-        """The newest moment any poll was answered or failed (microseconds, UTC)."""
-        return None if self._world is None else self._world.last_at
+        """When the newest poll was answered or failed (microseconds, UTC): of a live source; where there is none, of an
+        archive.
+        """
+        return None if self._world is None else newest_poll(self._world)
 
-    def runs(self, *, open_or_since: int | None = None, newest_first: bool = False) -> tuple[RunObject, ...]:
-        """All runs in order of first sight, or newest first; or only those open or submitted since a moment."""
-        rows = self._store.runs(open_or_since=open_or_since, newest_first=newest_first)
+    def clock(self, archive: str | None, now: int) -> int:
+        """The moment that an archive is seen from: its last poll, or `now` where that is earlier, or it is live."""
+        ends = {one.name: one.until for one in self.archives()} if archive is not None else {}
+        return min(now, ends.get(archive or "", now))
+
+    def until(self, vm: Vm) -> int:
+        """Up to when an open machine is billed (microseconds, UTC)."""
+        return until_of(self.world().state, vm)
+
+    def runs(
+        self, *, open_or_since: int | None = None, newest_first: bool = False, hidden: bool = False
+    ) -> tuple[RunObject, ...]:
+        """All runs in order of first sight, or newest first; or only those open or submitted since a moment.
+
+        Of archives none is open now. With `hidden`, also the runs of hidden archives.
+        """
+        rows = self._store.runs(open_or_since=open_or_since, newest_first=newest_first, hidden=hidden)
         return tuple(_run.decode(row.object) for row in rows)
 
     def count(self) -> int:
@@ -101,9 +127,13 @@ class View:
         """What was odd about a run."""
         return tuple(_anomaly.decode(one) for one in self._store.anomalies(f"run/{run_id}"))
 
-    def vms(self, *, billed_or_since: int | None = None) -> tuple[VmObject, ...]:
-        """All machines in order of first sight; or only those that may be billed or ended since a moment."""
-        return tuple(_vm.decode(row.object) for row in self._store.vms.all(billed_or_since=billed_or_since))
+    def vms(self, *, billed_or_since: int | None = None, hidden: bool = False) -> tuple[VmObject, ...]:
+        """All machines in order of first sight; or only those that may be billed or ended since a moment.
+
+        Of archives none is billed now. With `hidden`, also the machines of hidden archives.
+        """
+        rows = self._store.vms.all(billed_or_since=billed_or_since, hidden=hidden)
+        return tuple(_vm.decode(row.object) for row in rows)
 
     def count_vms(self) -> int:
         """How many machines there are."""
@@ -178,10 +208,14 @@ class View:
         return msgspec.structs.replace(state, runs={run.run_id: run for run in in_order})
 
     def ledger(self, now: int) -> tuple[WorldState, Settled]:
-        """(the world with the machines that the budget moves with, what all others have cost): what `account` takes."""
+        """(the world with the machines that the budget moves with, what all others have cost): what `account` takes.
+
+        Archives are in neither.
+        """
         state = self.world().state
         there = {row.vm_id: row for row in self._store.vms.all(billed_or_since=now - DAY)}
         there |= {row.vm_id: row for row in self._store.vms.kinds() if row.vm_id not in there}
+        there = {vm_id: row for vm_id, row in there.items() if row.archive is None}
         total, first = self._store.vms.spent()
         rest = Settled(spent=total - sum(row.cost for row in there.values()), since=first)
         machines = {vm_id: decode_vm(row.folded) for vm_id, row in there.items()}
@@ -217,24 +251,38 @@ class View:
         state = self._world
         if state is None:
             return tuple(over)
-        lasting = [open_blind(source) for name, source in state.sources.items() if name in sources]
+        lasting = [open_blind(one) for name, one in state.sources.items() if name in sources and not one.archive]
         return (*over, *(msgspec.convert(blind_object(one), Blind) for one in lasting if one is not None))
 
     def open_gaps(self) -> tuple[Blind, ...]:
         """Times in which a source tells us nothing that still last."""
         sources = () if self._world is None else self._world.sources.values()
-        lasting = (open_blind(source) for source in sources)
+        lasting = (open_blind(source) for source in sources if not source.archive)
         return tuple(msgspec.convert(blind_object(one), Blind) for one in lasting if one is not None)
 
     def sources(self, now: int) -> tuple[SourceView, ...]:
-        """Every source of runs and machines, and whether it still answers at `now`."""
+        """Every live source of runs and machines, and whether it still answers at `now`."""
         if self._world is None:
             return ()
         return tuple(
             SourceView(name=name, observability=observability(source, now), last_answered=source.last_answered)
             for name, source in self._world.sources.items()
-            if source.failed or source.last_answered is not None
+            if not source.archive and (source.failed or source.last_answered is not None)
         )
+
+    def archives(self) -> tuple[ArchiveView, ...]:
+        """Every archive: what was imported, its own clock, and whether lists show it."""
+        if self._world is None:
+            return ()
+        return tuple(
+            ArchiveView(name=name, until=source.imported_to, hidden=source.hidden)
+            for name, source in self._world.sources.items()
+            if source.imported_to is not None
+        )
+
+    def hidden(self) -> tuple[str, ...]:
+        """The archives that lists leave out."""
+        return tuple(one.name for one in self.archives() if one.hidden)
 
     def source_of(self, row: RunRow, now: int) -> SourceView | None:
         """The source that showed a run last."""

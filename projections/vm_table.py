@@ -10,12 +10,13 @@ from projections.run_table import AFTER_ANY
 from projections.schema import VM_COLUMNS
 
 _GIVEN: Final = (
-    "vm_id, provider_id, name, billed, ended_at, object, created, cost, last_at, kind, spans, folded, paid, changed"
+    "vm_id, provider_id, name, billed, ended_at, object, created, cost, last_at, kind, spans, folded, paid, "
+    "archive, hidden, changed"
 )
 _REPLACED: Final = ", ".join(f"{name} = excluded.{name}" for name in _GIVEN.split(", ")[1:])
 _SELECT: Final = f"SELECT {_GIVEN} FROM vms "  # noqa: S608 - names of ours
 _EXACTLY: Final = tuple(
-    _SELECT + condition + " ORDER BY ordinal DESC LIMIT 1"
+    _SELECT + condition + " ORDER BY archive IS NOT NULL, ordinal DESC LIMIT 1"
     for condition in ("WHERE vm_id = ?", "WHERE provider_id = ?", "WHERE name = ? AND billed = 1", "WHERE name = ?")
 )
 _BEGINNING: Final = _SELECT + "WHERE vm_id BETWEEN ?1 AND ?2 OR provider_id BETWEEN ?1 AND ?2 LIMIT 6"
@@ -44,6 +45,10 @@ class VmRow(msgspec.Struct, frozen=True, kw_only=True):
     """The engine's own machine, as `projections.folded` writes it."""
     paid: bytes = b""
     """What its bill is made of, as `projections.paid` writes it."""
+    archive: str | None = None
+    """The archive that alone shows it; None: it is live."""
+    hidden: bool = False
+    """Lists leave it out."""
 
 
 class VmTable:
@@ -65,7 +70,7 @@ class VmTable:
             )
         self._database.executemany(
             f"INSERT INTO main.vms (ordinal, {_GIVEN}) "  # noqa: S608
-            f"VALUES ({self.ordinal.format('vms', 'vm_id')}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+            f"VALUES ({self.ordinal.format('vms', 'vm_id')}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
             f"ON CONFLICT DO UPDATE SET {_REPLACED}",
             ((row[0], *row) for row in given) if self.ordinal != "NULL" else given,
         )
@@ -89,20 +94,33 @@ class VmTable:
             return ()
         return tuple(_row(row) for row in self._database.execute(_BEGINNING, (word, word + AFTER_ANY)))
 
-    def all(self, *, billed_or_since: int | None = None) -> Iterator[VmRow]:
-        """Machines in order of first sight; all, or only those that may be billed or ended since a moment."""
+    def all(self, *, billed_or_since: int | None = None, hidden: bool = True) -> Iterator[VmRow]:
+        """Machines in order of first sight; all, or only those that may be billed or ended since a moment.
+
+        Without `hidden`, those that lists leave out are left out.
+        """
+        shown = "" if hidden else "hidden = 0 AND "
         if billed_or_since is None:
-            cursor = self._database.execute(_SELECT + "ORDER BY ordinal")
+            cursor = self._database.execute(f"{_SELECT}WHERE {shown}1 ORDER BY ordinal")
         else:
-            condition = "WHERE billed = 1 OR ended_at IS NULL OR ended_at >= ? ORDER BY +ordinal"
+            condition = f"WHERE {shown}(billed = 1 OR ended_at IS NULL OR ended_at >= ?) ORDER BY +ordinal"
             cursor = self._database.execute(_SELECT + condition, (billed_or_since,))
         return (_row(row) for row in cursor)
 
     def page(
-        self, *, behind: int | None = None, limit: int = 50, live: bool = False, newest_first: bool = True
+        self,
+        *,
+        behind: int | None = None,
+        limit: int = 50,
+        live: bool = False,
+        hidden: bool = False,
+        newest_first: bool = True,
     ) -> tuple[tuple[int, bytes], ...]:
-        """Machine objects in order of first sight, each with its place; `behind` is the place of the last one seen."""
-        conditions, given = ["1"], list[Any]()
+        """Machine objects in order of first sight, each with its place; `behind` is the place of the last one seen.
+
+        With `hidden`, also those that lists leave out.
+        """
+        conditions, given = ["1" if hidden else "hidden = 0"], list[Any]()
         if behind is not None:
             conditions.append(f"ordinal {'<' if newest_first else '>'} ?")
             given.append(behind)
@@ -115,8 +133,9 @@ class VmTable:
         return tuple(self._database.execute(query, (*given, limit)).fetchall())
 
     def newest(self) -> VmRow | None:
-        """The machine first seen last."""
-        row = self._database.execute(_SELECT + "ORDER BY ordinal DESC LIMIT 1").fetchone()
+        """The machine first seen last that is not hidden; one that is live before any of an archive."""
+        query = _SELECT + "WHERE hidden = 0 ORDER BY archive IS NOT NULL, ordinal DESC LIMIT 1"
+        row = self._database.execute(query).fetchone()
         return None if row is None else _row(row)
 
     def kinds(self) -> tuple[VmRow, ...]:
@@ -129,22 +148,26 @@ class VmTable:
         return tuple(_row(row) for row in found)
 
     def spent(self) -> tuple[int, int | None]:
-        """(micro-dollars of all machines so far, when the first was created)."""
-        total, first = self._database.execute("SELECT coalesce(sum(cost), 0), min(created) FROM vms").fetchone()
+        """(micro-dollars of all live machines so far, when the first was created)."""
+        query = "SELECT coalesce(sum(cost), 0), min(created) FROM vms WHERE archive IS NULL"
+        total, first = self._database.execute(query).fetchone()
         return total, first
 
     def spans(self) -> Iterator[bytes]:
-        """What every machine cost when, as `VmRow.spans`."""
-        return (row[0] for row in self._database.execute("SELECT spans FROM vms"))
+        """What every live machine cost when, as `VmRow.spans`."""
+        return (row[0] for row in self._database.execute("SELECT spans FROM vms WHERE archive IS NULL"))
 
-    def paid(self) -> Iterator[tuple[int, str, str | None, bytes]]:
-        """(place, vm id, name, what its bill is made of) of every machine, in order of first sight."""
-        found = self._database.execute("SELECT ordinal, vm_id, name, paid FROM vms").fetchall()
-        return iter(sorted(found))
+    def paid(self) -> Iterator[tuple[int, str, str | None, bytes, str | None]]:
+        """(place, vm id, name, what its bill is made of, archive) of every machine that is not hidden, in order of
+        first sight.
+        """
+        query = "SELECT ordinal, vm_id, name, paid, archive FROM vms WHERE hidden = 0"
+        return iter(sorted(self._database.execute(query).fetchall(), key=lambda row: row[0]))
 
     def count(self) -> int:
-        """How many machines there are."""
-        count: int = self._database.execute("SELECT count(*) FROM vms").fetchone()[0]
+        """How many machines there are that are not hidden."""
+        query = "SELECT (SELECT count(*) FROM vms) - (SELECT count(*) FROM vms WHERE hidden = 1)"
+        count: int = self._database.execute(query).fetchone()[0]
         return count
 
     def names(self, prefix: str = "", limit: int = 1000) -> tuple[str, ...]:
@@ -173,4 +196,6 @@ def _row(row: tuple[Any, ...]) -> VmRow:
         spans=row[10],
         folded=row[11],
         paid=row[12],
+        archive=row[13],
+        hidden=bool(row[14]),
     )

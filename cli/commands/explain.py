@@ -66,4 +66,5 @@ def _explain_vm(app: App, view: View, found: VmObject, now: int) -> None:
         return
     from cli.render.explain import vm_page
 
-    emit(vm_page(found, view.machine(found.vm_id), why, anomalies, view.last_at or now, columns()))
+    machine = view.machine(found.vm_id)
+    emit(vm_page(found, machine, why, anomalies, view.until(machine), columns()))

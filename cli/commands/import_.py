@@ -1,26 +1,39 @@
 """`steno import`: a trace's polls into the record."""
 
+import re
+from typing import Final
+
 import click
 
 from cli.app import App
 from cli.options import common, pass_app
 from cli.output import emit, emit_json
 
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
 
 @click.command("import")
 @click.argument("trace", metavar="TRACE")
 @click.option("--lenient", is_flag=True, help="Skip broken lines, and say how many.")
+@click.option("--as", "name", metavar="NAME", help="Import as the source PROVIDER/NAME.")
 @common
 @pass_app
-def command(app: App, trace: str, lenient: bool) -> None:
-    """Append a trace's polls to the record, in order; importing it again adds nothing.
+def command(app: App, trace: str, lenient: bool, name: str | None) -> None:
+    """Append a trace's polls to the record, in order, as an archive; importing it again adds nothing.
 
     TRACE is a .jsonl or .jsonl.zst file, or - for standard input. A broken line is named and nothing is imported,
     unless --lenient skips it. With --json: {"polls", "skipped", "first_position", "last_position"}.
 
+    The time of an archive ends with its last poll. Its open machines are billed up to there and no further. It is
+    never blind, raises no alert, and counts towards no budget and no machine limit. Steno never acts on it.
+
+    A source that this record records itself is refused (exit 5): use --as. `steno sources` lists the archives, and
+    `steno sources hide NAME` takes one out of the lists.
+
     \b
     Examples:
       steno import incident.jsonl.zst
+      steno import incident.jsonl.zst --as march-outage
       steno import - --record /tmp/incident.db < incident.jsonl
     """
     from cli.inputs import existing, trace_reading
@@ -28,8 +41,10 @@ def command(app: App, trace: str, lenient: bool) -> None:
     from events.imports import import_trace
 
     existing(trace)
+    if name is not None and _NAME.fullmatch(name) is None:
+        raise click.BadParameter(f"{name!r}: use 1–64 letters, digits, '.', '_' and '-'", param_hint="--as")
     with writing(app) as record:
-        found = import_trace(record, trace, trace_reading(), lenient=lenient)
+        found = import_trace(record, trace, trace_reading(), lenient=lenient, name=name)
     if app.json:
         emit_json(
             {

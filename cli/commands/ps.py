@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.app import App
-from cli.options import at_option, common, pass_app
+from cli.options import at_option, common, hidden_option, pass_app
 from cli.output import columns, emit, emit_json, hint
 
 if TYPE_CHECKING:
@@ -18,11 +18,14 @@ _DAY = 86_400_000_000
 
 @click.command("ps")
 @click.option("--all", "-a", "everything", is_flag=True, help="Also runs that ended more than a day ago.")
+@hidden_option
 @at_option
 @common
 @pass_app
-def command(app: App, everything: bool, at: str | None) -> None:
+def command(app: App, everything: bool, hidden: bool, at: str | None) -> None:
     """List runs, the newest first: those still open, and those submitted within the last day.
+
+    A run that was imported is marked `archive`; its time ends with the archive's last poll, so it is never open now.
 
     A run in Steno's queue shows its place there and when it may start. COST is the cost of its machine's time; where
     its machine is not known, the provider's own figure in brackets.
@@ -41,7 +44,7 @@ def command(app: App, everything: bool, at: str | None) -> None:
 
     with viewing(app, at) as (_, view):
         now = seen_from(app, view, at)
-        runs = view.runs(open_or_since=None if everything else now - _DAY, newest_first=True)
+        runs = view.runs(open_or_since=None if everything else now - _DAY, newest_first=True, hidden=hidden)
         sources, waiting = view.sources(now), view.queued(now)
         if app.json:
             from cli.looking import source_object
@@ -61,7 +64,7 @@ def command(app: App, everything: bool, at: str | None) -> None:
         if runs:
             names = {run.vm_id: view.vm(run.vm_id).name or run.vm_id[:8] for run in runs if run.vm_id is not None}
             emit(listing(runs, now, columns(), waiting=waiting, machines=names))
-        watched = {run.provider for run in runs if not run.ended}
+        watched = {run.provider for run in runs if not run.ended and run.archive is None}
         _footer(view, len(runs), [one for one in sources if one.name.split("/")[0] in watched], now)
 
 

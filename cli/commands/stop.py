@@ -45,6 +45,7 @@ def command(app: App, run: str, abort: bool) -> None:
     from cli.submitting import counter
     from engine.effects.steps import may_be_made_again
     from engine.settings_policy import policy_from
+    from engine.world.archives import refuse_archive
     from projections.folded import decode_run
     from projections.projector import caught_up
     from projections.view import View
@@ -55,6 +56,8 @@ def command(app: App, run: str, abort: bool) -> None:
             row = View(store).row(run)
         found = decode_run(row.folded)
         name, state = found.name or found.run_id, str(found.state)
+        if not found.terminal:
+            refuse_archive(found, name)
         # A run that found no capacity has ended, and would be asked for again.
         asked = not found.terminal or may_be_made_again(
             found, policy_from(app.settings, found.provider).queue_patience, app.clock.now()

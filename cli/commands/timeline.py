@@ -34,7 +34,7 @@ def command(app: App, run: str, at: str | None) -> None:
         row = view.row(run)
         found = view.run(row.run_id)
         vm = None if found.vm_id is None else view.vm(found.vm_id)
-        folded, now = decode_run(row.folded), seen_from(app, view, at)
+        folded, now = decode_run(row.folded), view.clock(row.archive, seen_from(app, view, at))
         life = timeline(found, view.blind_of(row), now, vm, folded.said, folded.later_attempts)
     if app.json:
         emit_json(timeline_object(found, life))

@@ -8,7 +8,7 @@ import click
 
 from cli.app import App
 from cli.default_group import DefaultGroup
-from cli.options import at_option, common, optional_vm_argument, pass_app, vm_argument
+from cli.options import at_option, common, hidden_option, optional_vm_argument, pass_app, vm_argument
 from cli.output import columns, emit, emit_json, hint
 
 if TYPE_CHECKING:
@@ -44,10 +44,11 @@ def command() -> None:
 @command.command("list", hidden=True)
 @optional_vm_argument
 @click.option("--all", "-a", "everything", is_flag=True, help="Also machines that ended more than a day ago.")
+@hidden_option
 @at_option
 @common
 @pass_app
-def listed(app: App, vm: str | None, everything: bool, at: str | None) -> None:
+def listed(app: App, vm: str | None, everything: bool, hidden: bool, at: str | None) -> None:
     """List machines, or show one."""
     from cli.moments import seen_from
     from cli.stores import viewing
@@ -55,7 +56,7 @@ def listed(app: App, vm: str | None, everything: bool, at: str | None) -> None:
     with viewing(app, at) as (_, view):
         now = seen_from(app, view, at)
         if vm is None:
-            _list(app, view, now, everything=everything)
+            _list(app, view, now, everything=everything, hidden=hidden)
         else:
             _show(app, view, vm, now)
 
@@ -107,8 +108,8 @@ def gone(app: App, vm: str, when: str) -> None:
     confirm_machine_gone(app, vm, when)
 
 
-def _list(app: App, view: View, now: int, *, everything: bool) -> None:
-    vms = view.vms(billed_or_since=None if everything else now - _DAY)
+def _list(app: App, view: View, now: int, *, everything: bool, hidden: bool) -> None:
+    vms = view.vms(billed_or_since=None if everything else now - _DAY, hidden=hidden)
     from cli.looking import say_unseen, source_object
 
     sources = view.sources(now)
@@ -119,16 +120,17 @@ def _list(app: App, view: View, now: int, *, everything: bool) -> None:
     from cli.render.words import count
 
     if vms:
-        emit(listing(vms, view.machine, view.last_at or now, columns()))
+        emit(listing(vms, view.machine, view.until, columns()))
     total = view.count_vms()
     if total == 0:
         hint("no machines yet; `steno submit` makes the first one, `steno up` watches a provider's")
     elif len(vms) < total:
         hint(f"{count(total - len(vms), 'older machine')} not shown; --all lists every machine")
-    said = burning(vms, view.machine)
+    live = [vm for vm in vms if vm.archive is None]
+    said = burning(live, view.machine)
     if said is not None:
         hint(said)
-    watched = {vm.source for vm in vms if view.machine(vm.vm_id).billed}
+    watched = {vm.source for vm in live if view.machine(vm.vm_id).billed}
     say_unseen([one for one in sources if one.name in watched], now)
 
 
@@ -149,10 +151,10 @@ def _show(app: App, view: View, word: str, now: int) -> None:
     from cli.render.vms import in_full
 
     names = {run_id: view.run(run_id).name or run_id for run_id in found.runs}
-    emit(in_full(found, machine, names, view.last_at or machine.last_at))
+    emit(in_full(found, machine, names, view.until(machine)))
     if anomalies:
         emit("\n" + odd.anomalies(anomalies))
-    if machine.billed:
+    if machine.billed and machine.archive is None:
         from cli.looking import say_unseen
 
         say_unseen(sources, now)

@@ -19,6 +19,9 @@ def table(report: Report, low: int, high: int, columns: int) -> str:
     last = len(head) - 1
     spare = [last - 1, *([last - 2] if spot else []), *reversed(range(1, 1 + len(shown)))]
     drawn = paint.fitted(head, rows, columns, right=range(1, last + 1), spare=spare)
+    if report.archived:
+        imported = f"{words.short(money(report.archived))} of the total is from archives; no budget counts it"
+        drawn = f"{drawn}\n\n{paint.dim(imported)}"
     least, most = words.short(money(low)), words.short(money(high))
     if least == most:
         return drawn
@@ -28,7 +31,7 @@ def table(report: Report, low: int, high: int, columns: int) -> str:
 
 def _row(row: Row, shown: list[Line], *, spot: bool) -> tuple[str, ...]:
     return (
-        paint.cut(row.label, 36),
+        paint.cut(row.label, 36) + (paint.dim(" (archive)") if row.archive else ""),
         *(words.short(money(row.lines[line])) if row.lines.get(line) else "–" for line in shown),
         *((words.short(money(row.spot)),) if spot else ()),
         words.duration(row.time),

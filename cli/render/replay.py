@@ -40,7 +40,7 @@ def summary(replay: Replay, columns: int) -> str:
         machines = {vm.vm_id: vm for vm in replay.vms}
         vms = [msgspec.convert(vm_object(vm, replay.bills[vm.vm_id]), VmObject) for vm in replay.vms]
         now = max(bill.until for bill in replay.bills.values())
-        lines += ["", listing(vms, machines.__getitem__, now, columns)]
+        lines += ["", listing(vms, machines.__getitem__, lambda _: now, columns)]
     return "\n".join([*lines, *_trouble(replay)])
 
 

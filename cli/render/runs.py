@@ -84,7 +84,7 @@ def listing(
             verdict(run)
             + (f" · attempt {run.attempts}" if run.attempts > 1 else "")
             + (f" · {place(waiting[run.run_id], now)}" if run.run_id in waiting else ""),
-            run.provider,
+            run.provider if run.archive is None else f"{run.provider}, archive",
             "–" if run.vm_id is None else machines.get(run.vm_id, run.vm_id[:8]),
             run.start or "–",
             words.ago(parse_time(run.submitted_at), now) if run.submitted_at else "–",
@@ -120,6 +120,7 @@ def in_full(run: RunObject, now: int, *, queued: Queued | None = None, machine: 
     """
     facts: list[tuple[str, str]] = [
         ("verdict", verdict(run)),
+        *([] if run.archive is None else [("archive", run.archive)]),
         ("rule", run.rule or "–"),
         ("evidence", ", ".join(f"#{position}" for position in run.evidence) or "–"),
         *_reported(run),

@@ -37,11 +37,11 @@ def what(machine: Vm) -> str:
     return f"{name} spot" if facts.spot else name
 
 
-def listing(vms: Sequence[VmObject], machine: Machine, until: int, columns: int) -> str:
+def listing(vms: Sequence[VmObject], machine: Machine, until: Callable[[Vm], int], columns: int) -> str:
     """The table of `vms`, in the order given; a narrow terminal shows fewer columns.
 
     Args:
-        until: the last poll, to which open machines are costed (microseconds, UTC).
+        until: up to when an open machine is billed (microseconds, UTC).
     """
     head = ("MACHINE", "STATE", "GPU", "WHERE", "$/H", "UP", "RUNS", "COST", "ID")
     rows = []
@@ -49,18 +49,24 @@ def listing(vms: Sequence[VmObject], machine: Machine, until: int, columns: int)
         found = machine(vm.vm_id)
         rows.append(
             (
-                paint.cut(called(vm), 32) + ("" if found.ours else paint.dim(" (not ours)")),
+                paint.cut(called(vm), 32) + _mark(found),
                 verdict(vm, found),
                 what(found),
                 found.facts.backend or vm.provider_id,
                 words.money(vm.price_usd_per_hour),
-                words.duration(max(0, _end(vm, until) - found.created)),
+                words.duration(max(0, _end(vm, until(found)) - found.created)),
                 str(len(vm.runs)),
                 words.short(vm.cost_usd),
                 paint.dim(vm.vm_id[:8]),
             )
         )
     return paint.fitted(head, rows, columns, right=(4, 5, 6, 7), spare=(8, 3, 6, 4, 2))
+
+
+def _mark(machine: Vm) -> str:
+    if machine.archive is not None:
+        return paint.dim(" (archive)")
+    return "" if machine.ours else paint.dim(" (not ours)")
 
 
 def burning(vms: Sequence[VmObject], machine: Machine) -> str | None:
@@ -85,6 +91,7 @@ def in_full(vm: VmObject, machine: Vm, names: Mapping[str, str], until: int) -> 
         ("what", what(machine)),
         ("where", where),
         ("fleet", facts.fleet or "–"),
+        *_archive(machine, until),
         ("ours", "yes" if machine.ours else "no: Steno never ends it, and it does not count to vms.max"),
         ("made for", "–" if machine.made_for is None else names.get(machine.made_for, machine.made_for)),
         ("created", words.moment(machine.created)),
@@ -103,6 +110,13 @@ def in_full(vm: VmObject, machine: Vm, names: Mapping[str, str], until: int) -> 
     if vm.intervals:
         lines += ["", bill(vm, until)]
     return "\n".join(lines)
+
+
+def _archive(machine: Vm, until: int) -> list[tuple[str, str]]:
+    """What it is part of, where it was imported."""
+    if machine.archive is None:
+        return []
+    return [("archive", f"{machine.archive}, up to {words.moment(until)}; no budget counts it")]
 
 
 def bill(vm: VmObject, until: int) -> str:

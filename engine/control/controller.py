@@ -10,6 +10,7 @@ from engine.control.idle import shutdown
 from engine.control.queue import plan
 from engine.control.scene import Scene
 from engine.policy import Policy
+from engine.world.archives import live_part
 from engine.world.state import WorldState
 
 
@@ -23,7 +24,7 @@ def decide(state: WorldState, source: str, policy: Policy, now: int) -> tuple[De
         source: `<provider>/<project>`, as its polls are named.
         now: microseconds, UTC; only back-offs and the age of requests are measured by it, no machine's timer is.
     """
-    scene = Scene(state=state, source=source, policy=policy, now=now)
+    scene = Scene(state=live_part(state), source=source, policy=policy, now=now)
     queued = plan(scene)
     machines = tuple(shutdown(scene, queued))
     runs = tuple(one for one in queued.decided if not isinstance(one, Hold) or _is_news(scene, one))

@@ -9,6 +9,7 @@ from engine.control.timeout import Timeout, timeout_of
 from engine.money.words import span
 from engine.policy import Policy
 from engine.vm.states import VmState
+from engine.world.archives import until_of
 from engine.world.holdings import idle_evidence
 from engine.world.sources import Observability, observability
 from engine.world.state import WorldState
@@ -22,6 +23,8 @@ def why_up(state: WorldState, vm: Vm, policy: Policy, now: int) -> tuple[str, ..
         ended = "" if vm.finished_at is None else f" since {format_time(vm.finished_at)}"
         why = "" if vm.reason is None else f" ({vm.reason.value})"
         return (f"It is gone{ended}{why}.",)
+    if vm.archive is not None:
+        return (f"It is part of the archive {vm.archive}, which ends at {format_time(until_of(state, vm))}.",)
     scene = Scene(state=state, source=vm.source, policy=policy, now=now)
     return (*_watched(state, vm, now), *_whose(state, vm), *_doing(scene, vm), *_odd(vm))
 

@@ -44,7 +44,11 @@ def why_not_warm(state: WorldState, run: Run) -> tuple[str, ...]:
     before = [
         vm
         for vm in state.vms.values()
-        if vm.source == source and vm.created < at and vm.made_for != run.run_id and vm.vm_id != run.vm_id
+        if vm.source == source
+        and (vm.archive is None) == (run.archive is None)
+        and vm.created < at
+        and vm.made_for != run.run_id
+        and vm.vm_id != run.vm_id
     ]
     there = [vm for vm in before if vm.finished_at is None or vm.finished_at > at]
     when = "" if _was_handed_over(run) else ", at the last poll"

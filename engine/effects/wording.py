@@ -10,9 +10,8 @@ import msgspec
 
 from engine.control.decisions import Alert
 from engine.effects.news import ANOMALY, ORPHAN, RUN_END, Fact
-from engine.money.bill import bill_vm
+from engine.money.bill import bill_of
 from engine.money.charge import charges
-from engine.money.tariff import Book
 from engine.money.words import rate, span, usd
 from engine.replay.objects import anomaly_object, run_object
 from engine.rules.sets import CURRENT
@@ -133,8 +132,7 @@ def cost_of(run: Run, state: WorldState) -> int | None:
     known = [vm for vm_id in machines if (vm := state.vms.get(vm_id)) is not None]
     if not known:
         return None
-    until, book = state.last_at or 0, Book.of(state)
-    billed = [charge for vm in known for charge in charges(bill_vm(vm, until=until, book=book))]
+    billed = [charge for vm in known for charge in charges(bill_of(state, vm))]
     return sum(charge.cost for charge in billed if charge.run_id == run.run_id)
 
 

@@ -10,10 +10,11 @@ from engine.money.spans import Begun, Slice, certain_end, life_end, possible_end
 from engine.money.tariff import HIGH, HOUR, LOW, Book, Tariff, exact, rung_at
 from engine.policy import Billing
 from engine.vm.states import Phase, VmState
+from engine.world.archives import until_of
 from engine.world.state import WorldState
 from engine.world.vms import Vm
 
-__all__ = ["Bill", "Book", "Interval", "Share", "bill_vm", "bills", "life_cost", "split"]
+__all__ = ["Bill", "Book", "Interval", "Share", "bill_of", "bill_vm", "bills", "life_cost", "split"]
 
 
 class Share(msgspec.Struct, frozen=True):
@@ -66,10 +67,19 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def bills(state: WorldState) -> dict[str, Bill]:
-    """The bill of every machine, by vm_id; open ones up to the newest poll of any source."""
+    """The bill of every machine, by vm_id."""
     book = Book.of(state)
-    until = state.last_at if state.last_at is not None else 0
-    return {vm_id: bill_vm(vm, until=until, book=book) for vm_id, vm in state.vms.items()}
+    return {vm_id: bill_of(state, vm, book) for vm_id, vm in state.vms.items()}
+
+
+def bill_of(state: WorldState, vm: Vm, book: Book | None = None) -> Bill:
+    """The bill of one machine of a world, as every list, page and total has it; an open one is costed to the newest
+    poll of any live source, in an archive to the archive's last.
+
+    Args:
+        book: `Book.of(state)`, where the caller has it already.
+    """
+    return bill_vm(vm, until=until_of(state, vm), book=Book.of(state) if book is None else book)
 
 
 _MEMORY = Memory()

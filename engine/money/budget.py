@@ -1,7 +1,8 @@
 """The budget: what is spent, what live runs and machines may still cost, and whether one more run fits.
 
-spent = every machine's bill since ever, to the newest poll. committed = the worst that is still to come of what is
-there: of a machine, its run's remaining time and one idle timeout; of a run of ours that waits, its worst case.
+spent = every machine's bill since ever, to the newest poll; archives do not count. committed = the worst that is still
+to come of what is there: of a machine, its run's remaining time and one idle timeout; of a run of ours that waits, its
+worst case.
 """
 
 from collections.abc import Iterator
@@ -87,11 +88,11 @@ def account(state: WorldState, policy: Policy, now: int, settled: Settled = _NOT
     promised = committed(state, policy, now)
     left = None if policy.budget_total is None else policy.budget_total - gone
     day = _spent_since(state, now - DAY)
-    created = [vm.created for vm in state.vms.values()]
+    created = [vm.created for vm in _live(state)]
     since = max(now - DAY, min((*created, *(() if settled.since is None else (settled.since,))), default=now))
     burn = day * HOUR // max(HOUR, now - since)
     book = Book.of(state)
-    present = sum(hourly_now(vm, book, now) for vm in state.vms.values() if vm.billed)
+    present = sum(hourly_now(vm, book, now) for vm in _live(state) if vm.billed)
     return Account(
         total=policy.budget_total,
         spent=gone,
@@ -113,8 +114,9 @@ def committed(state: WorldState, policy: Policy, now: int, before: Run | None = 
     never refused for the sake of one behind it.
     """
     book = Book.of(state)
-    on_machines = {one.run_id for vm in state.vms.values() if vm.billed for one in vm.occupants}
-    total = sum(_still(vm, state, policy, now, hourly_now(vm, book, now)) for vm in state.vms.values() if vm.billed)
+    billed = [vm for vm in _live(state) if vm.billed]
+    on_machines = {one.run_id for vm in billed for one in vm.occupants}
+    total = sum(_still(vm, state, policy, now, hourly_now(vm, book, now)) for vm in billed)
     for run in _waiting(state, before):
         if run.run_id not in on_machines and run.terms is not None:
             total += worst_case(run.terms, policy, state).amount or 0
@@ -125,7 +127,7 @@ def worst_case(terms: Terms, policy: Policy, state: WorldState) -> WorstCase:
     """(`max_duration`, else the assumed one) × price × nodes, and one idle timeout of each machine."""
     duration = policy.assumed_duration if terms.max_duration is None else terms.max_duration
     idle = _idle_of(terms, policy)
-    guess = price_of(terms, policy, state.vms.values())
+    guess = price_of(terms, policy, tuple(_live(state)))
     if guess is None:
         unknown = "No price of such a machine is known, so the budget does not guard this run."
         return WorstCase(price=None, duration=duration, idle=idle, amount=None, lines=(unknown,))
@@ -185,9 +187,14 @@ def _idle_of(terms: Terms, policy: Policy) -> int:
     return min(told)
 
 
+def _live(state: WorldState) -> Iterator[Vm]:
+    """The machines that the budget is about: not those of archives."""
+    return (vm for vm in state.vms.values() if vm.archive is None)
+
+
 def _spent_since(state: WorldState, since: int | None) -> int:
     book, until = Book.of(state), state.last_at if state.last_at is not None else 0
-    return sum(life_cost(vm, until=until, book=book, since=since) for vm in state.vms.values())
+    return sum(life_cost(vm, until=until, book=book, since=since) for vm in _live(state))
 
 
 def _still(vm: Vm, state: WorldState, policy: Policy, now: int, hourly: int) -> int:

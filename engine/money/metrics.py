@@ -26,7 +26,7 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
 
 def metrics(state: WorldState, account: Account) -> Metrics:
     """The figures now."""
-    starts = [run.start for run in state.runs.values() if run.terminal]
+    starts = [run.start for run in state.runs.values() if run.terminal and run.archive is None]
     cold, warm = starts.count("cold"), starts.count("warm")
     return Metrics(
         total_cost_usd=account.spent / DOLLAR,
@@ -35,7 +35,7 @@ def metrics(state: WorldState, account: Account) -> Metrics:
         tasks_completed=cold + warm,
         cold_starts=cold,
         warm_reuses=warm,
-        active_vms=sum(vm.billed for vm in state.vms.values()),
+        active_vms=sum(vm.billed and vm.archive is None for vm in state.vms.values()),
     )
 
 

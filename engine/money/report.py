@@ -35,6 +35,8 @@ class Row(msgspec.Struct, kw_only=True):
     spot: int = 0
     time: int = 0
     """Microseconds of machines."""
+    archive: bool = False
+    """All of it is from archives."""
 
     @property
     def total(self) -> int:
@@ -49,23 +51,29 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     rows: tuple[Row, ...]
     """In order of first appearance; days in order of time; what no run pays last."""
     total: Row
+    archived: int = 0
+    """The part of the total that is from archives; no budget counts it."""
 
 
 def cost_report(state: WorldState, bills: Mapping[str, Bill], by: By) -> Report:
     """What everything cost, to the newest poll."""
     name = _NAMERS[by]
+    archived = 0
     rows: dict[str, Row] = {}
     total = Row(key="total", label="total")
     for charge in all_charges(state, bills):
         vm = state.vms[charge.vm_id]
         run = None if charge.run_id is None else state.runs.get(charge.run_id)
+        archived += charge.cost if vm.archive is not None else 0
         for part in cut_at(charge, midnights(charge.since, charge.until)) if by == "day" else [charge]:
             key, label = name(part, vm, run)
-            row = rows.setdefault(key, Row(key=key, label=label))
+            row = rows.setdefault(key, Row(key=key, label=label, archive=True))
+            row.archive = row.archive and vm.archive is not None
             _add(row, part, spot=bool(vm.facts.spot))
             _add(total, part, spot=bool(vm.facts.spot))
     found = sorted(rows.values(), key=lambda row: row.key) if by == "day" else list(rows.values())
-    return Report(by=by, rows=tuple(sorted(found, key=lambda row: row.key.startswith("("))), total=total)
+    rows_in_order = tuple(sorted(found, key=lambda row: row.key.startswith("(")))
+    return Report(by=by, rows=rows_in_order, total=total, archived=archived)
 
 
 def user_of(run: Run) -> str:

@@ -274,6 +274,7 @@ class Recorder:
             if (run := state.runs[run_id]).provider == self._provider.name
             and run.project in (None, self._provider.project)
             and run.provider_id is not None
+            and run.archive is None
         )
 
     def _stream_of(self, kind: str, provider_id: str, item: bytes) -> str:

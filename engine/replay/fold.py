@@ -8,6 +8,8 @@ to them when something does change. A property test holds this against folding e
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from msgspec.structs import replace
+
 from engine.facts import RunFacts, VmFacts
 from engine.readings.answers import says_not_exists
 from engine.readings.dstack import decode_run, facts_of
@@ -17,6 +19,7 @@ from engine.replay.lanes import Lane, SourceLanes
 from engine.replay.until import Until
 from engine.rules.sets import Watch
 from engine.vm.states import VmState
+from engine.world.archives import polled
 from engine.world.change import Change, Moved, VmMoved
 from engine.world.follow import cost_is_whole
 from engine.world.machines import ending_due
@@ -29,6 +32,7 @@ from engine.world.tick import Seen, Tick
 from engine.world.twice import listed_once
 from engine.world.vms import Vm, vm_id_of
 from engine.world.world import World
+from events.poll import Poll
 
 if TYPE_CHECKING:
     from events.record import Record
@@ -75,7 +79,7 @@ class RecordFold:
         state = self.world.state
         sources = self._sources if self._repeats and (each is None or not repeats) else {}
         current, source, lanes = -1, _NOBODY, _NOBODY.lanes
-        last_at, repeated, folded = state.last_at or 0, 0, state.position
+        repeated, folded = 0, state.position
         rows = self.record.scan(after=state.position, until=limit.position)
         if (end := limit.at) is not None:
             rows = (row for row in rows if row[3] <= end)
@@ -103,8 +107,8 @@ class RecordFold:
                 if not lane.empty:
                     source.newest = lane.started = at - took
                     lane.position, lane.at = position, at
-                if at > last_at:  # noqa: PLR1730 (a call of `max` takes as long as the rest)
-                    last_at = at
+                if at > source.at:  # noqa: PLR1730 (a call of `max` takes as long as the rest)
+                    source.at = at
                 repeated += 1
                 folded = position
                 continue
@@ -115,13 +119,10 @@ class RecordFold:
                 changes = self._whole(position, kind, stream, at, took, scope_id, listing_id)
                 current = -1
             if each is not None:
-                state.last_at = max(last_at, state.last_at or 0) or None
                 each(position, changes)
         self._write_down()
         state.events += repeated
         state.position = max(state.position, folded)
-        if last_at > (state.last_at or 0):
-            state.last_at = last_at
 
     def _whole(
         self, position: int, kind: int, stream: int, at: int, took: int, scope_id: int | None, listing_id: int | None
@@ -188,6 +189,9 @@ class RecordFold:
     def _write_down(self) -> None:
         for source in self._sources.values():
             source.write_down(self.world.state.sweeps)
+            if source.at:
+                polled(self.world.state, source.state, source.at)
+                source.at = 0
 
     def _follow(self) -> None:
         """Let every source go on from where the world is; a machine's graces count in the time of its own source."""
@@ -210,14 +214,19 @@ class RecordFold:
         once = listed_once(tick.runs, ())
         for seen in tick.runs if once is None else once.runs:
             run_id = state.by_provider.get(f"{tick.scope.provider}/{seen.facts.provider_id}")
-            if run_id is not None:
+            if run_id is not None and self._is_moved(tick, state.runs[run_id]):
                 found.append((state.runs[run_id], seen))
         return found
 
     def _vms(self, tick: Tick) -> tuple[Vm, ...]:
         """The machines an answer shows; placeholders are none."""
         ids = [vm_id_of(tick.scope.provider, facts.provider_id) for facts in tick.vms]
-        return tuple([vm for vm_id in ids if (vm := self.world.state.vms.get(vm_id)) is not None])
+        found = [vm for vm_id in ids if (vm := self.world.state.vms.get(vm_id)) is not None]
+        return tuple([vm for vm in found if self._is_moved(tick, vm)])
+
+    def _is_moved(self, tick: Tick, thing: Run | Vm) -> bool:
+        """Whether polls of this source move what they show."""
+        return thing.archive is not None or not self.world.source(tick.source).archive
 
     def _finds_missing(self, tick: Tick) -> bool:
         return any(run.missing is not None for run, _ in self._runs(tick)) or any(
@@ -253,7 +262,7 @@ class RecordFold:
                 poll = self.record.poll(position)
                 not_exists = says_not_exists(poll.status, poll.body)
                 if not not_exists:
-                    return self._reader.read(position, poll)
+                    return self._read_whole(lane, position, poll)
             else:
                 try:
                     if shown == "vm":
@@ -261,7 +270,7 @@ class RecordFold:
                     else:
                         seen = self._run_facts_of(items)
                 except ValueError:
-                    return self._reader.read(position, self.record.poll(position))
+                    return self._read_whole(lane, position, self.record.poll(position))
         return Tick(
             position=position,
             source=lane.source.state.name,
@@ -273,7 +282,15 @@ class RecordFold:
             vms=vms,
             not_exists=not_exists,
             server_time=self._server_time(lane, position, seen, vms),
+            imported=self._is_imported(lane, position),
         )
+
+    def _read_whole(self, lane: Lane, position: int, poll: Poll) -> Tick:
+        return replace(self._reader.read(position, poll), imported=self._is_imported(lane, position))
+
+    def _is_imported(self, lane: Lane, position: int) -> bool:
+        """Whether a poll was imported; asked of a source's first poll only."""
+        return lane.source.state.archive is None and self.record.is_imported(position)
 
     def _server_time(self, lane: Lane, position: int, runs: tuple[Seen, ...], vms: tuple[VmFacts, ...]) -> int | None:
         """The provider's clock, read only where its times are first met."""

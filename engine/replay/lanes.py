@@ -16,7 +16,7 @@ _SHOWN: Final = {RUNS_LIST: "run", RUNS_GET: "run", INSTANCES_LIST: "vm"}
 class SourceLanes:
     """A source while it is folded."""
 
-    __slots__ = ("changes", "everywhere", "gap", "heard", "lanes", "machines", "newest", "state")
+    __slots__ = ("at", "changes", "everywhere", "gap", "heard", "lanes", "machines", "newest", "state")
 
     def __init__(self, state: Source) -> None:
         self.state = state
@@ -32,6 +32,8 @@ class SourceLanes:
         """
         self.newest = 0
         """The newest `started_at` of a poll folded."""
+        self.at = 0
+        """The newest `observed_at` of a poll that only repeated."""
         self.changes = 0
         """How often something changed a run or a machine."""
         self.gap = BLIND_AFTER

@@ -18,7 +18,7 @@ def run_object(run: Run, rules: RuleSet, cost: int | None = None) -> JsonObject:
 
     Machines are facts under every rule set, but a rule set that knows no costs shows none, neither dstack's nor ours.
     """
-    return {
+    found = {
         "run_id": run.run_id,
         "provider_id": run.provider_id,
         "name": run.name,
@@ -47,6 +47,7 @@ def run_object(run: Run, rules: RuleSet, cost: int | None = None) -> JsonObject:
         "provider_cost_usd": money(run.cost) if rules.metadata else None,
         "transitions": [transition_object(step) for step in run.transitions],
     }
+    return _marked(found, run.archive)
 
 
 def vm_object(vm: Vm, bill: Bill) -> JsonObject:
@@ -54,7 +55,7 @@ def vm_object(vm: Vm, bill: Bill) -> JsonObject:
     one is open its `to` is null, and it is costed to the last poll.
     """
     intervals = [list(parts) for _, parts in groupby(bill.intervals, key=lambda one: (one.phase, one.hourly))]
-    return {
+    found = {
         "vm_id": vm.vm_id,
         "provider_id": vm.provider_id,
         "name": vm.facts.name,
@@ -68,6 +69,12 @@ def vm_object(vm: Vm, bill: Bill) -> JsonObject:
         "intervals": [interval_object(parts) for parts in intervals],
         "source": vm.source,
     }
+    return _marked(found, vm.archive)
+
+
+def _marked(found: JsonObject, archive: str | None) -> JsonObject:
+    """With `archive`, where an archive alone shows it; nothing live has that key."""
+    return found if archive is None else found | {"archive": archive}
 
 
 def interval_object(parts: list[Interval]) -> JsonObject:

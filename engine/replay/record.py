@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from engine.readings.answers import identity_of
 from engine.readings.dstack import read_cost
 from engine.replay.fold import RecordFold
@@ -89,5 +91,7 @@ def step_record(record: "Record", rules: str = "current", until: Until | None = 
             yield Step(position=position, at=observed_at, poll=None, changes=changes)
         else:
             poll = record.poll(position)
-            changes = world.apply(reader.read(position, poll))
+            first = world.source(poll.source).archive is None
+            tick = replace(reader.read(position, poll), imported=first and record.is_imported(position))
+            changes = world.apply(tick)
             yield Step(position=position, at=observed_at, poll=poll, changes=changes)

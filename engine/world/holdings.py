@@ -16,7 +16,8 @@ def source_of(run: Run) -> str:
 
 def vms_of(state: WorldState, source: str) -> tuple[Vm, ...]:
     """The machines of a source not seen gone, in order of first sight: every one that may be billed is among them."""
-    return tuple(state.vms[vm_id] for vm_id in state.open_vms if state.vms[vm_id].source == source)
+    machines = (state.vms[vm_id] for vm_id in state.open_vms)
+    return tuple(vm for vm in machines if vm.source == source and vm.archive is None)
 
 
 def ours_of(state: WorldState, source: str) -> tuple[Vm, ...]:
@@ -45,7 +46,7 @@ def idle_evidence(state: WorldState, vm: Vm) -> int:
 def runs_of(state: WorldState, source: str) -> tuple[Run, ...]:
     """The runs of a source without a verdict, in order of first sight (or of request)."""
     runs = (state.runs[run_id] for run_id in state.unsettled)
-    return tuple(run for run in runs if source_of(run) == source)
+    return tuple(run for run in runs if source_of(run) == source and run.archive is None)
 
 
 def awaiting_machine(state: WorldState, source: str) -> tuple[Run, ...]:

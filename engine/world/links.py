@@ -107,7 +107,8 @@ class Links:
     ) -> None:
         since = _since(run, submission)
         host = host_of(run.provider, run.project, submission.hostname or "")
-        there = [self.state.vms[vm_id] for vm_id in self.state.by_host.get(host, ())]
+        known = (self.state.vms[vm_id] for vm_id in self.state.by_host.get(host, ()))
+        there = [vm for vm in known if (vm.archive is None) == (run.archive is None)]
         fitting = [vm for vm in there if _overlaps(vm, since, submission.finished_at)]
         newest = [vm for vm in fitting if vm.created == max(other.created for other in fitting)]
         if len(newest) != 1:

@@ -7,6 +7,7 @@ from engine.facts import VmFacts
 from engine.readings.scope import INSTANCES_LIST
 from engine.vm.states import VmState
 from engine.vm.stepper import VmStepper
+from engine.world.archives import concerns, is_hidden, may_move
 from engine.world.change import Anomaly, AnomalyKind, Change
 from engine.world.links import Links
 from engine.world.sources import LOST_AFTER, Source, is_watched, list_read, lists_newest, source_named
@@ -71,6 +72,8 @@ class Machines:
                 self._placeholder(facts, tick, changes)
                 return
             vm = state.vms[vm_id] = self._meet(vm_id, facts, tick)
+        elif not may_move(tick, vm):
+            return
         turn = self.turn(vm, tick.position, tick.observed_at)
         had = None if new else vm.facts.hostname
         turn.see(facts, tick, new=new, unlike=unlike)
@@ -92,6 +95,8 @@ class Machines:
             first_at=tick.observed_at,
             last_position=tick.position,
             last_at=tick.observed_at,
+            archive=tick.archive,
+            hidden=is_hidden(self.state, tick.archive),
             ours=provider == "local" or f"{provider}/{facts.project}/{facts.fleet}" in self.state.fleets,
         )
 
@@ -129,6 +134,8 @@ class Machines:
             vm = self.state.vms[vm_id]
             if vm.provider != tick.scope.provider or vm.provider_id in sweep.ids:
                 continue
+            if not concerns(tick, vm):
+                continue
             if tick.scope.project is not None and vm.facts.project != tick.scope.project:
                 continue
             if sweep.started_at < max(vm.started.values(), default=vm.first_at):
@@ -146,7 +153,7 @@ class Machines:
         """Machines of this source that should have been seen gone by now."""
         for vm_id in tuple(self.state.open_vms):
             vm = self.state.vms[vm_id]
-            due = ending_due(vm) if vm.source == source.name else None
+            due = ending_due(vm) if vm.source == source.name and concerns(tick, vm) else None
             if due is not None and source.answered_time >= due:
                 turn = self.turn(vm, tick.position, tick.observed_at)
                 turn.doubt(f"told to go 14 minutes ago, still {vm.facts.status}")
@@ -164,6 +171,8 @@ class Machines:
             return changes
         for vm_id in state.open_vms:
             vm = state.vms[vm_id]
+            if not concerns(tick, vm):
+                continue
             if vm.source != tick.source or vm.runs or vm.state in _TOO_EARLY or tick.started_at <= vm.first_at:
                 continue
             if not any(self._awaits(run_id, vm) for run_id in state.unsettled):

@@ -194,6 +194,10 @@ class Run(msgspec.Struct, kw_only=True):
     """Anomalies already written down for this run."""
     said: Said | None = None
     """None: a task whose output is not read."""
+    archive: str | None = None
+    """The archive that alone shows it; None: a live source does, or it was asked for here."""
+    hidden: bool = False
+    """Lists leave it out."""
 
     @property
     def terminal(self) -> bool:

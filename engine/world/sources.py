@@ -45,6 +45,12 @@ class Source(msgspec.Struct, kw_only=True):
     """
     machines_position: int = 0
     """Of that poll."""
+    archive: bool | None = None
+    """Its polls are imported, not recorded live; None: it was not polled yet."""
+    imported_to: int | None = None
+    """`observed_at` of the newest poll imported; None: nothing was."""
+    hidden: bool = False
+    """Lists leave out what was imported."""
 
 
 def source_named(sources: dict[str, Source], name: str) -> Source:

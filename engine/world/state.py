@@ -29,7 +29,9 @@ class WorldState(msgspec.Struct, kw_only=True):
     events: int = 0
     """Polls and intents folded."""
     last_at: int | None = None
-    """The newest `observed_at` of any poll."""
+    """The newest `observed_at` of any poll of a live source; archives have clocks of their own."""
+    importing: str | None = None
+    """The project of the newest imported poll."""
     runs: dict[str, Run] = {}
     """By run_id, in order of first sight (or of request)."""
     by_provider: dict[str, str] = {}

@@ -34,3 +34,7 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True):
     """The provider's own clock (HTTP `Date`); looked at where something is shown for the first time."""
     odd: tuple[str, ...] = ()
     """What of the answer could not be read at all."""
+    imported: bool = False
+    """It was imported. Asked of a source's first poll only."""
+    archive: str | None = None
+    """The archive it belongs to; None: a live source. The world fills it in."""

@@ -165,6 +165,10 @@ class Vm(msgspec.Struct, kw_only=True):
     missing: VmMissing | None = None
     noted: tuple[str, ...] = ()
     """Anomalies already written down for this machine."""
+    archive: str | None = None
+    """The archive that alone shows it; None: a live source does."""
+    hidden: bool = False
+    """Lists leave it out."""
 
     @property
     def billed(self) -> bool:

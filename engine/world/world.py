@@ -4,6 +4,8 @@ effects.
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from engine.facts import RunFacts
 from engine.readings.scope import RUNS_GET, RUNS_LIST, Scope
 from engine.readings.words import FINAL_RUN_STATUSES
@@ -13,6 +15,7 @@ from engine.rules.sets import CURRENT, RuleSet, Watch
 from engine.run.states import State
 from engine.run.stepper import Stepper, TableStepper
 from engine.vm.stepper import VmStepper, VmTableStepper
+from engine.world.archives import archive_of, concerns, is_hidden, may_move, polled, record_live, set_hidden
 from engine.world.change import Anomaly, AnomalyKind, Change, Moved
 from engine.world.follow import Turn
 from engine.world.intents import Intents, close_request
@@ -24,6 +27,7 @@ from engine.world.state import WorldState
 from engine.world.sweeps import Sweep, sweep_ended
 from engine.world.tick import Seen, Tick
 from engine.world.twice import Once, listed_once
+from events import types
 from events.clock import foreign_run_id
 from events.types import Event
 
@@ -52,9 +56,13 @@ class World:
         state = self.state
         state.position = tick.position
         state.events += 1
-        state.last_at = tick.observed_at if state.last_at is None else max(state.last_at, tick.observed_at)
         changes: list[Change] = []
         source = self.source(tick.source)
+        if source.archive is None:
+            source.archive = tick.imported
+        polled(state, source, tick.observed_at)
+        if source.archive:
+            tick = replace(tick, archive=archive_of(state, source))
         blind = heard(source, tick)
         if blind is not None:
             state.blind.append(blind)
@@ -79,6 +87,13 @@ class World:
         state = self.state
         state.position = position
         state.events += 1
+        match event:
+            case types.RecorderStarted():
+                record_live(state, event.source)
+            case types.SourceHidden() | types.SourceShown():
+                set_hidden(state, event.source, hidden=isinstance(event, types.SourceHidden))
+            case _:
+                pass
         return Intents(state, self.rules, self.stepper, self.machines).apply(position, at, event)
 
     def _answer(self, tick: Tick, once: Once | None, source: Source, changes: list[Change]) -> None:
@@ -97,13 +112,15 @@ class World:
             self._left_out(sweep, tick, source, changes)
         if tick.not_exists and tick.scope.by_id is not None:
             run_id = self.state.by_provider.get(f"{tick.scope.provider}/{tick.scope.by_id}")
-            if run_id is not None:
+            if run_id is not None and concerns(tick, self.state.runs[run_id]):
                 self._miss(self.state.runs[run_id], tick, source, tick.started_at, changes, not_exists=True)
 
     def _see(self, seen: Seen, tick: Tick, changes: list[Change], unlike: str | None) -> None:
         if f"{tick.scope.provider}/{seen.facts.provider_id}" in self.state.former:
             return
         run = self._meet(seen.facts, tick)
+        if not may_move(tick, run):
+            return
         turn = self._turn(run, tick)
         new, retried = turn.take_down(seen, tick, unlike)
         if new:
@@ -146,7 +163,7 @@ class World:
         known = state.by_provider.get(key)
         if known is not None:
             return state.runs[known]
-        run = self._requested(facts, provider)
+        run = None if tick.archive is not None else self._requested(facts, provider)
         if run is None:
             run = Run(
                 run_id=foreign_run_id(provider, facts.provider_id),
@@ -156,6 +173,8 @@ class World:
                 first_at=tick.observed_at,
                 last_position=tick.position,
                 last_at=tick.observed_at,
+                archive=tick.archive,
+                hidden=is_hidden(state, tick.archive),
             )
             state.runs[run.run_id] = run
         self.link(run, facts.provider_id)
@@ -230,6 +249,8 @@ class World:
         for run_id in tuple(self.state.unsettled):
             run = self.state.runs[run_id]
             if run.provider != tick.scope.provider or run.provider_id is None or run.provider_id in sweep.ids:
+                continue
+            if not concerns(tick, run):
                 continue
             if tick.scope.project is not None and run.project != tick.scope.project:
                 continue

@@ -126,6 +126,9 @@ def flag(name: str, help_: str) -> Parameter:
     return Parameter(name=name, help=help_, schema={"type": "boolean", "default": False}, read=read, default=False)
 
 
+HIDDEN = flag("hidden", "Also what hidden archives hold (`steno sources hide`).")
+
+
 def text(name: str, help_: str, *, longest: int = 200) -> Parameter:
     """Any text up to a length."""
 

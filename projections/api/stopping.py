@@ -12,6 +12,7 @@ from engine.effects.steps import may_be_made_again
 from engine.errors import Conflict
 from engine.settings_policy import policy_from
 from engine.vm.states import VmState
+from engine.world.archives import refuse_archive
 from engine.world.holdings import source_of
 from projections.folded import decode_run
 
@@ -81,9 +82,12 @@ def run_to_stop(service: Service, word: str) -> RunToStop:
 
     Raises:
         RunNotFound: none, or more than one.
+        Conflict: it is part of an archive.
     """
     with latest(service) as look:
         run = decode_run(look.view.row(word).folded)
+        if not run.terminal:
+            refuse_archive(run, run.name or run.run_id)
         steps = look.view.world().state.policies.get(source_of(run))
         policy = steps[-1].policy if steps else policy_from(service.settings, run.provider)
         asked = not run.terminal or may_be_made_again(run, policy.queue_patience, look.now)
@@ -117,6 +121,8 @@ def vm_to_stop(service: Service, word: str) -> VmToStop:
     with latest(service) as look:
         vm = look.view.machine(look.view.vm_row(word).vm_id)
         gone = vm.state is VmState.TERMINATED
+        if not gone:
+            refuse_archive(vm, vm.facts.name or vm.provider_id)
         if not gone and not vm.ours:
             name = vm.facts.name or vm.provider_id
             raise Conflict(

@@ -39,8 +39,15 @@ def call(tmp_path_factory: pytest.TempPathFactory) -> Call:
         runner = CliRunner(env=surroundings | variables)
         return runner.invoke(steno, [str(word) for word in words], obj=App())
 
-    assert show("import", TRACES / "dstack-0.22.5" / "warm_reuse.jsonl.zst").exit_code == 0
+    recorded(home / "record.db", TRACES / "dstack-0.22.5" / "warm_reuse.jsonl.zst")
     return show
+
+
+def recorded(path: Path, trace: Path) -> None:
+    """The record that a recorder would have made of what a trace holds: live, where an import makes an archive."""
+    polls = [poll for _, poll in open_trace(trace) if poll is not None]
+    with Record.open(path, write=True, create=True, shapes=shape_of, clock=SystemClock()) as record:
+        record.append_polls(polls)
 
 
 def told(call: Call, *words: object, **variables: str) -> Any:

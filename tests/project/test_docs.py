@@ -18,7 +18,11 @@ import pytest
 from cli.app import App
 from cli.program import steno
 from engine.effects.webhook import sign
+from engine.readings.shapes import shape_of
+from engine.replay.trace import open_trace
 from engine.settings_table import TABLE, setting
+from events.clock import SystemClock
+from events.record import Record
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / ".env.example", *(ROOT / "docs").glob("*.md")])
@@ -121,14 +125,16 @@ def sessions() -> Iterator[tuple[str, str, str, str]]:
 
 @pytest.fixture(scope="module")
 def record_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """`record_of(trace)`: the record that `steno import` makes of it."""
+    """`record_of(trace)`: the record that a recorder would have made of what it holds; an import makes an archive."""
 
     @cache
     def made(trace: str) -> Path:
         path = tmp_path_factory.mktemp("record") / "record.db"
-        if trace:
-            done = run(path, "import", trace)
-            assert done.returncode == 0, done.stderr
+        if not trace:
+            return path
+        polls = [poll for _, poll in open_trace(ROOT / trace) if poll is not None]
+        with Record.open(path, write=True, create=True, shapes=shape_of, clock=SystemClock()) as record:
+            record.append_polls(polls)
         return path
 
     return made

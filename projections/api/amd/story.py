@@ -142,11 +142,12 @@ _NOTHING = VmMetrics(vm_id=None, price_usd_per_hour=None, active_vms=0, cold_sta
 def _machine(state: WorldState, run: Run) -> VmMetrics:
     vm = None if run.vm_id is None else state.vms.get(run.vm_id)
     price = None if vm is None else vm.facts.price
-    starts = [one.start for one in state.runs.values() if one.terminal]
+    starts = [one.start for one in state.runs.values() if one.terminal and one.archive is None]
+    machines = (state.vms[vm_id] for vm_id in state.open_vms)
     return VmMetrics(
         vm_id=run.vm_id,
         price_usd_per_hour=None if price is None else price / _DOLLAR,
-        active_vms=sum(state.vms[vm_id].billed for vm_id in state.open_vms),
+        active_vms=sum(one.billed and one.archive is None for one in machines),
         cold_starts=starts.count("cold"),
         warm_reuses=starts.count("warm"),
     )

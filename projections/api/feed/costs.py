@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from engine.money.bill import Bill, Book, bill_vm
+from engine.money.bill import Bill, bill_of
 from engine.money.charge import run_costs
 from engine.world.change import Change, VmMoved
 from engine.world.state import WorldState
@@ -45,12 +45,10 @@ class Costs:
         return run_costs(part, {vm_id: self.bill(vm_id) for vm_id in machines}).get(run_id)
 
     def bill(self, vm_id: str) -> Bill:
-        """The bill of a machine, to the newest poll."""
+        """The bill of a machine."""
         found = self._bills.get(vm_id)
         if found is None:
-            state = self._state
-            until = state.last_at if state.last_at is not None else 0
-            found = self._bills[vm_id] = bill_vm(state.vms[vm_id], until=until, book=Book.of(state))
+            found = self._bills[vm_id] = bill_of(self._state, self._state.vms[vm_id])
         return found
 
     def _count(self, vm_id: str) -> None:

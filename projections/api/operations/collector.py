@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 
 from engine.run.states import State, is_terminal
 from engine.vm.states import VmState
+from engine.world.archives import live_part
 from engine.world.sources import BLIND_AFTER, Observability, observability
 from events.clock import SECOND
 from events.errors import StenoError
@@ -35,7 +36,8 @@ class World:
 
     def __init__(self, service: Service) -> None:
         self.now = service.clock.now()
-        with service.feed.state() as state:
+        with service.feed.state() as whole:
+            state = live_part(whole)
             self.last_at = state.last_at
             self.runs = list(state.runs.values())
             self.unsettled = [state.runs[run_id] for run_id in state.unsettled]
@@ -45,7 +47,7 @@ class World:
 
 
 def _is_watched(source: Source) -> bool:
-    return source.failed or source.last_answered is not None
+    return not source.archive and (source.failed or source.last_answered is not None)
 
 
 class ServiceCollector(Collector):

@@ -101,5 +101,5 @@ def _sources(service: Service, now: int) -> tuple[SourceObject, ...]:
                 last_answered=None if one.last_answered is None else format_time(one.last_answered),
             )
             for name, one in state.sources.items()
-            if one.failed or one.last_answered is not None
+            if not one.archive and (one.failed or one.last_answered is not None)
         )

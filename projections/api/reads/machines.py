@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from projections.api.paging import CURSOR, LIMIT, cursor_of, cut
-from projections.api.parameters import Asked, flag
+from projections.api.parameters import HIDDEN, Asked, flag
 from projections.api.reads import shapes
 from projections.api.reads.read import Read
 from projections.vm_facts import beside
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 def _list(_: Service, look: Look, asked: Asked) -> object:
     limit, behind = asked.number("limit"), asked.given["cursor"]
     found = look.view.store.vms.page(
-        behind=behind if isinstance(behind, int) else None, limit=limit + 1, live=asked.flag("live")
+        behind=behind if isinstance(behind, int) else None,
+        limit=limit + 1,
+        live=asked.flag("live"),
+        hidden=asked.flag("hidden"),
     )
     rows, more = cut(found, limit)
     return {
@@ -50,7 +53,7 @@ READS = (
         summary="Machines with their bills, the one first seen last first",
         answer=_list,
         shape=shapes.MachinePage,
-        parameters=(CURSOR, LIMIT, flag("live", "Only machines that may be billed now.")),
+        parameters=(CURSOR, LIMIT, flag("live", "Only machines that may be billed now."), HIDDEN),
         tag="machines",
     ),
     Read(

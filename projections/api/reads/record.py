@@ -18,6 +18,7 @@ from projections.incidents import incidents
 from projections.marks import record_object
 from projections.offers import offers
 from projections.overview import overview
+from projections.sources import source_object, source_rows
 
 if TYPE_CHECKING:
     from projections.api.service import Service
@@ -88,6 +89,11 @@ def _incidents(_: Service, look: Look, asked: Asked) -> object:
     }
 
 
+def _sources(_: Service, look: Look, __: Asked) -> object:
+    rows = source_rows(look.record, look.view)
+    return {"sources": [source_object(row) for row in rows], "position": look.position}
+
+
 def _page(name: str, page: browse.Page, look: Look) -> object:
     return {name: page.rows, "next": None if page.next is None else cursor_of(page.next), "position": look.position}
 
@@ -131,6 +137,13 @@ READS = (
         answer=_offers,
         shape=shapes.Offers,
         tag="machines",
+    ),
+    Read(
+        path="/api/sources",
+        summary="Whose polls the record holds: live sources, and archives that were imported",
+        answer=_sources,
+        shape=shapes.Sources,
+        tag="record",
     ),
     Read(
         path="/api/events",

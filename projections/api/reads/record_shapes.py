@@ -31,6 +31,7 @@ __all__ = [
     "PollInFull",
     "PollPage",
     "RecordAnswer",
+    "Sources",
 ]
 
 
@@ -224,13 +225,42 @@ class AnomalySummary(Shape, kw_only=True):
     newest: list[AnomalyAnswer]
 
 
+class ArchiveAnswer(Shape, kw_only=True):
+    """What was imported under one name; its time ends with `until`, its last poll."""
+
+    name: str
+    until: Time
+    hidden: bool
+
+
+class SourceRowAnswer(Shape, kw_only=True):
+    """Whose polls the record holds, and how much of each there is."""
+
+    source: str
+    kind: Annotated[Literal["live", "archive"], msgspec.Meta(description="`live`: a recorder polls it, or has.")]
+    hidden: Annotated[bool, msgspec.Meta(description="Lists leave the archive out.")]
+    first_poll_at: Time
+    last_poll_at: Time
+    polls: int
+    runs: int
+    machines: int
+
+
+class Sources(Shape, kw_only=True):
+    """Every source of the record."""
+
+    sources: list[SourceRowAnswer]
+    position: Position
+
+
 class Overview(Shape, kw_only=True):
     """Everything at a glance."""
 
     position: Position
     at: Time
     head: Position
-    sources: list[SourceAnswer]
+    sources: Annotated[list[SourceAnswer], msgspec.Meta(description="The live ones.")]
+    archives: list[ArchiveAnswer]
     running: list[RunObject]
     queued: dict[str, QueuedAnswer]
     recent: list[RunObject]

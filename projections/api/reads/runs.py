@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from engine.money.bill import bill_vm
+from engine.money.bill import bill_of
 from engine.money.charge import all_charges
 from engine.money.reconcile import reconcile_run
-from engine.money.tariff import Book
 from engine.replay.objects import money
 from engine.run.states import State
 from projections.api.paging import CURSOR, LIMIT, SORTED_CURSOR, Place, cursor_of, cut
-from projections.api.parameters import Asked, choice, text
+from projections.api.parameters import HIDDEN, Asked, choice, text
 from projections.api.reads import shapes
 from projections.api.reads.read import Read
 from projections.browse import events
@@ -38,6 +37,7 @@ def _list(_: Service, look: Look, asked: Asked) -> object:
         limit=limit + 1,
         state=asked.text("state"),
         name=asked.text("name"),
+        hidden=asked.flag("hidden"),
         newest_first=asked.text("order") == "newest",
     )
     rows, more = cut(found, limit)
@@ -57,8 +57,8 @@ def _timeline(_: Service, look: Look, asked: Asked) -> object:
     row = view.row(asked.path["id"])
     run = view.run(row.run_id)
     vm = None if run.vm_id is None else view.vm(run.vm_id)
-    folded = decode_run(row.folded)
-    life = timeline(run, view.blind_of(row), look.now, vm, folded.said, folded.later_attempts)
+    folded, now = decode_run(row.folded), view.clock(row.archive, look.now)
+    life = timeline(run, view.blind_of(row), now, vm, folded.said, folded.later_attempts)
     return timeline_object(run, life) | {"position": look.position}
 
 
@@ -94,8 +94,7 @@ def _costs(_: Service, look: Look, asked: Asked) -> object:
     run, shown, state = decode_run(row.folded), look.view.run(row.run_id), look.view.world().state
     found = (state.vms.get(vm_id) for vm_id in machines_of(run, row.against))
     vms = {vm.vm_id: vm for vm in sorted((vm for vm in found if vm is not None), key=lambda vm: vm.first_position)}
-    book, until = Book.of(state), state.last_at if state.last_at is not None else 0
-    bills = {vm_id: bill_vm(vm, until=until, book=book) for vm_id, vm in vms.items()}
+    bills = {vm_id: bill_of(state, vm) for vm_id, vm in vms.items()}
     part = msgspec.structs.replace(state, vms=vms, runs={run.run_id: run})
     charges = [charge for charge in all_charges(part, bills) if charge.run_id == run.run_id]
     machines = {(one.run_id, one.job): vm for vm in vms.values() for one in vm.occupancies}
@@ -121,6 +120,7 @@ READS = (
             choice("state", "Only runs in this state.", (state.value for state in State)),
             text("name", "Only runs of this name."),
             choice("order", "Which come first.", ("newest", "oldest"), default="newest"),
+            HIDDEN,
         ),
     ),
     Read(path="/api/runs/{id}", summary="One run", answer=_one, shape=RunObject),

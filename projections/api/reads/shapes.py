@@ -18,6 +18,11 @@ Position = Annotated[int, msgspec.Meta(ge=0, description="A position of the reco
 Cursor = Annotated[str, msgspec.Meta(description="The `cursor` of the next page.")]
 
 
+ArchiveName = Annotated[
+    str, msgspec.Meta(description="The archive it was imported with; left out of what is live. Its time has ended.")
+]
+
+
 class Shape(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """An object with these keys and no others."""
 
@@ -238,6 +243,7 @@ class MachineObject(Shape, kw_only=True):
     cost_high_usd: Usd | None
     intervals: list[Interval]
     source: Annotated[str, msgspec.Meta(description="Whose polls show it, as `sources` and `blind` name it.")]
+    archive: ArchiveName | None = None
 
 
 class MachinePage(Shape, kw_only=True):
@@ -278,6 +284,7 @@ class CostRow(Shape, kw_only=True):
     spot_usd: Usd
     machine_seconds: float
     lines: dict[str, Usd]
+    archive: Annotated[bool, msgspec.Meta(description="All of it is from archives.")]
 
 
 class CostReport(Shape, kw_only=True):
@@ -289,6 +296,7 @@ class CostReport(Shape, kw_only=True):
     total: CostRow
     low_usd: Usd
     high_usd: Usd
+    archived_usd: Annotated[Usd, msgspec.Meta(description="The part of the total from archives; no budget counts it.")]
     reconciliation: ReconciliationAnswer
     position: Position
 

@@ -1,0 +1,138 @@
+"""`steno sources`: whose polls the record holds, recorded live or imported."""
+
+from __future__ import annotations
+
+import getpass
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.app import App
+from cli.default_group import DefaultGroup
+from cli.options import at_option, common, pass_app
+from cli.output import columns, emit, emit_json, hint
+
+if TYPE_CHECKING:
+    from projections.sources import SourceRow
+
+
+@click.group("sources", cls=DefaultGroup, subcommand_metavar="[COMMAND] [ARGS]…")
+def command() -> None:
+    """List the sources of the record: those a recorder polls, and archives that were imported.
+
+    The time of an archive ends with its last poll: it is never blind, and no budget, limit or alert counts it. A hidden
+    archive is left out of every list and page; its polls stay in the record.
+
+    \b
+    Examples:
+      steno sources
+      steno sources hide march-outage
+      steno sources show march-outage
+      steno sources --json | jq '.sources[] | {source, kind, polls}'
+    """
+
+
+@command.command("list", hidden=True)
+@at_option
+@common
+@pass_app
+def listed(app: App, at: str | None) -> None:
+    """List sources with their first and last poll.
+
+    With --json: {"sources": [{"source", "kind": "live"|"archive", "hidden", "first_poll_at", "last_poll_at", "polls",
+    "runs", "machines"}], "position"}.
+
+    \b
+    Examples:
+      steno sources
+      steno sources --at 2026-11-20T15:00:00Z --json
+    """
+    from cli.stores import viewing
+    from projections.sources import source_object, source_rows
+
+    with viewing(app, at) as (record, view):
+        rows = source_rows(record, view)
+        if app.json:
+            emit_json({"sources": [source_object(row) for row in rows], "position": view.position})
+            return
+    if rows:
+        emit(_table(rows))
+    else:
+        hint("no polls yet; `steno up` records a provider, `steno import TRACE` takes in a trace")
+
+
+@command.command("hide")
+@click.argument("name", metavar="NAME")
+@common
+@pass_app
+def hide(app: App, name: str) -> None:
+    """Leave an archive out of every list and page, from now on.
+
+    NAME is the archive's name as `steno sources` lists it; the part behind the slash is enough. Nothing is deleted:
+    `steno sources show NAME` puts it back. With --json: {"source", "hidden", "position"}.
+
+    \b
+    Examples:
+      steno sources hide march-outage
+    """
+    _set(app, name, hidden=True)
+
+
+@command.command("show")
+@click.argument("name", metavar="NAME")
+@common
+@pass_app
+def show(app: App, name: str) -> None:
+    """Put a hidden archive back into the lists.
+
+    With --json: {"source", "hidden", "position"}.
+
+    \b
+    Examples:
+      steno sources show march-outage
+    """
+    _set(app, name, hidden=False)
+
+
+def _set(app: App, name: str, *, hidden: bool) -> None:
+    from cli.stores import writing
+    from engine.effects.journal import Journal
+    from events.types import SourceHidden, SourceShown
+    from projections.projector import caught_up
+    from projections.sources import archive_named
+    from projections.view import View
+
+    with writing(app, create=False) as record:
+        with caught_up(record) as store:
+            view = View(store)
+            source, before = archive_named(view, name), view.position
+            changed = (source in view.hidden()) != hidden
+        kind = SourceHidden if hidden else SourceShown
+        position = Journal(record).source(source, kind(source=source, by=getpass.getuser())) if changed else before
+    if app.json:
+        emit_json({"source": source, "hidden": hidden, "position": position})
+    elif not changed:
+        emit(f"{source} was {'hidden' if hidden else 'shown'} already")
+    elif hidden:
+        emit(f"{source} is hidden; `steno sources show {name}` puts it back into the lists")
+    else:
+        emit(f"{source} is in the lists again")
+
+
+def _table(rows: tuple[SourceRow, ...]) -> str:
+    from cli.render import paint, words
+
+    head = ("SOURCE", "KIND", "FIRST POLL", "LAST POLL", "POLLS", "RUNS", "MACHINES")
+    cells = [
+        (
+            row.source,
+            f"{row.kind}, hidden" if row.hidden else row.kind,
+            words.moment(row.first_at),
+            words.moment(row.last_at),
+            f"{row.polls:,}",
+            f"{row.runs:,}",
+            f"{row.machines:,}",
+        )
+        for row in rows
+    ]
+    return paint.fitted(head, cells, columns(), right=(4, 5, 6), spare=(2, 6, 5))

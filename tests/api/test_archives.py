@@ -1,0 +1,140 @@
+"""What the service says of archives: they are marked, and neither blind, nor billed on, nor in any budget."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from cli.inputs import trace_reading
+from engine.readings.shapes import shape_of
+from engine.replay.record import replay_record
+from events.clock import SystemClock
+from events.imports import import_trace
+from events.poll import Poll
+from events.record import Batch, Record
+from events.types import SourceHidden
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import httpx
+
+TRACES = Path(__file__).parent.parent / "traces"
+ALL = sorted(TRACES.rglob("*.jsonl.zst"))
+LIVE = "several"
+NINE = [path for path in ALL if LIVE not in path.name and path.parent.name == "dstack-0.22.5"][:9]
+OPEN = "dstack/unreachable"
+"""The archive of these at whose end a machine is open."""
+
+
+def imported(path: Path, traces: list[Path]) -> int:
+    """Where the record ends then."""
+    with Record.open(path, write=True, create=True, shapes=shape_of, clock=SystemClock()) as record:
+        for trace in traces:
+            import_trace(record, trace, trace_reading())
+        return record.head().position
+
+
+@pytest.fixture
+def record(
+    tmp_path: Path, polls: Callable[[str], tuple[Poll, ...]], recorded_again: Callable[[Path, tuple[Poll, ...]], Path]
+) -> Path:
+    """A record of one live project."""
+    own = tuple(msgspec.structs.replace(poll, source=f"dstack/{LIVE}") for poll in polls(LIVE))
+    return recorded_again(tmp_path / "record.db", own)
+
+
+def told(client: httpx.Client, path: str) -> Any:
+    answer = client.get(path)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def metrics(client: httpx.Client, *but: str) -> dict[str, float]:
+    """Every figure about runs, machines, sources and money."""
+    families = text_string_to_metric_families(client.get("/metrics").text)
+    names = ("steno_runs", "steno_machines", "steno_source", "steno_budget", "steno_spend", "steno_run_oldest")
+    return {
+        f"{one.name}{json.dumps(one.labels, sort_keys=True)}": one.value
+        for family in families
+        if family.name.startswith(names) and family.name not in but
+        for one in family.samples
+    }
+
+
+MOVING = ("steno_source_blind_seconds", "steno_budget_exhausted_timestamp_seconds")
+"""Counted from now."""
+
+
+def test_nine_imported_traces_change_no_figure(served: Callable[..., Any], record: Path) -> None:
+    """Overview (what the banner is drawn from), budget, offers and metrics say of a live project what they said."""
+    before = served(record, budget__total="5.00")
+    pages = {path: told(before.client, path) for path in ("/api/overview", "/api/budget", "/api/offers")}
+    figures = metrics(before.client, *MOVING)
+    before.stop()
+    head = imported(record, NINE)
+    after = served(record, budget__total="5.00")
+    assert len(told(after.client, f"/api/overview?min_position={head}")["archives"]) == len(NINE)
+    for path, page in pages.items():
+        now = told(after.client, path)
+        for changing in ("position", "at", "head", "archives", "exhausted_at", "window"):
+            now.pop(changing, None)
+            page.pop(changing, None)
+        for one in (now, page):
+            one.get("budget", {}).pop("exhausted_at", None)
+            if one.get("burn"):
+                one["burn"] = one["burn"][-1]["spent_usd"]
+        assert now == page, path
+    assert metrics(after.client, *MOVING) == figures
+
+
+def test_a_bill_is_one_figure_in_every_answer(served: Callable[..., Any], record: Path) -> None:
+    """List, machine, costs, and a replay of the record; of live and imported machines alike."""
+    imported(record, NINE)
+    client = served(record).client
+    listed = {vm["vm_id"]: vm for vm in told(client, "/api/vms?limit=100")["vms"]}
+    with Record.open(record, shapes=shape_of, clock=SystemClock()) as there:
+        replayed = {vm["vm_id"]: vm for vm in replay_record(there).to_json()["vms"]}
+    assert listed == replayed
+    rows = {row["key"]: row for row in told(client, "/api/costs?by=vm")["rows"]}
+    for vm_id, vm in listed.items():
+        alone = told(client, f"/api/vms/{vm_id}")
+        assert {key: alone[key] for key in vm} == vm
+        assert rows[vm_id]["total_usd"] == vm["cost_usd"]
+        assert rows[vm_id]["archive"] is (vm["source"] != f"dstack/{LIVE}")
+        assert vm.get("archive") == (None if vm["source"] == f"dstack/{LIVE}" else vm["source"])
+    assert any(vm["intervals"][-1]["to"] is None for vm in listed.values() if "archive" in vm)
+    assert told(client, "/api/vms?live=true")["vms"] == [
+        vm for vm in listed.values() if "archive" not in vm and vm["intervals"][-1]["to"] is None
+    ]
+
+
+def test_sources_are_listed_and_hidden_ones_are_in_no_list(served: Callable[..., Any], record: Path) -> None:
+    """Their runs and machines come back with `hidden=true`."""
+    imported(record, NINE)
+    with Record.open(record, write=True, shapes=shape_of, clock=SystemClock()) as there:
+        there.append_many([Batch(f"source/{OPEN}", (SourceHidden(source=OPEN, by="ada"),))])
+    client = served(record).client
+    sources = {one["source"]: one for one in told(client, "/api/sources")["sources"]}
+    assert {name for name, one in sources.items() if one["kind"] == "live"} == {f"dstack/{LIVE}"}
+    assert [name for name, one in sources.items() if one["hidden"]] == [OPEN]
+    for path, key in (("/api/runs?limit=100", "runs"), ("/api/vms?limit=100", "vms")):
+        shown, all_of_them = told(client, path)[key], told(client, f"{path}&hidden=true")[key]
+        assert {one.get("archive") for one in all_of_them} - {one.get("archive") for one in shown} == {OPEN}
+    assert not any(row["key"] == OPEN for row in told(client, "/api/costs?by=vm")["rows"])
+
+
+def test_no_stop_reaches_an_archive(served: Callable[..., Any], record: Path) -> None:
+    """409, and the record has no request."""
+    imported(record, NINE)
+    service = served(record)
+    (vm,) = [vm for vm in told(service.client, "/api/vms?limit=100")["vms"] if vm.get("archive") == OPEN]
+    answer = service.client.post(f"/api/vms/{vm['vm_id']}/stop", json={})
+    assert answer.status_code == 409, answer.text
+    assert "part of the archive" in answer.json()["detail"]
+    assert not told(service.client, "/api/events?type=VmStopRequested")["events"]
