@@ -45,6 +45,10 @@ def command(
     A run is refused (exit 6) if its worst-case cost exceeds the remaining budget. If the machine limit (`vms.max`) is
     reached, the run waits in Steno's queue; without --wait the command says so and exits 0.
 
+    While `steno up` or `steno record` runs, Steno ends idle machines and watches the budget. Otherwise nobody does: the
+    budget is checked now, and dstack itself ends a machine that idled for vms.idle_timeout, or for the task's
+    idle_duration if that is shorter.
+
     With --json: {"run_id", "provider_id", "name", "provider", "project", "position", "state"}, with --wait the run
     object; provider_id is null while it waits.
 

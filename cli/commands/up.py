@@ -41,7 +41,8 @@ def command(
     Dashboard, API, live stream and metrics are served as `steno serve` does, on loopback unless told otherwise. Exits 5
     if the port is in use; 70 if the server ends by itself, and then the recording ends in order too.
 
-    Ctrl-C exits 130, SIGTERM 0. Machines stay as they are then; dstack's own idle_duration ends them.
+    Ctrl-C exits 130, SIGTERM 0. Machines stay as they are then. dstack ends an idle one itself: 30 s after
+    vms.idle_timeout, or after the task's idle_duration if that is shorter. Nothing else guards the budget meanwhile.
 
     \b
     Examples:

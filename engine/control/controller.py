@@ -14,7 +14,13 @@ from engine.world.archives import live_part
 from engine.world.state import WorldState
 
 
-def decide(state: WorldState, source: str, policy: Policy, now: int) -> tuple[Decision, ...]:
+def decide(
+    state: WorldState,
+    source: str,
+    policy: Policy,
+    now: int,
+    watched: bool = True,
+) -> tuple[Decision, ...]:
     """The decisions about one source's runs and machines, in the order in which they are to be carried out.
 
     Drains are taken back before anything is placed. A run that goes to a machine whose drain is taken back gets its
@@ -23,8 +29,9 @@ def decide(state: WorldState, source: str, policy: Policy, now: int) -> tuple[De
     Args:
         source: `<provider>/<project>`, as its polls are named.
         now: microseconds, UTC; only back-offs and the age of requests are measured by it, no machine's timer is.
+        watched: whoever decides goes on recording, and ends idle machines itself.
     """
-    scene = Scene(state=live_part(state), source=source, policy=policy, now=now)
+    scene = Scene(state=live_part(state), source=source, policy=policy, now=now, watched=watched)
     queued = plan(scene)
     machines = tuple(shutdown(scene, queued))
     runs = tuple(one for one in queued.decided if not isinstance(one, Hold) or _is_news(scene, one))

@@ -201,5 +201,5 @@ def _place(
         vm_id=None if vm is None else vm.vm_id,
         creation=creation,
         gpu=gpu_of(run),
-        idle=backstop(terms_of(run), room.scene.policy),
+        idle=backstop(terms_of(run), room.scene.policy, watched=room.scene.watched),
     )

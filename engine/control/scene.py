@@ -48,6 +48,8 @@ class Scene:
     source: str
     policy: Policy
     now: int
+    watched: bool = True
+    """Whoever decides goes on recording, and ends idle machines itself."""
 
     @cached_property
     def vms(self) -> tuple[Vm, ...]:

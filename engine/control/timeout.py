@@ -3,14 +3,16 @@
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from engine.policy import MINUTE, Policy
+from engine.policy import Policy
 from engine.world.runs import Terms
 from engine.world.state import WorldState
 from engine.world.vms import Vm
+from events.clock import SECOND
 
-BACKSTOP: Final = 2 * MINUTE
-"""How much longer than ours the timeout is that the provider is told: it ends the machine where nobody here does, and
-never gets in before a drain that may still be taken back."""
+BACKSTOP: Final = 30 * SECOND
+"""How much later than the policy's timeout the provider ends a machine, where somebody goes on recording: two polls at
+the slowest pace, in which Steno drains the machine, looks once more and ends it. The provider's timer takes no drain
+back."""
 
 OFF: Final = -1
 """`idle_duration: off`."""
@@ -47,13 +49,18 @@ def timeout_of(state: WorldState, vm: Vm, policy: Policy) -> Timeout:
     return Timeout(after=terms.idle, source="task", run_id=vm.made_for)
 
 
-def backstop(terms: Terms, policy: Policy) -> int:
-    """The `idle_duration` the provider is told for a run whose configuration says none, microseconds, -1: off."""
+def backstop(terms: Terms, policy: Policy, *, watched: bool = True) -> int:
+    """The `idle_duration` the provider is told for a run, microseconds, -1: off. It guards where nobody records.
+
+    Args:
+        watched: who hands the run over goes on recording, and ends the machine itself.
+    """
     if terms.creation == "create":
         return 0
-    if terms.idle is not None:
-        return terms.idle
     standing = 0 if policy.free else policy.idle_timeout
-    if standing is None:
+    if terms.idle == OFF or (terms.idle is None and standing is None):
         return OFF
-    return standing + BACKSTOP if standing else 0
+    told = [] if terms.idle is None else [terms.idle]
+    if standing is not None and not (policy.free and told):  # a machine that costs nothing is kept as its task says
+        told.append(standing + BACKSTOP if standing and watched else standing)
+    return min(told)

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from engine.control.decisions import Alert
-from engine.control.timeout import OFF, timeout_of
+from engine.control.timeout import BACKSTOP, OFF, backstop, timeout_of
 from engine.errors import RefusedByPolicy
 from engine.money.bill import life_cost
 from engine.money.prices import price_of
@@ -178,13 +178,11 @@ def due_alerts(state: WorldState, policy: Policy, now: int) -> tuple[Alert, ...]
 
 
 def _idle_of(terms: Terms, policy: Policy) -> int:
-    """How long a machine made for such a run may idle after it; where that is for ever, the assumed duration."""
-    if terms.creation == "create":
-        return 0
-    if terms.idle == OFF or (terms.idle is None and policy.idle_timeout is None):
-        return policy.assumed_duration
-    told = [one for one in (terms.idle, policy.idle_timeout) if one is not None]
-    return min(told)
+    """How long a machine made for such a run may idle after it: until the provider ends it, if nobody records. Where
+    that is for ever, the assumed duration.
+    """
+    told = backstop(terms, policy)
+    return policy.assumed_duration if told == OFF else told
 
 
 def _live(state: WorldState) -> Iterator[Vm]:
@@ -199,8 +197,10 @@ def _spent_since(state: WorldState, since: int | None) -> int:
 
 def _still(vm: Vm, state: WorldState, policy: Policy, now: int, hourly: int) -> int:
     """The worst still to come of one live machine."""
-    after = timeout_of(state, vm, policy).after
-    idle = policy.assumed_duration if after is None else after
+    timeout = timeout_of(state, vm, policy)
+    idle = policy.assumed_duration if timeout.after is None else timeout.after
+    if idle and timeout.source == "policy" and timeout.after is not None:
+        idle += BACKSTOP  # the provider's own timer, if nobody records
     match vm.state:
         case VmState.TERMINATING:
             time = max(0, GRACE - (now - (vm.ending_since if vm.ending_since is not None else now)))

@@ -59,7 +59,7 @@ class Round:
     """What was decided and was news."""
 
 
-Decide = Callable[[WorldState, str, Policy, int], tuple[Decision, ...]]
+Decide = Callable[[WorldState, str, Policy, int, bool], tuple[Decision, ...]]
 """(world, source, policy, now) → decisions."""
 
 _TRIES = 5
@@ -228,7 +228,7 @@ class Recorder:
         for _ in range(_TRIES):
             version = self.journal.queue_version(source)
             self._take_in(changes)
-            decisions = self._decide(state, source, self.policy, self._clock.now())
+            decisions = self._decide(state, source, self.policy, self._clock.now(), self.stays)
             try:
                 done = self.actor.carry_out(decisions, state, version)
             except VersionConflict:

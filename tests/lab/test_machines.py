@@ -136,7 +136,7 @@ def test_two_runs_back_to_back_are_one_machine(pair: History) -> None:
 
 
 def test_an_idle_machine_goes_after_the_timeout_and_not_before(pair: History) -> None:
-    """Ended by Steno, once, after at least the timeout by the cloud's account; dstack was told two minutes more."""
+    """Ended by Steno, once, after at least the timeout by the cloud's account; dstack was told 30 s more."""
     (vm,) = pair.vms
     (bill,) = pair.bills
     assert (vm["state"], vm["reason"]) == ("terminated", "idle_timeout")

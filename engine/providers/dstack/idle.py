@@ -8,6 +8,9 @@ from engine.control.timeout import BACKSTOP
 from engine.providers.dstack.fleet import FLEET_IDLE, RUN_IDLE, idle_seconds
 from events.clock import SECOND
 
+_LATER = BACKSTOP // SECOND
+"""Seconds by which dstack's timer is longer than ours while somebody records (`engine.control.timeout.backstop`)."""
+
 
 class Timeout(msgspec.Struct, frozen=True, kw_only=True):
     """Steno's own idle timeout and who set it."""
@@ -39,22 +42,19 @@ def idling(task: Mapping[str, object], fleets: Sequence[Mapping[str, object]], t
     """
     limit, why = _steno(task, timeout)
     ends = "never ends an idle machine" if limit is None else f"ends an idle machine after {_length(limit)}"
-    own = task.get("idle_duration")
-    if own is None:
-        behind = _told(limit)
+    own, policy = task.get("idle_duration"), None if timeout.limit is None else timeout.limit // SECOND
+    asked = None if own is None else idle_seconds(own, RUN_IDLE)
+    if not limit:
+        behind = "dstack is told the same"
+    elif asked is not None and asked <= limit + _LATER:
+        behind = f"dstack does after the task's own {_length(asked)}"
     else:
-        asked = idle_seconds(own, RUN_IDLE)
-        behind = "dstack never does" if asked is None else f"dstack does after the task's own {_length(asked)}"
-    policy = None if timeout.limit is None else timeout.limit // SECOND
+        behind = (
+            f"if nobody records, dstack does: after {_length(limit + _LATER)} where the recorder ended, "
+            f"after {_length(limit)} where only `steno submit` ran"
+        )
     others = (_beside(fleet, policy) for fleet in fleets)
     return Idling(said=f"Steno {ends} ({why}); {behind}", fleets=tuple(line for line in others if line is not None))
-
-
-def _told(limit: int | None) -> str:
-    """What dstack is told where the task says nothing (`engine.control.timeout.backstop`)."""
-    if not limit:
-        return "dstack is told the same"
-    return f"dstack is told to do it after {_length(limit + BACKSTOP // SECOND)}, should Steno not be running"
 
 
 def _steno(task: Mapping[str, object], timeout: Timeout) -> tuple[int | None, str]:

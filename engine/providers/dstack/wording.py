@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from engine.providers.base import Submission
 from engine.providers.dstack.task import for_dstack
+from engine.readings.terms import idle_of
 from events.clock import SECOND
 
 
@@ -13,7 +14,8 @@ def wording(submission: Submission) -> dict[str, object]:
     - `creation_policy: create` is Steno's own word and never sent; a task that says `reuse` is sent as `reuse`
       whatever was decided, because `reuse-or-create` could rent a machine nobody asked for.
     - A slot replaces `fleets`: the run goes there or nowhere.
-    - `idle_duration` is filled in where the task says none (0 is something said): dstack would take five minutes.
+    - `idle_duration` is what was decided, or the task's own where that is no longer (0 is something said): dstack would
+      take five minutes.
     """
     found: dict[str, object] = {**for_dstack(submission.configuration), "name": submission.name}
     if submission.creation == "reuse":
@@ -22,7 +24,8 @@ def wording(submission: Submission) -> dict[str, object]:
         found["fleets"] = [submission.slot]
     if submission.gpu is not None:
         found["resources"] = _with_gpu(found.get("resources"), submission.gpu)
-    if submission.idle is not None and found.get("idle_duration") is None:
+    said = idle_of(found.get("idle_duration"))
+    if submission.idle is not None and (said is None or 0 <= submission.idle < said):
         found["idle_duration"] = _idle_duration(submission.idle)
     return found
 

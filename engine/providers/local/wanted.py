@@ -33,4 +33,4 @@ def _idle(value: object, otherwise: int | None) -> int:
     told = idle_of(value)
     if told is None:
         raise TaskInvalid(f"idle_duration: {value!r} is no duration; write seconds, or 30s, 10m, 2h, or off")
-    return told
+    return told if otherwise is None or otherwise < 0 else min(told, otherwise)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from engine.control.capacity import capacity_sentence
+from engine.control.controller import decide
 from engine.control.decisions import Place, Refuse, Requeue
 from engine.control.queue import queue
 from engine.policy import DOLLAR, HOUR, MINUTE, Policy
@@ -357,17 +358,26 @@ def test_without_experience_the_longest_duration_is_the_estimate_or_there_is_non
             assert found.estimated_start == made.now + HOUR
 
 
-def test_the_provider_is_told_a_timeout_a_little_longer_than_ours() -> None:
-    """The backstop: it ends a machine where nobody here does, and never before our own drain."""
-    for task, policy, idle in (
-        ({}, PLAIN, 12 * MINUTE),
-        ({"idle_duration": "5m"}, PLAIN, 5 * MINUTE),
-        ({"idle_duration": "off"}, PLAIN, -1),
-        ({}, Policy(idle_timeout=None, budget_total=None), -1),
-        ({}, Policy(idle_timeout=0, budget_total=None), 0),
-        ({"creation_policy": "create"}, PLAIN, 0),
+def test_the_provider_is_told_the_tightest_timeout_that_leaves_ours_its_turn() -> None:
+    """The backstop ends a machine where nobody records. Who goes on recording ends it first, and can take a drain back;
+    who only hands the run over leaves the provider's timer as the only one.
+    """
+    for task, policy, watched, alone in (
+        ({}, PLAIN, 630, 600),
+        ({}, Policy(idle_timeout=2 * SECOND, budget_total=None), 32, 2),
+        ({"idle_duration": "5m"}, PLAIN, 300, 300),
+        ({"idle_duration": "605s"}, PLAIN, 605, 600),
+        ({"idle_duration": "1h"}, PLAIN, 630, 600),
+        ({"idle_duration": "1h"}, Policy(idle_timeout=None, budget_total=None), 3600, 3600),
+        ({"idle_duration": "0s"}, PLAIN, 0, 0),
+        ({"idle_duration": "off"}, PLAIN, -1, -1),
+        ({}, Policy(idle_timeout=None, budget_total=None), -1, -1),
+        ({}, Policy(idle_timeout=0, budget_total=None), 0, 0),
+        ({"creation_policy": "create"}, PLAIN, 0, 0),
+        ({"idle_duration": "1h"}, Policy(free=True), 3600, 3600),
     ):
         made = Stage(policy)
         made.request("a", **task)
-        (place,) = places(made.settle())
-        assert place.idle == idle
+        for stays, seconds in ((True, watched), (False, alone)):
+            (place,) = places(decide(made.world.state, SOURCE, policy, made.now, stays))
+            assert place.idle == (-1 if seconds < 0 else seconds * SECOND)

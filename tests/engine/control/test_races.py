@@ -197,7 +197,7 @@ class Race:
                     fleet=fleet,
                     creation=run.placed.creation,
                     lasts=lasts,
-                    backstop=IDLE + 120.0 if timeout is None else timeout / SECOND,
+                    backstop=IDLE + 30.0 if timeout is None else timeout / SECOND,
                     patience=self.draw.choice([0.0, 0.0, 0.0, 60.0, 1000.0]),
                 )
                 if self.draw.random() < self.unheard:

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.control.timeout import BACKSTOP
 from engine.errors import RefusedByPolicy
 from engine.money.budget import account, check, committed, due_alerts, worst_case
 from engine.policy import DOLLAR, HOUR, MINUTE, Billing, Policy, Rate
@@ -12,6 +13,7 @@ from engine.testing.bills import a_run, at, machine, machines, on, world
 from engine.vm.states import VmState
 from engine.world.runs import Placed, Run, Terms
 from engine.world.vms import Vm
+from events.clock import SECOND
 
 HOURLY = 1_990_000
 MI300X = Terms(submitter="ada", gpu=("MI300X",), gpu_count=1)
@@ -31,20 +33,22 @@ def idle_machine(hourly: float = 1.99, **more: object) -> Vm:
 
 
 def test_the_worst_case_is_the_run_and_one_idle_timeout() -> None:
-    """One hour and ten minutes at $1.99, with the arithmetic."""
+    """One hour and ten and a half minutes at $1.99, with the arithmetic: then the provider ends it if nobody
+    records.
+    """
     worst = worst_case(limited(), Policy(), world(last=0))
-    assert (worst.price, worst.amount) == (HOURLY, 1_990_000 + 331_667)
+    assert (worst.price, worst.amount) == (HOURLY, 1_990_000 + 348_250)
     assert worst.lines == (
         "run: 1h (max_duration) × $1.99/h (assumed for MI300X) = $1.99",
-        "idle after it: 10m × $1.99/h = $0.331667",
-        "at worst: $2.321667",
+        "idle after it: 10m30s × $1.99/h = $0.34825",
+        "at worst: $2.33825",
     )
 
 
 def test_a_task_without_max_duration_is_taken_to_last_a_day() -> None:
     """24 h at $1.99 and the idle timeout, and it says so."""
     worst = worst_case(MI300X, Policy(), world(last=0))
-    assert worst.amount == 24 * HOURLY + 331_667
+    assert worst.amount == 24 * HOURLY + 348_250
     assert worst.lines[0].startswith("run: 24h (no max_duration, so assumed)")
 
 
@@ -96,9 +100,11 @@ def test_the_price_is_the_override_else_the_newest_recorded_else_the_assumed(
 @pytest.mark.parametrize(
     ("terms", "policy", "idle"),
     [
-        (limited(), Policy(), 10 * MINUTE),
+        (limited(), Policy(), 10 * MINUTE + BACKSTOP),
         (limited(idle=2 * MINUTE), Policy(), 2 * MINUTE),
-        (limited(idle=20 * MINUTE), Policy(), 10 * MINUTE),
+        (limited(idle=20 * MINUTE), Policy(), 10 * MINUTE + BACKSTOP),
+        (limited(idle=10 * MINUTE + 5), Policy(), 10 * MINUTE + 5),
+        (limited(), Policy(idle_timeout=2 * SECOND), 2 * SECOND + BACKSTOP),
         (limited(idle=0), Policy(), 0),
         (limited(idle=-1), Policy(), 24 * HOUR),
         (limited(creation="create"), Policy(), 0),
@@ -109,27 +115,29 @@ def test_the_price_is_the_override_else_the_newest_recorded_else_the_assumed(
 def test_the_idle_time_after_a_run_is_the_shorter_of_the_tasks_and_the_policys(
     terms: Terms, policy: Policy, idle: int
 ) -> None:
-    """`off` and no timeout are taken to last the assumed duration; `create` leaves no machine behind."""
+    """As long as the provider lets it, if nobody records. `off` and no timeout are taken to last the assumed duration;
+    `create` leaves no machine behind.
+    """
     assert worst_case(terms, policy, world(last=0)).idle == idle
 
 
 def test_each_node_runs_and_idles() -> None:
     """Two nodes cost twice."""
     two = worst_case(limited(nodes=2), Policy(), world(last=0)).amount
-    assert two == 2 * HOURLY + 663_334
+    assert two == 2 * HOURLY + 696_500
     assert "× 2 nodes" in worst_case(limited(nodes=2), Policy(), world(last=0)).lines[0]
 
 
 def test_a_submission_that_would_overrun_is_refused_with_the_arithmetic() -> None:
-    """$2.321667 at worst against $2.32; one cent more is enough."""
+    """$2.33825 at worst against $2.33; one cent more is enough."""
     with pytest.raises(RefusedByPolicy) as refused:
-        check(limited(), Policy(budget_total=2_320_000), world(last=0), at(0))
+        check(limited(), Policy(budget_total=2_330_000), world(last=0), at(0))
     assert str(refused.value) == (
         "The budget does not allow this run. run: 1h (max_duration) × $1.99/h (assumed for MI300X) = $1.99; idle after "
-        "it: 10m × $1.99/h = $0.331667; at worst: $2.321667; left: $2.32 − $0.00 spent − $0.00 that live runs and "
-        "machines may still cost = $2.32. Give the task a shorter `max_duration` or raise the budget."
+        "it: 10m30s × $1.99/h = $0.34825; at worst: $2.33825; left: $2.33 − $0.00 spent − $0.00 that live runs and "
+        "machines may still cost = $2.33. Give the task a shorter `max_duration` or raise the budget."
     )
-    assert check(limited(), Policy(budget_total=2_330_000), world(last=0), at(0)).amount == 2_321_667
+    assert check(limited(), Policy(budget_total=2_340_000), world(last=0), at(0)).amount == 2_338_250
 
 
 @pytest.mark.parametrize(
@@ -166,26 +174,26 @@ def test_no_admitted_submission_can_overrun(vm: Vm, now: int, duration: int) -> 
 
 
 def test_runs_that_wait_are_committed_at_their_worst_and_a_run_is_not_refused_for_those_behind_it() -> None:
-    """Three runs of $2.321667 in a budget of $5: the two in front get their place, the third does not."""
+    """Three runs of $2.33825 in a budget of $5: the two in front get their place, the third does not."""
     runs = [waiting("first", 0), waiting("second", 1), waiting("third", 2)]
     state = world(last=10, runs=runs)
     policy = Policy(budget_total=5 * DOLLAR)
-    assert committed(state, policy, at(10)) == 3 * 2_321_667
-    assert check(limited(), policy, state, at(10), run=runs[0]).amount == 2_321_667
-    assert check(limited(), policy, state, at(10), run=runs[1]).amount == 2_321_667
+    assert committed(state, policy, at(10)) == 3 * 2_338_250
+    assert check(limited(), policy, state, at(10), run=runs[0]).amount == 2_338_250
+    assert check(limited(), policy, state, at(10), run=runs[1]).amount == 2_338_250
     with pytest.raises(RefusedByPolicy):
         check(limited(), policy, state, at(10), run=runs[2])
     placed = Placed(position=9, at=at(9), slot=None, vm_id=None, creation="reuse-or-create", gpu=None)
     runs[2].placed = placed
-    assert committed(state, policy, at(10), before=runs[0]) == 2_321_667
+    assert committed(state, policy, at(10), before=runs[0]) == 2_338_250
 
 
 @pytest.mark.parametrize(
     ("told", "seconds"),
     [
-        ([(0, VmState.IDLE)], 600 - 100),
-        ([(0, VmState.PROVISIONING)], 600),
-        ([(0, VmState.BUSY)], 3600 - 100 + 600),
+        ([(0, VmState.IDLE)], 630 - 100),
+        ([(0, VmState.PROVISIONING)], 630),
+        ([(0, VmState.BUSY)], 3600 - 100 + 630),
         ([(0, VmState.IDLE), (50, VmState.DRAINING)], 840),
         ([(0, VmState.TERMINATING)], 840 - 100),
         ([(0, VmState.UNCONFIRMED)], 24 * 3600),

@@ -24,7 +24,8 @@ def fleet(idle: object, name: str = "team", **more: object) -> dict[str, object]
             SET,
             (
                 "Steno ends an idle machine after 10m (AMD_VM_IDLE_TIMEOUT in .env); "
-                "dstack is told to do it after 12m, should Steno not be running"
+                "if nobody records, dstack does: after 630s where the recorder ended, after 10m where only `steno "
+                "submit` ran"
             ),
         ),
         (
@@ -38,20 +39,24 @@ def fleet(idle: object, name: str = "team", **more: object) -> dict[str, object]
         (
             {"idle_duration": 3600},
             SET,
-            "Steno ends an idle machine after 10m (AMD_VM_IDLE_TIMEOUT in .env); dstack does after the task's own 1h",
+            (
+                "Steno ends an idle machine after 10m (AMD_VM_IDLE_TIMEOUT in .env); "
+                "if nobody records, dstack does: after 630s where the recorder ended, after 10m where only `steno "
+                "submit` ran"
+            ),
         ),
         (
             {"idle_duration": 0},
             SET,
             (
                 "Steno ends an idle machine after 0s (the task's own idle_duration; 10m for others: "
-                "AMD_VM_IDLE_TIMEOUT in .env); dstack does after the task's own 0s"
+                "AMD_VM_IDLE_TIMEOUT in .env); dstack is told the same"
             ),
         ),
         (
             {"idle_duration": "off"},
             SET,
-            "Steno never ends an idle machine (the task's own idle_duration: off); dstack never does",
+            "Steno never ends an idle machine (the task's own idle_duration: off); dstack is told the same",
         ),
         (
             {},
@@ -69,10 +74,7 @@ def fleet(idle: object, name: str = "team", **more: object) -> dict[str, object]
         (
             {"creation_policy": "create", "idle_duration": 60},
             SET,
-            (
-                "Steno ends an idle machine after 0s (the task's creation_policy: create); "
-                "dstack does after the task's own 1m"
-            ),
+            "Steno ends an idle machine after 0s (the task's creation_policy: create); dstack is told the same",
         ),
     ],
 )

@@ -63,12 +63,15 @@ def test_a_machine_is_never_rented_that_nobody_asked_for(said: str | None, decid
         (None, 1_500_000, "2s"),
         ("0m", 600 * SECOND, "0m"),
         (0, 600 * SECOND, 0),
-        ("off", 600 * SECOND, "off"),
-        (-1, 600 * SECOND, -1),
+        ("off", -1, "off"),
+        (-1, -1, -1),
+        ("1h", 600 * SECOND, "600s"),
+        (3600, 0, "0s"),
+        ("1h", -1, "1h"),
     ],
 )
-def test_idle_time_is_filled_in_only_where_the_task_says_none(said: object, decided: int | None, sent: object) -> None:
-    """Zero is not nothing; and dstack is never told less than was decided, its own timeout is the backstop."""
+def test_the_shorter_idle_time_is_sent(said: object, decided: int | None, sent: object) -> None:
+    """What the task says or what was decided, the backstop where nobody records. Zero is not nothing."""
     configuration = {} if said is None else {"idle_duration": said}
     assert told(configuration, idle=decided).get("idle_duration") == sent
 
