@@ -53,7 +53,8 @@ def described(
     dstack (0.9 s).
 
     Raises:
-        UnreadableInput, TaskInvalid: the file cannot be read, or dstack would refuse the task.
+        UnreadableInput, TaskInvalid: the file cannot be read, dstack would refuse the task, or something that it takes
+            along is not there.
         click.UsageError: there is neither a file nor a command, or the command is blank.
     """
     from engine.errors import TaskInvalid
@@ -94,8 +95,12 @@ def described(
     stem = command[0].rsplit("/", 1)[-1].split()[0] if command and command[0].split() else None
     name = check_name(str(given)) if given else choose_name(run_id, stem)
     configuration["name"] = name
-    folder = found.parent if found is not None else Path()
-    return Task(name=name, configuration=configuration, base=str(folder.resolve()), fallback=fallback)
+    folder = (found.parent if found is not None else Path()).resolve()
+    if provider == "dstack" and (configuration.get("files") or configuration.get("repos")):
+        from engine.providers.dstack.uploads import check_local
+
+        check_local(configuration, folder)
+    return Task(name=name, configuration=configuration, base=str(folder), fallback=fallback)
 
 
 def apply_profile(

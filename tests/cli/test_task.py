@@ -6,6 +6,7 @@ import click
 import pytest
 
 from cli.task import described
+from cli.testing import Steno
 from engine.errors import TaskInvalid
 
 RUN_ID = "11111111-2222-4333-8444-0123456789ab"
@@ -112,3 +113,24 @@ def test_a_gpu_nobody_typed_is_told_where_it_is_refused() -> None:
     with pytest.raises(TaskInvalid) as error:
         described(file=None, command=["ls"], flags={"gpu": "MI300X"}, provider="dstack", run_id=RUN_ID, gpu="MI210")
     assert "dstack.gpu" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("taken", "error"),
+    [
+        ("files: [kernel.hip]", "`files`: {folder}/kernel.hip does not exist"),
+        ("repos: [./code]", "`repos`: {folder}/code is not a folder"),
+    ],
+)
+def test_what_a_task_takes_along_is_there_before_anything_is_requested(
+    steno: Steno, home: Path, taken: str, error: str
+) -> None:
+    """Exit 2 with the missing path; no record is made, and no server is asked."""
+    folder = home / "job"
+    folder.mkdir()
+    (folder / "task.yml").write_text(f"type: task\nimage: busybox\ncommands: [make]\n{taken}\n")
+    dstack = {"DSTACK_SERVER_URL": "http://127.0.0.1:9", "DSTACK_TOKEN": "t", "DSTACK_PROJECT": "main"}
+    found = steno("submit", "--provider", "dstack", "-f", "job/task.yml", **dstack)
+    assert (found.returncode, found.stdout) == (2, "")
+    assert error.format(folder=folder) in found.stderr
+    assert not (home / "record.db").exists()

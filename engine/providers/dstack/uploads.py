@@ -55,7 +55,7 @@ def check_local(task: Mapping[str, object], base: Path) -> None:
     if spec is not None and spec.get("local_path"):
         path = _absolute(str(spec["local_path"]), base)
         if not path.is_dir():
-            raise TaskInvalid(f"`repos`: {path} is no folder")
+            raise TaskInvalid(f"`repos`: {path} is not a folder")
 
 
 def _upload_files(client: Client, task: Mapping[str, object], base: Path) -> tuple[dict[str, str], ...]:
@@ -119,7 +119,7 @@ def _open_repo(spec: Mapping[str, object], base: Path) -> RemoteRepo:
         else:
             path = _absolute(str(spec["local_path"]), base)
             if not path.is_dir():
-                raise TaskInvalid(f"`repos`: {path} is no folder")
+                raise TaskInvalid(f"`repos`: {path} is not a folder")
             repo = RemoteRepo.from_dir(path)
             commit = None
     except DstackError as error:

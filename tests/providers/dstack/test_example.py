@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -39,10 +40,49 @@ def test_the_example_is_valid_and_complete() -> None:
     assert (task["idle_duration"], task["max_duration"]) == (300, 600)
 
 
+@pytest.mark.parametrize(
+    ("there", "compiled_for", "exit_status", "said"),
+    [
+        ("gfx000\\ngfx90a", "gfx90a", 0, ""),
+        ("gfx000\\ngfx942\\ngfx942", "gfx942", 0, ""),
+        ("gfx000", None, 2, "no AMD GPU is visible"),
+        ("gfx000\\ngfx1100", None, 2, "the GPU is gfx1100: this example knows gfx90a and gfx942"),
+    ],
+)
+def test_the_example_compiles_for_the_gpu_that_is_there(
+    tmp_path: Path, there: str, compiled_for: str | None, exit_status: int, said: str
+) -> None:
+    """Whatever GPU was asked for; one it does not know is a clear error. Run as dstack does, one shell for all."""
+    tools = {
+        "rocm_agent_enumerator": f"printf '{there}\\n'",
+        "hipcc": 'echo "$@" > compiled; printf "#!/bin/sh\\n" > matmul; chmod +x matmul',
+    }
+    for name, script in tools.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    commands = example()["commands"]
+    assert isinstance(commands, list)
+    ran = subprocess.run(
+        ["/bin/sh", "-c", " && ".join(commands)],
+        cwd=tmp_path,
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ran.returncode, said in ran.stderr) == (exit_status, True), ran.stderr
+    if compiled_for is not None:
+        assert f"--offload-arch={compiled_for} " in (tmp_path / "compiled").read_text()
+
+
 @pytest.mark.slow
 @pytest.mark.suffices(OLDEST)
 def test_the_example_runs(dstack: Lab, tmp_path: Path, connect: Callable[..., DstackProvider]) -> None:
     """Its file arrives, its commands run in order; the compiler is one the lab has."""
+    enumerator = tmp_path / "rocm_agent_enumerator"
+    enumerator.write_text("#!/bin/sh\necho gfx942\n")
+    enumerator.chmod(0o755)
     compiler = tmp_path / "hipcc"
     compiler.write_text(
         "#!/bin/sh\nset -e\n"
