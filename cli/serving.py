@@ -150,17 +150,21 @@ def expect_guarded(service: Service, host: str) -> None:
         NotConfigured: there is none, or the file they are in cannot be read.
     """
     from engine.errors import NotConfigured
-    from projections.api.access.hosts import listens_on_loopback
+    from projections.api.access.hosts import listens_on_loopback, trusts_loopback
 
     usable = service.tokens.usable()
     if service.tokens.trouble is not None:
         raise NotConfigured(f"{service.tokens.trouble}: put it right, or move it away and make the tokens anew")
-    if usable or listens_on_loopback(host):
+    if usable or trusts_loopback(service.settings):
         return
-    source = service.settings.find("api.host").source
+    name = "api.loopback" if listens_on_loopback(host) else "api.host"
+    found = service.settings.find(name)
+    why = "so every request needs a token, and there is none"
+    if name == "api.host":
+        why = "which other machines can reach, and without a token anybody there could run things"
     raise NotConfigured(
-        f"api.host is {host} ({source}), which other machines can reach, and without a token anybody there could run "
-        "things: make one with `steno token create --role read|submit|admin`, or listen on 127.0.0.1"
+        f"{name} is {found.value} ({found.source}), {why}: make one with `steno token create --role read|submit|admin`"
+        ", or listen on 127.0.0.1 with api.loopback = open"
     )
 
 

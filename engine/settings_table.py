@@ -204,6 +204,13 @@ TABLE: tuple[Known, ...] = (
         parse=host,
     ),
     Known(
+        name="api.loopback",
+        variables=("STENO_API_LOOPBACK",),
+        default="open",
+        help="who is let in from this machine: open (every user of it, without a token), or token (as from elsewhere)",
+        parse=one_of("open", "token"),
+    ),
+    Known(
         name="api.port",
         variables=("STENO_API_PORT",),
         default="8642",

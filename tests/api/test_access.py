@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
+from engine.errors import NotConfigured
 from engine.readings.shapes import shape_of
 from events import types
 from events.clock import SECOND, RandomIds, SystemClock
@@ -146,6 +147,21 @@ def asked(service: Served, request: bytes) -> bytes:
         while piece := client.recv(65536):
             pieces += piece
     return pieces
+
+
+def test_on_a_shared_machine_loopback_can_ask_for_a_token_too(served: Serve, town: Path) -> None:
+    """Every user of it reaches loopback. Without any token such a service does not start."""
+    with pytest.raises(NotConfigured, match=r"api\.loopback is token"):
+        served(town, api__loopback="token")
+    text = token(town, "read")
+    service = served(town, api__loopback="token")
+    run = service.client.get("/api/runs?limit=1", headers=bearer(text)).json()["runs"][0]["run_id"]
+    for path in ("/api/runs", f"/api/runs/{run}", "/api/stream", "/metrics", "/api/session"):
+        problem(service.client.get(path), 401, "Authorization")
+        assert service.client.get("/api/session", headers=bearer(text)).json()["role"] == "read"
+    problem(service.client.post("/api/runs", json=RUN), 401, "Authorization")
+    assert service.client.get("/healthz").status_code == 200
+    assert service.client.get("/").status_code == 200
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/api/session"])

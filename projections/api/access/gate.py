@@ -13,7 +13,7 @@ from projections.api.access.body import read_body
 from projections.api.access.cross_origin import CrossOrigin
 from projections.api.access.door import Door
 from projections.api.access.exchange import Ended, Exchange, Hall
-from projections.api.access.hosts import listens_on_loopback
+from projections.api.access.hosts import trusts_loopback
 from projections.api.access.limits import check_head, check_method
 from projections.api.access.rate import Rate
 from projections.api.access.roles import asks_for_a_run, needed
@@ -59,7 +59,7 @@ class Gate:
         self._ready = ready
         self._clock = service.clock
         self._requests = service.feed.meters.requests
-        self._door = Door(service.tokens, on_loopback=listens_on_loopback(settings.value("api.host") or ""))
+        self._door = Door(service.tokens, on_loopback=trusts_loopback(settings))
         self._pages = CrossOrigin(origins(settings.value("api.cors") or "off"))
         self._rate = None if rate is None else Rate(*rate)
         self._hall = Hall(service.tokens, service.clock)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from engine.settings import Settings
 
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(?::([0-9]{1,5}))?")
 
@@ -28,6 +31,11 @@ def listens_on_loopback(host: str) -> bool:
     except OSError:
         return False  # `bound` says what is wrong with it
     return all(is_loopback(str(entry[4][0])) for entry in found)
+
+
+def trusts_loopback(settings: Settings) -> bool:
+    """Whether a request without a token is let in from this machine: nobody else can reach it, and it is so set."""
+    return settings.value("api.loopback") != "token" and listens_on_loopback(settings.value("api.host") or "")
 
 
 def names_loopback(host: str) -> bool:

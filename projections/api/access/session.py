@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from events.clock import SECOND
 from projections.api.access.door import Door
-from projections.api.access.hosts import listens_on_loopback
+from projections.api.access.hosts import trusts_loopback
 from projections.api.access.rate import Rate
 from projections.api.problems import Problem
 
@@ -44,7 +44,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 def routes(service: Service) -> list[BaseRoute]:
     """`/api/session`: who am I (GET), log in (POST), log out (DELETE)."""
     tokens, rate = service.tokens, Rate(LOGINS, 60 * SECOND)
-    door = Door(tokens, on_loopback=listens_on_loopback(service.settings.value("api.host") or ""))
+    door = Door(tokens, on_loopback=trusts_loopback(service.settings))
 
     async def who_am_i(request: Request) -> Response:
         peer = request.client.host if request.client is not None else None
