@@ -284,6 +284,10 @@ class View:
         """The archives that lists leave out."""
         return tuple(one.name for one in self.archives() if one.hidden)
 
+    def source_named(self, name: str, now: int) -> SourceView | None:
+        """The source of that name; None where it never was asked."""
+        return next((source for source in self.sources(now) if source.name == name), None)
+
     def source_of(self, row: RunRow, now: int) -> SourceView | None:
         """The source that showed a run last."""
         sources = decode_run(row.folded).started

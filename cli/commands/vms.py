@@ -137,13 +137,13 @@ def _list(app: App, view: View, now: int, *, everything: bool, hidden: bool) -> 
 def _show(app: App, view: View, word: str, now: int) -> None:
     found: VmObject = view.vm(word)
     machine, anomalies = view.machine(found.vm_id), view.anomalies_of_vm(found.vm_id)
-    sources = [one for one in view.sources(now) if one.name == found.source]
+    source = view.source_named(found.source, now)
     if app.json:
         import msgspec
 
         from projections.vm_facts import beside
 
-        seen = sources[0].observability if sources else None
+        seen = None if source is None else source.observability
         last = {"anomalies": anomalies, "position": view.position, "observability": seen}
         emit_json(msgspec.to_builtins(found) | beside(machine) | last)
         return
@@ -154,7 +154,7 @@ def _show(app: App, view: View, word: str, now: int) -> None:
     emit(in_full(found, machine, names, view.until(machine)))
     if anomalies:
         emit("\n" + odd.anomalies(anomalies))
-    if machine.billed and machine.archive is None:
+    if machine.billed and source is not None:
         from cli.looking import say_unseen
 
-        say_unseen(sources, now)
+        say_unseen([source], now)

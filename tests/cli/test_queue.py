@@ -78,7 +78,7 @@ def test_a_recorder_that_sleeps_wakes_when_somebody_asks(
         recorder = background("record", "--interval", "3600", out=out, err=out, **ONE)
     until(lambda: "RecorderStarted" in types(steno))
     assert steno("submit", "--name", "asked", "--", "true", **ONE).returncode == 0
-    until(lambda: "asked: may start a machine" in log.read_text())
+    until(lambda: "asked: the provider chooses an idle machine or starts one" in log.read_text())
     recorder.terminate()
     assert recorder.wait() == 0
     assert "RecorderStopped" in types(steno)

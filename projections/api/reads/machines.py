@@ -36,6 +36,7 @@ def _list(_: Service, look: Look, asked: Asked) -> object:
 def _one(_: Service, look: Look, asked: Asked) -> object:
     view = look.view
     found = view.vm(asked.path["id"])
+    source = view.source_named(found.source, look.now)
     return (
         msgspec.to_builtins(found)
         | beside(view.machine(found.vm_id))
@@ -43,6 +44,7 @@ def _one(_: Service, look: Look, asked: Asked) -> object:
             "why_up": view.why_up(found.vm_id, look.now),
             "anomalies": view.anomalies_of_vm(found.vm_id),
             "position": look.position,
+            "observability": None if source is None else source.observability,
         }
     )
 

@@ -272,6 +272,7 @@ class MachineAnswer(MachineObject, kw_only=True):
     why_up: list[str]
     anomalies: list[Anomaly]
     position: Position
+    observability: str | None
 
 
 class CostRow(Shape, kw_only=True):
