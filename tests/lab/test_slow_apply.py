@@ -1,0 +1,170 @@
+"""A genuine server at its own pace whose submissions take five seconds: we go on looking, and machines go in time."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from stenolab.environment import EnvironmentUnavailable, ensure
+from stenolab.lab import LOADED_S, Gate, Lab
+from stenolab.ledger import seconds
+from stenolab.plugin import StenoAt
+from stenolab.steno import Steno
+from stenolab.versions import NEWEST
+
+from engine.effects.executor import AT_ONCE
+from engine.effects.journal import Journal
+from engine.effects.request import request_run
+from engine.readings.shapes import shape_of
+from engine.recorder.interval import Pace
+from events.clock import SECOND, RandomIds, SystemClock
+from events.record import Record
+
+pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.lab, pytest.mark.xdist_group(f"dstack-{NEWEST}")]
+
+DELAY_S = 5.0
+TIMEOUTS_S = (8, 15, 30)
+MANY = 12
+CROWDED_S = 5.0
+"""What a machine that is busy with other tests may add to a time."""
+
+
+@contextmanager
+def slow_front(lab: Lab) -> Iterator[str]:
+    """The address of a proxy in front of the server, which passes each submission on five seconds later."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            if self.path.endswith("/runs/apply"):
+                time.sleep(DELAY_S)
+            with closing(HTTPConnection("127.0.0.1", lab.port)) as server:
+                headers = {name: self.headers[name] for name in ("Authorization", "Content-Type") if self.headers[name]}
+                server.request("POST", self.path, body, headers)
+                answer = server.getresponse()
+                content = answer.read()
+            self.send_response_only(answer.status)
+            for name, value in answer.getheaders():
+                if name.lower() in ("content-type", "date"):
+                    self.send_header(name, value)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def handle(self) -> None:
+            try:
+                super().handle()
+            except OSError:  # whoever asked has gone
+                self.close_connection = True
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture
+def real_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A server with dstack's own pauses: a cold run takes more than a minute."""
+    try:
+        ensure(NEWEST)
+    except EnvironmentUnavailable as error:
+        pytest.skip(str(error))
+    with closing(Lab(NEWEST, tmp_path_factory.mktemp("real"), pace=1.0, patience=1.0)) as lab:
+        yield lab
+
+
+def ask(steno: Steno, project: str, name: str) -> None:
+    """Request a run that no machine fits: its submission takes its time, and it ends at once."""
+    clock, ids = SystemClock(), RandomIds()
+    task = {"type": "task", "name": name, "image": "x", "resources": {"gpu": "H100:8"}, "commands": ["true"]}
+    with Record.open(steno.record, write=True, shapes=shape_of, clock=clock) as record:
+        request_run(
+            Journal(record),
+            record.vault,
+            run_id=ids.new(),
+            provider="dstack",
+            project=project,
+            name=name,
+            configuration=task,
+            submitter="lab",
+        )
+
+
+def looks(steno: Steno, path: str) -> list[float]:
+    """When the polls of that path were answered, seconds since the epoch."""
+    return [seconds(poll["t"]) for poll in steno("polls", "--json").lines() if poll["path"] == path]
+
+
+def test_nobody_goes_blind_and_idle_machines_go_in_time(real_lab: Lab, steno_at: StenoAt, tmp_path: Path) -> None:
+    """Timeouts of 8, 15 and 30 s fired at 17, 27 and 45 s, and runs were handed over one every 25 to 74 s."""
+    lab = real_lab
+    with ExitStack() as stack:
+        front = stack.enter_context(slow_front(lab))
+        places: dict[int, tuple[Steno, str, Gate]] = {}
+        for timeout in TIMEOUTS_S:
+            project = lab.project()
+            steno = steno_at(
+                lab,
+                project,
+                STENO_DSTACK_URL=front,
+                STENO_DSTACK_TOKEN=lab.token,
+                STENO_PROJECT=project,
+                STENO_IDLE_TIMEOUT=f"{timeout}s",
+                STENO_MAX_VMS="20",
+                STENO_QUEUE_PATIENCE="0",
+                STENO_BUDGET="off",
+            )
+            places[timeout] = (steno, project, Gate(lab, project))
+            steno.start("record")
+            steno.until(lambda steno=steno: steno.seen("PollRecorded"), what="a recorder")
+            steno.submit("only", [places[timeout][2].passed])
+        for steno, _, gate in places.values():
+            steno.wait("only", "running", seconds=2 * LOADED_S)
+            gate.open()
+        for steno, project, _ in places.values():
+            steno.wait("only", "succeeded", seconds=2 * LOADED_S)
+            for number in range(MANY):
+                ask(steno, project, f"slow-{number}")
+        for steno, _, _ in places.values():
+
+            def over(steno: Steno = steno) -> bool:
+                return steno.seen("SubmitSucceeded") == MANY + 1 and steno.seen("VmStopSucceeded") == 1
+
+            steno.until(
+                over, seconds=2 * LOADED_S, what="every run to be handed over, and the machine to be told to go"
+            )
+        for timeout, (steno, _, _) in places.items():
+            found = steno("replay", "--json").json()
+            assert found["blind"] == []
+            gaps = {
+                path: max(after - before for before, after in itertools.pairwise(looks(steno, path)))
+                for path in ("/api/runs/list", "/api/instances/list")
+            }
+            (vm,) = found["vms"]
+            idle = next(seconds(interval["from"]) for interval in vm["intervals"] if interval["phase"] == "idle")
+            events = steno.events("VmDrainStarted", "SubmitIntended", "SubmitSucceeded")
+            drained = next(seconds(one["observed_at"]) for one in events if one["type"] == "VmDrainStarted")
+            late = drained - idle - timeout
+            handed = [seconds(one["observed_at"]) for one in events if one["type"] == "SubmitSucceeded"][1:]
+            spread = handed[-1] - handed[0]
+            print(f"{timeout} s: drained {late:.1f} s late, gaps {gaps}, {MANY} runs within {spread:.1f} s")
+            assert max(gaps.values()) <= Pace().slow / SECOND + CROWDED_S
+            assert late <= 2 * gaps["/api/instances/list"] + CROWDED_S
+            assert spread <= (MANY / AT_ONCE) * (DELAY_S + CROWDED_S)
