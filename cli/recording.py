@@ -111,8 +111,10 @@ def _stopped(watch: Watch, recorder: Recorder, why: str) -> None:
 
 def _wait(recorder: Recorder, clock: Clock, pause: int, seen: int, checks: Sequence[Callable[[], None]]) -> None:
     """Sleep until the next round is due or somebody has asked for something since `seen`."""
-    end = clock.now() + pause
-    while (left := end - clock.now()) > 0 and recorder.journal.ledger().asked == seen:
+    left, before = pause, clock.now()
+    while left > 0 and recorder.journal.ledger().asked == seen:
         recorder.effects.attend(min(_GLANCE, left))
         for check in checks:
             check()
+        now = clock.now()
+        left, before = left - max(0, now - before), now  # a clock that is set back makes no pause longer

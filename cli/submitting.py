@@ -210,8 +210,12 @@ def counter(app: App, record: Record, provider: Provider, *, adopt: bool = True)
     Raises:
         RecordNotWritable: the lease cannot be opened, so nothing could be asked for.
     """
+    from engine.effects.executor import GRACE
+
     with watching(app, record, provider, adopt=adopt) as (watch, recorder):
         yield Counter(app, record, provider, watch, recorder)
+        # What this process gave a place to, it also hands over: nobody else may be there to do it.
+        recorder.effects.wait(GRACE, until=lambda: not recorder.effects.busy)
 
 
 def submit(app: App, record: Record, provider: Provider, task: Task, run_id: str) -> Submitted:

@@ -135,6 +135,7 @@ class Effects:
         self._ended = ended
         self._started: dict[str, _Started] = {}
         self._closed = False
+        self._refilling = False
         self._polls = 0
         self.errors: dict[str, StenoError] = {}
         """Why the newest effect of a run or machine has come to no outcome."""
@@ -145,6 +146,11 @@ class Effects:
         """Whether an effect of this run or machine is under way."""
         return key in self._started
 
+    @property
+    def busy(self) -> bool:
+        """Whether any effect is under way."""
+        return bool(self._started)
+
     def full(self, lane: str) -> bool:
         """Whether no more effects of a lane may start now."""
         return self._closed or sum(one.lane == lane for one in self._started.values()) >= AT_ONCE
@@ -152,9 +158,10 @@ class Effects:
     def start(self, lane: str, key: str, effect: Effect) -> bool:
         """Start an effect, which runs to its first call, or to its end; whether it has an outcome.
 
-        Nothing happens where one of that run or machine is under way, or the lane is full.
+        Nothing happens where one of that run or machine is under way, or the lane is full, or where the newest has met
+        trouble and this is no new round: what the provider cannot answer is not asked without a pause.
         """
-        if self.has(key) or self.full(lane):
+        if self.has(key) or self.full(lane) or (self._refilling and key in self.errors):
             return False
         self.errors.pop(key, None)
         self._started[key] = _Started(lane, effect)
@@ -170,9 +177,11 @@ class Effects:
 
     def wait(self, duration: int, until: Callable[[], bool] = lambda: False) -> None:
         """Go on with effects for `duration` microseconds, or until something is so that the end of one may bring."""
-        end = self._clock.now() + duration
-        while (left := end - self._clock.now()) > 0 and not until():
+        left, before = duration, self._clock.now()
+        while left > 0 and not until():
             self.attend(left)
+            now = self._clock.now()
+            left, before = left - max(0, now - before), now  # a clock that is set back adds no more than `duration`
 
     def beside(self, call: Callable[[], T]) -> T:
         """The result of a call, while effects go on."""
@@ -204,7 +213,11 @@ class Effects:
             return  # a poll whose round was broken off
         self._go_on(key, result)
         if key not in self._started and self._ended is not None and not (self._closed or self.unreachable):
-            self._ended()
+            self._refilling = True
+            try:
+                self._ended()
+            finally:
+                self._refilling = False
 
     def _go_on(self, key: str, result: Result | None) -> bool:
         """Carry the effect on until a call of its is made elsewhere, or to its end."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from engine.effects import executor as module
 from engine.effects.executor import AT_ONCE, Effects, Inline, Result, Threads
 from engine.effects.lease import Lease
-from engine.errors import ProviderUnreachable
+from engine.errors import ProviderError, ProviderUnreachable
 from engine.policy import HOUR, Policy
 from engine.run.states import State
 from engine.vm.states import VmState
@@ -86,6 +86,24 @@ def test_effects_of_one_thing_follow_one_another_and_lanes_are_bounded(steps):
         hands.finish(0)
         effects.attend(0)
     assert not going
+
+
+def test_a_clock_that_is_set_back_makes_no_wait_endless():
+    """An hour back in the middle of a pause used to add that hour to it."""
+
+    class SetBack(StandingClock):
+        jumped = False
+
+        def sleep(self, duration):
+            super().sleep(duration)
+            if not self.jumped:
+                self.jumped = True
+                self._now -= 3600 * SECOND
+
+    clock = SetBack()
+    began = clock.now()
+    Effects(Inline(clock), clock).wait(15 * SECOND)
+    assert clock.now() + 3600 * SECOND - began == 30 * SECOND
 
 
 def test_an_error_ends_an_effect_and_is_kept():
@@ -210,6 +228,34 @@ def test_at_most_so_many_submissions_are_made_at_once_and_all_are_made(many, han
     held.let_go()
     many.recorder.effects.wait(600 * SECOND, until=lambda: len(positions(many, "SubmitSucceeded")) == len(runs))
     assert sorted(sent.run_id for (sent,) in held.calls) == sorted(runs)
+
+
+@pytest.mark.slow
+def test_a_run_the_provider_cannot_answer_for_is_not_asked_for_again_before_the_next_round(many, hang, monkeypatch):
+    """The end of another's submission starts what waited for its place, and nothing that has just met trouble."""
+    held, submit = hang(many.provider, "submit"), many.provider.submit
+    bad, tried = many.ask("true", name="bad"), []
+
+    def fails(submission):
+        if submission.run_id == bad:
+            tried.append(submission)
+            raise ProviderError("answered 500")
+        return submit(submission)
+
+    monkeypatch.setattr(many.provider, "submit", fails)
+
+    def no_answer(name, since):
+        tried.append(name)
+        raise ProviderError("answered 500")
+
+    monkeypatch.setattr(many.provider, "find", no_answer)
+    others = [many.ask("true") for _ in range(AT_ONCE + 2)]
+    many.recorder.round()
+    held.let_go()
+    many.recorder.effects.wait(600 * SECOND, until=lambda: len(positions(many, "SubmitSucceeded")) == len(others))
+    assert len(tried) == 2  # handed over, and looked for
+    many.recorder.round()
+    many.recorder.effects.wait(600 * SECOND, until=lambda: len(tried) == 3)
 
 
 @pytest.mark.slow
