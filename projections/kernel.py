@@ -37,7 +37,6 @@ _WORDS: Final = {
     Reason.INTERRUPTED: "its machine was taken away",
     Reason.UNREACHABLE: "its machine cannot be reached",
     Reason.REJECTED: "it was refused",
-    Reason.OUT_OF_MEMORY: "it ran out of memory",
     Reason.NODE_FAILED: "its machine failed",
     Reason.PROVIDER_ERROR: "the provider failed",
     Reason.EXIT_NONZERO: "its task failed",

@@ -1,7 +1,8 @@
 """The words dstack uses for statuses and reasons (0.19.37 to 0.22.5), and what its own retry policy calls each reason.
 
 Source: `JobStatus`, `RunStatus`, `RunTerminationReason`, `JobTerminationReason.to_status` and `.to_retry_event` of
-dstack 0.22.5; the local provider speaks the same words and adds `supervisor_lost`.
+dstack 0.22.5; the local provider speaks the same words and adds `supervisor_lost`. `error`, which dstack says of a
+machine, is known for runs and jobs too: it is the provider's failure, whatever it is said of.
 """
 
 from typing import Final
@@ -26,6 +27,7 @@ RUN_REASONS: Final = frozenset(
         "aborted_by_user",
         "server_error",
         "gateway_error",
+        "error",
     }
 )
 
@@ -47,6 +49,7 @@ RETRY_EVENT_OF: Final[dict[str, str | None]] = {
     "ports_binding_failed": ERROR,
     "creating_container_error": ERROR,
     "executor_error": ERROR,
+    "error": ERROR,
     "log_quota_exceeded": ERROR,
     "max_duration_exceeded": None,
     "inactivity_duration_exceeded": None,

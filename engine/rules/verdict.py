@@ -26,7 +26,7 @@ _STOPS: Final[dict[str, Reason]] = {
     "stopped_by_user": Reason.STOPPED_BY_USER,
     "aborted_by_user": Reason.ABORTED_BY_USER,
 }
-SERVER_REASONS: Final = frozenset({"server_error", "gateway_error"})
+SERVER_REASONS: Final = frozenset({"server_error", "gateway_error", "error"})
 _DONE: Final = "all_jobs_done"
 
 

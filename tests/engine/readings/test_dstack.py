@@ -126,6 +126,12 @@ def test_unknown_words_are_kept_and_named() -> None:
     )
 
 
+@pytest.mark.parametrize("said", [{"reason": "error"}, {"job_reason": "error"}])
+def test_the_reason_error_is_a_known_word(said: dict[str, Any]) -> None:
+    """Of a machine dstack says it too."""
+    assert read_run(encoded(single("a", "failed", "failed", **said))).drift == ()
+
+
 def test_a_submission_without_a_number_opens_no_attempt() -> None:
     """It stands beside the one before it and is the newest."""
     nameless = {**submission("running"), "submission_num": None}

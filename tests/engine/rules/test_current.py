@@ -15,6 +15,7 @@ from engine.rules.current import judge
 from engine.rules.evidence import decisive, is_failing
 from engine.rules.flip import flips, verdict_text
 from engine.rules.moves import Live, Verdict
+from engine.run.reasons import Reason
 from engine.testing.histories import History, histories
 from engine.testing.story import Item, job, run_item, single, submission
 from engine.world.reader import PollReader
@@ -118,6 +119,25 @@ def nodes(run: str, *ends: tuple[str, str | None, int | None], reason: str | Non
         (
             single(run="failed", job_status="terminated", reason="server_error", job_reason="terminated_by_server"),
             ("failed", "provider_error", None),
+        ),
+        (
+            single(run="failed", job_status="terminated", reason="error", job_reason="terminated_by_server"),
+            ("failed", "provider_error", None),
+        ),
+        (
+            single(run="failed", job_status="failed", reason="job_failed", job_reason="error"),
+            ("failed", "provider_error", None),
+        ),
+        # a container that was killed: dstack does not say by whom, so it is not said to have run out of memory
+        (
+            single(
+                run="failed",
+                job_status="failed",
+                reason="job_failed",
+                job_reason="container_exited_with_error",
+                exit_status=137,
+            ),
+            ("failed", "exit_nonzero", 137),
         ),
         (
             single(
@@ -331,13 +351,13 @@ def test_every_rule_is_named() -> None:
 def test_the_words_and_retry_events_are_dstacks_own() -> None:
     """Held against the installed package's enums."""
     runs = pytest.importorskip("dstack._internal.core.models.runs")
-    ours = {word: event for word, event in RETRY_EVENT_OF.items() if word != "supervisor_lost"}
+    ours = {word: event for word, event in RETRY_EVENT_OF.items() if word not in ("supervisor_lost", "error")}
     theirs = {}
     for reason in runs.JobTerminationReason:
         event = reason.to_retry_event()
         theirs[reason.value] = None if event is None else event.value
     assert ours == theirs
-    assert {reason.value for reason in runs.RunTerminationReason} == RUN_REASONS
+    assert {reason.value for reason in runs.RunTerminationReason} == RUN_REASONS - {"error"}
 
 
 def test_what_would_have_flipped_a_verdict_is_said_in_sentences() -> None:
@@ -418,3 +438,10 @@ def test_every_flip_of_a_recording_is_a_verdict_of_the_rules(trace: Path) -> Non
     assert seen
     for one in seen:
         hold_true(one)
+
+
+def test_every_reason_is_given_by_some_rule() -> None:
+    """A reason nobody gives would be a promise: `out_of_memory` comes with a provider that says so (Slurm)."""
+    engine = Path(__file__).parents[3] / "engine"
+    given = "".join(file.read_text() for file in engine.rglob("*.py") if "testing" not in file.parts)
+    assert [reason.name for reason in Reason if f"Reason.{reason.name}" not in given] == []
