@@ -61,6 +61,16 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Paths whose value had an unknown word or the wrong type."""
 
 
+class VmEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """A status change of a machine that the provider dates in its own log (dstack's `events/list`)."""
+
+    provider_id: str
+    at: int
+    before: str
+    """Statuses, in the words of `VmFacts.status`."""
+    after: str
+
+
 class VmFacts(msgspec.Struct, frozen=True, kw_only=True):
     """One machine as one poll showed it (dstack's instance; the local provider speaks the same words)."""
 

@@ -70,7 +70,7 @@ class _Account:
         if against is None:
             return True
         kept = decode_against(against)
-        return kept.machines.get(self.vm.vm_id) != self.basis.of(self.paid[run_id], kept.causes)
+        return kept.machines.get(self.vm.vm_id) != self.basis.of(self.paid[run_id])
 
 
 class _Accounts:
@@ -131,8 +131,7 @@ def _money(state: WorldState, run: Run, accounts: list[_Account]) -> Money:
         (one.run_id, one.job): vm for vm in vms.values() for one in vm.occupancies if one.run_id == run.run_id
     }
     found = reconcile_run(run, mine, part, submissions)
-    causes = tuple((line.cause.value, line.amount) for line in found.lines)
-    bases = {one.vm.vm_id: one.basis.of(one.paid.get(run.run_id, ()), causes) for one in accounts}
+    bases = {one.vm.vm_id: one.basis.of(one.paid.get(run.run_id, ())) for one in accounts}
     return cost, encode_against(found, bases)
 
 

@@ -8,9 +8,9 @@ import msgspec
 
 from engine.money.bill import Bill
 from engine.money.charge import Charge, cut_at
-from engine.money.reconcile import Cause, Reconciliation
+from engine.money.reconcile import Reconciliation
 from engine.money.report import gpu_of, midnights
-from engine.vm.states import VmState
+from engine.money.spans import silent_from
 from engine.world.vms import Vm
 from events.clock import SECOND
 
@@ -91,15 +91,9 @@ class Basis:
     """What a machine tells about the money of the runs on it, as numbers that are compared, not read."""
 
     def __init__(self, vm: Vm) -> None:
-        busy = max((step.at for step in vm.steps if step.after is VmState.BUSY), default=0)
-        self._start = crc32(_encoder.encode((vm.prices, vm.facts.total_blocks)))
-        self._busy = crc32(_encoder.encode(busy), self._start)
+        self._start = crc32(_encoder.encode((vm.prices, vm.facts.total_blocks, silent_from(vm))))
 
-    def of(self, charges: Iterable[Charge], causes: Iterable[tuple[str, int]]) -> int:
-        """Of a run with these charges, whose cost is compared for these causes.
-
-        What no poll showed is queueing once the machine is busy later, with whomever.
-        """
+    def of(self, charges: Iterable[Charge]) -> int:
+        """Of a run with these charges."""
         told = tuple((one.line.value, one.since, one.until, one.cost, one.hourly) for one in charges)
-        open_ = any(cause == Cause.BETWEEN_POLLS.value for cause, _ in causes)
-        return crc32(_encoder.encode(told), self._busy if open_ else self._start)
+        return crc32(_encoder.encode(told), self._start)

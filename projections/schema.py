@@ -6,7 +6,7 @@ same name with `_was`, from `changed` up to the position where it was written ag
 
 from typing import Final
 
-VERSION: Final = 6
+VERSION: Final = 7
 
 RUN_COLUMNS: Final = (
     "ordinal, run_id, provider, provider_id, name, state, ended, sort_at, changed, cost, odd, user, against, archive, "

@@ -25,7 +25,7 @@ def table(report: Report, low: int, high: int, columns: int) -> str:
     least, most = words.short(money(low)), words.short(money(high))
     if least == most:
         return drawn
-    bounds = f"The true cost is {least}–{most}; nobody looked between some polls."
+    bounds = f"The true cost is {least}–{most}: starts and ends are not known to the moment."
     return f"{drawn}\n\n{paint.dim(bounds)}"
 
 

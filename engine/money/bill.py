@@ -6,7 +6,7 @@ import msgspec
 
 from engine.money.holds import Holds, blocks_of
 from engine.money.settled import Mark, Memory
-from engine.money.spans import Begun, Slice, certain_end, life_end, possible_end, slices
+from engine.money.spans import Slice, certain_end, certain_start, life_end, possible_end, possible_start, slices
 from engine.money.tariff import HIGH, HOUR, LOW, Book, Tariff, exact, rung_at
 from engine.policy import Billing
 from engine.vm.states import Phase, VmState
@@ -36,9 +36,9 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True):
     cost: int
     """To the nearest micro-dollar; rounded so that the intervals of a bill sum to its cost."""
     low: int
-    """If the phase was left right behind the last poll that shows it, at the lower price in doubt."""
+    """If the phase began as late and was left as early as can be, at the lower price in doubt."""
     high: int
-    """If the phase began right behind the last poll that shows the one before, at the higher price in doubt."""
+    """If the phase began as early as can be, at the higher price in doubt."""
     run_id: str | None = None
     """The run that pays for it, if one run does."""
     shares: tuple[Share, ...] = ()
@@ -96,32 +96,33 @@ def bill_vm(vm: Vm, *, until: int, book: Book, memory: Memory = _MEMORY) -> Bill
     end = life_end(vm, until)
     billing = book.billing(vm, end)
     certain, possible = certain_end(vm, until), possible_end(vm, until)
+    began = certain_start(vm)
     goes_on = vm.state is not VmState.TERMINATED
-    at = memory.opened(vm, tariff, certain)
+    at = memory.opened(vm, tariff, began, certain)
     begun, sum_before, intervals = (None, 0, list[Interval]())
     if at.settled is not None:
         begun, sum_before, intervals = at.settled.mark.begun, at.settled.mark.total, list(at.settled.intervals)
-    marks: list[tuple[int, int, Phase, int, int]] = []
+    marks: list[Mark] = []
     span = None
-    for number, cut in slices(vm, until, Holds(at.holds, in_turn=blocks_of(vm) == 1), begun):
-        if span is not None and cut.span is not span:
-            marks.append((number, cut.since, span.phase, len(intervals), sum_before))
+    for mark, cut in slices(vm, until, Holds(at.holds, in_turn=blocks_of(vm) == 1), begun):
+        if mark is not None and span is not None and cut.span is not span:
+            marks.append(Mark(mark, len(intervals), sum_before))
         span = cut.span
         for piece in _priced(cut, tariff):
             sum_after = sum_before + exact(tariff, piece.since, piece.until)
             cost = _rounded(sum_after) - _rounded(sum_before)
-            intervals.append(_interval(piece, tariff, cost, certain))
+            intervals.append(_interval(piece, tariff, cost, began, certain))
             sum_before = sum_after
     if not intervals:
         return _nothing(vm, end)
     if len(marks) > 2 * memory.phases:
-        found = [Mark(Begun(step, edge, phase), count, total) for step, edge, phase, count, total in marks]
-        memory.keep(vm, tariff, certain, at, found, intervals)
+        memory.keep(vm, tariff, began, certain, at, marks, intervals)
     cost = _rounded(sum_before)
     rounding = _rounding(billing, tariff, vm.created, end)
-    low = _rounded(exact(tariff, vm.created, certain, LOW)) + _rounding(billing, tariff, vm.created, certain)
+    low = _rounded(exact(tariff, began, certain, LOW)) + _rounding(billing, tariff, began, certain)
+    earliest = possible_start(vm)
     to_end = _rounded(exact(tariff, vm.created, end, HIGH))
-    high = _rounded(exact(tariff, vm.created, possible, HIGH)) + _rounding(billing, tariff, vm.created, possible)
+    high = _rounded(exact(tariff, earliest, possible, HIGH)) + _rounding(billing, tariff, earliest, possible)
     high = max(high, to_end + rounding)
     last = intervals[-1]
     intervals[-1] = msgspec.structs.replace(
@@ -200,9 +201,10 @@ def _priced(cut: Slice, tariff: Tariff) -> list[Slice]:
     return [cut._replace(since=start, until=end) for start, end in zip(edges, [*edges[1:], cut.until], strict=True)]
 
 
-def _interval(piece: Slice, tariff: Tariff, cost: int, certain: int) -> Interval:
+def _interval(piece: Slice, tariff: Tariff, cost: int, began: int, certain: int) -> Interval:
     """One interval; its bounds are those of its phase where it touches the phase's edges."""
     span = piece.span
+    low_start = max(began, span.entered_high, piece.since) if piece.since == span.since else max(began, piece.since)
     low_end = min(piece.until, certain, span.left_low)
     high_start = min(piece.since, span.entered_low) if piece.since == span.since else piece.since
     runs: dict[str, int] = {}
@@ -215,7 +217,7 @@ def _interval(piece: Slice, tariff: Tariff, cost: int, certain: int) -> Interval
         until=piece.until,
         hourly=rung_at(tariff, piece.since).best,
         cost=cost,
-        low=min(cost, exact(tariff, piece.since, low_end, LOW) // HOUR),
+        low=min(cost, exact(tariff, low_start, low_end, LOW) // HOUR),
         high=max(cost, -(-exact(tariff, high_start, piece.until, HIGH) // HOUR)),
         run_id=next(iter(runs)) if len(runs) == 1 else None,
         shares=tuple(Share(run_id, part) for run_id, part in zip(runs, parts, strict=False)),

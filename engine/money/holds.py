@@ -4,7 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from engine.world.vms import Occupancy, Vm
+from engine.world.vms import Occupancy, Vm, VmDate
 
 _NEVER: Final = 1 << 62
 
@@ -17,6 +17,8 @@ class Hold(NamedTuple):
     until: int
     blocks: int
     """Of the machine's `total_blocks`."""
+    forgotten: bool = False
+    """`until` is when we lost sight of the run: the machine may have been busy with it longer."""
 
 
 class Holds:
@@ -29,6 +31,27 @@ class Holds:
         self._in_turn = in_turn
         self._sinces = [hold.since for hold in holds] if in_turn else []
         self._untils = [hold.until for hold in holds] if in_turn else []
+
+    def shifts(self, created: int) -> list[VmDate]:
+        """When the runs' own times make the machine busy and idle, in order of time.
+
+        A run that was submitted before the machine was created does not say when it was ready.
+        """
+        found: list[VmDate] = []
+        over: int | None = None
+        for hold in sorted(self._holds, key=lambda hold: hold.since):
+            if hold.forgotten:
+                continue
+            if over is None or hold.since >= over:
+                if over is not None:
+                    found.append(VmDate(at=over, before="busy", after="idle"))
+                if over is not None or hold.since > created:
+                    found.append(VmDate(at=hold.since, before="idle", after="busy"))
+                over = hold.until
+            over = max(over, hold.until)
+        if over is not None and over < _NEVER:
+            found.append(VmDate(at=over, before="busy", after="idle"))
+        return found
 
     def between(self, after: int, before: int) -> Sequence[Hold]:
         """Those that ended behind `after` and began before `before`, in order."""
@@ -65,18 +88,21 @@ def order_of(one: Occupancy) -> tuple[int, int]:
 def held(occupancies: Iterable[Occupancy], total: int, before: Iterable[Hold] = ()) -> list[Hold]:
     """Who was on a machine of so many blocks, in the order in which they came, behind who came `before` them.
 
-    Where a machine takes one run at a time, the next begins when the one before has left: what lies before in its
-    submission was waiting for it.
+    A run begins when it was submitted, or at the newest sight of the machine without it. Where a machine takes one run
+    at a time, the next begins when the one before has left: what lies before in its submission was waiting for it.
     """
     found = [*before]
     for one in occupancies:
         since, until = one.since, _NEVER if one.until is None else max(one.since, one.until)
+        if one.free_at is not None and one.free_at < until:
+            since = max(since, one.free_at)
         if total == 1 and found:
             last = found[-1]
             handover = max(last.since, min(last.until, one.seen_at))
             found[-1] = last._replace(until=handover)
             since = max(since, handover)
-        found.append(Hold(one.run_id, since, max(since, until), _blocks(one.blocks, total)))
+        blocks = _blocks(one.blocks, total)
+        found.append(Hold(one.run_id, since, max(since, until), blocks, forgotten=one.forgotten))
     return found
 
 

@@ -16,8 +16,8 @@ import msgspec
 from engine.money.bill import Bill
 from engine.money.charge import Charge, Line, all_charges
 from engine.money.figure import CENT, charged, is_cut, is_settled
+from engine.money.spans import silent_from
 from engine.money.tariff import HOUR, Book, Tariff, exact, rung_at
-from engine.vm.states import VmState
 from engine.world.runs import Run
 from engine.world.state import WorldState
 from engine.world.vms import Vm
@@ -30,7 +30,8 @@ class Cause(StrEnum):
     """Why the two figures differ. Positive lines are in ours only, negative ones in dstack's only."""
 
     QUEUEING = "queueing"  # submitted, and no machine busy with it yet
-    BETWEEN_POLLS = "between polls"  # dstack charges it, and no poll showed the machine busy or being made
+    SILENT = "machine silent"  # dstack charges it, and the machine no longer answered
+    BETWEEN_POLLS = "between polls"  # dstack charges it, and neither polls nor its own times show the machine busy
     CLEANING_UP = "cleaning up"  # the machine still busy behind the run
     NO_MACHINE = "no machine seen"  # dstack charges a submission whose machine we never saw
     BLOCKS = "blocks"  # the run had a part of the machine, or several parts
@@ -154,9 +155,12 @@ def _compare(vm: Vm, mine: list[Charge], spans: list[tuple[int, int, int]], sums
     """What the two sides charge of one machine for one run, over the same time."""
     listed = Book().tariff(vm)
     covered = [(charge.since, charge.until) for charge in mine]
+    silent = silent_from(vm)
     for since, until, price in spans:
         for start, end in _outside(since, until, covered):
-            _add(sums, _missed(vm, start), -Fraction((end - start) * price, HOUR))
+            cut = [silent] if silent is not None and start < silent < end else []
+            for begins, ends in pairwise([start, *cut, end]):
+                _add(sums, _missed(mine, silent, begins), -Fraction((ends - begins) * price, HOUR))
     first = min((since for since, _, _ in spans), default=None)
     for charge in mine:
         length = charge.until - charge.since
@@ -203,10 +207,11 @@ def _rest_of(run: Run, theirs: Fraction) -> Cause:
     return Cause.LIMITS if is_cut(run) else Cause.UNEXPLAINED
 
 
-def _missed(vm: Vm, moment: int) -> Cause:
-    """What dstack charges and we do not, by where the machine was."""
-    busy = next((step.at for step in vm.steps if step.after is VmState.BUSY and step.at > moment), None)
-    return Cause.BETWEEN_POLLS if busy is None else Cause.QUEUEING
+def _missed(mine: list[Charge], silent: int | None, moment: int) -> Cause:
+    """Why dstack charges a moment of a run's submission and we do not."""
+    if silent is not None and moment >= silent:
+        return Cause.SILENT
+    return Cause.QUEUEING if any(charge.since > moment for charge in mine) else Cause.BETWEEN_POLLS
 
 
 def _machines(state: WorldState) -> dict[tuple[str, str], Vm]:

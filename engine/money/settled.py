@@ -4,6 +4,7 @@ It is a memory of `bill_vm` and of nothing else: before it is used, everything i
 machine as it is now. A machine that runs for months is so billed from its last few phases on.
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from engine.money.holds import Hold, blocks_of, held, order_of
 from engine.money.spans import Begun
 from engine.money.tariff import Tariff
-from engine.world.vms import Occupancy, Vm, VmStep
+from engine.world.vms import Occupancy, Vm, VmDate, VmStep
 
 if TYPE_CHECKING:
     from engine.money.bill import Interval
@@ -43,11 +44,13 @@ class Settled(NamedTuple):
     """Runs that have left, the last of which came when this was over."""
     holds: tuple[Hold, ...]
     """The last of these runs, and those before it that may still matter."""
-    entered_low: int
-    """No later phase may have begun before this."""
     created: int
+    began: int
+    """From where on it was certainly there."""
     made_for: str | None
     blocks: int
+    dates: tuple[VmDate, ...]
+    """What the provider dated up to the last step behind."""
     tariff: Tariff
 
 
@@ -69,22 +72,31 @@ class Memory:
         self.phases = phases
         """How many stay open; more are settled when there are twice as many."""
 
-    def opened(self, vm: Vm, tariff: Tariff, certain: int) -> Opened:
+    def opened(self, vm: Vm, tariff: Tariff, began: int, certain: int) -> Opened:
         """Where to go on with the bill of a machine; at its beginning where what is kept is not about this one.
 
-        `certain` (microseconds) is up to where it was certainly there.
+        `began` and `certain` (microseconds) are from and up to where it was certainly there.
         """
         kept, blocks = self._kept.get(vm.vm_id), blocks_of(vm)
-        if kept is not None and _is_of(kept, vm, tariff, blocks, certain):
-            edge, behind = kept.mark.begun.edge, len(kept.occupancies)
+        if kept is not None and _is_of(kept, vm, tariff, blocks, began, certain):
+            since, behind = kept.mark.begun.since, len(kept.occupancies)
             tail = vm.occupancies[behind:]
-            if _in_order(vm.occupancies[max(0, behind - 1) :]) and all(one.seen_at >= edge for one in tail):
+            if _in_order(vm.occupancies[max(0, behind - 1) :]) and all(one.seen_at > since for one in tail):
                 holds = held(tail, blocks, kept.holds)
-                if all(hold.since >= edge for hold in holds[len(kept.holds) :]):
+                if all(hold.since > since for hold in holds[len(kept.holds) :]):
                     return Opened(kept, holds)
         return Opened(None, held(sorted(vm.occupancies, key=order_of), blocks))
 
-    def keep(self, vm: Vm, tariff: Tariff, certain: int, at: Opened, marks: list[Mark], bill: list["Interval"]) -> None:
+    def keep(
+        self,
+        vm: Vm,
+        tariff: Tariff,
+        began: int,
+        certain: int,
+        at: Opened,
+        marks: list[Mark],
+        bill: list["Interval"],
+    ) -> None:
         """Settle what can be settled by now: `marks` are those met since `at`, in order; `bill` is the whole."""
         if len(marks) <= 2 * self.phases:
             return
@@ -97,7 +109,7 @@ class Memory:
         mark = self._chosen(vm, certain, marks, before, every=gone == len(tail))
         if mark is None:
             return
-        entered_low = max(vm.created, min(vm.steps[mark.begun.step].low_at, mark.begun.edge))
+        entered_low = min(mark.begun.edge.low, mark.begun.edge.at)
         if before and behind + gone:
             # How it ended alone: who came behind it is reckoned anew.
             last = vm.occupancies[behind + gone - 1]
@@ -106,11 +118,12 @@ class Memory:
         self._kept[vm.vm_id] = Settled(
             mark=mark,
             intervals=tuple(bill[: mark.intervals]),
-            steps=vm.steps[: mark.begun.step + 1],
+            steps=vm.steps[: mark.begun.step],
             occupancies=vm.occupancies[: behind + gone],
             holds=(*(hold for hold in before[:-1] if hold.until > entered_low), *before[-1:]),
-            entered_low=entered_low,
             created=vm.created,
+            began=began,
+            dates=_up_to(vm.dates, mark.begun.since),
             made_for=vm.made_for,
             blocks=blocks_of(vm),
             tariff=tariff,
@@ -123,29 +136,31 @@ class Memory:
         where many phases have gone by since and all runs have left (`every`), later.
         """
         fit = [
-            mark
-            for mark in marks[: -self.phases]
-            if mark.begun.edge <= certain and mark.begun.step + 2 <= len(vm.steps)
+            mark for mark in marks[: -self.phases] if mark.begun.edge.at <= certain and mark.begun.step < len(vm.steps)
         ]
         came = before[-1].since if before else None
-        early = [mark for mark in fit if came is not None and mark.begun.edge <= came]
+        early = [mark for mark in fit if came is not None and mark.begun.since <= came]
         if every and len(fit) - len(early) > 2 * self.phases:
             return fit[-1]
         return early[-1] if early else None
 
 
-def _is_of(kept: Settled, vm: Vm, tariff: Tariff, blocks: int, certain: int) -> bool:
+def _is_of(kept: Settled, vm: Vm, tariff: Tariff, blocks: int, began: int, certain: int) -> bool:
     """Whether the beginning of this machine's life is the one that was settled."""
     behind = len(kept.steps)
     return (
-        kept.mark.begun.edge <= certain
+        kept.mark.begun.edge.at <= certain
         and len(vm.steps) > behind
-        and (kept.created, kept.made_for, kept.blocks) == (vm.created, vm.made_for, blocks)
+        and (kept.created, kept.began, kept.made_for, kept.blocks) == (vm.created, began, vm.made_for, blocks)
         and kept.tariff == tariff
         and kept.steps == vm.steps[:behind]
         and kept.occupancies == vm.occupancies[: len(kept.occupancies)]
-        and all(step.low_at >= kept.entered_low for step in vm.steps[behind:])
+        and kept.dates == _up_to(vm.dates, kept.mark.begun.since)
     )
+
+
+def _up_to(dates: tuple[VmDate, ...], moment: int) -> tuple[VmDate, ...]:
+    return dates[: bisect_right(dates, moment, key=lambda date: date.at)]
 
 
 def _in_order(occupancies: Sequence[Occupancy]) -> bool:

@@ -1,19 +1,37 @@
 """A machine's life cut into phases, and into who was on it.
 
-Inner edges are the first poll that shows the new phase, outer edges the life's own, so that the spans fill the life
-exactly. A clock that jumps back makes no negative span: an edge never lies before the one before it.
+Two polls bracket each inner edge. Within the bracket it lies where the provider's own log dates it, else where the
+runs' own times put it, else at the first poll that shows the new phase. What the provider dates between two polls that
+show the same phase is a spell nobody saw. Outer edges are the life's own, so that the spans fill the life exactly. A
+clock that jumps back makes no negative span: an edge never lies before the one before it.
 """
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
 from engine.money.holds import Holds, blocks_of
+from engine.vm.reasons import VmReason
 from engine.vm.states import PHASE_OF, Phase, VmState
 from engine.world.sources import BLIND_AFTER
-from engine.world.vms import Vm
+from engine.world.vm_turn import last_asked
+from engine.world.vms import Occupancy, Vm, VmDate, VmStep
+from events.clock import SECOND
 
+NOTICE: Final = 300 * SECOND
+"""What a provider takes at most to notice that a machine no longer answers.
+
+dstack 0.22.5 marked one `unreachable` after 8 to 10 s, noticed the end of a task up to 85 s late on a busy server, and
+gave a lost machine up after 2.5 to 3.5 minutes.
+"""
+CREATE_CALL: Final = 60 * SECOND
+"""What a call that makes a machine takes at most, where nothing else says when it began."""
 _NEVER: Final = 1 << 62
+_PHASES: Final = {phase.value: phase for phase in Phase}
+_LIVE: Final = frozenset({Phase.PROVISIONING, Phase.BUSY, Phase.IDLE})
+_ENDING: Final = frozenset({VmState.TERMINATING, VmState.UNCONFIRMED, VmState.TERMINATED})
+_LOST: Final = frozenset({VmReason.UNREACHABLE, VmReason.INTERRUPTED, VmReason.PROVISIONING_FAILED})
 
 
 class Span(NamedTuple):
@@ -24,10 +42,10 @@ class Span(NamedTuple):
     until: int
     entered_low: int
     """The earliest it can have begun."""
+    entered_high: int
+    """The latest it can have begun."""
     left_low: int
     """The earliest it can have ended."""
-    watched: bool = True
-    """A poll showed it; False for the life of a machine first seen when it was over."""
 
 
 class Slice(NamedTuple):
@@ -41,6 +59,9 @@ class Slice(NamedTuple):
     of: int
     """The blocks the price is split by."""
     span: Span
+
+
+# -- the ends of a life ----------------------------------------------------------------------------------------------
 
 
 def life_end(vm: Vm, until: int) -> int:
@@ -59,24 +80,85 @@ def possible_end(vm: Vm, until: int) -> int:
     return max(end, vm.first_at) if vm.unseen_end and vm.state is VmState.TERMINATED else end
 
 
+def possible_start(vm: Vm) -> int:
+    """From where the cloud can have charged it: the high bound of its bill begins here.
+
+    dstack 0.22.5 writes `created` before it asks the cloud. 0.19.37 writes it when the cloud's call for a run has
+    returned: such a machine began somewhere between the submission and `created`.
+    """
+    if vm.facts.gives_end:
+        return vm.created
+    asked = [one.since for one in vm.occupancies if one.cold and one.run_id == vm.made_for]
+    return min(vm.created, *asked) if asked else vm.created - CREATE_CALL
+
+
+def certain_start(vm: Vm) -> int:
+    """From where the cloud charged it at the latest: the low bound of its bill begins here.
+
+    By then the provider said that it was being made, a poll showed it, or the first run on it was over.
+    """
+    if not vm.facts.gives_end and vm.made_for is not None:
+        return vm.created
+    dated = [date.at for date in vm.dates[:1] if date.after in _PHASES]
+    over = [one.until for one in vm.occupancies[:1] if one.until is not None and _proves(one)]
+    return max(vm.created, min([vm.first_at, *dated, *over]))
+
+
 def certain_end(vm: Vm, until: int) -> int:
     """Up to where it was certainly there: the low bound of its bill ends here.
 
-    An end somebody saw in the cloud's own console is certain. An open machine: its last sight. Unconfirmed: where that
-    began, or its last sight if earlier. Unreachable and not answering again before it was told to go: the first sight
-    of that.
+    An end somebody saw in the cloud's own console is certain. Otherwise its last sight, and nothing behind the moment
+    in which it was told to go: the provider dates when it had the cloud's word, not when the cloud stopped charging. Of
+    one that no longer answered: its last certain answer, or what the provider's notice can have taken before that.
     """
     end = life_end(vm, until)
     if vm.confirmed:
         return end
-    match vm.state:
-        case VmState.TERMINATED:
-            low = end if vm.finished_low is None else vm.finished_low
-        case VmState.UNCONFIRMED:
-            began = [step.at for step in vm.steps if step.after is VmState.UNCONFIRMED]
-            low = min(vm.last_at, *began[-1:])
-        case _:
-            low = vm.last_at
+    low = _told_to_go(vm) if vm.state in _ENDING else last_asked(vm)
+    if vm.finished_low is not None and vm.state is VmState.TERMINATED:
+        low = min(low, vm.finished_low)
+    lost = _lost_at(vm)
+    if lost is not None:
+        low = min(low, max(_answered(vm), lost - NOTICE))
+    return min(end, max(certain_start(vm), low))
+
+
+def _proves(one: Occupancy) -> bool:
+    """Whether the end of a run proves that its machine was there."""
+    return not (one.cut_off or one.forgotten)
+
+
+def _told_to_go(vm: Vm) -> int:
+    """The latest moment in which it was certainly not told to go yet."""
+    ending = len(vm.steps)
+    while ending and vm.steps[ending - 1].after in _ENDING:
+        ending -= 1
+    if ending == len(vm.steps):
+        return last_asked(vm)
+    step = vm.steps[ending]
+    if step.after is VmState.UNCONFIRMED:
+        return min(last_asked(vm), step.at)
+    dated = (date.at for date in vm.dates if date.after in ("terminating", "terminated"))
+    found = [moment for moment in dated if step.low_at <= moment <= step.at][:1]
+    found += [one.until for one in vm.occupancies if one.until is not None and one.until <= step.at and _proves(one)]
+    return max([step.low_at, *found])
+
+
+def _lost_at(vm: Vm) -> int | None:
+    """When the provider was first known to have no answer from it any more; None where it answered to the end."""
+    given_up = [one.until for one in vm.occupancies if one.cut_off and one.until is not None]
+    answered = _answered(vm) if given_up else 0
+    found = [moment for moment in given_up if moment > answered]
+    silence = silent_from(vm)
+    if silence is not None:
+        found.append(silence)
+    if vm.reason in _LOST and vm.steps:
+        found.append(vm.steps[-1].at)
+    return min(found, default=None)
+
+
+def silent_from(vm: Vm) -> int | None:
+    """From when on it did not answer, and never did again before it was told to go; None: it answered."""
     for silence in vm.unreachable:
         going = (
             step.at
@@ -84,9 +166,31 @@ def certain_end(vm: Vm, until: int) -> int:
             if step.at >= silence.since and step.after in (VmState.TERMINATING, VmState.TERMINATED)
         )
         if silence.until is None or silence.until >= next(going, _NEVER):
-            low = min(low, silence.since)
-            break
-    return min(end, max(vm.created, low))
+            return silence.since
+    return None
+
+
+def _answered(vm: Vm) -> int:
+    """The newest moment in which it certainly answered: it became ready, or a job on it went on."""
+    found = [one.answered_at for one in vm.occupancies if one.answered_at is not None]
+    for step in vm.steps:
+        if step.after in (VmState.IDLE, VmState.BUSY) and step.before in (VmState.REQUESTED, VmState.PROVISIONING):
+            dated = (date.at for date in vm.dates if date.before == "provisioning")
+            ready = [moment for moment in dated if step.low_at <= moment <= step.at]
+            found.append(ready[0] if ready else step.low_at)
+    return max([vm.created, *found])
+
+
+# -- the phases of a life --------------------------------------------------------------------------------------------
+
+
+class _Edge(NamedTuple):
+    """Where a phase begins."""
+
+    at: int
+    phase: Phase
+    low: int
+    high: int
 
 
 class Begun(NamedTuple):
@@ -94,65 +198,182 @@ class Begun(NamedTuple):
 
     step: int
     """How many of its steps lie behind."""
-    edge: int
-    """Where the next phase begins."""
-    phase: Phase | None
-    """The phase before; None: there is none."""
+    edge: _Edge
+    """Where the phase begins that the last of them shows."""
+    since: int
+    """When that was shown: what the provider dates behind it is still to come."""
+    dates: tuple[VmDate, ...] = ()
+    """What the provider dated before, and no poll showed by then."""
+    shifts: tuple[VmDate, ...] = ()
+    """As `dates`, of the runs' own times."""
 
 
-def spans(vm: Vm, until: int, begun: Begun | None = None) -> Iterator[tuple[int, Span]]:
-    """The phases of its life in order, each with how many steps led to it; they fill it exactly. None for a machine
-    nobody has seen yet.
+def spans(vm: Vm, until: int, holds: Holds, begun: Begun | None = None) -> Iterator[tuple[Begun | None, Span]]:
+    """The phases of its life in order, each with how to take the life up where it begins, if it can be; they fill it
+    exactly. None for a machine nobody has seen yet.
     """
-    begun = Begun(0, vm.created, None) if begun is None else begun
-    end = life_end(vm, until)
-    steps = vm.steps[begun.step :]
-    if begun.phase is None and (not steps or (len(steps) == 1 and steps[0].after is VmState.TERMINATED)):
-        phase = Phase.IDLE if steps else PHASE_OF.get(vm.state)
+    end, silent = life_end(vm, until), silent_from(vm)
+    here: tuple[Begun | None, _Edge] | None = None if begun is None else (begun, begun.edge)
+    empty = begun is None
+    for mark, edge in _edges(vm, end, holds, begun):
+        if here is not None and silent is not None and edge.at >= silent and {here[1].phase, edge.phase} <= _LIVE:
+            continue
+        if here is not None and edge.at > here[1].at:
+            yield from _span(*here, edge.at, edge.low, silent)
+            empty = False
+        here = mark, edge
+    if here is not None and (end > here[1].at or empty):
+        yield from _span(*here, end, end, silent)
+
+
+def _span(
+    mark: Begun | None, edge: _Edge, until: int, left_low: int, silent: int | None
+) -> Iterator[tuple[Begun | None, Span]]:
+    """One phase; what lies behind the moment in which the machine fell silent for good is unconfirmed."""
+    cut = until if silent is None or edge.phase not in _LIVE else _within(silent, edge.at, until)
+    if cut > edge.at or until == edge.at:
+        yield mark, Span(edge.phase, edge.at, cut, edge.low, edge.high, min(cut, left_low))
+    if until > cut:
+        yield None, Span(Phase.UNCONFIRMED, cut, until, cut, cut, until)
+
+
+class _Dates:
+    """Dates in order of time, taken piece by piece. `left` are those taken that lie behind the edge found last."""
+
+    __slots__ = ("_dates", "_times", "left")
+
+    def __init__(self, dates: Sequence[VmDate], left: Sequence[VmDate] = ()) -> None:
+        self._dates = dates
+        self._times = [date.at for date in dates]
+        self.left = tuple(left)
+
+    def take(self, after: int, until: int, phase: Phase | None) -> tuple[VmDate, ...]:
+        """What was left, and what lies behind `after` and not behind `until`, up to where the machine is in `phase` for
+        the last time: a poll shows it so at `until`.
+        """
+        found = (*self.left, *self._dates[bisect_right(self._times, after) : bisect_right(self._times, until)])
+        word = None if phase is None else phase.value
+        reached = [place for place, date in enumerate(found) if date.before == word]
+        reached += [place for place, date in enumerate(found, 1) if date.after == word]
+        count = max(reached, default=len(found))
+        self.left = found[count:]
+        return found[:count]
+
+
+def _edges(vm: Vm, end: int, holds: Holds, begun: Begun | None) -> Iterator[tuple[Begun | None, _Edge]]:
+    """Where each phase begins, up to each step in turn, and behind the last."""
+    if not vm.steps:
+        phase = PHASE_OF.get(vm.state)
         if phase is not None:
-            yield 0, Span(phase, vm.created, end, vm.created, end, watched=not steps)
+            yield None, _Edge(vm.created, phase, vm.created, vm.created)
         return
-    edge, before = begun.edge, begun.phase
-    for index, step in enumerate(steps):
-        first = index == 0 and begun.step == 0
-        entered_low = vm.created if first else _within(step.low_at, vm.created, edge)
-        following = steps[index + 1] if index + 1 < len(steps) else None
-        leaving = end if following is None else _within(following.at, edge, end)
-        last = following is None or (following.after is VmState.TERMINATED and index + 2 == len(steps))
-        left_low = leaving if last or following is None else _within(following.low_at, edge, leaving)
-        # An end the provider took back: the machine had been there all along, as far as anybody can tell.
-        phase = PHASE_OF.get(step.after, Phase.UNCONFIRMED)
-        if step.after is VmState.TERMINATED and following is None:
-            phase = Phase.UNCONFIRMED if before is None else before
-        if leaving > edge:
-            yield begun.step + index, Span(phase, edge, leaving, min(entered_low, edge), left_low)
-            before = phase
-        edge = leaving
-    if before is None:
-        phase = PHASE_OF.get(steps[-1].after, Phase.TERMINATING)
-        yield 0, Span(phase, vm.created, end, vm.created, end)
+    start, edge, since = (0, None, vm.created) if begun is None else (begun.step, begun.edge, begun.since)
+    dates = _Dates(vm.dates, () if begun is None else begun.dates)
+    shifts = _Dates(holds.shifts(vm.created), () if begun is None else begun.shifts)
+    for index, step in enumerate(vm.steps[start:], start + 1):
+        target = PHASE_OF.get(step.after)
+        if step.after is VmState.TERMINATED and index < len(vm.steps):
+            # An end the provider took back: the machine had been there all along, as far as anybody can tell.
+            target = Phase.UNCONFIRMED
+        own = dates.take(since, step.at, target)
+        found = _up_to(step, target, edge, vm.created, end, own, shifts.take(since, step.at, target))
+        since = max(since, step.at)
+        for one in found[:-1]:
+            yield None, one
+        if found:
+            edge = found[-1]
+            shown = target is not None and edge.phase is target
+            yield (Begun(index, edge, since, dates.left, shifts.left) if shown else None), edge
+    if vm.state is not VmState.TERMINATED and edge is not None:
+        own, runs = dates.take(since, end, edge.phase), shifts.take(since, end, edge.phase)
+        found = _dated(own, runs, edge.phase, edge.phase, edge.at, end, end)
+        if found and found[-1].phase is edge.phase:
+            yield from ((None, one) for one in found)
 
 
-def slices(vm: Vm, until: int, holds: Holds, begun: Begun | None = None) -> Iterator[tuple[int, Slice]]:
-    """The spans cut at every change of who is on the machine, each with how many steps led to its span.
+def _up_to(
+    step: VmStep,
+    target: Phase | None,
+    edge: _Edge | None,
+    created: int,
+    end: int,
+    own: tuple[VmDate, ...],
+    runs: tuple[VmDate, ...],
+) -> list[_Edge]:
+    """The edges behind `edge` up to that of one step, which begins `target`; None: it ends the life."""
+    before, first = (None, created) if edge is None else (edge.phase, edge.at)
+    at = end if target is None else _within(step.at, first, end)
+    low = first if edge is None else _within(step.low_at, first, at)
+    found = _dated(own, runs, before, target, first, low, at)
+    phase = found[-1].phase if found else before
+    if phase is None:
+        found.append(_Edge(first, target or Phase.IDLE, first, first))
+    elif target is not None and (phase is not target or not found):
+        found.append(_Edge(at, target, low, at))
+    # The last poll before the step showed the phase before: what ends that for good lies behind the poll.
+    if before is not None:
+        gone = 1 + max((place for place, one in enumerate(found) if one.phase is before), default=-1)
+        found[gone:] = [
+            _Edge(max(low, one.at), one.phase, max(low, one.low), max(low, one.high)) for one in found[gone:]
+        ]
+    return found
+
+
+def _dated(
+    own: tuple[VmDate, ...],
+    runs: tuple[VmDate, ...],
+    before: Phase | None,
+    target: Phase | None,
+    first: int,
+    low: int,
+    at: int,
+) -> list[_Edge]:
+    """The edges that dates give on the way from one phase to another, from `first` to `at`.
+
+    The provider's `own` dates alone, where none is missing; else what the `runs` tell as well. A phase that the dates
+    skip began at `low`, the last poll that shows the one before.
+    """
+    words = [None if before is None else before.value, *(date.after for date in own)]
+    joined = all(date.before == word for word, date in zip(words, own, strict=False) if word is not None)
+    if own and joined and (target is None or words[-1] == target.value):
+        runs = ()
+    found: list[_Edge] = []
+    phase = before
+    for date in sorted((*own, *runs), key=lambda date: date.at) if runs else own:
+        was, after = _PHASES.get(date.before), _PHASES.get(date.after)
+        if after is None or after is phase:
+            continue
+        moment = found[-1].at if found else first
+        begins = _within(date.at, moment, at)
+        if phase is None:
+            found.append(_Edge(first, was or after, first, first))
+        elif was is not None and was is not phase:
+            missed = _within(low, moment, begins)
+            found.append(_Edge(missed, was, missed, begins))
+        # A run was submitted, and came some time later.
+        found.append(_Edge(begins, after, begins, at if date in runs and after is Phase.BUSY else begins))
+        phase = after
+    return found
+
+
+def slices(vm: Vm, until: int, holds: Holds, begun: Begun | None = None) -> Iterator[tuple[Begun | None, Slice]]:
+    """The spans cut at every change of who is on the machine, each with how to take the life up at its span.
 
     A busy machine is its occupants'; what is busy between a run's end and the next poll is still that run's (the
     machine is cleaning up behind it), unless we were blind. Provisioning belongs to the run it was made for.
     """
     total = blocks_of(vm)
-    for number, span in spans(vm, until, begun):
-        if span.phase is Phase.PROVISIONING:
-            made_for = () if vm.made_for is None else ((vm.made_for, 1),)
-            yield number, Slice(span.phase, span.since, span.until, made_for, 1, span)
-        elif span.phase is not Phase.BUSY and span.watched:
-            yield number, Slice(span.phase, span.since, span.until, (), 1, span)
-        else:
+    for mark, span in spans(vm, until, holds, begun):
+        if span.phase is Phase.BUSY:
             for cut in _shared(span, holds, total):
-                yield number, cut
+                yield mark, cut
+        else:
+            runs = ((vm.made_for, 1),) if span.phase is Phase.PROVISIONING and vm.made_for is not None else ()
+            yield mark, Slice(span.phase, span.since, span.until, runs, 1, span)
 
 
 def _shared(span: Span, holds: Holds, total: int) -> Iterator[Slice]:
-    """A span cut at the edges of the runs in it."""
+    """A busy span cut at the edges of the runs in it."""
     covered = span.left_low if span.until - span.left_low > BLIND_AFTER else span.until
     there = holds.between(span.entered_low, span.until)
     inner = {edge for hold in there for edge in (hold.since, hold.until)} | {covered}
@@ -160,11 +381,10 @@ def _shared(span: Span, holds: Holds, total: int) -> Iterator[Slice]:
     found: Slice | None = None
     for start, end in pairwise(edges):
         here = holds.at(start)
-        if not here and span.watched and start < covered:
+        if not here and start < covered:
             here = holds.left(span.entered_low, start)
         runs = tuple([(hold.run_id, hold.blocks) for hold in here])
-        phase = Phase.BUSY if runs or span.watched else Phase.IDLE
-        cut = Slice(phase, start, end, runs, max(total, sum([hold.blocks for hold in here])), span)
+        cut = Slice(span.phase, start, end, runs, max(total, sum([hold.blocks for hold in here])), span)
         if found is not None and cut == found._replace(since=start, until=end):
             found = found._replace(until=end)
             continue

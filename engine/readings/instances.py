@@ -5,11 +5,12 @@ A well-formed row is decoded in one typed step; anything else value by value, an
 raises on an unknown word, field or type.
 """
 
+import re
 from typing import Annotated, Final
 
 import msgspec
 
-from engine.facts import VmFacts
+from engine.facts import VmEvent, VmFacts
 from engine.readings import words
 from engine.readings.dstack import read_time
 from engine.readings.loose import Reader
@@ -68,6 +69,45 @@ class _Instance(msgspec.Struct):
 
 
 _instance = msgspec.json.Decoder(_Instance)
+
+
+class _Target(msgspec.Struct):
+    type: str
+    id: str
+
+
+class _Event(msgspec.Struct):
+    """One row of `events/list`, as far as we read it."""
+
+    message: str
+    recorded_at: str
+    targets: list[_Target]
+
+
+_event = msgspec.json.Decoder(_Event)
+_CHANGED: Final = re.compile(r"Instance status changed ([A-Z]+) -> ([A-Z]+)\b")
+_PROVISIONED: Final = "Instance provisioned for job."
+
+
+def read_vm_event(item: bytes) -> VmEvent | None:
+    """The status change of a machine that a row of `events/list` dates; None where it dates none.
+
+    An event refines a time that polls bracket, so a row that cannot be read is left out.
+    """
+    try:
+        wire = _event.decode(item)
+    except msgspec.DecodeError:
+        return None
+    at = read_time(wire.recorded_at, "recorded_at", [])
+    changed = _CHANGED.match(wire.message)
+    if changed is not None:
+        before, after = changed[1].lower(), changed[2].lower()
+    elif wire.message.startswith(_PROVISIONED):
+        before, after = "pending", "provisioning"
+    else:
+        return None
+    machine = next((target.id for target in wire.targets if target.type == "instance"), None)
+    return None if machine is None or at is None else VmEvent(provider_id=machine, at=at, before=before, after=after)
 
 
 def read_vm(item: bytes) -> VmFacts:

@@ -63,6 +63,16 @@ RETRY_EVENT_OF: Final[dict[str, str | None]] = {
 }
 """Every job reason, with the retry event it triggers; None where dstack never retries it."""
 
+MACHINE_LOST: Final = frozenset(
+    {
+        "interrupted_by_no_capacity",
+        "instance_unreachable",
+        "waiting_instance_limit_exceeded",
+        "waiting_runner_limit_exceeded",
+    }
+)
+"""Job reasons that say that the machine, or dstack's agent on it, no longer answered."""
+
 QUIET_JOB_REASONS: Final = frozenset(
     {"terminated_by_user", "aborted_by_user", "terminated_by_server", "scaled_down", "done_by_runner"}
 )

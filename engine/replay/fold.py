@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from msgspec.structs import replace
 
-from engine.facts import RunFacts, VmFacts
+from engine.facts import RunFacts, VmEvent, VmFacts
 from engine.readings.answers import says_not_exists
 from engine.readings.dstack import decode_run, facts_of
 from engine.readings.instances import read_vm
@@ -97,7 +97,7 @@ class RecordFold:
                     lane.mute
                     or (
                         lane.listing == listing_id
-                        and lane.changes == source.changes
+                        and (lane.changes == source.changes or lane.dates)
                         and (lane.empty or at - took >= source.newest)
                     )
                 )
@@ -255,6 +255,7 @@ class RecordFold:
         answered = kind == _RECORDED
         seen: tuple[Seen, ...] = ()
         vms: tuple[VmFacts, ...] = ()
+        events: tuple[VmEvent, ...] = ()
         not_exists = False
         if answered and lane.shows is not None and listing_id is not None:
             shown, items = self.record.children(listing_id)
@@ -267,6 +268,8 @@ class RecordFold:
                 try:
                     if shown == "vm":
                         vms = self._vm_facts_of(items)
+                    elif lane.dates:
+                        events = self._reader.events([self.record.item(item_id) for item_id in items])
                     else:
                         seen = self._run_facts_of(items)
                 except ValueError:
@@ -280,6 +283,7 @@ class RecordFold:
             answered=answered,
             runs=seen,
             vms=vms,
+            events=events,
             not_exists=not_exists,
             server_time=self._server_time(lane, position, seen, vms),
             imported=self._is_imported(lane, position),

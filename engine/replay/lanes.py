@@ -2,14 +2,14 @@
 
 from typing import Final
 
-from engine.readings.scope import INSTANCES_LIST, RUNS_GET, RUNS_LIST, Scope
+from engine.readings.scope import EVENTS_LIST, INSTANCES_LIST, RUNS_GET, RUNS_LIST, Scope
 from engine.world.runs import Run
 from engine.world.sources import BLIND_AFTER, Source, is_watched, list_read, lists_newest
 from engine.world.sweeps import Sweep, sweep_ended
 from engine.world.vms import Vm
 
 NEVER: Final = -(1 << 62)
-_SHOWN: Final = {RUNS_LIST: "run", RUNS_GET: "run", INSTANCES_LIST: "vm"}
+_SHOWN: Final = {RUNS_LIST: "run", RUNS_GET: "run", INSTANCES_LIST: "vm", EVENTS_LIST: "provider_event"}
 """Endpoints whose answers are read, and what their items are."""
 
 
@@ -85,6 +85,7 @@ class Lane:
     __slots__ = (
         "at",
         "changes",
+        "dates",
         "empty",
         "listing",
         "mute",
@@ -106,6 +107,8 @@ class Lane:
         self.shows = _SHOWN.get(scope.endpoint)
         self.mute = self.shows is None
         """Its answers say nothing of runs or machines."""
+        self.dates = self.shows == "provider_event"
+        """Its answers say when things happened: what they said once stays said, whatever changes since."""
         self.newest = lists_newest(scope)
         """It lists the newest machines."""
         self.empty = True

@@ -13,7 +13,7 @@ from engine.run.states import State
 from engine.vm.states import VmState
 from engine.world.runs import Run
 from engine.world.state import PolicyStep, WorldState
-from engine.world.vms import Occupancy, PriceStep, Span, Vm, VmStep
+from engine.world.vms import Occupancy, PriceStep, Span, Vm, VmDate, VmStep
 from events.clock import SECOND, parse_time
 
 START = parse_time("2026-11-20T09:00:00Z")
@@ -130,6 +130,16 @@ def world(*vms: Vm, last: float, runs: Sequence[Run] = (), policies: Sequence[tu
     return state
 
 
+_WORDS = ("pending", "provisioning", "busy", "idle", "terminating", "terminated")
+
+
+@st.composite
+def dates(draw: st.DrawFn, moments: st.SearchStrategy[int]) -> VmDate:
+    """Any status change that a provider can date."""
+    before, after = draw(st.permutations(_WORDS))[:2]
+    return VmDate(at=at(draw(moments)), before=before, after=after)
+
+
 _ALIVE = (VmState.PROVISIONING, VmState.IDLE, VmState.BUSY, VmState.DRAINING, VmState.TERMINATING, VmState.UNCONFIRMED)
 _MOMENTS = st.integers(min_value=-100, max_value=5_000)
 
@@ -172,6 +182,7 @@ def machines(draw: st.DrawFn, vm_id: str = "vm") -> Vm:
         spot=draw(st.booleans()),
         blocks=draw(st.sampled_from((1, 1, 4, 8))),
     )
+    vm.dates = tuple(sorted(draw(st.lists(dates(_MOMENTS), max_size=6)), key=lambda one: one.at))
     vm.first_at = at(draw(_MOMENTS))
     vm.unseen_end, vm.confirmed = draw(st.sampled_from(((False, False), (True, False), (False, True))))
     return vm

@@ -86,6 +86,23 @@ def machine_item(
     return row
 
 
+def machine_event(
+    before: str, after: str, at: float, name: str = "a-machine", *, label: str | None = None, start: int = START
+) -> Item:
+    """One row of `events/list`: the machine's status changed. 0.22.5 words a machine made for a run differently."""
+    changed = f"Instance status changed {before.upper()} -> {after.upper()}"
+    made = "Instance provisioned for job. Instance status: PROVISIONING"
+    return {
+        "id": provider_id(f"event {label if label is not None else name} {after} {at}"),
+        "recorded_at": moment(at, start),
+        "actor_user": None,
+        "targets": [
+            {"type": "instance", "id": provider_id(f"machine {label if label is not None else name}"), "name": name}
+        ],
+        "message": made if before == "pending" else changed,
+    }
+
+
 def placeholder(name: str = "a-machine", **more: Any) -> Item:
     """A row of what is no machine: one that waits for an offer."""
     row = machine_item(name, "pending", price=None, hostname=None, **more)

@@ -176,6 +176,10 @@ class Story:
         """`instances/list` shows these machines: an answered poll that says nothing of runs."""
         return self.poll("/api/instances/list", {"project_names": [self.project], "limit": 100}, list(items))
 
+    def logged(self, *items: Item) -> "Story":
+        """`events/list` shows these events."""
+        return self.poll("/api/events/list", {"within_projects": [self.project], "limit": 100}, list(items))
+
     def failed(self, status: int | None = None, body: Any = None) -> "Story":
         """`runs/list` fails: no answer, or this status and body."""
         return self.poll("/api/runs/list", {"project_name": self.project, "limit": 100}, body, status=status)

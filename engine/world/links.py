@@ -7,15 +7,17 @@ from typing import Final
 
 import msgspec
 
-from engine.facts import JobFacts, SubmissionFacts
-from engine.readings.words import ENDED_JOB_STATUSES, FINAL_RUN_STATUSES
+from engine.facts import JobFacts, RunFacts, SubmissionFacts
+from engine.readings.words import ENDED_JOB_STATUSES, FINAL_RUN_STATUSES, MACHINE_LOST
 from engine.vm.states import VmState
 from engine.world.change import Anomaly, AnomalyKind, Change, Moved, VmMoved
 from engine.world.runs import Run
 from engine.world.sources import source_named
 from engine.world.state import WorldState
+from engine.world.vm_turn import EMPTY, last_asked
 from engine.world.vms import Occupancy, Vm
 
+_SAID_BY_MACHINE: Final = frozenset({"pulling", "running"})
 _WAITING: Final = 100
 """Runs remembered for one hostname that no machine has."""
 
@@ -47,13 +49,32 @@ class Links:
                 shown.add(key)
                 until = _until(job, submission, at, over=over)
                 if key in run.links:
-                    self._leave(run, key, until, changes, told=submission.finished_at is not None)
+                    self._leave(run, key, until, changes, shown=submission)
                 elif submission.hostname is not None:
                     self._link(run, key, submission, until, position, at, changes)
         for key in tuple(run.links):
             if key not in shown and over:
                 self._leave(run, key, at, changes)
         return changes
+
+    def answered(self, run: Run, before: RunFacts, asked_at: int) -> None:
+        """Take down that a run's machine answered: its job went on since the poll of `asked_at` showed `before`.
+
+        dstack learns from the machine alone that a job pulls its image, runs or has an exit status.
+        """
+        if run.facts is None:
+            return
+        known = {f"{job.replica_num}/{job.job_num}/{one.num}": one for job in before.jobs for one in job.submissions}
+        for job in run.facts.jobs:
+            for one in job.submissions:
+                key = f"{job.replica_num}/{job.job_num}/{one.num}"
+                was = known.get(key)
+                if was is None or key not in run.links:
+                    continue
+                if (one.status != was.status and one.status in _SAID_BY_MACHINE) or (
+                    one.exit_status is not None and was.exit_status is None
+                ):
+                    self._replace(run, key, answered_at=asked_at)
 
     def machine_shown(self, vm: Vm, position: int, at: int) -> list[Change]:
         """A machine has a hostname: runs may have waited for it."""
@@ -75,7 +96,7 @@ class Links:
         """The run is on no machine any more: lost, or asked for again."""
         changes: list[Change] = []
         for key in tuple(run.links):
-            self._leave(run, key, at, changes)
+            self._leave(run, key, at, changes, forgotten=True)
         return changes
 
     def rename(self, run: Run, before: str) -> None:
@@ -124,7 +145,15 @@ class Links:
         vm = newest[0]
         cold = vm.created >= since
         occupancy = Occupancy(
-            run_id=run.run_id, job=key, since=since, seen_at=at, until=until, cold=cold, blocks=submission.blocks
+            run_id=run.run_id,
+            job=key,
+            since=since,
+            seen_at=at,
+            until=until,
+            cold=cold,
+            blocks=submission.blocks,
+            free_at=_free_at(vm),
+            cut_off=submission.reason in MACHINE_LOST,
         )
         vm.occupancies = (*vm.occupancies, occupancy)
         vm.runs = vm.runs if run.run_id in vm.runs else (*vm.runs, run.run_id)
@@ -137,21 +166,40 @@ class Links:
         changes += (Moved(run_id=run.run_id, transition=None), VmMoved(vm_id=vm.vm_id, step=None))
         self._compare(run, vm, position, changes)
 
-    def _leave(self, run: Run, key: str, until: int | None, changes: list[Change], *, told: bool = False) -> None:
+    def _leave(
+        self,
+        run: Run,
+        key: str,
+        until: int | None,
+        changes: list[Change],
+        *,
+        shown: SubmissionFacts | None = None,
+        forgotten: bool = False,
+    ) -> None:
         """Write down when a submission left its machine; one that is shown there again never did.
 
-        `told`: the time is the provider's own, which stands instead of the poll that first showed it.
+        `shown`: the submission, where an answer shows it; its `finished_at` stands instead of the poll that first
+        showed it over. `forgotten`: nobody says that it is over.
         """
         vm = self.state.vms[run.links[key]]
-        for place, one in enumerate(vm.occupancies):
+        told = shown is not None and shown.finished_at is not None
+        cut_off = shown is not None and shown.reason in MACHINE_LOST
+        for one in vm.occupancies:
             if one.run_id != run.run_id or one.job != key or one.until == until:
                 continue
             if one.until is not None and until is not None and not told:
                 continue
-            left = msgspec.structs.replace(one, until=until)
-            vm.occupancies = (*vm.occupancies[:place], left, *vm.occupancies[place + 1 :])
+            self._replace(run, key, until=until, cut_off=cut_off, forgotten=forgotten)
             self._left(vm, one, until, run.last_at)
             changes.append(VmMoved(vm_id=vm.vm_id, step=None))
+
+    def _replace(self, run: Run, key: str, **more: object) -> None:
+        """Write down something more of a submission on its machine."""
+        vm = self.state.vms[run.links[key]]
+        vm.occupancies = tuple(
+            msgspec.structs.replace(one, **more) if one.run_id == run.run_id and one.job == key else one
+            for one in vm.occupancies
+        )
 
     def _left(self, vm: Vm, one: Occupancy, until: int | None, at: int) -> None:
         """A submission is over: a machine shown empty all along was not, and one nobody saw end lived that long.
@@ -197,6 +245,13 @@ class Links:
         anomaly = Anomaly(kind=kind, subject=f"run/{run.run_id}", position=position, detail=detail)
         self.state.anomalies.append(anomaly)
         changes.append(anomaly)
+
+
+def _free_at(vm: Vm) -> int | None:
+    """The newest sight of a machine with nobody on it; None where no poll showed it so."""
+    if vm.state in (VmState.IDLE, VmState.DRAINING):
+        return last_asked(vm)
+    return vm.steps[-1].low_at if vm.state is VmState.BUSY and vm.steps[-1].before in EMPTY else None
 
 
 def _parts(key: str) -> tuple[int, int, int]:

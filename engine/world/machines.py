@@ -8,7 +8,7 @@ from engine.readings.scope import INSTANCES_LIST
 from engine.vm.states import VmState
 from engine.vm.stepper import VmStepper
 from engine.world.archives import concerns, is_hidden, may_move
-from engine.world.change import Anomaly, AnomalyKind, Change
+from engine.world.change import Anomaly, AnomalyKind, Change, VmMoved
 from engine.world.links import Links
 from engine.world.sources import LOST_AFTER, Source, is_watched, list_read, lists_newest, source_named
 from engine.world.state import WorldState
@@ -16,7 +16,7 @@ from engine.world.sweeps import Sweep, sweep_ended
 from engine.world.tick import Tick
 from engine.world.twice import Once
 from engine.world.vm_turn import VmTurn
-from engine.world.vms import Vm, VmMissing, vm_id_of
+from engine.world.vms import Vm, VmDate, VmMissing, vm_id_of
 from events.clock import SECOND
 
 ENDING_GRACE: Final = 14 * 60 * SECOND
@@ -28,15 +28,21 @@ _TOO_EARLY: Final = frozenset({VmState.REQUESTED, VmState.PROVISIONING, VmState.
 """States that do not show yet, or no longer, whether anybody asked for the machine."""
 
 
+_EARLY: Final = 100
+"""Machines not shown yet whose dates are kept: a placeholder that gets no machine is never shown."""
+
+
 class Machines:
     """The machines of one world."""
 
-    __slots__ = ("links", "state", "stepper")
+    __slots__ = ("_told", "links", "state", "stepper")
 
     def __init__(self, state: WorldState, stepper: VmStepper) -> None:
         self.state = state
         self.stepper = stepper
         self.links = Links(state)
+        self._told: dict[str, set[VmDate]] = {}
+        """By vm_id: what of the provider's dates is taken down already; a memory of the state alone."""
 
     def turn(self, vm: Vm, position: int, at: int) -> VmTurn:
         """One machine's turn."""
@@ -62,6 +68,34 @@ class Machines:
             self._graces(tick, source, changes)
         return changes
 
+    def date(self, tick: Tick) -> list[Change]:
+        """Take down the status changes that the provider dates, in whatever order they arrive; each once."""
+        changes: list[Change] = []
+        early = self.state.early_dates
+        for event in tick.events:
+            vm_id = vm_id_of(tick.scope.provider, event.provider_id)
+            vm = self.state.vms.get(vm_id)
+            if vm is not None and vm.archive is None and tick.archive is not None:
+                continue
+            known = early.get(vm_id, ()) if vm is None else vm.dates
+            told = self._told.get(vm_id)
+            if told is None or len(told) != len(known):
+                told = self._told[vm_id] = set(known)
+            date = VmDate(at=event.at - (0 if vm is None else vm.skew), before=event.before, after=event.after)
+            if date in told:
+                continue
+            told.add(date)
+            dates = tuple(sorted((*known, date), key=lambda one: one.at))
+            if vm is not None:
+                vm.dates = dates
+                changes.append(VmMoved(vm_id=vm_id, step=None))
+                continue
+            early[vm_id] = dates
+            for forgotten in list(early)[:-_EARLY]:
+                del early[forgotten]
+                self._told.pop(forgotten, None)
+        return changes
+
     def _see(self, facts: VmFacts, tick: Tick, changes: list[Change], unlike: str | None) -> None:
         state = self.state
         vm_id = vm_id_of(tick.scope.provider, facts.provider_id)
@@ -82,7 +116,9 @@ class Machines:
             changes += self.links.machine_shown(vm, tick.position, tick.observed_at)
 
     def _meet(self, vm_id: str, facts: VmFacts, tick: Tick) -> Vm:
-        provider = tick.scope.provider
+        provider, skew = tick.scope.provider, source_named(self.state.sources, tick.source).skew
+        early = self.state.early_dates.pop(vm_id, ())
+        self._told.pop(vm_id, None)
         return Vm(
             vm_id=vm_id,
             provider=provider,
@@ -90,13 +126,14 @@ class Machines:
             source=tick.source,
             facts=facts,
             created=facts.created if facts.created is not None else tick.observed_at,
-            skew=source_named(self.state.sources, tick.source).skew,
+            skew=skew,
             first_position=tick.position,
             first_at=tick.observed_at,
             last_position=tick.position,
             last_at=tick.observed_at,
             archive=tick.archive,
             hidden=is_hidden(self.state, tick.archive),
+            dates=tuple(VmDate(at=date.at - skew, before=date.before, after=date.after) for date in early),
             ours=provider == "local" or f"{provider}/{facts.project}/{facts.fleet}" in self.state.fleets,
         )
 

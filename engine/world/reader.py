@@ -1,12 +1,13 @@
 """From polls to ticks: reads each answer once, and each run or machine again only when it says something new."""
 
+from collections.abc import Sequence
 from typing import Final
 
-from engine.facts import RunFacts, VmFacts
+from engine.facts import RunFacts, VmEvent, VmFacts
 from engine.readings.answers import raw_items, says_not_exists
 from engine.readings.dstack import RunWire, decode_run, facts_of, read_cost
-from engine.readings.instances import read_vm
-from engine.readings.scope import INSTANCES_LIST, RUNS_GET, RUNS_LIST, Scope, read_scope
+from engine.readings.instances import read_vm, read_vm_event
+from engine.readings.scope import EVENTS_LIST, INSTANCES_LIST, RUNS_GET, RUNS_LIST, Scope, read_scope
 from engine.world.tick import Seen, Tick
 from events.poll import Poll
 
@@ -23,12 +24,15 @@ class PollReader:
         self._last: dict[str, tuple[RunWire, tuple[str, ...], RunFacts]] = {}
         self._vms: dict[bytes, VmFacts] = {}
         """By the text of the row."""
+        self._events: dict[bytes, VmEvent | None] = {}
+        """As `_vms`."""
 
     def read(self, position: int, poll: Poll) -> Tick:
         """The poll as the fold sees it. Never raises: what cannot be read is named in `odd`."""
         scope = read_scope(poll.path, poll.req)
         runs: list[Seen] = []
         vms: list[VmFacts] = []
+        events: tuple[VmEvent, ...] = ()
         odd: list[str] = []
         if poll.answered and poll.body is not None and scope.endpoint in (RUNS_LIST, RUNS_GET):
             for item in _items(scope, poll):
@@ -45,6 +49,8 @@ class PollReader:
                     vms.append(self.vm_facts(item))
                 except ValueError as error:
                     odd.append(str(error))
+        elif poll.answered and poll.body is not None and scope.endpoint == EVENTS_LIST:
+            events = self.events(raw_items(poll.body) or [])
         return Tick(
             position=position,
             source=poll.source,
@@ -54,6 +60,7 @@ class PollReader:
             answered=poll.answered,
             runs=tuple(runs),
             vms=tuple(vms),
+            events=events,
             not_exists=poll.answered and says_not_exists(poll.status, poll.body),
             server_time=poll.server_time,
             odd=tuple(odd),
@@ -91,6 +98,16 @@ class PollReader:
         if facts is None:
             facts = self._vms[item] = read_vm(item)
         return facts
+
+    def events(self, items: Sequence[bytes]) -> tuple[VmEvent, ...]:
+        """The status changes of machines that rows of `events/list` date; the same object for the same text."""
+        known = self._events
+        if len(known) > max(_ROWS, 2 * len(items)):
+            known.clear()
+        for item in items:
+            if item not in known:
+                known[item] = read_vm_event(item)
+        return tuple([found for item in items if (found := known[item]) is not None])
 
 
 def _items(scope: Scope, poll: Poll) -> list[bytes]:

@@ -8,7 +8,7 @@ from engine.world.change import Anomaly, Blind
 from engine.world.runs import Run
 from engine.world.sources import Source
 from engine.world.sweeps import Sweep
-from engine.world.vms import Vm
+from engine.world.vms import Vm, VmDate
 
 
 class PolicyStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +54,8 @@ class WorldState(msgspec.Struct, kw_only=True):
     """`<provider>/<project>/<hostname>` → the machines that had it."""
     waiting: dict[str, list[str]] = {}
     """As `by_host` → runs with a submission there that has no machine yet."""
+    early_dates: dict[str, tuple[VmDate, ...]] = {}
+    """By vm_id: what the provider dated, by its own clock, of machines that no poll has shown yet."""
     fleets: dict[str, None] = {}
     """`<provider>/<project>/<name>` of fleets we ensured."""
     policies: dict[str, tuple[PolicyStep, ...]] = {}

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from engine.facts import RunFacts, VmFacts
+from engine.facts import RunFacts, VmEvent, VmFacts
 from engine.readings.scope import Scope
 
 
@@ -28,6 +28,8 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True):
     """In the order of the answer, as `vms`."""
     vms: tuple[VmFacts, ...] = ()
     """Rows of machines, placeholders too."""
+    events: tuple[VmEvent, ...] = ()
+    """Status changes of machines that the provider dates."""
     not_exists: bool = False
     """The source said `resource_not_exists`."""
     server_time: int | None = None

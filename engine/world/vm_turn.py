@@ -12,7 +12,7 @@ from engine.world.sources import Source
 from engine.world.tick import Tick
 from engine.world.vms import PriceStep, Span, Told, Vm, VmStep
 
-_EMPTY: Final = frozenset({VmState.IDLE, VmState.DRAINING})
+EMPTY: Final = frozenset({VmState.IDLE, VmState.DRAINING})
 
 
 class VmTurn:
@@ -41,7 +41,7 @@ class VmTurn:
         vm, before = self.vm, self.vm.facts
         if tick.started_at < vm.started.get(tick.source, tick.started_at):
             return
-        low = min(vm.created if new else vm.last_at, self.at)
+        low = min(vm.created if new else last_asked(vm), self.at)
         back = vm.missing is not None
         vm.started[tick.source] = tick.started_at
         vm.last_position, vm.last_at, vm.missing = tick.position, tick.observed_at, None
@@ -182,9 +182,9 @@ class VmTurn:
 
     def _idle(self, before: VmState, after: VmState) -> None:
         vm = self.vm
-        if after not in _EMPTY:
+        if after not in EMPTY:
             vm.idle_from = vm.idle_since = None
-        elif before not in _EMPTY:
+        elif before not in EMPTY:
             vm.idle_from, vm.idle_since = self.clock.answered_time, self.at
 
     def _alive(self, before: VmState, after: VmState) -> None:
@@ -213,6 +213,11 @@ class VmTurn:
                 return
             self.vm.noted = (*self.vm.noted, mark)
         self.changes.append(Anomaly(kind=kind, subject=f"vm/{self.vm.vm_id}", position=self.position, detail=detail))
+
+
+def last_asked(vm: Vm) -> int:
+    """When the newest poll that showed the machine was asked: its answer may be as old as that."""
+    return min(vm.last_at, max(vm.started.values(), default=vm.last_at))
 
 
 def _by_us(told: Told) -> VmReason:

@@ -26,9 +26,18 @@ class VmStep(msgspec.Struct, frozen=True, kw_only=True):
     at: int
     """`observed_at` of the first poll that showed (or the event that made) the new state."""
     low_at: int
-    """`observed_at` of the last poll that showed the state before; `at` itself where our own event moved it."""
+    """When the last poll that showed the state before was asked; `at` itself where our own event moved it."""
     before: VmState
     after: VmState
+
+
+class VmDate(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A status change that the provider dates itself: it refines the edge that two polls bracket."""
+
+    at: int
+    before: str
+    """Statuses in the provider's words."""
+    after: str
 
 
 class PriceStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +74,14 @@ class Occupancy(msgspec.Struct, frozen=True, kw_only=True):
     """The machine was created at or after the submission's `submitted_at`."""
     blocks: int | None = None
     """Of the machine's `total_blocks`; None: not said, which reads as one."""
+    free_at: int | None = None
+    """The newest sight of the machine without it, before a poll showed it there."""
+    answered_at: int | None = None
+    """The machine answered the provider about it at this time or later."""
+    cut_off: bool = False
+    """It ended because the machine no longer answered."""
+    forgotten: bool = False
+    """`until` is when we lost sight of it, not when it ended."""
 
 
 class Drain(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,6 +159,8 @@ class Vm(msgspec.Struct, kw_only=True):
     """Source → the newest `started_at` of a poll of it that showed the machine."""
     prices: tuple[PriceStep, ...] = ()
     steps: tuple[VmStep, ...] = ()
+    dates: tuple[VmDate, ...] = ()
+    """In order of time, shifted by `skew`."""
     unreachable: tuple[Span, ...] = ()
     runs: tuple[str, ...] = ()
     """Runs that were on it, in order."""

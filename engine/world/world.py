@@ -78,6 +78,8 @@ class World:
             if tick.scope.endpoint in (RUNS_LIST, RUNS_GET):
                 self._answer(tick, once, source, changes)
             changes += self.machines.apply(tick, once, source)
+        if tick.events:
+            changes += self.machines.date(tick)
         if self.rules.watch is Watch.CLOCK:
             self._out_of_time(tick, changes)
         return tuple(changes)
@@ -122,6 +124,7 @@ class World:
         if not may_move(tick, run):
             return
         turn = self._turn(run, tick)
+        shown, asked_at = run.facts, max(run.started.values(), default=None)
         new, retried = turn.take_down(seen, tick, unlike)
         if new:
             match self.rules.watch:
@@ -134,7 +137,10 @@ class World:
                         turn.arrive("first-sight")
         self._finish(turn, changes, new=new)
         if new:
-            changes += self.machines.links.run_shown(run, tick.position, tick.observed_at)
+            links = self.machines.links
+            changes += links.run_shown(run, tick.position, tick.observed_at)
+            if shown is not None and asked_at is not None:
+                links.answered(run, shown, asked_at)
 
     def _turn(self, run: Run, tick: Tick) -> Turn:
         return Turn(run, position=tick.position, at=tick.observed_at, rules=self.rules, stepper=self.stepper)

@@ -153,20 +153,19 @@ def test_the_documents_cost_is_the_runs_and_the_machine_costs_more_than_twice_as
         pass
     found = Replay.of(world).to_json()
     (run,), (vm,) = found["runs"], found["vms"]
-    assert (run["provider_cost_usd"], run["cost_usd"], run["start"]) == ("0.235600", "0.237147", "cold")
-    assert (vm["cost_low_usd"], vm["cost_usd"], vm["cost_high_usd"]) == ("0.573689",) * 3
+    assert (run["provider_cost_usd"], run["cost_usd"], run["start"]) == ("0.235600", "0.235389", "cold")
+    assert (vm["cost_low_usd"], vm["cost_usd"], vm["cost_high_usd"]) == ("0.566044", "0.573689", "0.573689")
     assert [(one["phase"], one["cost_usd"]) for one in vm["intervals"]] == [
         ("provisioning", "0.065786"),
-        ("busy", "0.171361"),
-        ("idle", "0.331667"),
+        ("busy", "0.169603"),
+        ("idle", "0.333425"),
         ("terminating", "0.004875"),
     ]
     _, everything = reconcile(world.state, bills(world.state))
     assert {line.cause.value: line.amount for line in everything.lines} == {
         "queueing": -205,
-        "cleaning up": 1_758,
         "rounding": -6,
-        "idle": 331_667,
+        "idle": 333_425,
         "tear-down": 4_875,
     }
 

@@ -16,7 +16,7 @@ from engine.money.report import By, cost_report
 from engine.policy import Billing, Policy, Rate, dump_policy
 from engine.readings.shapes import shape_of
 from engine.testing.histories import History, histories
-from engine.testing.machines import HOST, MachineHistory, machine_histories, machine_item
+from engine.testing.machines import HOST, MachineHistory, machine_event, machine_histories, machine_item
 from engine.testing.story import START, Item, Story, job, run_item, submission
 from events import types
 from events.clock import SECOND, SystemClock
@@ -77,9 +77,18 @@ class Telling:
         """A policy is in force from now on."""
         self.event(f"queue/{SOURCE}", types.PolicyAdopted(source=SOURCE, policy=dump_policy(policy)))
 
-    def look(self, runs: Sequence[Item] = (), machines: Sequence[Item] = (), after: float = STEP) -> None:
-        """What both lists show, so many seconds later."""
+    def look(
+        self,
+        runs: Sequence[Item] = (),
+        machines: Sequence[Item] = (),
+        after: float = STEP,
+        *,
+        log: Sequence[Item] = (),
+    ) -> None:
+        """What both lists show, so many seconds later, and the provider's log where it has one."""
         self.story.wait(after).listed(*runs).machines(*machines)
+        if log:
+            self.story.logged(*log)
         self.record.append_polls([poll for _, poll in self.story.polls() if poll is not None])
         self.story.lines.clear()
 
@@ -162,6 +171,13 @@ POLICIES = [
 ]
 
 
+@st.composite
+def events(draw: st.DrawFn) -> Item:
+    """Any status change of the machine, dated at any moment."""
+    before, after = draw(st.permutations(("provisioning", "busy", "idle", "terminating")))[:2]
+    return machine_event(before, after, draw(st.integers(0, 200)))
+
+
 @pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(
@@ -170,12 +186,18 @@ POLICIES = [
     machine=machine_histories(),
     policies=st.dictionaries(st.integers(0, 20), st.sampled_from(POLICIES), max_size=3),
     every=st.integers(1, 7),
+    log=st.dictionaries(st.integers(0, 20), st.lists(events(), min_size=1, max_size=4), max_size=4),
 )
 def test_costs_of_any_history_are_those_of_its_bills(
-    first: History, second: History, machine: MachineHistory, policies: dict[int, Policy], every: int
+    first: History,
+    second: History,
+    machine: MachineHistory,
+    policies: dict[int, Policy],
+    every: int,
+    log: dict[int, list[Item]],
 ) -> None:
-    """Two runs one after another on a machine, at prices that policies change, however often it is caught up and with
-    whatever the keeper had in memory.
+    """Two runs one after another on a machine, at prices that policies change and with times that the provider dates
+    late, however often it is caught up and with whatever the keeper had in memory.
     """
     shown = [*((item,) for item in first.items), *((item, first.items[-1]) for item in second.items)]
     with tempfile.TemporaryDirectory() as folder, Telling(Path(folder) / "record.db") as told:
@@ -183,7 +205,7 @@ def test_costs_of_any_history_are_those_of_its_bills(
             if step in policies:
                 told.adopted(policies[step])
             rows = machine.items[min(step, len(machine.items) - 1) :][:1]
-            told.look(shown[min(step, len(shown) - 1)], rows)
+            told.look(shown[min(step, len(shown) - 1)], rows, log=log.get(step, ()))
             if step % every == 0:
                 compare(told.caught_up(anew=step % 2 == 0))
         compare(told.caught_up())
@@ -204,19 +226,33 @@ def a_run(name: str, hostname: str | None, submitted: float, finished: float | N
     return run_item(name, "done" if over else "running", job(shown), submitted=submitted, cost=cost)
 
 
-def test_the_next_run_on_a_machine_moves_the_causes_of_the_one_before(tmp_path: Path) -> None:
-    """What no poll showed is queueing where the machine is busy later, and that may be with another run."""
-    first = a_run("first", HOST, submitted=1, finished=40, cost=0.0216)
-    second = a_run("second", HOST, submitted=60, finished=None, cost=0.01)
+def test_an_event_that_arrives_late_moves_what_is_kept_of_a_machine_and_its_runs(tmp_path: Path) -> None:
+    """Machine and run have ended, and cost 39 s from the submission on; then the provider's log tells of 20 s."""
+    run = a_run("a-run", HOST, submitted=1, finished=40, cost=0.0216)
+    gone = machine_item(status="terminated", finished=90, reason="idle_timeout")
     with Telling(tmp_path / "record.db") as told:
-        told.look([first], [machine_item(status="idle")], after=50)
-        before = {one["cause"] for one in summed(told.caught_up(), "vm")["reconciliation"]["lines"]}
+        told.look([], [machine_item(status="idle")], after=1)
+        told.look([run], [gone], after=100)
+        (before,) = [one.cost for one in told.caught_up().runs()]
         compare(told.store)
-        told.look([second], [machine_item(status="busy")], after=20)
-        after = {one["cause"] for one in summed(told.caught_up(), "vm")["reconciliation"]["lines"]}
+        told.look([run], [gone], after=500)
+        compare(told.caught_up())
+        log = [machine_event("idle", "busy", 20), machine_event("busy", "idle", 40)]
+        told.look([run], [gone], log=log)
+        (after,) = [one.cost for one in told.caught_up().runs()]
         compare(told.store)
-    assert Cause.BETWEEN_POLLS in before
-    assert Cause.QUEUEING in after
+    assert (before, after) == (21_558, 11_055)
+
+
+def test_a_machine_that_falls_silent_moves_the_causes_of_its_run(tmp_path: Path) -> None:
+    """What dstack goes on to charge is named for it, in what is kept too."""
+    run = a_run("a-run", HOST, submitted=1, finished=None, cost=0.0216)
+    with Telling(tmp_path / "record.db") as told:
+        for after, silent in ((5, False), (30, True), (30, True)):
+            told.look([run], [machine_item(status="busy", unreachable=silent)], after=after)
+            compare(told.caught_up())
+        causes = {one["cause"] for one in summed(told.store, "vm")["reconciliation"]["lines"]}
+    assert Cause.SILENT in causes
 
 
 def test_a_run_asked_for_again_pays_for_the_machine_it_had_before(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from engine.money.bill import Book, bill_vm
 from engine.money.settled import Memory
 from engine.policy import Billing, Policy
 from engine.replay.trace import fold_polls
-from engine.testing.bills import SOURCE, at, machine, machines, on
+from engine.testing.bills import SOURCE, at, dates, machine, machines, on
 from engine.testing.machines import HOST, machine_item
 from engine.testing.story import Item, Story, job, run_item, submission
 from engine.vm.states import VmState as S
@@ -61,6 +61,16 @@ def lives(draw: st.DrawFn) -> list[tuple[Vm, int]]:
                     msgspec.structs.replace(one, run_id="other") if one.run_id == "run-1" else one
                     for one in vm.occupancies
                 )
+            case "dated":
+                late = moment - draw(st.sampled_from((0, 0, 1, 5, 30, 400)))
+                date = draw(dates(st.just(late)))
+                vm.dates = tuple(sorted((*vm.dates, date), key=lambda one: one.at))
+            case "free" if vm.occupancies:
+                last = msgspec.structs.replace(vm.occupancies[-1], free_at=at(moment - draw(st.integers(0, 40))))
+                vm.occupancies = (*vm.occupancies[:-1], last)
+            case "lost" if vm.occupancies:
+                last = msgspec.structs.replace(vm.occupancies[-1], until=at(moment), forgotten=draw(st.booleans()))
+                vm.occupancies = (*vm.occupancies[:-1], msgspec.structs.replace(last, cut_off=not last.forgotten))
             case "dearer":
                 vm.prices = machine("vm", prices=[(0, 1.99), (moment, 0.5 + moment % 3)]).prices
             case "silent":
@@ -81,6 +91,9 @@ _WHAT = (
     *(["phase"] * 8),
     *(["run"] * 4),
     *(["left"] * 4),
+    *(["dated"] * 4),
+    "free",
+    "lost",
     "wait",
     "renamed",
     "dearer",

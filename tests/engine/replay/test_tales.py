@@ -14,7 +14,7 @@ from engine.replay.record import snapshot, world_of
 from engine.replay.until import Until
 from engine.rules.sets import RULE_SETS
 from engine.testing.histories import History, histories, rows_of
-from engine.testing.machines import HOST, MachineHistory, machine_histories, machine_item, placeholder
+from engine.testing.machines import HOST, MachineHistory, machine_event, machine_histories, machine_item, placeholder
 from engine.testing.story import START, Story
 from engine.world.state import WorldState
 from engine.world.world import World
@@ -52,6 +52,7 @@ def tales(draw: Any) -> tuple[Told, str]:
         "wait",
         "filter",
         "pages",
+        "log",
         "event",
     )
     for move in draw(st.lists(st.sampled_from(steps), min_size=5, max_size=40)):
@@ -73,6 +74,13 @@ def tales(draw: Any) -> tuple[Told, str]:
                 story.poll("/api/instances/list", {**asked, "prev_id": rows[0]["id"]}, rows[1:])
                 if len(rows) == 2:
                     story.wait(0.1).poll("/api/instances/list", {**asked, "prev_id": rows[1]["id"]}, [])
+            case "log":
+                words = ("pending", "provisioning", "busy", "idle", "terminating")
+                for _ in range(draw(st.sampled_from([1, 3]))):
+                    moves = draw(st.lists(st.tuples(st.permutations(words), st.integers(0, 99)), max_size=3))
+                    names = ("vm-0", "vm-1", "vm-2")
+                    items = [machine_event(*two[:2], at_, draw(st.sampled_from(names))) for two, at_ in moves]
+                    story.logged(*items).wait(0.1).logged(*items)
             case "next":
                 one = draw(st.integers(0, 3))
                 tale = [*runs, *machines][one]

@@ -74,7 +74,9 @@ def test_the_same_observation_twice_changes_nothing(history: MachineHistory) -> 
 
 @given(machine_histories())
 def test_a_life_is_what_the_rows_say(history: MachineHistory) -> None:
-    """`created` to `finished_at`; without one the first poll that shows the end, at the earliest the one before."""
+    """`created` to `finished_at`; without one the first poll that shows the end, at the earliest when the one before
+    was asked.
+    """
     vm = only(fold(told(history)))
     first = history.ended_from
     assert vm.created == START
@@ -82,7 +84,7 @@ def test_a_life_is_what_the_rows_say(history: MachineHistory) -> None:
         assert (vm.finished_at, vm.finished_low) == (None, None)
     elif history.old:
         shown = START + first * 5 * SECOND + 10_000
-        assert (vm.finished_at, vm.finished_low) == (shown, shown - 5 * SECOND)
+        assert (vm.finished_at, vm.finished_low) == (shown, shown - 5 * SECOND - 10_000)
     else:
         assert vm.finished_at == vm.finished_low == START + first * 5 * SECOND
     assert not vm.unseen_end

@@ -29,9 +29,9 @@ def test_a_row_without_a_price_is_no_machine_and_becomes_one_with_its_price() ->
 
 
 def test_a_machine_that_went_without_a_finished_at_ended_between_two_polls() -> None:
-    """0.19.37: the first terminated poll, at the earliest the poll before."""
+    """0.19.37: the first terminated poll, at the earliest when the poll before was asked."""
     told = Told().rows(machine_item(old=True)).rows(machine_item(status="terminated", reason="Idle timeout", old=True))
-    assert (told.vm.finished_at, told.vm.finished_low) == (told.at(10.01), told.at(5.01))
+    assert (told.vm.finished_at, told.vm.finished_low) == (told.at(10.01), told.at(5))
     assert told.vm.reason is VmReason.IDLE_TIMEOUT
 
 
@@ -51,7 +51,7 @@ def test_a_price_that_changes_holds_from_the_poll_that_shows_it() -> None:
     told = Told().rows(machine_item()).rows(machine_item(price=2.5)).rows(machine_item(price=2.5))
     assert [(price.at, price.low_at, price.hourly) for price in told.vm.prices] == [
         (START, START, 1_990_000),
-        (told.at(10.01), told.at(5.01), 2_500_000),
+        (told.at(10.01), told.at(5), 2_500_000),
     ]
 
 

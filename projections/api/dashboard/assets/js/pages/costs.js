@@ -46,7 +46,7 @@ function Report({ data, by, head, pages, turn }) {
 function Split({ total, low, high }) {
   const rows = LINES.filter((line) => Number(total.lines[line]));
   return html`<${Panel} title="Where it went">${rows.length ? html`<dl class="facts">${rows.map((line) => html`<dt key=${line}>${line}</dt><dd class="right">${money(total.lines[line])} <span class="dim">${Number(total.total_usd) ? `${Math.round((Number(total.lines[line]) * 1000) / Number(total.total_usd)) / 10} %` : ""}</span></dd>`)}
-    <dt><strong>together</strong></dt><dd class="right"><strong>${money(total.total_usd)}</strong></dd></dl>${low !== high && html`<p class="dim">The true cost is ${money(low)}–${money(high)}; nobody looked between some polls.</p>`}` : html`<span class="dim">Nothing yet.</span>`}<//>`;
+    <dt><strong>together</strong></dt><dd class="right"><strong>${money(total.total_usd)}</strong></dd></dl>${low !== high && html`<p class="dim">The true cost is ${money(low)}–${money(high)}: starts and ends are not known to the moment.</p>`}` : html`<span class="dim">Nothing yet.</span>`}<//>`;
 }
 
 // Everything, from the provider's figure to ours. What the causes mean is said at each.

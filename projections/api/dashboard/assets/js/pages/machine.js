@@ -49,7 +49,7 @@ function Bill({ vm, now, silent }) {
     { head: "Lasted", right: true, cell: (one) => html`<${Elapsed} from=${one.from} to=${one.to ?? (silent ? now : null)} />` },
     { head: "Cost", right: true, cell: (one) => html`<${Money} usd=${one.cost_usd} />` },
   ];
-  return html`<${Panel} title="Its bill" flush more=${vm.cost_low_usd === vm.cost_high_usd ? null : `the true cost is ${money(vm.cost_low_usd)}–${money(vm.cost_high_usd)}: nobody looked between some polls`}>
+  return html`<${Panel} title="Its bill" flush more=${vm.cost_low_usd === vm.cost_high_usd ? null : `the true cost is ${money(vm.cost_low_usd)}–${money(vm.cost_high_usd)}: starts and ends are not known to the moment`}>
     <${Table} caption="Phases of the bill" columns=${columns} rows=${vm.intervals} rowKey=${(one) => one.from} foot=${["together", "", "", duration(vm.intervals.reduce((sum, one) => sum + (one.to === null ? now : ms(one.to)) - ms(one.from), 0)), money(vm.cost_usd)]} /><//>`;
 }
 

@@ -8,7 +8,8 @@ import { hour, lasted } from "./words.js";
 // Why the two figures differ. Positive lines are in ours only, negative ones in the provider's only.
 const BECAUSE = {
   queueing: "submitted, and no machine busy with it yet",
-  "between polls": "it is charged, and no poll showed the machine busy or being made",
+  "machine silent": "it is charged, and the machine no longer answered",
+  "between polls": "it is charged, and neither polls nor its own times show the machine busy",
   "cleaning up": "the machine still busy behind the run",
   "no machine seen": "a submission is charged whose machine we never saw",
   blocks: "the run had a part of the machine, or several parts",
