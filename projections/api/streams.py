@@ -79,7 +79,7 @@ async def _send(feed: Feed, after: int | None, subject: str | None, scope: Scope
     drop = scope.get("steno.abort", cancelling(asyncio.current_task()))
     with feed.listening(after, drop) as listener:
         await send({"type": "http.response.body", "body": RETRY, "more_body": True})
-        leaving = asyncio.ensure_future(_left(receive))
+        leaving = asyncio.ensure_future(left(receive))
         leaving.add_done_callback(lambda _: listener.close())
         try:
             async with aclosing(feed.pieces(listener, subject)) as pieces:
@@ -90,7 +90,7 @@ async def _send(feed: Feed, after: int | None, subject: str | None, scope: Scope
     await send({"type": "http.response.body", "body": b""})
 
 
-async def _left(receive: Receive) -> None:
+async def left(receive: Receive) -> None:
     """Until the client is gone."""
     while (await receive())["type"] != "http.disconnect":
         pass

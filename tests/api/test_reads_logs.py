@@ -1,10 +1,13 @@
 """GET /api/runs/{id}/logs: what a real process of this machine wrote, as it writes it."""
 
 import os
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -75,15 +78,20 @@ def test_output_is_followed_while_it_is_written_until_the_run_ends(client: httpx
     assert (first, rest) == (b"line 1\n", b"line 2\nline 3\n")
 
 
-def test_who_leaves_leaves_no_thread_behind(client: httpx.Client, empty_record: Path) -> None:
-    """A client that goes away in the middle ends what was asked of the provider for it."""
-    submitted(empty_record, "endless", "echo here; sleep 600", wait=False)
+@pytest.mark.parametrize("says", ["echo here; ", ""], ids=["it wrote", "it is silent"])
+def test_who_leaves_leaves_no_thread_behind(client: httpx.Client, empty_record: Path, says: str) -> None:
+    """A client that goes away ends what was asked of the provider for it, also before the first byte of output."""
+    submitted(empty_record, "endless", f"{says}sleep 600", wait=False)
     try:
         shows_all(client, empty_record)
-        before = outputs()
-        with client.stream("GET", "/api/runs/endless/logs", params={"follow": "true"}) as answer:
-            assert next(answer.iter_raw()) == b"here\n"
+        before, address = outputs(), (client.base_url.host, client.base_url.port or 80)
+        with closing(socket.create_connection(address, timeout=120)) as raw:
+            raw.sendall(b"GET /api/runs/endless/logs?follow=true HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            while not outputs() - before:
+                time.sleep(0.01)
             (mine,) = outputs() - before
+            if says:
+                assert raw.recv(1 << 16).startswith(b"HTTP/1.1 200")
         mine.join(120)
         assert not mine.is_alive()
     finally:

@@ -17,7 +17,7 @@ from projections.api.amd.submitting import submit
 from projections.api.parameters import asked_of
 from projections.api.problems import Problem
 from projections.api.stopping import run_to_stop, stop_run
-from projections.api.streams import LAST_EVENT_ID, RETRY, run_named
+from projections.api.streams import LAST_EVENT_ID, RETRY, left, run_named
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -140,7 +140,7 @@ async def _tell(
     if not body:
         await send({"type": "http.response.body", "body": b""})
         return False
-    leaving = asyncio.ensure_future(_left(receive))
+    leaving = asyncio.ensure_future(left(receive))
     try:
         with suppress(OSError, TimeoutError):  # whoever does not take it has gone
             await _send(send, RETRY)
@@ -181,12 +181,6 @@ async def _wait(service: Service, position: int, leaving: asyncio.Future[None], 
 async def _send(send: Send, data: bytes) -> None:
     async with asyncio.timeout(_SEND_WITHIN):
         await send({"type": "http.response.body", "body": data, "more_body": True})
-
-
-async def _left(receive: Receive) -> None:
-    """Until the client is gone."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 def _last(request: Request) -> int:

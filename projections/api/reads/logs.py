@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from anyio import CapacityLimiter, WouldBlock, to_thread
@@ -13,6 +14,7 @@ from projections.api.parameters import asked_of, flag
 from projections.api.problems import Problem
 from projections.api.reads.output import Output
 from projections.api.reads.read import check_path, parameter_object, path_parameters
+from projections.api.streams import left
 from projections.folded import decode_run
 
 if TYPE_CHECKING:
@@ -48,13 +50,15 @@ def route(service: Service) -> BaseRoute:
         except WouldBlock:
             said = f"{AT_ONCE} outputs are being passed on already: try again"
             raise Problem(503, said, headers=(("Retry-After", "5"),)) from None
+        there = False
         try:
-            await output.begin()
-        except BaseException:
-            output.end()
-            limiter.release_on_behalf_of(output)
-            raise
-        return _Passed(output, limiter)
+            there = await _begun(output, request.receive)
+        finally:
+            if not there:
+                output.end()
+                limiter.release_on_behalf_of(output)
+        # Nobody gets a 499; the log shows it, as nginx does.
+        return _Passed(output, limiter) if there else Response(status_code=499)
 
     return Route(PATH, endpoint, methods=["GET"])
 
@@ -73,6 +77,23 @@ class _Passed(StreamingResponse):
         finally:
             self._output.end()
             self._limiter.release_on_behalf_of(self._output)
+
+
+async def _begun(output: Output, receive: Receive) -> bool:
+    """Wait for the first piece or the end; False: the client left before that, which a silent run may take hours for.
+
+    Raises:
+        RunNotFound, ProviderUnreachable, ProviderRefused, ProviderError, Conflict: there is no output to be had.
+    """
+    begun, leaving = asyncio.ensure_future(output.begin()), asyncio.ensure_future(left(receive))
+    try:
+        await asyncio.wait({begun, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if begun.done():
+            await begun
+        return begun.done()
+    finally:
+        begun.cancel()
+        leaving.cancel()
 
 
 def _run(service: Service, word: str) -> Run:
