@@ -66,6 +66,15 @@ def test_a_body_may_have_a_mebibyte(here: Served) -> None:
     assert answer.json()["field"] == "body"
 
 
+@pytest.mark.parametrize("length", ["5000", ""])
+def test_a_body_of_somebody_unknown_is_short(here: Served, length: str) -> None:
+    """Logging in takes a token's length; thousands of connections with a mebibyte each would take all memory."""
+    head = post(length).replace(b"/api/runs", b"/api/session")
+    status, told = asked(here, head, b"1388\r\n" * (not length) + b" " * 5000)
+    assert (status, told["field"]) == (413, "body")
+    assert "4096" in str(told["detail"])
+
+
 def test_a_body_that_is_announced_too_large_is_not_read(here: Served) -> None:
     """The answer comes at once."""
     assert asked(here, post("9999999999999"))[0] in {400, 413}

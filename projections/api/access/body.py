@@ -15,12 +15,14 @@ if TYPE_CHECKING:
 
 MAX_BODY: Final = 1024 * 1024
 """Bytes."""
+MAX_UNKNOWN: Final = 4096
+"""Bytes of whoever is not known yet: a login."""
 BODY_SECONDS: Final = 30
 """How long a body may take to come."""
 
 
-async def read_body(headers: Mapping[bytes, bytes], receive: Receive) -> bytes | None:
-    """All of it; None: the client has gone.
+async def read_body(headers: Mapping[bytes, bytes], receive: Receive, most: int = MAX_BODY) -> bytes | None:
+    """All of it, at most so many bytes; None: the client has gone.
 
     Raises:
         Problem: it is too large, too slow, nested too deeply, or no text.
@@ -30,11 +32,11 @@ async def read_body(headers: Mapping[bytes, bytes], receive: Receive) -> bytes |
     length = headers.get(b"content-length", b"0")
     if not length.isdigit():
         raise Problem(400, "the header Content-Length is no number", field="Content-Length")
-    if len(length) > 10 or int(length) > MAX_BODY:
-        raise _too_large()
+    if len(length) > 10 or int(length) > most:
+        raise _too_large(most)
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            body = await _all(receive)
+            body = await _all(receive, most)
     except TimeoutError:
         raise Problem(408, f"the body may take {BODY_SECONDS} seconds to come", field="body", headers=_CLOSE) from None
     if body:
@@ -42,7 +44,7 @@ async def read_body(headers: Mapping[bytes, bytes], receive: Receive) -> bytes |
     return body
 
 
-async def _all(receive: Receive) -> bytes | None:
+async def _all(receive: Receive, most: int) -> bytes | None:
     pieces: list[bytes] = []
     size = 0
     while True:
@@ -51,8 +53,8 @@ async def _all(receive: Receive) -> bytes | None:
             return None
         piece = message.get("body", b"")
         size += len(piece)
-        if size > MAX_BODY:
-            raise _too_large()
+        if size > most:
+            raise _too_large(most)
         pieces.append(piece)
         if not message.get("more_body", False):
             return b"".join(pieces)
@@ -71,5 +73,5 @@ _CLOSE = (("Connection", "close"),)
 """What is left of the body is not waited for."""
 
 
-def _too_large() -> Problem:
-    return Problem(413, f"the body may have {MAX_BODY} bytes", field="body", headers=_CLOSE)
+def _too_large(most: int) -> Problem:
+    return Problem(413, f"the body may have {most} bytes", field="body", headers=_CLOSE)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from engine.settings_service import origins, submit_rate
 from events.clock import SECOND
 from projections.api.access.access_log import AccessLog
-from projections.api.access.body import read_body
+from projections.api.access.body import MAX_BODY, MAX_UNKNOWN, read_body
 from projections.api.access.cross_origin import CrossOrigin
 from projections.api.access.door import Door
 from projections.api.access.exchange import Ended, Exchange, Hall
@@ -167,7 +167,7 @@ class Gate:
             self._pages.check(method, headers)
             if exchange.who is not None and asks_for_a_run(method, path):
                 self._limit(exchange.who)
-            body = await read_body(headers, exchange.receive)
+            body = await read_body(headers, exchange.receive, MAX_UNKNOWN if exchange.who is None else MAX_BODY)
             if body is None:
                 return
             exchange.has_read(body)
