@@ -80,11 +80,11 @@ def place_on_freed(run: Run, room: Room) -> Place | None:
 
     The machine came free after the run was last handed over, so that the run is not refused the same one over and over.
     """
-    terms, since = terms_of(run), None if run.held is None else run.held.placed_at
-    if terms.nodes > 1 or terms.creation == "create" or since is None:
+    terms = terms_of(run)
+    if terms.nodes > 1 or terms.creation == "create":
         return None
     pooled = room.scene.policy.mode == "pool" and not terms.fleets
-    found = [vm for vm in _spare(run, room, pooled=pooled) if vm.idle_since is not None and vm.idle_since > since]
+    found = [vm for vm in _spare(run, room, pooled=pooled) if not _was_refused(run, vm)]
     if not found:
         return None
     vm = min(found, key=by_idleness)
@@ -112,6 +112,8 @@ def _either(run: Run, room: Room, *, pooled: bool) -> Place | Hold | Keep:
 def _warm(run: Run, room: Room, *, pooled: bool) -> Place | Keep | None:
     """On the machine that has idled longest; else on one whose drain can be taken back; None: there is none."""
     idle = _spare(run, room, pooled=pooled)
+    if terms_of(run).creation != "reuse" and (room.free is None or room.free > 0):
+        idle = [vm for vm in idle if not _was_refused(run, vm)]  # its provider sees a difference that we do not
     if not idle:
         return _draining(run, room)
     vm = min(idle, key=by_idleness)
@@ -128,6 +130,14 @@ def _spare(run: Run, room: Room, *, pooled: bool) -> list[Vm]:
         if len(fitting) <= claims(room.scene, room.landing, fitting):
             return []
     return _idle(run, room)
+
+
+def _was_refused(run: Run, vm: Vm) -> bool:
+    """Whether the provider had no capacity for the run while this machine was idle already."""
+    if run.held is None or run.held.not_before is None:
+        return False
+    placed_at = run.held.placed_at
+    return placed_at is None or vm.idle_since is None or vm.idle_since <= placed_at
 
 
 def _new(run: Run, room: Room, *, slot: bool) -> Place | Hold:

@@ -192,13 +192,16 @@ def _starts(scene: Scene) -> Iterator[int | None]:
     limit = scene.policy.max_vms
     frees = sorted(frees)[: limit if limit is not None else None]
     heapq.heapify(frees)
+    waiting: list[Run] = []
     for run in scene.queue:
         at: float = scene.now
         if scene.free is not None:
             taken = [heapq.heappop(frees) for _ in range(min(terms_of(run).nodes, len(frees)))]
             at = max(taken, default=float("inf"))
-        if run.held is not None and run.held.not_before is not None:
-            at = max(at, run.held.not_before)
+        first = _covering(waiting, run)
+        at = max([at, *(one.held.not_before or 0 for one in (run, first) if one is not None and one.held is not None)])
+        if not is_due(run.held, scene.now):
+            waiting.append(run)
         lasts = _lasts(run, usual)
         over = float("inf") if lasts is None else at + lasts
         for _ in range(terms_of(run).nodes if scene.free is not None else 0):

@@ -164,6 +164,10 @@ def test_a_later_request_for_the_same_waits_behind_a_run_that_waits_for_its_time
     made.request("b", resources={"gpu": "MI300X"})
     assert holds(made.settle()) == [("run-b", "capacity")]
     assert made.settle() == ()
+    first, second = queue(made.world.state, SOURCE, made.policy, made.now)
+    held = made.run("a").held
+    assert held is not None
+    assert first.estimated_start == second.estimated_start == held.not_before
     made.wait(20)
     assert [one.run_id for one in places(made.settle())] == ["run-a", "run-b"]
 
@@ -255,6 +259,29 @@ def test_a_machine_that_comes_free_goes_to_the_earliest_run_that_fits_it(mode: A
     assert held is not None
     assert held.not_before is not None
     assert held.not_before > town.stage.now
+
+
+@pytest.mark.parametrize("mode", ["provider", "pool"])
+def test_a_run_that_an_idle_machine_refused_goes_elsewhere_if_there_is_room(mode: Any) -> None:
+    """Its provider sees a difference that we do not: it would be sent there again and again, and all behind it wait."""
+    town = Town(Policy(mode=mode, max_vms=2, budget_total=None))
+    town.warm("old", "m", fleet="steno-slot-1" if mode == "pool" else "shared")
+    for name in ("a", "b"):
+        town.stage.request(name)
+    first, second = places(town.stage.settle())
+    assert (first.run_id, first.creation, first.vm_id) == ("run-a", "reuse", town.stage.vm_id("m"))
+    row = {"reason": "failed_to_start_due_to_no_capacity", "submitted": town.stage.now, "finished": town.stage.now}
+    for place in (first, second):
+        name = place.run_id.removeprefix("run-")
+        town.stage.taken(name, f"p-{name}")
+        town.shown[name] = {"status": "failed", "provider_id": f"p-{name}", **row}
+    town.stage.wait(1)
+    town.look()
+    assert places(town.stage.settle()) == []
+    town.stage.wait(16)
+    town.look()
+    again = places(town.stage.decide())
+    assert (again[0].run_id, again[0].creation, again[0].vm_id) == ("run-a", "reuse-or-create", None)
 
 
 def test_a_run_whose_warm_machine_was_taken_by_another_is_asked_for_again_at_once() -> None:
