@@ -81,12 +81,14 @@ def confirm_machine_gone(app: App, word: str, when: str) -> None:
             machine = view.machine(view.vm_row(word).vm_id)
         name = machine.facts.name or machine.provider_id
         if machine.state is VmState.TERMINATED:
-            raise Conflict(f"{name} was seen to end already: `steno vms {machine.vm_id[:8]}` shows when")
+            raise Conflict(f"a poll has already shown the end of {name}: `steno vms {machine.vm_id[:8]}` shows when")
         unseen = machine.missing is not None or machine.facts.unreachable
         if machine.state not in _MAY_BE_GONE and not unseen:
             raise Conflict(f"{name} is {machine.state} by the newest answer; `steno vms stop {name}` ends it")
         if not machine.created <= ended_at <= now:
-            raise click.BadParameter(f"{name} was created at {shown(machine.created)}; {when} is no moment since then")
+            raise click.BadParameter(
+                f"{name} was created at {shown(machine.created)}; --at must lie between that and now, not at {when}"
+            )
         position = confirm_gone(Journal(record), machine, ended_at=ended_at, submitter=getpass.getuser())
     if app.json:
         ended = format_time(ended_at)

@@ -31,7 +31,7 @@ def moment(text: str, now: int) -> int:
         return parse_time(text.strip())
     except ValueError:
         raise click.BadParameter(
-            f"{text!r} is no time; write 2026-11-20T15:00:00Z, or 15m for a quarter of an hour ago"
+            f"{text!r} is not a time; write 2026-11-20T15:00:00Z, or 15m for a quarter of an hour ago"
         ) from None
 
 
@@ -53,7 +53,7 @@ def length(text: str) -> int:
     except ValueError:
         seconds = -1.0
     if not 0 < seconds < 1e9:
-        raise click.BadParameter(f"{text!r} is no duration; write 90s, 15m, 2h or plain seconds")
+        raise click.BadParameter(f"{text!r} is not a duration; write 90s, 15m, 2h or plain seconds")
     return round(seconds * SECOND)
 
 

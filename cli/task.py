@@ -129,7 +129,7 @@ def _models(text: object) -> tuple[str, ...]:
     found = [part.strip() for part in text.split(",")]
     for name in found:
         if not _MODEL.fullmatch(name):
-            raise click.UsageError(f"--fallback: {name!r} is no GPU model; write models with commas: MI300X,MI210")
+            raise click.UsageError(f"--fallback: {name!r} is not a GPU model; write models with commas: MI300X,MI210")
         if [other.lower() for other in found].count(name.lower()) > 1:
             raise click.UsageError(f"--fallback has {name} twice")
     return tuple(found)

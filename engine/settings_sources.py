@@ -33,7 +33,7 @@ def read_toml(path: Path) -> Layer:
     try:
         content = tomllib.loads(text, parse_float=str)  # 1.99 stays what was written
     except tomllib.TOMLDecodeError as error:
-        raise NotConfigured(f"{path} is no TOML: {error}") from None
+        raise NotConfigured(f"{path} is not valid TOML: {error}") from None
     values: dict[str, tuple[str, str]] = {}
     for name, value in _flat(content, ""):
         known = setting(name)

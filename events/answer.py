@@ -176,7 +176,7 @@ def read_listing(parts: Parts, listing_id: int) -> Listing:
     try:
         kind, key, frame = part.text.split(b"\n", 2)
     except ValueError:
-        raise RecordDamaged(f"Part {listing_id} of the record is no answer: run `steno verify`.") from None
+        raise RecordDamaged(f"Part {listing_id} of the record is not an answer: run `steno verify`.") from None
     word = kind.decode("utf-8", "replace")
     items: list[tuple[str, str, int]] = []
     holes: list[int] = []
@@ -245,7 +245,9 @@ def body_text(parts: Parts, listing_id: int, values: list[bytes]) -> bytes:
         rest = iter(values)
         return fill(frame, (), [item_text(parts, child, rest) for child in part.children])
     except (ValueError, IndexError) as error:
-        raise RecordDamaged(f"Part {listing_id} of the record is no answer ({error}): run `steno verify`.") from error
+        raise RecordDamaged(
+            f"Part {listing_id} of the record is not an answer ({error}): run `steno verify`."
+        ) from error
 
 
 def _identity(item: bytes, key: str) -> str:

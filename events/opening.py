@@ -83,7 +83,7 @@ def path_of(where: str | Path) -> Path:
     try:
         url = make_url(text)
     except ArgumentError:
-        raise NotARecord(f"{text} is no database URL: give a path or sqlite:///PATH.") from None
+        raise NotARecord(f"{text} is not a database URL: give a path or sqlite:///PATH.") from None
     if url.get_backend_name() != "sqlite" or not url.database or url.database == ":memory:":
         raise NotARecord(f"A record is kept in a SQLite file: give a path or sqlite:///PATH, not {url!r}.")
     return Path(url.database).expanduser()

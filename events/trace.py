@@ -47,7 +47,7 @@ class BadTraceLine(UnreadableInput):
     """A line of a trace is broken."""
 
     def __init__(self, path: str, line: int, why: str) -> None:
-        super().__init__(f"{path}: line {line} is no poll ({why}): correct it, or skip it with --lenient.")
+        super().__init__(f"{path}: line {line} is not a poll ({why}): correct it, or skip it with --lenient.")
         self.line = line
         """Counted from 1."""
 
@@ -185,7 +185,7 @@ def _members(raw: bytes) -> dict[str, msgspec.Raw]:
         # it.
         found = json.loads(raw)
         if not isinstance(found, dict):
-            raise ValueError("it is no JSON object") from None  # noqa: TRY004 - the caller names the line
+            raise ValueError("it is not a JSON object") from None  # noqa: TRY004 - the caller names the line
         return {key: msgspec.Raw(json.dumps(value).encode()) for key, value in found.items()}
 
 

@@ -67,10 +67,11 @@ def explain(record: "Record", view: View, row: RunRow, now: int) -> Explanation:
 
     facts = _facts(polls[run.evidence[-1]], run.provider_id) if run.evidence else None
     by_policy = folded.stop_by == "policy"
+    said_by_rule = sentence(run.rule, facts, run.provider, stop_requested=folded.stop_by is not None)
     capacity = capacity_sentence(folded, policy_of(view.world().state, source_of(folded)), now)
     return Explanation(
         run=run,
-        sentence=" ".join(part for part in (sentence(run.rule, facts, run.provider), capacity) if part is not None),
+        sentence=" ".join(part for part in (said_by_rule, capacity) if part is not None),
         evidence=tuple(found for position in run.evidence if (found := said(position)) is not None),
         steps=tuple(
             Step(position=move.position, at=parse_time(move.at), state=move.target, said=said(move.position))

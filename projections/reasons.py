@@ -28,7 +28,7 @@ _RULES: dict[str, str] = {
     "the run is lost until an answer shows it again.",
     "first-sight": "An answer showed the run for the first time.",
     "submit-failed": "The provider refused the task or could not be reached: it never ran, no poll is about it.",
-    "held": "The run waits in Steno's queue; nothing has been said to the provider yet.",
+    "held": "The run waits in Steno's queue; it has not been submitted to the provider yet.",
     "no-capacity": "The provider had no machine for it, so the same request is made again later: it waits in Steno's "
     "queue.",
     "submit-abandoned": "The task was never handed to the provider: it never ran, no poll is about it.",
@@ -36,8 +36,15 @@ _RULES: dict[str, str] = {
 """By the last part of a rule's name."""
 
 
-def sentence(rule: str | None, facts: RunFacts | None, provider: str = "the provider") -> str:
-    """What a rule says, in one or two sentences; `facts` are those of the poll that decided."""
+def sentence(
+    rule: str | None, facts: RunFacts | None, provider: str = "the provider", *, stop_requested: bool = False
+) -> str:
+    """What a rule says, in one to three sentences.
+
+    Args:
+        facts: those of the poll that decided.
+        stop_requested: somebody asked Steno to stop the run, whether or not that came in time.
+    """
     name = (rule or "").rsplit("/", 1)[-1]
     said = _RULES.get(name)
     if said is None:
@@ -50,7 +57,8 @@ def sentence(rule: str | None, facts: RunFacts | None, provider: str = "the prov
     enough = _ENOUGH[why].format(provider=provider, status=facts.status)
     if name != "failure-reported":
         return f"{enough}; {said}."
-    return f"{enough}. The run failed: {_failure(facts)}. Nobody had requested a stop."
+    stop = f"A stop was requested, but {provider} reports none" if stop_requested else "Nobody had requested a stop"
+    return f"{enough}. The run failed: {_failure(facts)}. {stop}."
 
 
 def _failure(facts: RunFacts) -> str:

@@ -22,7 +22,7 @@ def why_up(state: WorldState, vm: Vm, policy: Policy, now: int) -> tuple[str, ..
     if vm.state is VmState.TERMINATED:
         ended = "" if vm.finished_at is None else f" since {format_time(vm.finished_at)}"
         why = "" if vm.reason is None else f" ({vm.reason.value})"
-        return (f"It is gone{ended}{why}.",)
+        return (f"It has been gone{ended}{why}." if ended else f"It is gone{why}.",)
     if vm.archive is not None:
         return (f"It is part of the archive {vm.archive}, which ends at {format_time(until_of(state, vm))}.",)
     scene = Scene(state=state, source=vm.source, policy=policy, now=now)

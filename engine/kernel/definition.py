@@ -189,7 +189,7 @@ def _check_reference(reference: Reference, where: str) -> None:
             warnings.simplefilter("ignore")
             compile(reference.python, "reference", "exec")  # parsed here, run on the machine only
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise Wrong(f"{where}.python", f"it is no Python: {error}") from None
+        raise Wrong(f"{where}.python", f"it is not valid Python: {error}") from None
 
 
 def _check_case(case: Test, signature: Signature, dtype: str, where: str) -> None:

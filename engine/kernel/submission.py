@@ -78,7 +78,7 @@ def read_submission(body: bytes) -> Submission:
     try:
         body.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise Wrong("", f"the request is no UTF-8: byte {error.start} is {body[error.start]:#04x}") from None
+        raise Wrong("", f"the request is not valid UTF-8: byte {error.start} is {body[error.start]:#04x}") from None
     asked = _decoded(_loose, body, "")
     for field, value, known in (
         ("gpu_type", asked.gpu_type, GPUS),
@@ -89,7 +89,7 @@ def read_submission(body: bytes) -> Submission:
         if value not in known:
             raise Wrong(field, f"{value[:60]!r} is not known here; there is {', '.join(known)}")
     if _NAME.fullmatch(asked.problem) is None:
-        raise Wrong("problem", f"{asked.problem[:60]!r} is no name of letters, digits, - and _")
+        raise Wrong("problem", f"{asked.problem[:60]!r} is not a name of letters, digits, - and _")
     _check_source(asked.solution_code)
     definition = _problem(asked)
     endpoint = msgspec.convert(asked.endpoint, Endpoint)
@@ -114,7 +114,7 @@ def _check_source(source: str) -> None:
     try:
         size = len(source.encode("utf-8"))
     except UnicodeEncodeError:
-        raise Wrong("solution_code", "it holds half a character (a lone surrogate) and is no UTF-8") from None
+        raise Wrong("solution_code", "it holds half a character (a lone surrogate) and is not valid UTF-8") from None
     if size > LONGEST_SOURCE:
         raise Wrong("solution_code", f"it has {size} bytes; at most {LONGEST_SOURCE} are taken")
     if "\0" in source:
@@ -127,7 +127,7 @@ def _problem(asked: _Loose) -> Definition:
         try:
             given = _decoded(msgspec.json.Decoder(str), given, "problem_def").encode()
         except UnicodeEncodeError:
-            raise Wrong("problem_def", "it holds half a character (a lone surrogate) and is no UTF-8") from None
+            raise Wrong("problem_def", "it holds half a character (a lone surrogate) and is not valid UTF-8") from None
         if not given.strip():
             given = b"null"
     if given.strip() == b"null":
@@ -150,4 +150,4 @@ def _decoded(decoder: "msgspec.json.Decoder[T]", text: bytes, where: str) -> T:
             field = f"{where}.{missing[1]}".lstrip(".")
         raise Wrong(field, what) from None
     except (msgspec.DecodeError, RecursionError) as error:
-        raise Wrong(where, f"it is no JSON: {error}") from None
+        raise Wrong(where, f"it is not valid JSON: {error}") from None

@@ -171,9 +171,9 @@ def _lenient(item: bytes, drift: list[str]) -> _Instance:
     try:
         value = msgspec.json.decode(item)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise ValueError("a machine is no JSON") from error
+        raise ValueError("a machine is not valid JSON") from error
     if not isinstance(value, dict) or not isinstance(value.get("id"), str) or not value["id"]:
-        raise ValueError("a machine is no JSON object with an id")
+        raise ValueError("a machine is not a JSON object with an id")
     row = Reader(value, "", drift)
     return _Instance(
         id=value["id"],

@@ -31,9 +31,9 @@ def lenient_run(item: bytes) -> tuple[RunWire, tuple[str, ...]]:
     try:
         value = msgspec.json.decode(item)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise ValueError("a run is no JSON") from error
+        raise ValueError("a run is not valid JSON") from error
     if not isinstance(value, dict) or not isinstance(value.get("id"), str) or not value["id"]:
-        raise ValueError("a run is no JSON object with an id")
+        raise ValueError("a run is not a JSON object with an id")
     drift: list[str] = []
     run = Reader(value, "", drift)
     spec = run.inner("run_spec")

@@ -67,6 +67,6 @@ async def _decoded(request: Request) -> tuple[bytes, Any]:
     try:
         return body, msgspec.json.decode(body)
     except UnicodeDecodeError:
-        raise Problem(400, "the body is no UTF-8", field="body") from None
+        raise Problem(400, "the body is not valid UTF-8", field="body") from None
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise Problem(400, f"the body is no JSON: {str(error)[:120]}", field="body") from None
+        raise Problem(400, f"the body is not valid JSON: {str(error)[:120]}", field="body") from None

@@ -48,7 +48,7 @@ _READ_PROBLEMS = {
     503: "Not now: the record is locked, or the read models are behind; Retry-After says when.",
 }
 _COMMAND_PROBLEMS = {
-    400: "The body is no JSON, or a header or parameter is no value of its kind.",
+    400: "The body is not valid JSON, or a header or parameter is no value of its kind.",
     401: _READ_PROBLEMS[401],
     403: "The token's role does not allow this, or a policy refuses it, with the arithmetic.",
     404: "There is no such thing.",

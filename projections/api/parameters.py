@@ -43,7 +43,7 @@ class Asked:
         """A parameter that is a number and has a default."""
         value = self.given[name]
         if not isinstance(value, int):
-            raise TypeError(f"{name} is no number")
+            raise TypeError(f"{name} is not a number")
         return value
 
     def text(self, name: str) -> str | None:

@@ -111,7 +111,7 @@ def _after(request: Request) -> tuple[int, str] | None:
         raise Problem(400, f"{LAST_EVENT_ID} is given more than once", field=LAST_EVENT_ID)
     if last:
         if _POSITION.fullmatch(last[0]) is None:
-            raise Problem(400, f"{last[0][:60]!r} is no position of a record: a whole number", field=LAST_EVENT_ID)
+            raise Problem(400, f"{last[0][:60]!r} is not a position of a record: a whole number", field=LAST_EVENT_ID)
         return int(last[0]), LAST_EVENT_ID
     return (given, "after") if isinstance(given, int) else None
 

@@ -258,7 +258,7 @@ def test_a_machine_that_is_gone_needs_no_ending(call: Call) -> None:
         "asked": False,
         "told": False,
     }
-    assert "seen to end" in str(call("vms", "gone", "lab-fleet-0", "--at", "5m").exception)
+    assert "already shown the end" in str(call("vms", "gone", "lab-fleet-0", "--at", "5m").exception)
 
 
 def test_somebodys_word_ends_the_bill_of_a_machine_nobody_sees(call: Call, tmp_path: Path) -> None:

@@ -71,3 +71,11 @@ def test_a_verdict_names_what_decided_it(item: Item, said: str) -> None:
     facts = read_run(json.dumps(item).encode())
     move = judge(facts, stopped_by_policy=False)
     assert sentence(move.rule, facts, "dstack") == said
+
+
+def test_a_stop_that_came_too_late_is_not_denied() -> None:
+    """The run failed by itself, and somebody had asked for its stop."""
+    item = single(run="failed", job_status="failed", job_reason="container_exited_with_error", exit_status=3)
+    facts = read_run(json.dumps(item).encode())
+    said = sentence(judge(facts, stopped_by_policy=False).rule, facts, "dstack", stop_requested=True)
+    assert said.endswith("job 0 exited 3. A stop was requested, but dstack reports none.")

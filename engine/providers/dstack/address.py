@@ -48,7 +48,7 @@ def address(url: str, token: str, project: str) -> Address:
     if not _TOKEN.fullmatch(token):
         raise NotConfigured("dstack token has a space, a line break or a letter outside ASCII; copy it again")
     if not _PROJECT.fullmatch(project):
-        raise NotConfigured(f"{project!r} is no dstack project name; use letters, digits, '-' and '_'")
+        raise NotConfigured(f"{project!r} is not a valid dstack project name; use letters, digits, '-' and '_'")
     return Address(url=url.strip().rstrip("/"), token=token, project=project, loopback=_loopback(host))
 
 

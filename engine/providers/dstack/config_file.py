@@ -39,9 +39,11 @@ def read_dstack_config(path: Path) -> tuple[KnownProject, ...]:
         content = yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise NotConfigured(f"dstack's configuration {path} is no YAML (line {line}: {error.problem})") from None
+        raise NotConfigured(f"dstack's configuration {path} is not valid YAML (line {line}: {error.problem})") from None
     except (yaml.YAMLError, ValueError, RecursionError):
-        raise NotConfigured(f"dstack's configuration {path} is no YAML; run `dstack project add` to write it") from None
+        raise NotConfigured(
+            f"dstack's configuration {path} is not valid YAML; run `dstack project add` to write it"
+        ) from None
     if content is None:
         return ()
     projects = content.get("projects") if isinstance(content, dict) else None

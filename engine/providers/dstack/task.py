@@ -196,7 +196,7 @@ def _interpolated(task: dict[str, object], where: str) -> dict[str, object]:
 
 def _check_variable(name: object, where: str) -> None:
     if not isinstance(name, str) or _VARIABLE.fullmatch(name) is None:
-        raise TaskInvalid(f"{where}: env: {name!r} is no variable name; write NAME=value, NAME, or NAME: value")
+        raise TaskInvalid(f"{where}: env: {name!r} is not a variable name; write NAME=value, NAME, or NAME: value")
 
 
 def _env_value(value: object) -> object:

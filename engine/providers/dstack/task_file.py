@@ -42,12 +42,12 @@ def parse_task(text: str, name: str) -> dict[str, object]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "somewhere"
-        raise UnreadableInput(f"{name} is no YAML: {place}: {error.problem or error.context}") from None
+        raise UnreadableInput(f"{name} is not valid YAML: {place}: {error.problem or error.context}") from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        raise UnreadableInput(f"{name} is no YAML: line {line}: a character YAML does not allow") from None
+        raise UnreadableInput(f"{name} is not valid YAML: line {line}: a character YAML does not allow") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise UnreadableInput(f"{name} is no YAML: {' '.join(str(error).split())[:200]}") from None
+        raise UnreadableInput(f"{name} is not valid YAML: {' '.join(str(error).split())[:200]}") from None
     if content is None:
         raise UnreadableInput(f"{name} is empty; a task needs at least `type: task` and `commands:`")
     if not isinstance(content, dict):

@@ -115,7 +115,7 @@ def local_task(
     try:
         msgspec.json.encode((task.argv, task.folder, task.shown))
     except UnicodeEncodeError:
-        raise TaskInvalid("a command, the working_dir or another field is no valid UTF-8 text") from None
+        raise TaskInvalid("a command, the working_dir or another field is not valid UTF-8 text") from None
     return task
 
 
@@ -154,7 +154,7 @@ def _environment(env: object, inherited: Mapping[str, str]) -> dict[str, str]:
     found["PYTHONUNBUFFERED"] = "1"  # so that the output of Python programs can be followed
     for name, value in _pairs(env):
         if not name or "=" in name or "\0" in name + value:
-            raise TaskInvalid(f"env {name!r} is no name of a variable, or its value holds a zero byte")
+            raise TaskInvalid(f"env {name!r} is not a variable name, or its value holds a zero byte")
         found[name] = value
     return found
 
@@ -192,7 +192,7 @@ def seconds(field: str, value: object, *, unset: int | None) -> int | None:
         return int(value)
     if isinstance(value, str) and (match := _DURATION.fullmatch(value)):
         return int(match[1]) * _UNITS[match[2]]
-    raise TaskInvalid(f"{field}: {value!r} is no duration; write seconds, or 30s, 90m, 2h, 1d, or off")
+    raise TaskInvalid(f"{field}: {value!r} is not a duration; write seconds, or 30s, 90m, 2h, 1d, or off")
 
 
 def _hidden(value: object) -> object:

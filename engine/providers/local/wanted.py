@@ -32,5 +32,5 @@ def _idle(value: object, otherwise: int | None) -> int:
         return otherwise or 0
     told = idle_of(value)
     if told is None:
-        raise TaskInvalid(f"idle_duration: {value!r} is no duration; write seconds, or 30s, 10m, 2h, or off")
+        raise TaskInvalid(f"idle_duration: {value!r} is not a duration; write seconds, or 30s, 10m, 2h, or off")
     return told if otherwise is None or otherwise < 0 else min(told, otherwise)

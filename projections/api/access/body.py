@@ -31,7 +31,7 @@ async def read_body(headers: Mapping[bytes, bytes], receive: Receive, most: int 
         raise Problem(501, "send the body as it is, or chunked", field="Transfer-Encoding", headers=_CLOSE)
     length = headers.get(b"content-length", b"0")
     if not length.isdigit():
-        raise Problem(400, "the header Content-Length is no number", field="Content-Length")
+        raise Problem(400, "the header Content-Length is not a number", field="Content-Length")
     if len(length) > 10 or int(length) > most:
         raise _too_large(most)
     try:
@@ -64,7 +64,7 @@ def _check(body: bytes) -> None:
     try:
         body.decode()
     except UnicodeDecodeError as error:
-        raise Problem(400, f"the body is no UTF-8 at byte {error.start}", field="body") from None
+        raise Problem(400, f"the body is not valid UTF-8 at byte {error.start}", field="body") from None
     if too_deep(body):
         raise Problem(400, f"the body nests deeper than {MAX_DEPTH}", field="body")
 

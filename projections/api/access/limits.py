@@ -82,7 +82,7 @@ def _check_path(path: bytes) -> None:
     try:
         text = unquote_to_bytes(path).decode()
     except UnicodeDecodeError:
-        raise Problem(400, "the path is no UTF-8 once its % signs are read", field="path") from None
+        raise Problem(400, "the path is not valid UTF-8 once its % signs are read", field="path") from None
     parts = text.split("/")
     if (
         not text.startswith("/")
@@ -101,7 +101,7 @@ def _check_query(query: bytes) -> None:
         try:
             unquote_to_bytes(query).decode()
         except UnicodeDecodeError:
-            raise Problem(400, "the query is no UTF-8 once its % signs are read", field="query") from None
+            raise Problem(400, "the query is not valid UTF-8 once its % signs are read", field="query") from None
     elif b"token" not in lowered and b"api_key" not in lowered:
         return
     for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True):

@@ -137,7 +137,7 @@ class Protocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """The head is there; who answers can cut the connection, whatever is still to be sent on it."""
         if self.url[:1] != b"/" or b"#" in self.url:
-            raise ValueError("the target is no path")  # `http://other.example/` would be a second host
+            raise ValueError("the target is not a path")  # `http://other.example/` would be a second host
         self._in_head, self._in_body = False, True
         scope: dict[str, Any] = self.scope  # type: ignore[assignment]
         scope["steno.abort"] = self._abort

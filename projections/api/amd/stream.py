@@ -191,7 +191,7 @@ def _last(request: Request) -> int:
     if not given:
         return 0
     if _POSITION.fullmatch(given[0]) is None:
-        raise Problem(400, f"{given[0][:60]!r} is no position of a record: a whole number", field=LAST_EVENT_ID)
+        raise Problem(400, f"{given[0][:60]!r} is not a position of a record: a whole number", field=LAST_EVENT_ID)
     return int(given[0])
 
 

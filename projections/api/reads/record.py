@@ -106,7 +106,7 @@ def position_of(asked: Asked) -> int:
     """
     word = asked.path["position"]
     if _POSITION.fullmatch(word) is None:
-        raise Problem(400, f"{word[:60]!r} is no position: write a whole number", field="position")
+        raise Problem(400, f"{word[:60]!r} is not a position: write a whole number", field="position")
     return int(word)
 
 

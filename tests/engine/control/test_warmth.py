@@ -343,7 +343,7 @@ def test_an_unconfirmed_a_missing_and_a_gone_machine_say_what_they_are() -> None
     assert told.up()[-1].endswith("that alone does not end its bill.")
     told.vms["m"] = rows
     told.gone("m")
-    assert told.up()[0].startswith("It is gone since ")
+    assert told.up()[0].startswith("It has been gone since ")
 
 
 def test_a_machine_with_a_run_on_its_way_says_which() -> None:

@@ -167,10 +167,10 @@ def test_the_servers_block_is_one_dstack_reads(backend: str) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("projects: [", ["no YAML", "line"]),
+        ("projects: [", ["not valid YAML", "line"]),
         ("projects: 3\n", ["no list `projects:`"]),
         ("just words\n", ["no list `projects:`"]),
-        ("\x00", ["no YAML"]),
+        ("\x00", ["not valid YAML"]),
     ],
 )
 def test_a_broken_file_of_dstacks_matters_only_to_who_needs_it(
@@ -200,7 +200,7 @@ def test_odd_entries_of_dstacks_file_are_passed_over(load: Load, tmp_path: Path)
 @pytest.mark.parametrize(
     ("toml", "words"),
     [
-        ("record = ", ["no TOML"]),
+        ("record = ", ["not valid TOML"]),
         ('recrod = "x"\n', ["unknown setting recrod"]),
         ("[dstack]\nurl = true\n", ["dstack.url", "text or a number"]),
         ('provider = "slurm9"\n', ["provider", "slurm9", "local, dstack"]),
