@@ -1,5 +1,6 @@
 """`steno logs`: a run's output."""
 
+import codecs
 import sys
 
 import click
@@ -17,6 +18,9 @@ from cli.output import emit_json_line
 def command(app: App, run: str, follow: bool) -> None:
     """Print a run's output, asked of its provider (output is not part of the record).
 
+    A terminal gets its colours, and sees other control characters instead of obeying them (\\x1b); a file or pipe gets
+    every byte.
+
     With --json, JSON Lines: {"text"}, one for each line of output.
 
     \b
@@ -27,6 +31,7 @@ def command(app: App, run: str, follow: bool) -> None:
     from cli.lines import lines
     from cli.logs import log_for_data
     from cli.providers import of_run
+    from cli.render.paint import visible_output
     from cli.stores import viewing
     from engine.errors import Conflict
     from projections.folded import decode_run
@@ -46,8 +51,10 @@ def command(app: App, run: str, follow: bool) -> None:
             for line in lines(pieces):
                 emit_json_line({"text": line.decode("utf-8", "replace")})
             return
+        shown = sys.stdout.isatty()
+        decoded = codecs.getincrementaldecoder("utf-8")("replace")
         for piece in pieces:
-            sys.stdout.buffer.write(piece)
+            sys.stdout.buffer.write(visible_output(decoded.decode(piece)).encode() if shown else piece)
             sys.stdout.buffer.flush()
     finally:
         provider.close()

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 import click
 
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
-_HIDDEN = re.compile(
-    # Our own colours stay. What else moves the cursor, sets a title, turns text round or cannot be written is shown.
-    r"(\x1b\[(?:[0-3]|3[0-7]|9[0-7])m)|([\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff])"
-)
+_STEERING = r"([\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff])"
+"""What moves the cursor, sets a title, turns text round or cannot be written."""
+_HIDDEN = re.compile(r"(\x1b\[(?:[0-3]|3[0-7]|9[0-7])m)|" + _STEERING)
+"""Our own colours stay."""
+_OUTPUT = re.compile(r"(\x1b\[[0-9;]*m|\r)|" + _STEERING)
+"""All colours stay, and returns, which progress bars need."""
 
 STATE_COLOURS: dict[str, str] = {
     "requested": "bright_black",
@@ -41,6 +43,11 @@ def state(name: str, text: str | None = None) -> str:
 def visible(text: str) -> str:
     """A text that may hold what a provider sent, safe to print: control characters as `\\x1b`, `\\r`, `\\u202e`."""
     return _HIDDEN.sub(lambda found: found[1] or repr(found[2])[1:-1], text)
+
+
+def visible_output(text: str) -> str:
+    """A piece of a run's output, safe to print on a terminal: it keeps its colours, and steers nothing else."""
+    return _OUTPUT.sub(lambda found: found[1] or repr(found[2])[1:-1], text)
 
 
 def visible_json(text: str) -> str:
