@@ -89,9 +89,10 @@ def parse_line(raw: bytes, reading: TraceReading) -> Poll | None:
     if kind not in (b'"poll"', b"null") or bytes(line.get("ep", _NULL)) == b'"lab_note"':
         return None
     started_at = parse_time(_text.decode(line.pop("t", _NULL)))
-    took = round((_maybe_number.decode(line.pop("ms", _NULL)) or 0) * 1000)
-    if abs(took) > _LONGEST or started_at + took > _LAST:
+    milliseconds = _maybe_number.decode(line.pop("ms", _NULL)) or 0
+    if abs(milliseconds) > _LONGEST / 1000 or started_at + milliseconds * 1000 > _LAST:
         raise ValueError("its times are out of range")
+    took = round(milliseconds * 1000)
     if "path" in line:
         return _http_poll(line, started_at, took, reading)
     if "cmd" in line:
@@ -171,7 +172,7 @@ def _slurm_poll(line: dict[str, msgspec.Raw], started_at: int, took: int, readin
         observed_at=started_at + took,
         status=status,
         body=None if out is None else bytes(out),
-        text=out is not None,
+        text=out is not None and bytes(out).startswith(b'"'),
         answered=status == 0,
         extra=line,
     )

@@ -1,5 +1,7 @@
 """Reading a task file: YAML to plain values, every failure one line with its place."""
 
+import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from engine.errors import TaskInvalid
@@ -8,7 +10,11 @@ from events.errors import UnreadableInput
 DEFAULT_FILES = (".dstack.yml", ".dstack.yaml")
 """Looked for, in this order, where no file is named; the same as `dstack apply` does."""
 
+LARGEST = 512 << 10
+"""Bytes of a task file; dstack's examples have 1 kB, and YAML of this size is read in seconds."""
 _DEEPEST = 30
+_MOST = 10_000
+"""Values of a task; a dozen lines of aliases to aliases stand for a billion."""
 
 
 def default_task_file(folder: Path) -> Path | None:
@@ -24,7 +30,16 @@ def read_task_file(path: Path) -> dict[str, object]:
         TaskInvalid: a key that is not text.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        # A pipe that nobody writes to would be waited for, and a device never ends.
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise UnreadableInput(f"{path} is not a regular file; name a task file with -f FILE")
+        with path.open("rb") as file:
+            given = file.read(LARGEST + 1)
+        if len(given) > LARGEST:
+            raise UnreadableInput(
+                f"task file {path} is larger than {LARGEST >> 10} kB; put what is large into a script"
+            )
+        text = given.decode()
     except FileNotFoundError:
         raise UnreadableInput(f"there is no task file {path}; name one with -f FILE") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -57,7 +72,8 @@ def parse_task(text: str, name: str) -> dict[str, object]:
 
 def _plain(mapping: dict[object, object], name: str) -> dict[str, object]:
     """JSON values only: YAML also has dates and sets, which dstack's API has not."""
-    return {_key(key, name): _value(value, name, _key(key, name)) for key, value in mapping.items()}
+    left = iter(range(_MOST))
+    return {_key(key, name): _value(value, name, _key(key, name), left) for key, value in mapping.items()}
 
 
 def _key(key: object, name: str) -> str:
@@ -66,16 +82,20 @@ def _key(key: object, name: str) -> str:
     return key
 
 
-def _value(value: object, name: str, where: str) -> object:
+def _value(value: object, name: str, where: str, left: Iterator[int]) -> object:
+    if next(left, None) is None:
+        raise TaskInvalid(f"{name}: more than {_MOST:,} values (aliases to aliases?)")
     if where.count(".") + where.count("[") > _DEEPEST:
         raise TaskInvalid(f"{name}: {where[:40]}… is nested deeper than {_DEEPEST} levels (an alias to itself?)")
     if isinstance(value, dict):
         return {
-            str(key) if isinstance(key, int | float) else _key(key, name): _value(inner, name, f"{where}.{key}")
+            str(key) if isinstance(key, int | float) else _key(key, name): _value(inner, name, f"{where}.{key}", left)
             for key, inner in value.items()
         }
     if isinstance(value, list):
-        return [_value(inner, name, f"{where}[{index}]") for index, inner in enumerate(value)]
+        return [_value(inner, name, f"{where}[{index}]", left) for index, inner in enumerate(value)]
+    if isinstance(value, int | float) and not abs(value) < 2**63:
+        raise TaskInvalid(f"{name}: the number of {where} is out of range")
     if value is None or isinstance(value, str | int | float):
         return value
     raise TaskInvalid(f"{name}: {where} is a {_kind(value)}; put it in quotes if it is meant as text")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -242,3 +243,44 @@ def test_a_name_is_judged_as_dstack_does(name: str) -> None:
     else:
         with pytest.raises(TaskInvalid):
             check_name(name)
+
+
+LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]\n" for level in range(1, 10)
+)
+HOSTILE = {
+    "a billion laughs": (LAUGHS + "type: task\ncommands: *a9\n", "more than 10,000 values"),
+    "an alias to itself": ("type: task\ncommands: &a [*a]\n", "nested deeper"),
+    "a Python object": ("commands: [!!python/object/apply:os.system ['touch owned']]\n", "could not determine"),
+    "a million keys": ("".join(f"K{number}: v\n" for number in range(100_000)), "larger than 512 kB"),
+    "deep": ("type: task\ncommands: " + "[" * 20_000 + "]" * 20_000, "recursion"),
+    "a number of digits": ("type: task\nnodes: " + "9" * 5_000, "digits"),
+    "a number in base 60": ("type: task\nnodes: " + ":".join(["1"] * 5_000), "out of range"),
+    "no number": ("type: task\nmax_price: .nan\n", "out of range"),
+    "without end": ("type: task\nmax_price: .inf\n", "out of range"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_task_file_is_refused_in_one_line(tmp_path: Path, case: str) -> None:
+    """Small files that stand for much, tags that call something, numbers that nothing can hold."""
+    text, told = HOSTILE[case]
+    file = tmp_path / "task.yml"
+    file.write_text(text)
+    with pytest.raises(StenoError, match=told) as error:
+        read_task_file(file)
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 400 + len(str(file))
+    assert not Path("owned").exists()
+
+
+@pytest.mark.parametrize("kind", ["a pipe", "a device", "a folder"])
+def test_a_task_file_that_is_no_file_is_refused_unread(tmp_path: Path, kind: str) -> None:
+    """A pipe that nobody writes to would be waited for; /dev/zero never ends."""
+    file = tmp_path / "task.yml"
+    if kind == "a pipe":
+        os.mkfifo(file)
+    else:
+        file.symlink_to("/dev/zero" if kind == "a device" else tmp_path)
+    with pytest.raises(UnreadableInput, match="not a regular file"):
+        read_task_file(file)

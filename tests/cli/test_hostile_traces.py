@@ -1,0 +1,86 @@
+"""Traces that are bombs, devices or hold what nothing can hold: one line, exit code 2, and little memory."""
+
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import zstandard
+
+GOOD = b'{"t":"2026-01-01T00:00:00Z","path":"/api/runs/list","req":{},"status":200,"ms":5,"body":[]}\n'
+OPEN = GOOD[: GOOD.index(b"[]")]
+MEMORY = 900_000_000
+"""Bytes of address space a command may take here; without a file it takes 400 MB, most of it never touched."""
+
+
+def bomb(*pieces: bytes, times: int) -> bytes:
+    """The last piece many times, behind the others, packed to a few hundred kB."""
+    *first, last = pieces
+    pack = zstandard.ZstdCompressor().compressobj()
+    return b"".join([*map(pack.compress, first), *(pack.compress(last) for _ in range(times)), pack.flush()])
+
+
+BLANK = b" " * 10_000_000
+BOMBS: dict[str, tuple[Callable[[], bytes], str]] = {
+    "blanks.jsonl.zst": (lambda: bomb(GOOD, BLANK, times=150), "line 2 is longer than 64 MB"),
+    "newlines.jsonl.zst": (lambda: bomb(GOOD, b"\n" * 10_000_000, times=150), "lines up to line 1000002 are blank"),
+    "body.jsonl.zst": (lambda: bomb(GOOD, OPEN + b"[", b"0," * 5_000_000, times=150), "line 2 is longer than 64 MB"),
+    "cut.jsonl.zst": (lambda: bomb(GOOD, BLANK, times=1)[:-10], "cannot be unpacked behind line 1"),
+    "wide.jsonl": (
+        lambda: OPEN + b"[" + b"[]," * 1_000_000 + b"[]]}\n",
+        "it holds too many values",
+    ),
+    "huge.jsonl": (lambda: GOOD.replace(b":5", b":1e308"), "line 1 is no poll (its times are out of range)"),
+    "early.jsonl": (lambda: GOOD.replace(b"2026", b"0001").replace(b"00Z", b"00+23:59"), "out of range"),
+    "zeros.jsonl": (lambda: b"\0" * 100_000, "line 1 is no poll"),
+    "bytes.jsonl": (lambda: GOOD.replace(b"/api", b"\xff"), "line 1 is no poll"),
+}
+"""What is made, and what the one line says."""
+
+
+def called(home: Path, *words: object) -> "subprocess.CompletedProcess[str]":
+    """The genuine command with little memory."""
+    return subprocess.run(
+        [sys.executable, "-m", "cli.main", *map(str, words)],
+        env={"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8", "STENO_RECORD": str(home / "r.db")},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY)),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_is_one_line_and_little_memory(home: Path, name: str) -> None:
+    """A few hundred kB stood for 1.5 GB; the command was killed, or told of a mistake in Steno."""
+    make, told = BOMBS[name]
+    (home / name).write_bytes(make())
+    assert (home / name).stat().st_size < 4_000_000
+    done = called(home, "replay", home / name)
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert told in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("kind", ["a sparse line", "a pipe", "a device", "a link to itself"])
+def test_a_file_that_never_ends_is_not_read(home: Path, kind: str) -> None:
+    """A gigabyte without a line end, a pipe that nobody writes to, /dev/zero."""
+    file = home / "odd.jsonl"
+    match kind:
+        case "a sparse line":
+            with file.open("wb") as sparse:
+                sparse.truncate(1_000_000_000)
+        case "a pipe":
+            os.mkfifo(file)
+        case "a device":
+            file.symlink_to("/dev/zero")
+        case _:
+            file.symlink_to(file)
+    done = called(home, "replay", file)
+    assert done.returncode in (2, 4)
+    assert (done.stdout, done.stderr.count("\n")) == ("", 1)
