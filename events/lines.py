@@ -4,8 +4,9 @@ import stat
 import sys
 from collections.abc import Iterator
 from functools import partial
+from io import BufferedReader
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, cast
 
 import zstandard
 
@@ -55,7 +56,7 @@ def numbered_lines(path: str | Path, *, lenient: bool = False) -> Iterator[tuple
 
 def _lines(path: str) -> Iterator[bytes]:
     if path == "-":
-        return _split(iter(partial(sys.stdin.buffer.read1, _PIECE), b""))
+        return _split(iter(partial(cast(BufferedReader, sys.stdin.buffer).read1, _PIECE), b""))
     # A pipe that nobody writes to would be waited for, and a device never ends.
     if not stat.S_ISREG(Path(path).stat().st_mode):
         raise UnreadableInput(f"{path} is not a regular file: give one, or `-` and the lines on standard input.")

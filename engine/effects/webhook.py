@@ -6,10 +6,13 @@ import threading
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 
+from engine.deadline import Deadline
 from engine.settings_values import ALERTS
 
 TIMEOUT = 10.0
 """Seconds for each of connecting, writing and waiting for the answer."""
+TOTAL = 30.0
+"""Seconds for a whole try: at most four run at a time, and an answer that drips would hold back every other notice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +100,15 @@ def send(url: str, body: bytes, headers: dict[str, str]) -> tuple[int | None, st
     import httpx
 
     try:
-        with httpx.stream("POST", url, content=body, headers=headers, timeout=TIMEOUT) as answer:
-            status = answer.status_code
+        with (
+            Deadline(TOTAL) as deadline,
+            httpx.Client(timeout=TIMEOUT) as client,
+            client.stream("POST", url, content=body, headers=headers, extensions=deadline.extensions) as answer,
+        ):
+            status = answer.status_code  # the body is not read
+    except httpx.RemoteProtocolError as error:
+        # its text quotes what the server sent, which may repeat the address
+        return None, f"no answer ({type(error).__name__}: not a proper answer)"
     except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
         return None, f"no answer ({type(error).__name__}: {error})".replace(url, "the webhook")
     return status, None if 200 <= status < 300 else f"the webhook answered {status}"

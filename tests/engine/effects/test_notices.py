@@ -4,7 +4,9 @@ import hashlib
 import hmac
 import json
 import socket
+import threading
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -164,6 +166,82 @@ def test_a_webhook_that_does_not_answer_in_time_is_a_failed_try(bench, hook, mad
     notices.alert(ALERT)
     until(notices, tries(bench, 1))
     assert outcomes(bench)[0].error.startswith("no answer (ReadTimeout")
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"HTTP/1.1 100 Continue\r\n\r\n", b"H", b"HTTP/1.1 200 OK secret-path\r\n: secret-path\r\n"],
+    ids=["interim answers", "a byte at a time", "the address in a broken header"],
+)
+def test_a_webhook_that_never_ends_is_a_failed_try_without_its_address(monkeypatch, sent):
+    """No read times out, so the try has a time of its own; what the server sends is not in what we write down."""
+    monkeypatch.setattr(posting, "TOTAL", 0.5)
+    over = threading.Event()
+
+    def flood() -> None:
+        connection, _ = listening.accept()
+        with connection, suppress(OSError):
+            connection.recv(65536)
+            while not over.wait(0.001):
+                connection.sendall(sent)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=flood, daemon=True)
+        thread.start()
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}/services/secret-path"
+        status, error = posting.send(address, b"{}", {})
+        over.set()
+        thread.join()
+    assert status is None
+    assert error.startswith("no answer (")
+    assert "secret-path" not in error
+
+
+def test_an_answer_of_any_size_is_not_read(monkeypatch):
+    """The status is all we want: 100 MB behind it stay where they are."""
+    sent = []
+
+    def answer() -> None:
+        connection, _ = listening.accept()
+        with connection, suppress(OSError):
+            connection.recv(65536)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\nContent-Encoding: zstd\r\n\r\n")
+            for _ in range(100):
+                connection.sendall(b"x" * 1_000_000)
+                sent.append(1)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        assert posting.send(address, b"{}", {}) == (200, None)
+        thread.join()
+    assert len(sent) < 100
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("where", ["http://169.254.169.254/", "file:///etc/passwd", "gopher://127.0.0.1:1/", "/in"])
+def test_a_redirect_of_a_webhook_is_a_failed_try(status, where):
+    """It could lead inwards: to the cloud's metadata, to a file, to this machine."""
+    asked = []
+
+    def answer() -> None:
+        connection, _ = listening.accept()
+        with connection:
+            asked.append(connection.recv(65536))
+            head = f"HTTP/1.1 {status} X\r\nLocation: {where}\r\nContent-Length: 0\r\n\r\n"
+            connection.sendall(head.encode())
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}/hook"
+        assert posting.send(address, b"{}", {}) == (status, f"the webhook answered {status}")
+        thread.join()
+        listening.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            listening.accept()
+    assert len(asked) == 1
 
 
 def test_an_address_nobody_listens_at_is_a_failed_try(bench, clock, made):
