@@ -54,6 +54,8 @@ def sentence(
     why = None if facts is None else decisive(facts)
     if facts is None or why is None:
         return f"{said[:1].upper()}{said[1:]}."
+    if name == "all-exits-zero" and why is Decisive.ENDED:
+        return "Every job has ended; the last attempt of every job exited 0."
     enough = _ENOUGH[why].format(provider=provider, status=facts.status)
     if name != "failure-reported":
         return f"{enough}; {said}."

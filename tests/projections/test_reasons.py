@@ -49,6 +49,10 @@ def test_a_run_that_waits_with_us_is_told_so(rule: str) -> None:
             "dstack reported the final status `done`; the last attempt of every job exited 0.",
         ),
         (
+            single(run="running", job_status="terminating", job_reason="done_by_runner", exit_status=0),
+            "Every job has ended; the last attempt of every job exited 0.",
+        ),
+        (
             single(run="failed", job_status="failed", job_reason="container_exited_with_error", exit_status=3),
             FAILED.format("job 0 exited 3"),
         ),
