@@ -10,6 +10,7 @@ import click
 if TYPE_CHECKING:
     from cli.app import App
     from events.record import Record
+    from projections.last_before import Beyond
     from projections.view import View
 
 _AGO = re.compile(r"(\d+)\s*(s|m|h|d)(?:\s*ago)?")
@@ -90,6 +91,24 @@ def at_position(app: App, record: Record, text: str) -> int:
     from projections.last_before import last_before
 
     return last_before(record, time, head)
+
+
+def at_moment(app: App, record: Record, text: str) -> tuple[int, Beyond]:
+    """What `--at` stands for: a position, or what was known at a time, of archives by their own clocks.
+
+    Raises:
+        click.BadParameter: it is neither, or lies beyond the record's end.
+    """
+    from projections.last_before import NOTHING, moment_at
+    from projections.projector import caught_up
+    from projections.view import View
+
+    time = position_or_time(text, app.clock.now())[1]
+    if time is None:
+        return at_position(app, record, text), NOTHING
+    with caught_up(record) as store:
+        archives = View(store).imported_at()
+    return moment_at(record, time, record.head().position, archives)
 
 
 def after_position(app: App, record: Record, text: str | None) -> int:

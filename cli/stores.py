@@ -57,7 +57,7 @@ def viewing(app: App, at: str | None = None) -> Iterator[tuple[Record, View]]:
         RecordNotFound, NotARecord, RecordDamaged, RecordTooNew: as they say.
     """
     from cli.looking import look_here
-    from cli.moments import at_position
+    from cli.moments import at_moment
     from cli.output import progress
     from projections.projector import as_it_was, caught_up
     from projections.view import View
@@ -67,6 +67,6 @@ def viewing(app: App, at: str | None = None) -> Iterator[tuple[Record, View]]:
             look_here(app, record)
             store = caught_up(record, progress=advance)
         else:
-            store = as_it_was(record, at_position(app, record, at), progress=advance)
+            store = as_it_was(record, *at_moment(app, record, at), progress=advance)
         with store:
             yield record, View(store)

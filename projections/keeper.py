@@ -51,8 +51,13 @@ _MET: Final = 2000
 class Keeper:
     """One record, one store, and the fold that leads from one to the other."""
 
-    def __init__(self, record: "Record", store: Store, *, spacing: int | None = None) -> None:
+    def __init__(self, record: "Record", store: Store, *, spacing: int | None = None, time: int | None = None) -> None:
+        """
+        Args:
+            time: fold nothing that was observed later (microseconds, UTC).
+        """
         self.record = record
+        self._time = time
         self.store = store
         self._spacing = SPACING if spacing is None else spacing
         self._fold: RecordFold | None = None
@@ -99,6 +104,7 @@ class Keeper:
                     StoredVms(self.store),
                     StoredIds(self.store),
                 )
+            state.position = max(state.position, after)
             self._fold = RecordFold(self.record, World(CURRENT, state=state))
             self._position = after
             self._lasting = None
@@ -126,7 +132,7 @@ class Keeper:
 
     def _step(self, after: int, end: int, until: int) -> None:
         assert self._fold is not None  # noqa: S101 - `_begin` made it
-        self._fold.run(Until(position=end))
+        self._fold.run(Until(position=end, at=self._time))
         state = self._fold.world.state
         if not isinstance(state.runs, StoredRuns):
             self._adopted(state, end)

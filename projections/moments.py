@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from projections.generations import beside
 from projections.keeper import Keeper
-from projections.projector import as_it_was, belongs
+from projections.last_before import NOTHING, Beyond
+from projections.projector import add_archives, as_it_was, belongs
 from projections.store import Checkpoint, Store
 from projections.view import View
 
@@ -45,22 +46,23 @@ class Moments:
     def __init__(self, held: int = _HELD) -> None:
         self._most = held
         self._lock = threading.Lock()
-        self._held: OrderedDict[int, _Held] = OrderedDict()
+        self._held: OrderedDict[tuple[int, Beyond], _Held] = OrderedDict()
 
     @contextmanager
-    def at(self, record: "Record", position: int) -> Iterator[View]:
+    def at(self, record: "Record", position: int, beyond: Beyond = NOTHING) -> Iterator[View]:
         """What the projections showed at a position of the record; one thread at a time sees it.
 
         Raises:
             sqlite3.DatabaseError: the file is damaged; the moment is let go.
         """
-        held = self._slot(position)
+        key = (position, beyond)
+        held = self._slot(key)
         try:
-            with held.lock, _reading(held, record, position) as view:
+            with held.lock, _reading(held, record, *key) as view:
                 yield view
         finally:
             with self._lock:
-                lost = self._held.get(position) is not held
+                lost = self._held.get(key) is not held
             if lost and held.lock.acquire(blocking=False):
                 _close(held)
                 held.lock.release()
@@ -69,7 +71,7 @@ class Moments:
     def held(self) -> tuple[int, ...]:
         """The positions that are held, the one asked for last at the end."""
         with self._lock:
-            return tuple(self._held)
+            return tuple(position for position, _ in self._held)
 
     def close(self) -> None:
         """Let go of all of them."""
@@ -79,12 +81,12 @@ class Moments:
                     _close(held)
             self._held.clear()
 
-    def _slot(self, position: int) -> _Held:
+    def _slot(self, key: tuple[int, Beyond]) -> _Held:
         with self._lock:
-            held = self._held.get(position)
+            held = self._held.get(key)
             if held is None:
-                held = self._held[position] = _Held()
-            self._held.move_to_end(position)
+                held = self._held[key] = _Held()
+            self._held.move_to_end(key)
             for old in list(self._held)[: max(0, len(self._held) - self._most)]:
                 if self._held[old].lock.acquire(blocking=False):
                     gone = self._held.pop(old)
@@ -94,14 +96,14 @@ class Moments:
 
 
 @contextmanager
-def _reading(held: _Held, record: "Record", position: int) -> Iterator[View]:
+def _reading(held: _Held, record: "Record", position: int, beyond: Beyond) -> Iterator[View]:
     """The moment in one transaction, opened anew where it is not there or what it stands on is not."""
     if held.store is not None and held.base and held.file != _file(record):
         _close(held)
     while True:
         if held.store is None:
             held.file = _file(record)
-            held.store, held.base = opened(record, position)
+            held.store, held.base = opened(record, position, beyond)
             held.view = View(held.store)
         store, view = held.store, held.view
         assert view is not None  # noqa: S101 - made with the store
@@ -119,7 +121,7 @@ def _reading(held: _Held, record: "Record", position: int) -> Iterator[View]:
         _close(held)
 
 
-def opened(record: "Record", position: int) -> tuple[Store, int]:
+def opened(record: "Record", position: int, beyond: Beyond = NOTHING) -> tuple[Store, int]:
     """(the projections as they were at a position, the kept position they are above; 0: folded from the start)."""
     path = beside(record.path)
     for _ in range(3):  # the file may be swapped, or give up its moment, between two looks at it
@@ -137,12 +139,13 @@ def opened(record: "Record", position: int) -> tuple[Store, int]:
                 store.put("lasting", kept[1])
                 store.set_checkpoint(Checkpoint(rules="", record=record.id, position=base))
                 Keeper(record, store, spacing=_NONE_KEPT).advance(position)
+                add_archives(record, store, beyond)
                 if store.world_at(base, "base") is not None:  # so its rows were there all the time
                     return store, base
         except sqlite3.Error:
             pass
         store.close()
-    return as_it_was(record, position), 0
+    return as_it_was(record, position, beyond), 0
 
 
 def _close(held: _Held) -> None:

@@ -16,6 +16,7 @@ from events.record import Record
 from projections.building import Building
 from projections.generations import beside, only_writer
 from projections.keeper import RULES
+from projections.last_before import NOTHING, Beyond
 from projections.moments import Moments
 from projections.projector import caught_up
 from projections.store import Checkpoint, Store
@@ -136,8 +137,8 @@ class Pool:
             self._end(reader, whole=whole)
 
     @contextmanager
-    def at(self, position: int) -> Iterator[Look]:
-        """The world as it was after `position`.
+    def at(self, position: int, beyond: Beyond = NOTHING) -> Iterator[Look]:
+        """The world as it was after `position`, and of archives `beyond` it.
 
         Raises:
             PositionNotFound: the record does not go that far.
@@ -151,12 +152,12 @@ class Pool:
                 raise PositionNotFound(f"The record ends at position {head}; {position} is beyond it.")
             if file is None and position > _SOON and (building := self._building()) is not None:
                 raise BeingBuilt(building)
-            with self._moments.at(record, position) as view:
+            with self._moments.at(record, position, beyond) as view:
                 now = view.last_at
                 yield Look(
                     record=record,
                     view=view,
-                    position=position,
+                    position=max(position, *(last for _, last in beyond.archives), 0),
                     now=self._clock.now() if now is None else now,
                     past=True,
                 )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from projections.generations import beside, only_builder, only_writer, publish, remove, unused
 from projections.keeper import RULES, Keeper, Progress
+from projections.last_before import NOTHING, Beyond
 from projections.store import Checkpoint, Store
 
 if TYPE_CHECKING:
@@ -48,11 +49,20 @@ def rebuilt(record: "Record", *, progress: Progress | None = None) -> int:
         return build(record, path, progress)
 
 
-def as_it_was(record: "Record", position: int, *, progress: Progress | None = None) -> Store:
+def as_it_was(record: "Record", position: int, beyond: Beyond = NOTHING, *, progress: Progress | None = None) -> Store:
     """The projections as they were after `position`, folded in memory from the start; `Moments` is faster."""
     store = Store.create(None)
     Keeper(record, store, spacing=_WHOLE).advance(position, progress)
+    add_archives(record, store, beyond)
     return store
+
+
+def add_archives(record: "Record", store: Store, beyond: Beyond) -> None:
+    """Fold what archives behind the store's position had come to by their own clocks."""
+    for first, last in beyond.archives:
+        with store.writing():
+            store.set_checkpoint(Checkpoint(rules=RULES, record=record.id, position=first - 1))
+        Keeper(record, store, spacing=_WHOLE, time=beyond.time).advance(last)
 
 
 def belongs(record: "Record", checkpoint: Checkpoint | None) -> bool:

@@ -11,7 +11,7 @@ from engine.errors import RunNotFound, VmNotFound
 from engine.money.budget import DAY, Settled
 from engine.replay.objects import blind_object
 from engine.rules.sets import CURRENT
-from engine.world.archives import newest_poll, until_of
+from engine.world.archives import imported_at, newest_poll, until_of
 from engine.world.holdings import policy_of, source_of
 from engine.world.sources import Observability, observability, open_blind
 from engine.world.state import WorldState
@@ -77,6 +77,10 @@ class View:
         archive.
         """
         return None if self._world is None else newest_poll(self._world)
+
+    def imported_at(self) -> tuple[tuple[int, int], ...]:
+        """The stretches of positions (first, last) at which archives stand, in order."""
+        return () if self._world is None else imported_at(self._world)
 
     def clock(self, archive: str | None, now: int) -> int:
         """The moment that an archive is seen from: its last poll, or `now` where that is earlier, or it is live."""

@@ -107,8 +107,8 @@ class RecordFold:
                 if not lane.empty:
                     source.newest = lane.started = at - took
                     lane.position, lane.at = position, at
-                if at > source.at:  # noqa: PLR1730 (a call of `max` takes as long as the rest)
-                    source.at = at
+                if at > source.at:
+                    source.at, source.position = at, position
                 repeated += 1
                 folded = position
                 continue
@@ -190,7 +190,7 @@ class RecordFold:
         for source in self._sources.values():
             source.write_down(self.world.state.sweeps)
             if source.at:
-                polled(self.world.state, source.state, source.at)
+                polled(self.world.state, source.state, source.at, source.position)
                 source.at = 0
 
     def _follow(self) -> None:

@@ -16,7 +16,7 @@ _SHOWN: Final = {RUNS_LIST: "run", RUNS_GET: "run", INSTANCES_LIST: "vm", EVENTS
 class SourceLanes:
     """A source while it is folded."""
 
-    __slots__ = ("at", "changes", "everywhere", "gap", "heard", "lanes", "machines", "newest", "state")
+    __slots__ = ("at", "changes", "everywhere", "gap", "heard", "lanes", "machines", "newest", "position", "state")
 
     def __init__(self, state: Source) -> None:
         self.state = state
@@ -34,6 +34,8 @@ class SourceLanes:
         """The newest `started_at` of a poll folded."""
         self.at = 0
         """The newest `observed_at` of a poll that only repeated."""
+        self.position = 0
+        """Of that poll."""
         self.changes = 0
         """How often something changed a run or a machine."""
         self.gap = BLIND_AFTER

@@ -15,16 +15,23 @@ from engine.world.tick import Tick
 from engine.world.vms import Vm
 
 
-def polled(state: WorldState, source: Source, at: int) -> None:
+def polled(state: WorldState, source: Source, at: int, position: int) -> None:
     """Move the clock that a poll of a source belongs to: the record's for a live source, its own for an archive."""
     if not source.archive:
         state.last_at = at if state.last_at is None else max(state.last_at, at)
         return
+    back = at < (source.imported_to or at) - BLIND_AFTER
+    begins = _is_project(source) and (state.importing != source.name or back)
     if _is_project(source):
         state.importing = source.name
     else:
         source = _imported_beside(state, source, at)
     source.imported_to = at if source.imported_to is None else max(source.imported_to, at)
+    *before, (first, last) = source.imported_at or ((position, position),)
+    if begins and last < position:
+        source.imported_at = (*before, (first, last), (position, position))
+    else:
+        source.imported_at = (*before, (first, max(last, position)))
 
 
 def archive_of(state: WorldState, source: Source) -> str | None:
@@ -88,6 +95,18 @@ def newest_poll(state: WorldState) -> int | None:
     if state.last_at is not None:
         return state.last_at
     return max((end for source in state.sources.values() if (end := source.imported_to) is not None), default=None)
+
+
+def imported_at(state: WorldState) -> tuple[tuple[int, int], ...]:
+    """The stretches of positions (first, last) at which archives stand, in order."""
+    found: list[tuple[int, int]] = []
+    archives = (source for source in state.sources.values() if source.imported_to is not None)
+    for first, last in sorted(stretch for source in archives for stretch in source.imported_at):
+        if found and first <= found[-1][1]:  # imported at the same time
+            found[-1] = (found[-1][0], max(found[-1][1], last))
+        else:
+            found.append((first, last))
+    return tuple(found)
 
 
 def archive_about(state: WorldState, subject: str) -> str | None:

@@ -49,6 +49,8 @@ class Source(msgspec.Struct, kw_only=True):
     """Its polls are imported, not recorded live; None: it was not polled yet."""
     imported_to: int | None = None
     """`observed_at` of the newest poll imported; None: nothing was."""
+    imported_at: tuple[tuple[int, int], ...] = ()
+    """The first and the last position of each import."""
     hidden: bool = False
     """Lists leave out what was imported."""
 

@@ -60,7 +60,7 @@ class World:
         source = self.source(tick.source)
         if source.archive is None:
             source.archive = tick.imported
-        polled(state, source, tick.observed_at)
+        polled(state, source, tick.observed_at, tick.position)
         if source.archive:
             tick = replace(tick, archive=archive_of(state, source))
         blind = heard(source, tick)

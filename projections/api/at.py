@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 from projections.api.parameters import Asked, Parameter, read_time
 from projections.api.problems import Problem
-from projections.last_before import last_before
+from projections.last_before import NOTHING, Beyond, moment_at
 from projections.pool import Look
 
 if TYPE_CHECKING:
-    from events.record import Record
     from projections.api.service import Service
 
 _POSITION = re.compile("[0-9]{1,18}")
@@ -22,20 +21,20 @@ _PAST = "a position, or a time as 2026-11-20T15:00:00Z"
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class When:
     """A moment as somebody asks for it: a position, or a time (microseconds, UTC)."""
 
     position: int | None
     time: int | None
 
 
-def _read_at(text: str) -> Moment:
+def _read_at(text: str) -> When:
     if _POSITION.fullmatch(text) is not None:
         if int(text) < 1:
             raise ValueError(f"{_PAST}; positions start at 1")
-        return Moment(int(text), None)
+        return When(int(text), None)
     try:
-        return Moment(None, read_time(text))
+        return When(None, read_time(text))
     except ValueError:
         raise ValueError(_PAST) from None
 
@@ -76,13 +75,13 @@ def look(service: Service, asked: Asked) -> Iterator[Look]:
         Behind: the read models did not come so far in time.
     """
     moment, least = asked.given["at"], asked.given["min_position"]
-    if not isinstance(moment, Moment):
+    if not isinstance(moment, When):
         with _now(service, least if isinstance(least, int) else None) as found:
             yield found
         return
     with _now(service, least if isinstance(least, int) else None) as found:
-        position = _position_of(moment, found.record, service.clock.now())
-    with service.pool.at(position) as found:
+        there = _moment_of(moment, found, service.clock.now())
+    with service.pool.at(*there) as found:
         yield found
 
 
@@ -103,13 +102,13 @@ def _now(service: Service, least: int | None) -> Iterator[Look]:
         yield found
 
 
-def _position_of(moment: Moment, record: Record, now: int) -> int:
-    head = record.head().position
+def _moment_of(moment: When, found: Look, now: int) -> tuple[int, Beyond]:
+    head = found.record.head().position
     if moment.position is not None:
         if moment.position > head:
             raise Problem(400, f"the record ends at position {head}; {moment.position} is beyond it", field="at")
-        return moment.position
+        return moment.position, NOTHING
     assert moment.time is not None  # noqa: S101 - one of the two is set
     if moment.time > now:
         raise Problem(400, "that time has not come yet", field="at")
-    return last_before(record, moment.time, head)
+    return moment_at(found.record, moment.time, head, found.view.imported_at())

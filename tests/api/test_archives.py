@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from cli.inputs import trace_reading
 from engine.readings.shapes import shape_of
 from engine.replay.record import replay_record
-from events.clock import SystemClock
+from engine.replay.trace import replay_trace
+from engine.replay.until import Until
+from events.clock import SECOND, SystemClock, parse_time
 from events.imports import import_trace
 from events.poll import Poll
 from events.record import Batch, Record
@@ -138,3 +141,66 @@ def test_no_stop_reaches_an_archive(served: Callable[..., Any], record: Path) ->
     assert answer.status_code == 409, answer.text
     assert "part of the archive" in answer.json()["detail"]
     assert not told(service.client, "/api/events?type=VmStopRequested")["events"]
+
+
+@pytest.mark.parametrize("minute", [39, 41, 43, 48, 54])
+def test_a_moment_shows_archives_by_their_own_clocks(served: Callable[..., Any], record: Path, minute: int) -> None:
+    """Each run as a replay of its own trace has it up to then, whenever it was imported; none before its time."""
+    imported(record, NINE)
+    time = f"2026-11-20T13:{minute}:30Z"
+    until = Until(at=parse_time(time))
+    shown = {run["run_id"]: run for run in told(served(record).client, f"/api/runs?limit=100&at={time}")["runs"]}
+    expected = {}
+    for trace in [*NINE, *(path for path in ALL if path.parent.name == "dstack-0.22.5" and LIVE in path.name)]:
+        for run in replay_trace(trace, until=until).to_json()["runs"]:
+            expected[run["run_id"]] = (run["state"], run["reason"], run["cost_usd"])
+    assert {run_id: (run["state"], run["reason"], run["cost_usd"]) for run_id, run in shown.items()} == expected
+
+
+def test_the_dashboard_marks_archives_and_calls_none_blind(
+    served: Callable[..., Any], tmp_path: Path, see: Callable[..., Any]
+) -> None:
+    """Lists, costs and the machine's page; nothing on the banner; no button stops what was imported."""
+    path = tmp_path / "imported.db"
+    imported(path, NINE)
+    here = served(path)
+    seen = see(here.url)
+    page = seen.go("/")
+    assert "blind" not in page.locator(".strip").inner_text()
+    for place in ("/runs", "/machines", "/costs?by=vm", "/costs?by=run"):
+        assert seen.go(place).locator("td", has_text="archive").count() > 0, place
+    vm = next(vm for vm in told(here.client, "/api/vms?limit=100")["vms"] if vm["archive"] == OPEN)
+    page = seen.go(f"/machines/{vm['vm_id']}")
+    assert "up, to the last poll" in page.locator("#page").inner_text()
+    assert page.get_by_role("button", name="Stop").count() == 0
+    assert seen.complaints == []
+
+
+def test_the_dashboard_shows_a_bill_as_it_grows(
+    served: Callable[..., Any],
+    tmp_path: Path,
+    see: Callable[..., Any],
+    polls: Callable[[str], tuple[Poll, ...]],
+    recorded_again: Callable[[Path, tuple[Poll, ...]], Path],
+) -> None:
+    """A poll that says nothing new of a machine costs it, though no message tells of that."""
+    source = tuple(msgspec.structs.replace(poll, source=OPEN) for poll in polls("unreachable"))
+    path = recorded_again(tmp_path / "live.db", source)
+    here = served(path)
+    (vm,) = told(here.client, "/api/vms")["vms"]
+    assert vm["intervals"][-1]["to"] is None
+    for place in ("/machines", f"/machines/{vm['vm_id']}"):
+        seen = see(here.url)
+        page = seen.go(place)
+        before = page.locator("#page").inner_text()
+        costs = re.findall(r"\$[0-9.]+", before)
+        last = max(poll.observed_at for poll in source) + 1800 * SECOND
+        quiet = msgspec.structs.replace(source[-1], started_at=last, observed_at=last)
+        recorded_again(path, (quiet,))
+        seen.until(f"JSON.stringify(document.querySelector('#page').innerText.match(/\\$[0-9.]+/g)) != {dumped(costs)}")
+        source = (*source, quiet)
+
+
+def dumped(costs: list[str]) -> str:
+    """What `JSON.stringify` makes of them, as a literal."""
+    return json.dumps(json.dumps(costs, separators=(",", ":")))

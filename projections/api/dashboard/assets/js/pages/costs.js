@@ -4,7 +4,7 @@ import { useData } from "../core/data.js";
 import { useNow } from "../core/clock.js";
 import { useAt } from "../core/moment.js";
 import { cents, duration, money, ms, price, signed } from "../core/words.js";
-import { Await, Empty, Money, PageHead, Panel, RunLink, Table, Tabs, VmLink } from "../ui/all.js";
+import { ArchiveMark, Await, Empty, Money, PageHead, Panel, RunLink, Table, Tabs, VmLink } from "../ui/all.js";
 import { NoBudget } from "./overview.js";
 import { Sides } from "./run/costs.js";
 import { Burn } from "../ui/burn.js";
@@ -15,8 +15,8 @@ const BY = [["vm", "Machine"], ["run", "Run"], ["day", "Day"], ["user", "User"],
 const LINES = ["provisioning", "busy", "idle", "terminating", "unconfirmed", "unattributed", "rounding"];
 
 const linked = (by, row) => {
-  if (by === "vm") return html`<${VmLink} id=${row.key} name=${row.label} row />`;
-  if (by === "run" && /^[0-9a-f-]{36}$/.test(row.key)) return html`<${RunLink} id=${row.key} name=${row.label} row />`;
+  if (by === "vm") return html`<${VmLink} id=${row.key} name=${row.label} row /><${ArchiveMark} of=${row} />`;
+  if (by === "run" && /^[0-9a-f-]{36}$/.test(row.key)) return html`<${RunLink} id=${row.key} name=${row.label} row /><${ArchiveMark} of=${row} />`;
   return html`<strong>${row.label}</strong>`;
 };
 
@@ -43,10 +43,10 @@ function Report({ data, by, head, pages, turn }) {
       <span class="dim">${MANY} a page; the sums are of all.</span></nav>`}`;
 }
 
-function Split({ total, low, high }) {
+function Split({ total, low, high, archived }) {
   const rows = LINES.filter((line) => Number(total.lines[line]));
   return html`<${Panel} title="Where it went">${rows.length ? html`<dl class="facts">${rows.map((line) => html`<dt key=${line}>${line}</dt><dd class="right">${money(total.lines[line])} <span class="dim">${Number(total.total_usd) ? `${Math.round((Number(total.lines[line]) * 1000) / Number(total.total_usd)) / 10} %` : ""}</span></dd>`)}
-    <dt><strong>together</strong></dt><dd class="right"><strong>${money(total.total_usd)}</strong></dd></dl>${low !== high && html`<p class="dim">The true cost is ${money(low)}–${money(high)}: starts and ends are not known to the moment.</p>`}` : html`<span class="dim">Nothing yet.</span>`}<//>`;
+    <dt><strong>together</strong></dt><dd class="right"><strong>${money(total.total_usd)}</strong></dd></dl>${low !== high && html`<p class="dim">The true cost is ${money(low)}–${money(high)}: starts and ends are not known to the moment.</p>`}${Number(archived) > 0 && html`<p class="dim">${money(archived)} of it is from archives; no budget counts it.</p>`}` : html`<span class="dim">Nothing yet.</span>`}<//>`;
 }
 
 // Everything, from the provider's figure to ours. What the causes mean is said at each.
@@ -72,7 +72,7 @@ function By({ by }) {
   const now = useNow();
   return html`<${Await} read=${overview.data === null ? { ...read, data: null } : read} height="5">${(data) => html`<div class="costs-grid"><section class="panel flush"><${Report} data=${data} by=${data.by} head=${BY.find((one) => one.key === data.by).label} pages=${pages} turn=${turn} /></section>
     <div class="stack"><${Budget} budget=${overview.data.budget} burn=${overview.data.burn} now=${at === null ? now : ms(overview.data.at)} />
-      <${Split} total=${data.total} low=${data.low_usd} high=${data.high_usd} /><${Theirs} sides=${data.reconciliation} /></div></div>`}<//>`;
+      <${Split} total=${data.total} low=${data.low_usd} high=${data.high_usd} archived=${data.archived_usd} /><${Theirs} sides=${data.reconciliation} /></div></div>`}<//>`;
 }
 
 export default function Page() {

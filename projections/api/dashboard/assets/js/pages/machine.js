@@ -7,7 +7,7 @@ import { useAt } from "../core/moment.js";
 import { Link } from "../core/router.js";
 import { useMay } from "../core/session.js";
 import { called, count, day, duration, money, ms, price } from "../core/words.js";
-import { Await, Duration, Elapsed, Empty, Money, PageHead, Panel, PollLink, Problem, RunLink, StateBadge, Table, Time, confirm, toast } from "../ui/all.js";
+import { ArchiveMark, Await, Duration, Elapsed, Empty, Money, PageHead, Panel, PollLink, Problem, RunLink, StateBadge, Table, Time, confirm, toast } from "../ui/all.js";
 
 export const title = ({ id }) => `Machine ${id.slice(0, 8)}`;
 
@@ -16,7 +16,7 @@ function Actions({ vm, reload }) {
   const [busy, work] = useState(false);
   const may = useMay("admin");
   const at = useAt();
-  if (!may || vm.state === "terminated" || vm.ours === false) return null; // what Steno did not make it never ends
+  if (!may || vm.state === "terminated" || vm.ours === false || vm.archive) return null; // what Steno did not make it never ends
   const ask = async (whenIdle) => {
     const name = vm.name || vm.provider_id;
     const text = whenIdle ? "It goes once no run is on it. No new run is placed on it meanwhile." : "The provider is told at once. A run that is on it is lost.";
@@ -71,7 +71,10 @@ function RunRow({ id }) {
 // A bill goes to the last poll: what an open phase has lasted ends there too while its source is silent.
 function useUntil(vm) {
   const now = useNow();
-  const source = useData("/api/overview", { every: 2000 }).data?.sources.find((one) => one.name === vm.source);
+  const overview = useData("/api/overview", { every: 2000 }).data;
+  const archive = overview?.archives.find((one) => one.name === vm.archive);
+  if (archive) return { until: ms(archive.until), silent: true };
+  const source = overview?.sources.find((one) => one.name === vm.source);
   if (!source || source.observability === "fresh") return { until: now, silent: false };
   return { until: Math.min(now, ms(source.last_answered) ?? now), silent: true };
 }
@@ -93,7 +96,7 @@ function Machine({ vm, read }) {
   const { until: now, silent } = useUntil(vm);
   const first = vm.intervals[0];
   const last = vm.intervals.at(-1);
-  return html`<${PageHead} title=${vm.name || vm.provider_id}><${StateBadge} of=${vm} chip /><${Actions} vm=${vm} reload=${read.reload} /><//>
+  return html`<${PageHead} title=${vm.name || vm.provider_id}><${StateBadge} of=${vm} chip /><${ArchiveMark} of=${vm} /><${Actions} vm=${vm} reload=${read.reload} /><//>
     <div class="stack"><section class="panel"><div class="figures">
       <div class="figure"><div class="value">${money(vm.cost_usd)}</div><div class="label">${last?.to ? "cost" : silent ? "cost to the last poll" : "cost so far"}</div></div>
       <div class="figure"><div class="value">${price(vm.price_usd_per_hour)}</div><div class="label">an hour</div></div>
@@ -108,7 +111,7 @@ function Machine({ vm, read }) {
 }
 
 export default function Page({ params }) {
-  const read = useData(`/api/vms/${encodeURIComponent(params.id)}`, { on: about.vm(params.id) });
+  const read = useData(`/api/vms/${encodeURIComponent(params.id)}`, { on: about.vm(params.id), beat: 5000 }); // its bill goes on without a message
   if (read.data === null) return html`<${PageHead} title="Machine" /><${Await} read=${read} height="5" />`;
   return html`<${Await} read=${read}>${(vm) => html`<${Machine} vm=${vm} read=${read} />`}<//>`;
 }

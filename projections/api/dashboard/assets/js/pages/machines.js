@@ -6,7 +6,7 @@ import { get } from "../core/api.js";
 import { useAt } from "../core/moment.js";
 import { useQuery } from "../core/router.js";
 import { duration, ms, number, price } from "../core/words.js";
-import { Await, Empty, Fresh, Money, PageHead, Problem, StateBadge, Table, VmLink, useSteady } from "../ui/all.js";
+import { ArchiveMark, Await, Empty, Fresh, Money, PageHead, Problem, StateBadge, Table, VmLink, useSteady } from "../ui/all.js";
 
 export const title = () => "Machines";
 
@@ -21,7 +21,7 @@ export default function Page() {
   const [live, choose] = useQuery("live");
   const [filter, write] = useQuery("find", "");
   const path = `/api/vms?limit=100${live ? "&live=true" : ""}`;
-  const read = useData(path, { on: about.vms });
+  const read = useData(path, { on: about.vms, beat: 5000 }); // bills go on without a message
   const [older, add] = useState({ key: "", vms: [], next: undefined, error: null });
   const key = `${path} ${at}`;
   const mine = older.key === key ? older : { key, vms: [], next: undefined, error: null };
@@ -31,11 +31,13 @@ export default function Page() {
       add({ key, vms: [...mine.vms, ...found.vms], next: found.next, error: null });
     } catch (error) { add({ ...mine, error }); }
   };
+  const overview = useData("/api/overview", { every: 2000 });
+  const ends = new Map((overview.data?.archives ?? []).map((one) => [one.name, ms(one.until)]));
   const columns = [
-    { head: "Machine", cell: (vm) => html`<${VmLink} id=${vm.vm_id} name=${vm.name || vm.provider_id} row />` },
+    { head: "Machine", cell: (vm) => html`<${VmLink} id=${vm.vm_id} name=${vm.name || vm.provider_id} row /><${ArchiveMark} of=${vm} />` },
     { head: "State", cell: (vm) => html`<${StateBadge} of=${vm} />` },
     { head: "$ an hour", right: true, hide: "phone", cell: (vm) => price(vm.price_usd_per_hour) },
-    { head: "Up", right: true, hide: "phone", cell: (vm) => duration(life(vm, now)) },
+    { head: "Up", right: true, hide: "phone", cell: (vm) => duration(life(vm, vm.archive ? ends.get(vm.archive) ?? null : now)) },
     { head: "Runs", right: true, hide: "narrow", cell: (vm) => number(vm.runs.length) },
     { head: "Cost", right: true, cell: (vm) => html`<${Money} usd=${vm.cost_usd} />` },
     { head: "Id", hide: "narrow", cell: (vm) => html`<span class="mono dim">${vm.vm_id.slice(0, 8)}</span>` },

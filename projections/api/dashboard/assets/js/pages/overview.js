@@ -75,7 +75,7 @@ function Board({ data, gaps }) {
   const at = useAt();
   const now = useNow();
   const names = new Map(data.lanes.map(({ vm }) => [vm.vm_id, vm.name || vm.provider_id]));
-  const up = data.lanes.filter(({ vm }) => vm.state !== "terminated").length;
+  const up = data.lanes.filter(({ vm }) => vm.state !== "terminated" && !vm.archive).length;
   const going = data.running.filter((run) => !(run.run_id in data.queued));
   const nothing = !data.running.length && !data.recent.length && !data.lanes.length;
   return html`<div class="board"><${Vitals} data=${data} machines=${up} />

@@ -5,14 +5,14 @@ import { Link, setQuery, useQuery } from "../core/router.js";
 import { useMay } from "../core/session.js";
 import { useAt } from "../core/moment.js";
 import { called, money } from "../core/words.js";
-import { Await, Empty, Elapsed, PageHead, RunLink, StartMark, StateBadge, Table, Time, VmLink } from "../ui/all.js";
+import { ArchiveMark, Await, Empty, Elapsed, PageHead, RunLink, StartMark, StateBadge, Table, Time, VmLink } from "../ui/all.js";
 import { costs, ended, seconds, STATES } from "./run/words.js";
 import { useTyped } from "./record/typed.js";
 
 export const title = () => "Runs";
 
 const COLUMNS = [
-  { head: "Run", cell: (run) => html`<${RunLink} id=${run.run_id} name=${called(run)} row />` },
+  { head: "Run", cell: (run) => html`<${RunLink} id=${run.run_id} name=${called(run)} row /><${ArchiveMark} of=${run} />` },
   { head: "Verdict", cell: (run) => html`<span class="verdict-cell"><${StateBadge} of=${run} />${run.attempts > 1 && html`<span class="dim nowrap">attempt ${run.attempts}</span>`}</span>` },
   { head: "Where", hide: "narrow", cell: (run) => run.provider },
   { head: "Machine", hide: "narrow", cell: (run) => html`<${VmLink} id=${run.vm_id} />` },
@@ -31,7 +31,7 @@ export default function Page() {
   const filter = (part) => setQuery({ cursor: null, ...part });
   const [typed, setTyped] = useTyped(name, (text) => filter({ name: text.trim() }));
   const asked = new URLSearchParams(Object.entries({ limit: "50", state, name, cursor: cursor ?? "" }).filter(([, value]) => value));
-  const read = useData(`/api/runs?${asked}`, { on: about.runs });
+  const read = useData(`/api/runs?${asked}`, { on: about.runs, beat: 5000 }); // costs go on without a message
   const may = useMay("submit");
   const live = useAt() === null;
   return html`<${PageHead} title="Runs">${may && live && html`<${Link} class="button" to="/submit">Submit<//>`}<//>

@@ -41,3 +41,6 @@ export function StateBadge({ of, state = of?.state, reason = of?.reason, exit = 
 
 // Whether a run found its machine warm or had one made.
 export const StartMark = ({ start }) => (start ? html`<span class="mark"><${Glyph} of=${start} />${start}</span>` : html`<span class="dim">–</span>`);
+
+// What was imported says so wherever it is shown: nothing of it goes on, and no budget counts it.
+export const ArchiveMark = ({ of }) => (of?.archive ? html` <span class="dim nowrap" title=${of.archive === true ? "imported" : `imported as ${of.archive}`}>archive</span>` : null);

@@ -32,6 +32,7 @@ export const TYPES = [
   ["What the task said", ["TaskReported"]],
   ["Ourselves", [
     "RecorderStarted", "RecorderStopped", "AlertsAdopted", "NoticeIntended", "NoticeDelivered", "NoticeFailed", "TokenCreated", "TokenRevoked",
+    "SourceHidden", "SourceShown",
   ]],
 ];
 
@@ -74,6 +75,8 @@ const MEANINGS = {
   TaskReported: "What a task said about itself in its output.",
   TokenCreated: "A token was made.",
   TokenRevoked: "A token was taken back.",
+  SourceHidden: "Lists leave out an archive from here on.",
+  SourceShown: "Lists show a hidden archive again.",
 };
 
 export const meaning = (type) => MEANINGS[type] ?? "";

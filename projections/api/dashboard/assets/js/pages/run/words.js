@@ -6,7 +6,7 @@ export const STATES = [
 ];
 
 const TERMINAL = new Set(["succeeded", "failed", "stopped"]);
-export const ended = (run) => TERMINAL.has(run.state);
+export const ended = (run) => TERMINAL.has(run.state) || Boolean(run.archive); // of an archive nothing goes on
 
 // `exit_nonzero · exit 1`: what stands beside the state.
 export const because = (run) => [run.reason, exitOf(run)].filter(Boolean).join(" · ");
