@@ -31,7 +31,8 @@ def moment_at(record: "Record", time: int, head: int, archives: Sequence[Stretch
     Args:
         archives: where they stand in the record, in order.
     """
-    archives = [(first, min(last, head)) for first, last in archives if first <= head]
+    # The observations of an archive's last poll stand behind it.
+    archives = [(first, min(last + len(record.changed(last)), head)) for first, last in archives if last <= head]
     edges = [0, *(edge for first, last in archives for edge in (first - 1, last)), head]
     live = [(edges[index] + 1, edges[index + 1]) for index in range(0, len(edges), 2)]
     position = 0
