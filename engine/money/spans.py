@@ -252,10 +252,11 @@ class _Dates:
         the last time: a poll shows it so at `until`.
         """
         found = (*self.left, *self._dates[bisect_right(self._times, after) : bisect_right(self._times, until)])
-        word = None if phase is None else phase.value
-        reached = [place for place, date in enumerate(found) if date.before == word]
-        reached += [place for place, date in enumerate(found, 1) if date.after == word]
-        count = max(reached, default=len(found))
+        count = len(found)
+        for place in reversed(range(count if phase is not None else 0)):
+            if phase in (found[place].after, found[place].before):
+                count = place + (found[place].after == phase)
+                break
         self.left = found[count:]
         return found[:count]
 
@@ -304,6 +305,11 @@ def _up_to(
     before, first = (None, created) if edge is None else (edge.phase, edge.at)
     at = end if target is None else _within(step.at, first, end)
     low = first if edge is None else _within(step.low_at, first, at)
+    if target is not None and not own and not runs:
+        return [_Edge(first, target, first, first) if edge is None else _Edge(at, target, low, at)]
+    if target is not None and len(own) == 1 and own[0].before == before and own[0].after == target:
+        at = _within(own[0].at, low, at)
+        return [_Edge(at, target, at, at)]
     found = _dated(own, runs, before, target, first, low, at)
     phase = found[-1].phase if found else before
     if phase is None:
@@ -333,9 +339,11 @@ def _dated(
     The provider's `own` dates alone, where none is missing; else what the `runs` tell as well. A phase that the dates
     skip began at `low`, the last poll that shows the one before.
     """
-    words = [None if before is None else before.value, *(date.after for date in own)]
+    if not own and not runs:
+        return []
+    words = [before, *(date.after for date in own)]
     joined = all(date.before == word for word, date in zip(words, own, strict=False) if word is not None)
-    if own and joined and (target is None or words[-1] == target.value):
+    if own and joined and (target is None or words[-1] == target):
         runs = ()
     found: list[_Edge] = []
     phase = before

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from engine.facts import VmFacts
+from engine.facts import VmEvent, VmFacts
 from engine.readings.scope import INSTANCES_LIST
 from engine.vm.states import VmState
 from engine.vm.stepper import VmStepper
@@ -35,12 +35,14 @@ _EARLY: Final = 100
 class Machines:
     """The machines of one world."""
 
-    __slots__ = ("_told", "links", "state", "stepper")
+    __slots__ = ("_dated", "_told", "links", "state", "stepper")
 
     def __init__(self, state: WorldState, stepper: VmStepper) -> None:
         self.state = state
         self.stepper = stepper
         self.links = Links(state)
+        self._dated: tuple[VmEvent, ...] | None = None
+        """The newest answer that was taken down."""
         self._told: dict[str, set[VmDate]] = {}
         """By vm_id: what of the provider's dates is taken down already; a memory of the state alone."""
 
@@ -71,6 +73,9 @@ class Machines:
     def date(self, tick: Tick) -> list[Change]:
         """Take down the status changes that the provider dates, in whatever order they arrive; each once."""
         changes: list[Change] = []
+        if tick.events is self._dated:
+            return changes
+        self._dated = tick.events
         early = self.state.early_dates
         for event in tick.events:
             vm_id = vm_id_of(tick.scope.provider, event.provider_id)

@@ -26,6 +26,8 @@ class PollReader:
         """By the text of the row."""
         self._events: dict[bytes, VmEvent | None] = {}
         """As `_vms`."""
+        self._log: tuple[bytes, tuple[VmEvent, ...]] = (b"", ())
+        """The newest answer of `events/list`, and what it dates: most answers are the one before again."""
 
     def read(self, position: int, poll: Poll) -> Tick:
         """The poll as the fold sees it. Never raises: what cannot be read is named in `odd`."""
@@ -50,7 +52,9 @@ class PollReader:
                 except ValueError as error:
                     odd.append(str(error))
         elif poll.answered and poll.body is not None and scope.endpoint == EVENTS_LIST:
-            events = self.events(raw_items(poll.body) or [])
+            if poll.body != self._log[0]:
+                self._log = poll.body, self.events(raw_items(poll.body) or [])
+            events = self._log[1]
         return Tick(
             position=position,
             source=poll.source,

@@ -64,11 +64,13 @@ lab-fleet-0 (not ours)  ● terminated · idle_timeout  MI300X  4 m 24 s  $0.146
 
 BY_RUN = """\
 RUN            PROVISIONING     BUSY     IDLE  TERMINATING      TIME    TOTAL
-warm-a              $0.0088  $0.0660        –            –  2 m 15 s  $0.0748
-warm-b                    –  $0.0243        –            –    44.0 s  $0.0243
-(idle)                    –        –  $0.0428            –  1 m 17 s  $0.0428
-(terminating)             –        –        –      $0.0042     7.6 s  $0.0042
-total               $0.0088  $0.0903  $0.0428      $0.0042  4 m 24 s  $0.1461
+warm-a              $0.0088  $0.0654        –            –  2 m 14 s  $0.0742
+warm-b                    –  $0.0244        –            –    44.1 s  $0.0244
+(idle)                    –        –  $0.0428            –  1 m 18 s  $0.0428
+(terminating)             –        –        –      $0.0047     8.6 s  $0.0047
+total               $0.0088  $0.0897  $0.0428      $0.0047  4 m 24 s  $0.1461
+
+The true cost is $0.1412–$0.1461: starts and ends are not known to the moment.
 """
 
 

@@ -1,11 +1,15 @@
 """Bills of real machines: recordings of genuine dstack servers, against what the simulated cloud charged."""
 
+import random
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from engine.money.bill import bills
+from engine.money.charge import run_costs
 from engine.money.reconcile import Cause, reconcile
 from engine.replay.objects import JsonObject
 from engine.replay.result import Replay
@@ -15,6 +19,7 @@ from events.clock import parse_time
 
 TRACES = Path(__file__).parents[2] / "traces"
 RECORDINGS = sorted(TRACES.glob("dstack-*/*.jsonl.zst"))
+ANSWERING = [path for path in RECORDINGS if "unreachable" not in path.name]
 
 
 def folded(name: str) -> World:
@@ -82,6 +87,58 @@ def test_a_vanished_machine_is_billed_on_and_its_low_bound_is_its_last_answer() 
     assert vm["intervals"][-1]["to"] is None
     assert [one["phase"] for one in vm["intervals"]] == ["provisioning", "busy", "unconfirmed", "terminating"]
     assert [run["cost_usd"] for run in found["runs"]] == ["0.035451"]
+
+
+LEDGER = {
+    "dstack-0.22.5/success": 53_500,
+    "dstack-0.22.5/warm_reuse": 146_100,
+    "dstack-0.22.5/unreachable": 30_000,
+}
+"""What the simulated cloud charged, as noted down to four decimals."""
+
+
+@settings(max_examples=12)
+@given(st.integers(1, 200), st.integers(0, 12), st.randoms(use_true_random=False))
+@pytest.mark.parametrize("name", LEDGER)
+def test_the_clouds_bill_is_within_the_bounds_at_any_thinning(
+    name: str, every: int, few: int, chosen: random.Random
+) -> None:
+    """Law: every so-many-th poll of each question and the last, or any few of them; what was dated is to the cent."""
+    polls = [(number, poll) for number, poll in open_trace(TRACES / f"{name}.jsonl.zst") if poll is not None]
+    lanes: dict[tuple[str, bytes], list[int]] = {}
+    for number, poll in polls:
+        lanes.setdefault((poll.path, poll.req), []).append(number)
+    every_so_many = {number for lane in lanes.values() for number in (*lane[::every], lane[-1])}
+    any_few = {*chosen.sample([number for number, _ in polls], few), *(lane[-1] for lane in lanes.values())}
+    for kept in (every_so_many, any_few):
+        world = World()
+        for _ in fold_polls(world, [(number, poll) for number, poll in polls if number in kept]):
+            pass
+        (bill,) = bills(world.state).values()
+        assert bill.low - 50 <= LEDGER[name] <= bill.high + 50
+        assert bill.open or abs(bill.cost - LEDGER[name]) <= 50
+
+
+@settings(max_examples=4)
+@given(st.integers(2, 60))
+@pytest.mark.parametrize("path", ANSWERING, ids=lambda path: f"{path.parent.name}/{path.name.split('.')[0]}")
+def test_a_run_costs_the_same_however_few_polls_saw_it(path: Path, every: int) -> None:
+    """Law: to the cent, where every poll is kept and where every so-many-th is. Not so where the machine fell silent:
+    its run pays to the poll that first showed that.
+    """
+    polls = [(number, poll) for number, poll in open_trace(path) if poll is not None]
+    lanes: dict[tuple[str, bytes], list[int]] = {}
+    for number, poll in polls:
+        lanes.setdefault((poll.path, poll.req), []).append(number)
+    kept = {number for lane in lanes.values() for number in (*lane[::every], lane[-1])}
+    whole, thin = World(), World()
+    for world, some in ((whole, polls), (thin, [(number, poll) for number, poll in polls if number in kept])):
+        for _ in fold_polls(world, some):
+            pass
+    costs = run_costs(whole.state, bills(whole.state))
+    assert costs
+    for run_id, cost in run_costs(thin.state, bills(thin.state)).items():
+        assert abs(costs[run_id] - cost) <= 10_000
 
 
 def test_a_placeholder_is_no_machine_and_its_run_cost_nothing() -> None:
