@@ -22,6 +22,8 @@ _CHANGES: Final = frozenset({"RunObserved", "VmObserved", "ProviderEventSeen"})
 _FEW: Final = 8
 _MANY: Final = "PollRecorded"
 """The one type of which there is always another near: the read models know where all others are."""
+PAGE_BYTES: Final = 4 << 20
+"""Bytes of text after which a page of events ends, however few they are: one request for a run has up to 1 MiB."""
 _PAGE: Final = 500
 """Events of one source that are looked for among those of all, at a time."""
 
@@ -43,10 +45,15 @@ def events(
     backwards: bool = False,
 ) -> Page:
     """Events of one stream and of some types if given, in order or backwards, from behind a position on."""
-    found = list(_read(look, behind, limit + 1, stream, types, backwards=backwards))
-    shown = found[:limit]
-    more = len(found) > limit
-    return Page(rows=[event_row(stored) for stored in shown], next=shown[-1].position if more else None)
+    shown: list[Stored] = []
+    size = 0
+    for stored in _read(look, behind, limit + 1, stream, types, backwards=backwards):
+        if len(shown) == limit or size > PAGE_BYTES:
+            return Page(rows=[event_row(one) for one in shown], next=shown[-1].position)
+        shown.append(stored)
+        values = msgspec.structs.astuple(stored.data)
+        size += sum(len(value) for value in values if isinstance(value, bytes | str))
+    return Page(rows=[event_row(one) for one in shown], next=None)
 
 
 def polls(

@@ -1,11 +1,15 @@
 """What one tick changed: the fold's output beside its state."""
 
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
 from engine.run.states import State
 from engine.world.vms import VmStep
+
+DETAIL: Final = 1000
+"""Characters of an anomaly's detail."""
 
 
 class Transition(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +45,11 @@ class Anomaly(msgspec.Struct, frozen=True, kw_only=True):
     """`run/<run_id>`, `vm/<vm_id>` or `source/<source>`."""
     position: int
     detail: str
+
+    def __post_init__(self) -> None:
+        """Cut a detail that repeats what somebody sent at any length: it is logged, listed and told of."""
+        if len(self.detail) > DETAIL:
+            msgspec.structs.force_setattr(self, "detail", self.detail[: DETAIL - 1] + "…")
 
 
 class Blind(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,6 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
+from projections import browse
+
 
 @pytest.fixture
 def client(served: Callable[..., Any], town: Path) -> httpx.Client:
@@ -205,3 +207,18 @@ def test_a_method_that_a_path_does_not_have_is_told_those_it_has(
     answer = client.request(method, path)
     assert (answer.status_code, answer.headers["allow"]) == (405, allowed), answer.text
     assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_a_page_of_large_events_ends_early(served: Callable[..., Any], empty_record: Path) -> None:
+    """Whoever may submit writes events of nearly a mebibyte: 500 of them would be one answer. Page by page all come."""
+    client = served(empty_record, api__submit_rate="off", budget__total="off").client
+    for _ in range(8):
+        task = {"type": "task", "commands": ["true " + "x" * 1000] * 700}
+        made = client.post("/api/runs", json={"configuration": task})
+        assert made.status_code == 202, made.text
+    assert client.get("/api/events", params={"min_position": made.json()["position"]}).status_code == 200
+    found = pages(client, "/api/events", "events", limit=500)
+    positions = [row["position"] for page in found for row in page]
+    assert positions == list(range(1, made.json()["position"] + 1))
+    assert len(found) > 1
+    assert len(client.get("/api/events", params={"limit": 500}).content) < browse.PAGE_BYTES + (2 << 20)

@@ -350,3 +350,11 @@ def test_a_time_that_would_be_negative_is_zero() -> None:
     """The provider's end may lie before our first sight of it running."""
     story = Story().wait(80).listed(RUNNING).wait(5).listed(DONE)
     assert run_of(story)["execution_seconds"] == 0
+
+
+def test_a_word_of_any_length_makes_a_short_anomaly() -> None:
+    """It is logged, listed and sent to people: a status of a megabyte would be in each of these."""
+    story = Story().listed(RUNNING).wait(10).listed(single("a", "x" * 100_000, "running"))
+    anomalies = told(story)["anomalies"]
+    assert anomalies
+    assert all(len(one["detail"]) <= 1000 for one in anomalies)
