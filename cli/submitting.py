@@ -204,8 +204,14 @@ class Counter:
 
 
 @contextmanager
-def counter(app: App, record: Record, provider: Provider, *, adopt: bool = True) -> Iterator[Counter]:
-    """A counter over one provider; the lease is let go of afterwards. `adopt`: see `watching`.
+def counter(
+    app: App, record: Record, provider: Provider, *, adopt: bool = True, stays: bool = False
+) -> Iterator[Counter]:
+    """A counter over one provider; the lease is released afterwards.
+
+    Args:
+        adopt: see `watching`.
+        stays: somebody goes on recording afterwards, and ends idle machines.
 
     Raises:
         RecordNotWritable: the lease cannot be opened, so nothing could be asked for.
@@ -213,20 +219,23 @@ def counter(app: App, record: Record, provider: Provider, *, adopt: bool = True)
     from engine.effects.executor import GRACE
 
     with watching(app, record, provider, adopt=adopt) as (watch, recorder):
+        recorder.stays = stays
         yield Counter(app, record, provider, watch, recorder)
         # What this process gave a place to, it also hands over: nobody else may be there to do it.
         recorder.effects.wait(GRACE, until=lambda: not recorder.effects.busy)
 
 
-def submit(app: App, record: Record, provider: Provider, task: Task, run_id: str) -> Submitted:
+def submit(app: App, record: Record, provider: Provider, task: Task, run_id: str, *, stays: bool = False) -> Submitted:
     """As `Counter.submit`, with a counter of its own."""
-    with counter(app, record, provider) as here:
+    with counter(app, record, provider, stays=stays) as here:
         return here.submit(task, run_id)
 
 
-def follow(app: App, record: Record, provider: Provider, submitted: Submitted, *, timeout: int | None) -> RunObject:
+def follow(
+    app: App, record: Record, provider: Provider, submitted: Submitted, *, timeout: int | None, stays: bool = False
+) -> RunObject:
     """As `to_the_end`, with a counter of its own."""
-    with counter(app, record, provider) as here:
+    with counter(app, record, provider, stays=stays) as here:
         return to_the_end(here, submitted, timeout=timeout)
 
 

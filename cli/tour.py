@@ -67,7 +67,8 @@ def _run(app: App, record: Record, provider: Provider, name: str, line: str) -> 
     typed(f"steno submit --wait --name {name} -- {line!r}", app)
     run_id = app.ids.new()
     task = described(file=None, command=[line], flags={"name": name}, provider="local", run_id=run_id)
-    run = follow(app, record, provider, submit(app, record, provider, task, run_id), timeout=None)
+    submitted = submit(app, record, provider, task, run_id, stays=True)
+    run = follow(app, record, provider, submitted, timeout=None, stays=True)
     if not app.json:
         emit(f"  {ended(run)}")
     return run
