@@ -147,6 +147,8 @@ def _tags(charge: Charge, vm: Vm, run: Run | None) -> str:
     tags: dict[str, str] = {"line": charge.line.value, "vm_id": vm.vm_id, "gpu": gpu_of(vm)}
     if vm.facts.fleet:
         tags["fleet"] = vm.facts.fleet
+    if vm.archive is not None:
+        tags["archive"] = vm.archive
     if charge.run_id is not None:
         tags["run_id"] = charge.run_id
     if run is not None:

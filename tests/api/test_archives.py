@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from stenolab.waiting import wait
 
 from cli.inputs import trace_reading
 from engine.readings.shapes import shape_of
@@ -204,3 +205,25 @@ def test_the_dashboard_shows_a_bill_as_it_grows(
 def dumped(costs: list[str]) -> str:
     """What `JSON.stringify` makes of them, as a literal."""
     return json.dumps(json.dumps(costs, separators=(",", ":")))
+
+
+def test_traces_imported_beside_a_service_are_in_no_counter(served: Callable[..., Any], record: Path) -> None:
+    """They did not happen now: no failed poll, no latency, no anomaly and no gap that an alert rule would fire on."""
+    here = served(record)
+    names = ("steno_poll", "steno_anomalies", "steno_append", "steno_run_state", "steno_source_blind")
+
+    def counted() -> dict[str, float]:
+        families = text_string_to_metric_families(here.client.get("/metrics").text)
+        return {
+            f"{one.name}{json.dumps(one.labels, sort_keys=True)}": one.value
+            for family in families
+            if family.name.startswith(names)
+            for one in family.samples
+            if not one.name.endswith("_created") and LIVE not in one.labels.get("source", "")
+        }
+
+    before = counted()
+    head = imported(record, NINE)
+    assert told(here.client, f"/api/overview?min_position={head}")["archives"]
+    wait(lambda: "steno_stream_lag_positions 0.0" in here.client.get("/metrics").text, seconds=120, what="the feed")
+    assert counted() == before

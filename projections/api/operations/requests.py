@@ -10,8 +10,9 @@ OTHER: Final = "other"
 _EXACT: Final = frozenset(
     {
         "/api/runs", "/api/vms", "/api/costs", "/api/budget", "/api/overview", "/api/events", "/api/polls",
-        "/api/incidents", "/api/record", "/api/offers", "/api/session", "/api/stream", "/metrics", "/healthz",
-        "/readyz", "/openapi.json", "/api/amd/submit", "/api/amd/metrics", "/api/amd/schema", "/api/amd/problems",
+        "/api/incidents", "/api/record", "/api/offers", "/api/sources", "/api/session", "/api/stream", "/metrics",
+        "/healthz", "/readyz", "/openapi.json", "/api/amd/submit", "/api/amd/metrics", "/api/amd/schema",
+        "/api/amd/problems",
     }
 )  # fmt: skip
 _WITH_PARTS: Final = (

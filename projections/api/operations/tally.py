@@ -6,10 +6,20 @@ from typing import TYPE_CHECKING
 
 from engine.readings.scope import read_scope
 from engine.run.states import State
+from engine.world.archives import archive_about, live_part
 from engine.world.change import Anomaly, Blind, Change, Moved
 from events.clock import SECOND
 from events.stored import Stored
-from events.types import NoticeDelivered, NoticeFailed, NoticeIntended, PollFailed, PollRecorded
+from events.types import (
+    NoticeDelivered,
+    NoticeFailed,
+    NoticeIntended,
+    PollFailed,
+    PollRecorded,
+    ProviderEventSeen,
+    RunObserved,
+    VmObserved,
+)
 from projections.api.operations.durations import LONG, SHORT, Durations
 
 if TYPE_CHECKING:
@@ -24,6 +34,8 @@ class Tally:
     """Written by the feed's thread, read by whoever answers `/metrics`."""
 
     def __init__(self) -> None:
+        self._imported = False
+        """Whether the last poll was."""
         self.polls: dict[tuple[str, str], Durations] = {}
         """(source, endpoint) → how long answers took."""
         self.failures: Counter[tuple[str, str]] = Counter()
@@ -47,15 +59,17 @@ class Tally:
 
     def begin(self, record: "Record", state: "WorldState", position: int) -> None:
         """Count what the record holds already."""
-        for run in state.runs.values():
+        for run in live_part(state).runs.values():
             for before, after in zip((None, *run.transitions), run.transitions, strict=False):
                 self._dwell(after.before, after.at - (_first_at(run) if before is None else before.at))
         for stored in record.read(until=position, types=_NOTICES):
             self._notice(stored)
 
     def take(self, record: "Record", events: Iterable[Stored], changes: Iterable[Change], state: "WorldState") -> None:
-        """Count what has happened since."""
+        """Count what has happened since; what was imported did not happen now."""
         for one in events:
+            if self._was_imported(one):
+                continue
             if isinstance(one.data, PollRecorded | PollFailed) and one.scope is not None:
                 self._poll(record, one, one.scope)
             elif one.type in _NOTICES:
@@ -65,14 +79,21 @@ class Tally:
             match change:
                 case Moved(transition=step) if step is not None:
                     run = state.runs.get(change.run_id)
-                    if run is not None:
+                    if run is not None and run.archive is None:
                         self._dwell(step.before, step.at - _entered(run, step.position))
-                case Anomaly():
+                case Anomaly() if archive_about(state, change.subject) is None:
                     self.anomalies[change.kind.value] += 1
-                case Blind() if change.until is not None:
+                case Blind() if change.until is not None and archive_about(state, f"source/{change.source}") is None:
                     self.blind[change.source] += change.until - change.since
                 case _:
                     pass
+
+    def _was_imported(self, one: Stored) -> bool:
+        """Whether an event is an imported poll, or an observation, which follows its poll."""
+        if isinstance(one.data, PollRecorded | PollFailed):
+            self._imported = one.event_id is not None
+            return self._imported
+        return self._imported and isinstance(one.data, RunObserved | VmObserved | ProviderEventSeen)
 
     def _poll(self, record: "Record", one: Stored, scope_id: int) -> None:
         asked = record.scope(scope_id)
