@@ -97,13 +97,16 @@ def said(decision: Decision, state: WorldState) -> tuple[int, str]:
             return logging.WARNING, f"{_run(state, decision.run_id)}: refused: {decision.why}"
         case StartDrain():
             why = f": {decision.detail}" if decision.detail else ""
-            return logging.INFO, f"{_vm(state, decision.vm_id)}: no run goes there any more ({decision.by}){why}"
+            return (
+                logging.INFO,
+                f"{_vm(state, decision.vm_id)}: draining ({decision.by}), no new run is placed on it{why}",
+            )
         case CancelDrain():
             return logging.INFO, f"{_vm(state, decision.vm_id)}: stays: {decision.why}"
         case StopRun():
-            return logging.WARNING, f"{_run(state, decision.run_id)}: stopped, because its machine is to go"
+            return logging.WARNING, f"{_run(state, decision.run_id)}: stopped, because its machine is to be stopped"
         case StopVm():
-            return logging.INFO, f"{_vm(state, decision.vm_id)}: told to end ({decision.by})"
+            return logging.INFO, f"{_vm(state, decision.vm_id)}: stop requested ({decision.by})"
         case Alert():
             return logging.WARNING, budget_text(decision)
         case _:

@@ -102,7 +102,7 @@ class Counter:
             with self._silence_told():
                 outcome = self.desk.submitted(run_id, PATIENCE)
         except (ProviderUnreachable, ProviderRefused, ProviderError) as error:
-            then = f"`steno record` hands it over later, `steno stop {task.name}` ends it"
+            then = f"`steno record` submits it later, `steno stop {task.name}` cancels it"
             raise type(error)(f"{error}{self._last_answer()}; {task.name} stays requested: {then}") from None
         try:
             refuse(outcome)
@@ -250,13 +250,13 @@ def to_the_end(here: Counter, submitted: Submitted, *, timeout: int | None) -> R
         Detached: Ctrl-C; the run goes on.
     """
     name = submitted.name
-    then = f"`steno timeline {name}` looks at it, `steno stop {name}` ends it"
+    then = f"`steno timeline {name}` shows it, `steno stop {name}` stops it"
     try:
         run = here.follow(submitted.run_id, name, timeout=timeout)
     except KeyboardInterrupt:
-        raise Detached(f"{name} goes on: {then}") from None
+        raise Detached(f"{name} still runs: {then}") from None
     if run is None:
-        raise WaitEnded(f"{name} goes on after --timeout: {then}")
+        raise WaitEnded(f"{name} still runs after --timeout: {then}")
     return run
 
 

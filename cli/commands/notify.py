@@ -115,7 +115,7 @@ def test(app: App) -> None:
         signed = "signed" if webhook.secret is not None else "not signed (alerts.secret is not set)"
         emit(f"the webhook answered {answer.status}: notice {answer.notice_id}, {signed}")
     if answer.error is not None:
-        say(f"the test notice was not taken: {answer.error}")
+        say(f"the webhook did not accept the test notice: {answer.error}")
         app.exit_code = UNREACHABLE
 
 

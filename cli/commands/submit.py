@@ -114,7 +114,7 @@ def _say(app: App, submitted: Submitted, provider: str, project: str) -> None:
         return
     emit(submitted.name)
     if submitted.queued is not None:
-        hint(f"queued: {submitted.queued}; `steno record` hands it over, `steno stop {submitted.name}` takes it back")
+        hint(f"queued: {submitted.queued}; `steno record` submits it, `steno stop {submitted.name}` cancels it")
         return
     hint(f"submitted to {provider}; `steno record` follows it, `steno logs {submitted.name} -f` shows its output")
 

@@ -75,7 +75,7 @@ def _stays(scene: Scene, plan: Plan, vm: Vm, drain: Drain) -> str | None:
         return f"run {_name(scene, keep.run_id)} can use it"
     coming = comer(scene, plan.room.landing, vm)
     if coming is not None:
-        return f"run {_name(scene, coming)} may be about to come to it"
+        return f"run {_name(scene, coming)} may be about to start on it"
     if is_due(scene, vm) is not None or (by == "room" and plan.wanting):
         return None
     return "no run needs the room any more" if by == "room" else "its timeout is no longer over"

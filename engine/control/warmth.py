@@ -32,7 +32,7 @@ def why_not_warm(state: WorldState, run: Run) -> tuple[str, ...]:
     if run.start == "warm":
         return ()
     if run.terminal and not _was_handed_over(run):
-        return (f"It was never handed over to {run.provider}, so no machine was chosen for it.",)
+        return (f"It was never submitted to {run.provider}, so no machine was chosen for it.",)
     found = []
     if run.held is not None:
         found.append(f"It waits ({run.held.why}): {waits(run.held)}.")
@@ -104,7 +104,7 @@ def _passed_over(state: WorldState, run: Run) -> str:
     """Why a machine that was idle and fits was not the run's, as far as it is known."""
     idle = "it was idle and fits by what is recorded"
     if not _was_handed_over(run):
-        return f"{idle}; the run has not been handed over to {run.provider} yet"
+        return f"{idle}; the run has not been submitted to {run.provider} yet"
     if run.vm_id is None:
         return f"{idle}; {run.provider} shows no machine for the run"
     fleet = state.vms[run.vm_id].facts.fleet or ""

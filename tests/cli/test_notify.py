@@ -68,7 +68,7 @@ def test_a_webhook_that_does_not_take_it_is_exit_3_and_is_not_asked_again(
     """A redirect is not followed: what is signed for one address is not shown to another."""
     hook.answers = [answer]
     done = steno("notify", "test", "--json", STENO_WEBHOOK=hook.url)
-    assert (done.returncode, done.stderr) == (3, f"steno: the test notice was not taken: {error}\n")
+    assert (done.returncode, done.stderr) == (3, f"steno: the webhook did not accept the test notice: {error}\n")
     said = json.loads(done.stdout)
     assert (said["delivered"], said["error"], said["signed"]) == (False, error, False)
     (notice,) = listed(steno, "--state", "failed")

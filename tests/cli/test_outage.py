@@ -165,7 +165,7 @@ def test_whoever_waits_for_a_recorder_without_answers_is_told_and_the_request_st
     until(lambda: kinds(home, "PollFailed"))
     said = refused(steno(*WORDS, **down), 3)
     assert "dstack/main does not answer the process that records it (ConnectError" in said
-    assert "one stays requested: `steno record` hands it over later" in said
+    assert "one stays requested: `steno record` submits it later" in said
     assert not kinds(home, "SubmitFailed", "IntentAbandoned")
 
 

@@ -31,7 +31,7 @@ def test_a_run_without_room_is_queued_and_said_to_be(steno: Steno) -> None:
     assert "queued: position 2" in shown.stderr
     patient = steno("submit", "--wait", "--timeout", "1s", "--name", "patient", "--", "true", **kept)
     assert "patient  queued  position 3" in patient.stderr
-    assert "goes on" in patient.stderr
+    assert "still runs" in patient.stderr
     taken_back = steno("stop", "second", **kept)
     assert taken_back.returncode == 0, taken_back.stderr
     assert "stopped" in taken_back.stdout

@@ -67,12 +67,12 @@ IN_SLOT = PLACE | {"slot": "steno-slot-1"}
         (
             StartDrain(vm_id="v1", by="idle", detail="seen idle for 600 s"),
             logging.INFO,
-            "machine lab-fleet-0: no run goes there any more (idle): seen idle for 600 s",
+            "machine lab-fleet-0: draining (idle), no new run is placed on it: seen idle for 600 s",
         ),
         (CancelDrain(vm_id="v1", why="a run is on it"), logging.INFO, "machine lab-fleet-0: stays: a run is on it"),
-        (StopRun(run_id="r1"), logging.WARNING, "matmul: stopped, because its machine is to go"),
-        (StopVm(vm_id="v1", provider_id="i1", by="idle"), logging.INFO, "machine lab-fleet-0: told to end (idle)"),
-        (StopVm(vm_id="v9", provider_id="i9", by="user"), logging.INFO, "machine v9: told to end (user)"),
+        (StopRun(run_id="r1"), logging.WARNING, "matmul: stopped, because its machine is to be stopped"),
+        (StopVm(vm_id="v1", provider_id="i1", by="idle"), logging.INFO, "machine lab-fleet-0: stop requested (idle)"),
+        (StopVm(vm_id="v9", provider_id="i9", by="user"), logging.INFO, "machine v9: stop requested (user)"),
         (
             Alert(threshold=805, spent=1_127_000_000, total=1_400_000_000),
             logging.WARNING,

@@ -218,7 +218,7 @@ def test_the_provider_is_said_to_have_chosen_only_where_it_did() -> None:
     """A run that it was never given, or that has no machine yet, says nothing of its choice."""
     told = idle_machine()
     told.stage.request("b")
-    assert told.why("b") == (f"{FITS}; the run has not been handed over to dstack yet.",)
+    assert told.why("b") == (f"{FITS}; the run has not been submitted to dstack yet.",)
     told.stage.tell(types.RunPlaced(run_id="run-b", provider="dstack"))
     told.stage.taken("b")
     told.jobs["b"] = {"status": "provisioning", "submitted": told.stage.now}
@@ -235,7 +235,7 @@ def test_a_run_that_ended_before_it_was_handed_over_had_no_machine_to_go_to() ->
     told = idle_machine()
     told.stage.request("b")
     told.stage.tell(types.IntentAbandoned(run_id="run-b", provider="dstack", intent="submit", why="stopped"))
-    assert told.why("b") == ("It was never handed over to dstack, so no machine was chosen for it.",)
+    assert told.why("b") == ("It was never submitted to dstack, so no machine was chosen for it.",)
 
 
 def test_a_slot_that_steno_reserved_is_not_the_providers_choice() -> None:
