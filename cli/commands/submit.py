@@ -42,6 +42,9 @@ def command(
     With --wait the exit code is 0 if the run succeeded and 1 if not. There is no time limit without --timeout. After
     the timeout, or on Ctrl-C (exit 130), the run goes on.
 
+    If the provider does not answer, the command says so after a few seconds and exits 3. The message says whether the
+    request stays or ended.
+
     A run is refused (exit 6) if its worst-case cost exceeds the remaining budget. If the machine limit (`vms.max`) is
     reached, the run waits in Steno's queue; without --wait the command says so and exits 0.
 

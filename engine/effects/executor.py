@@ -225,6 +225,7 @@ class Effects:
         while result is not None:
             try:
                 call = effect.send(result.value) if result.error is None else effect.throw(result.error)
+                result = self._executor.make(key, call)
             except StopIteration as ended:
                 del self._started[key]
                 return bool(ended.value)
@@ -236,5 +237,4 @@ class Effects:
             except BaseException:
                 del self._started[key]
                 raise
-            result = self._executor.make(key, call)
         return False

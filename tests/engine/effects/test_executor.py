@@ -126,6 +126,24 @@ def test_an_error_ends_an_effect_and_is_kept():
     assert "run/1" not in effects.errors
 
 
+def test_a_call_that_cannot_be_made_leaves_nothing_under_way(monkeypatch):
+    """No thread can be started: the effect can start again with the next round."""
+    effects = Effects(Threads(), StandingClock())
+
+    def refuses(*_, **__):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(module.threading, "Thread", refuses)
+
+    def effect():
+        yield lambda: None
+        return True
+
+    with pytest.raises(RuntimeError, match="thread"):
+        effects.start("end", "run/1", effect())
+    assert not effects.busy
+
+
 # -- with processes of this machine -----------------------------------------------------------------------------------
 
 
@@ -296,6 +314,7 @@ def test_an_idle_machine_goes_in_time_while_submissions_hang(open_bench, tmp_pat
     """Its evidence grows with the polls, which go on: a submission of 5 s used to be added to every timeout."""
     policy = Policy(max_vms=20, idle_timeout=2 * SECOND, assumed_duration=HOUR)
     bench = open_bench(tmp_path / "record.db", policy=policy, price=PRICE, executor=Threads())
+    bench.recorder.stays = True  # else the provider's own timer is as short as ours
     first = bench.ask("true")
     until(bench, lambda: bench.machines() and bench.machines()[0].state is VmState.IDLE)
     held = hang(bench.provider, "submit")
