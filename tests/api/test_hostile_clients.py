@@ -214,6 +214,27 @@ def test_connections_are_bounded(served: Serve, town: Path, monkeypatch: pytest.
     assert service.client.get("/healthz").status_code == 200
 
 
+@pytest.mark.long
+def test_two_thousand_streams_keep_nobody_from_an_answer(here: Served) -> None:
+    """Half of them do not read. The others get every event, and who asks something else is answered."""
+    with ExitStack() as stack:
+        streams = [stack.enter_context(closing(connected(here))) for _ in range(2000)]
+        for one in streams:
+            one.sendall(b"GET /api/stream HTTP/1.1\r\n" + HOST + b"\r\n")
+        until(here, "steno_stream_clients 2000.0")
+        positions = []
+        for _ in range(10):
+            made = here.client.post("/api/runs", json={"configuration": {"type": "task", "commands": ["true"]}})
+            positions.append(made.json()["position"])
+            assert here.client.get("/api/runs", params={"min_position": positions[-1]}).status_code == 200
+        for one in streams[::2]:
+            come = b""
+            while b"id: %d\n" % positions[-1] not in come:
+                come += one.recv(1 << 16)
+            assert [number for number in positions if b"id: %d\n" % number not in come] == []
+    until(here, "steno_stream_clients 0.0")
+
+
 def until(service: Served, line: str) -> None:
     """Wait until the metrics have that line."""
     wait(lambda: line in service.client.get("/metrics").text.splitlines(), line)
