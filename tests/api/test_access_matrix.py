@@ -35,7 +35,7 @@ TABLE: Final = {
             "/api/runs", "/api/runs/{id}", "/api/runs/{id}/timeline", "/api/runs/{id}/explain", "/api/runs/{id}/costs",
             "/api/runs/{id}/events", "/api/runs/{id}/logs", "/api/runs/{id}/stream", "/api/vms", "/api/vms/{id}",
             "/api/costs", "/api/budget", "/api/overview", "/api/events", "/api/events/{position}", "/api/polls",
-            "/api/polls/{position}", "/api/incidents", "/api/record", "/api/offers", "/api/stream",
+            "/api/polls/{position}", "/api/incidents", "/api/record", "/api/offers", "/api/sources", "/api/stream",
             "/api/amd/runs/{id}/stream", "/api/amd/metrics", "/api/amd/schema", "/api/amd/problems", "/metrics",
             "/openapi.json",
         ),
