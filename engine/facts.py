@@ -52,6 +52,8 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     message: str | None = None
     reason: str | None = None
     deleted: bool = False
+    mark: str | None = None
+    """The run id that whoever submitted it told the provider to keep with it; None: it carries none."""
     submitted_at: int | None = None
     jobs: tuple[JobFacts, ...] = ()
     """In order of (replica_num, job_num)."""

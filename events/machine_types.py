@@ -14,13 +14,14 @@ class PolicyAdopted(Fact, frozen=True, kw_only=True):
 
 
 class RunHeld(Fact, frozen=True, kw_only=True):
-    """The run waits in Steno's queue; nothing has been said to the provider."""
+    """The run waits in Steno's queue; but for `ambiguous`, nothing has been said to the provider."""
 
     run_id: str
     provider: str
-    why: Literal["cap", "capacity", "machine", "user"]
+    why: Literal["cap", "capacity", "machine", "user", "ambiguous"]
     """`cap`: as many machines as allowed; `capacity`: the provider had none; `machine`: the one it must reuse is not
-    there; `user`: no idle machine is this submitter's."""
+    there; `user`: no idle machine is this submitter's; `ambiguous`: the answer to the call was lost, and the provider
+    has a run that may be this one."""
     detail: str = ""
     not_before: int | None = None
     """When it may be tried again at the earliest (microseconds, UTC)."""

@@ -147,6 +147,8 @@ class SubmitIntended(Fact, frozen=True, kw_only=True):
     run_id: str
     provider: str
     name: str
+    marked: bool = False
+    """The provider is told to keep our run id with the run. False: written before it was told."""
 
 
 class SubmitSucceeded(Fact, frozen=True, kw_only=True):

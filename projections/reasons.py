@@ -29,6 +29,7 @@ _RULES: dict[str, str] = {
     "first-sight": "An answer showed the run for the first time.",
     "submit-failed": "The provider refused the task or could not be reached: it never ran, no poll is about it.",
     "held": "The run waits in Steno's queue; it has not been submitted to the provider yet.",
+    "another-run": "A run with this run's mark was taken for it until the provider said that it is another.",
     "no-capacity": "The provider had no machine for it, so the same request is made again later: it waits in Steno's "
     "queue.",
     "submit-abandoned": "The task was never handed to the provider: it never ran, no poll is about it.",

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from events.clock import foreign_run_id
 from projections.schema import RUN_COLUMNS
 
 _GIVEN: Final = (
@@ -17,6 +18,7 @@ _EXACTLY: Final = tuple(
     _SELECT + condition + " ORDER BY archive IS NOT NULL, ordinal DESC LIMIT 1"
     for condition in ("WHERE run_id = ?", "WHERE provider_id = ?", "WHERE name = ?")
 )
+_GOING_ON: Final = _SELECT + "WHERE name = ? AND ended = 0 AND archive IS NULL ORDER BY ordinal DESC"
 _BEGINNING: Final = _SELECT + "WHERE run_id BETWEEN ?1 AND ?2 OR provider_id BETWEEN ?1 AND ?2 LIMIT 6"
 AFTER_ANY: Final = "\U0010ffff"
 _REPLACED: Final = ", ".join(f"{name} = excluded.{name}" for name in _GIVEN.split(", ")[1:])
@@ -48,6 +50,11 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     """The archive that alone shows it; None: it is live."""
     hidden: bool = False
     """Lists leave it out."""
+
+    @property
+    def foreign(self) -> bool:
+        """Whether somebody else submitted it."""
+        return self.provider_id is not None and self.run_id == foreign_run_id(self.provider, self.provider_id)
 
 
 class RunTable:
@@ -111,11 +118,19 @@ class RunTable:
         return None if row is None else row[0]
 
     def matching(self, word: str) -> tuple[RunRow, ...]:
-        """The run a person means by a word: its id, its provider's id, the newest of that name, or a prefix of an id.
+        """The run a person means by a word: its id, its provider's id, its name, or a prefix of an id.
+
+        Of several runs of a name it is the newest of ours that has not ended, else the newest.
 
         More than one where a prefix is not unique, none where nothing matches.
         """
         for query in _EXACTLY:
+            if query is _EXACTLY[-1]:
+                # A stranger may use the name of a run that waits with us: who says the name means ours.
+                going_on = (_row(row) for row in self._database.execute(_GOING_ON, (word,)))
+                ours = next((row for row in going_on if not row.foreign), None)
+                if ours is not None:
+                    return (ours,)
             row = self._database.execute(query, (word,)).fetchone()
             if row is not None:
                 return (_row(row),)

@@ -15,9 +15,9 @@ from cli.output import emit, emit_json
 def command(app: App, run: str, at: str | None) -> None:
     """Show one run: the verdict and its evidence, and apart from it the provider's own words.
 
-    RUN is a run id or its beginning, the provider's id, or a name (then the newest run of that name). With --json the
-    run object, as in replay, and beside it "observability", "anomalies", "position" and "queued" (its place in Steno's
-    queue as in `ps`, or null).
+    RUN is a run id or its beginning, the provider's id, or a name (then Steno's own run of it that has not ended,
+    else the newest). With --json the run object, as in replay, and beside it "observability", "anomalies", "position"
+    and "queued" (its place in Steno's queue as in `ps`, or null).
 
     \b
     Examples:

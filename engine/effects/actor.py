@@ -224,7 +224,7 @@ class Actor:
 
 def _ready(submit: OpenSubmit) -> bool:
     """It has its place, or may have reached the provider."""
-    return submit.placed is not None or submit.intended
+    return submit.placed is not None or submit.intended is not None
 
 
 def run_key(request: types.RunRequested | types.StopRequested) -> str:

@@ -189,7 +189,7 @@ class Desk:
 
 
 def _is_handed(submit: OpenSubmit) -> bool:
-    return submit.placed is not None or submit.intended
+    return submit.placed is not None or submit.intended is not None
 
 
 def refuse(outcome: SubmitOutcome | types.RunHeld | StopOutcome | None) -> None:

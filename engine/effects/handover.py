@@ -1,10 +1,12 @@
 """Hands runs over to one provider: intent, call, outcome, each an effect (`engine.effects.executor`).
 
-Whatever point a crash hits, the next process finds the intent in the record, looks at the provider under the name that
-was chosen before the call, and calls again only where nothing is there.
+Whatever point a crash hits, the next process finds the intent in the record, looks at the provider for the run that
+carries our run id, and calls again only where there is none. A name alone never proves that a run is ours
+(docs/adr/0027).
 """
 
 from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, assert_never
 
@@ -16,7 +18,8 @@ from engine.effects.journal import Journal
 from engine.effects.ledger import OpenSubmit, SubmitOutcome
 from engine.effects.steps import Abandon, Call, Look, Wait, next_step
 from engine.errors import NameInUse, ProjectNotFound, ProviderError, ProviderRefused, ProviderUnreachable, TaskInvalid
-from engine.providers.base import FleetPlan, Provider, Submission
+from engine.providers.base import FleetPlan, Named, Provider, Submission
+from engine.providers.dstack.names import names_for
 from events import types
 from events.clock import SECOND, Clock, foreign_run_id
 from events.errors import SecretGone, StenoError
@@ -28,6 +31,7 @@ Refusal = Literal["rejected", "name_in_use", "no_project", "refused", "unreachab
 
 _REFUSALS: dict[type[StenoError], Refusal] = {
     TaskInvalid: "rejected",
+    NameInUse: "name_in_use",
     ProjectNotFound: "no_project",
     ProviderRefused: "refused",
 }
@@ -35,6 +39,17 @@ _REFUSALS: dict[type[StenoError], Refusal] = {
 LOOK_BACK = 600 * SECOND
 """How far before the request a run of its name may seem to have been submitted: more than any sane skew between two
 clocks."""
+_SAME = 2 * SECOND
+"""Times of two clocks that differ by less are one time."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A run at the provider that is the one asked for, or may be."""
+
+    provider_id: str
+    name: str
+    sure: bool
 
 
 class Handover:
@@ -68,9 +83,13 @@ class Handover:
             case Abandon():
                 self._abandon(submit, step.why)
             case Look():
-                found = yield from self._look(submit)
-                if found is not None:
-                    self._succeed(submit, found, found=True)
+                found = yield from self._look(submit, _name(submit))
+                if found is not None and found.sure:
+                    self._succeed(submit, found.provider_id, found.name, found=True)
+                elif found is not None and step.call_if_missing:
+                    self._doubt(submit, found.provider_id)
+                elif found is not None:
+                    self._abandon(submit, f"whether it is {found.provider_id} is not known; that run is left alone")
                 elif step.call_if_missing:
                     yield from self._call(submit)
                 else:
@@ -81,7 +100,7 @@ class Handover:
                 return False
             case _:
                 assert_never(step)
-        return True
+        return submit.request.run_id not in self._journal.ledger().submits
 
     def is_there(self, submit: OpenSubmit) -> Effect:
         """Whether the provider has the run already: a question that says why nothing can be handed over, if so.
@@ -89,7 +108,7 @@ class Handover:
         Raises:
             ProviderUnreachable, ProviderRefused, ProviderError: it cannot be asked.
         """
-        return (yield from self._look(submit)) is not None
+        return (yield from self._look(submit, _name(submit))) is not None
 
     def refuse(self, submit: OpenSubmit, why: str) -> None:
         """A policy has it that it will never be handed over."""
@@ -113,33 +132,69 @@ class Handover:
         except SecretGone:
             self._abandon(submit, "its secrets are no longer in the vault; submit it again")
             return
-        submission = _submission(submit, configuration)
-        nodes = configuration.get("nodes")
-        self._ahead[request.run_id] = nodes if isinstance(nodes, int) else 1
         try:
-            if not (yield from self._is_prepared(submit, submission)):
+            submission = yield from self._prepared(submit, configuration)
+            if submission is None:
                 return
-            if not submit.intended:
-                intent = types.SubmitIntended(run_id=request.run_id, provider=request.provider, name=request.name)
+            intent = types.SubmitIntended(
+                run_id=request.run_id, provider=request.provider, name=submission.name, marked=True
+            )
+            if submit.intended != intent:
                 self._journal.run(request.run_id, intent)
             yield from self._send(submit, submission)
         finally:
-            del self._ahead[request.run_id]
+            self._ahead.pop(request.run_id, None)
 
-    def _is_prepared(self, submit: OpenSubmit, submission: Submission) -> Effect:
-        """Whether the fleet it goes to is there; False where the request has failed for want of it."""
+    def _prepared(
+        self, submit: OpenSubmit, configuration: dict[str, object]
+    ) -> Generator[ProviderCall, Any, Submission | None]:
+        """What is handed over, its name free and its fleet there; None where the request has failed for want of it."""
         try:
+            submission = _submission(submit, configuration, (yield from self._free_name(submit)))
+            nodes = configuration.get("nodes")
+            self._ahead[submission.run_id] = nodes if isinstance(nodes, int) else 1
             yield from self._ensure_fleet(submission)
         except (ProviderUnreachable, ProviderRefused, ProviderError) as error:
             if submit.queued:
                 raise
             # Nothing was handed over: whoever waits for the answer is told at once.
             self.fail(submit, error)
-        except (TaskInvalid, ProjectNotFound) as error:
+        except (TaskInvalid, ProjectNotFound, NameInUse) as error:
             self.fail(submit, error)
         else:
-            return True
-        return False
+            return submission
+        return None
+
+    def _free_name(self, submit: OpenSubmit) -> Generator[ProviderCall, Any, str]:
+        """A name under which the call collides with nobody's run and replaces no run that is not ours.
+
+        Raises:
+            NameInUse: the name is taken, and Steno did not choose it.
+            ProviderError: it is taken by this request's attempt before, which has not ended yet.
+        """
+        request, ledger, taken = submit.request, self._journal.ledger(), ""
+        for name in names_for(_name(submit), request.run_id):
+            there: Named | None = yield partial(self._provider.holder, name)
+            if there is None:
+                return name
+            former = there.provider_id in ledger.former_ids
+            if there.ended and (former or there.provider_id in ledger.provider_ids.values()):
+                return name
+            if former and submit.attempt > 1:
+                raise ProviderError(f"{name}: the attempt before has not ended yet")
+            taken = self._taken(name, there)
+            if there.mark == request.run_id:
+                break  # it says that it is this request: a second one under another name could be one too many
+        raise NameInUse(taken)
+
+    def _taken(self, name: str, there: Named) -> str:
+        at = f"at {self._provider.name} ({there.provider_id})"
+        if there.ended:
+            return (
+                f"the name {name} is that of a finished run {at} which this record did not submit, and which would be "
+                f"deleted: choose another name, or delete that run first (`dstack delete {name}`)"
+            )
+        return f"an active run {at} is named {name}: choose another name, or stop it (`steno stop {there.provider_id}`)"
 
     def _send(self, submit: OpenSubmit, submission: Submission) -> Generator[ProviderCall, Any, None]:
         """The call, and its outcome."""
@@ -152,31 +207,27 @@ class Handover:
                 raise
             self.fail(submit, error)
         except NameInUse as error:
-            if submit.attempt > 1 and (yield from self._former_is_newest(submit)):
-                # Its job has failed and the run itself is a moment behind: the next round asks again.
-                raise ProviderError(f"{submission.name}: the attempt before has not ended yet") from error
-            yield from self._found_or_failed(submit, str(error), "name_in_use")
+            yield from self._found_or_failed(submit, submission.name, str(error), "name_in_use")
         except ProviderUnreachable as error:
             if error.sent or submit.queued:
                 raise
             self.fail(submit, error)
         except ProviderError as error:
-            yield from self._found_or_failed(submit, str(error), "rejected")
+            yield from self._found_or_failed(submit, submission.name, str(error), "rejected")
         else:
-            self._succeed(submit, submitted.provider_id, found=False)
+            self._succeed(submit, submitted.provider_id, submission.name, found=False)
 
-    def _found_or_failed(self, submit: OpenSubmit, error: str, reason: Refusal) -> Generator[ProviderCall, Any, None]:
+    def _found_or_failed(
+        self, submit: OpenSubmit, name: str, error: str, reason: Refusal
+    ) -> Generator[ProviderCall, Any, None]:
         """The provider answered with a refusal; the task may be there all the same, from this call or an earlier."""
-        found = yield from self._look(submit)
+        found = yield from self._look(submit, name)
         if found is None:
             self._fail(submit, error, reason)
+        elif found.sure:
+            self._succeed(submit, found.provider_id, found.name, found=True)
         else:
-            self._succeed(submit, found, found=True)
-
-    def _former_is_newest(self, submit: OpenSubmit) -> Effect:
-        """Whether the newest run of that name is one of this request's earlier attempts."""
-        newest = yield partial(self._provider.find, submit.request.name, submit.requested_at - LOOK_BACK)
-        return newest in self._journal.ledger().former_ids
+            self._doubt(submit, found.provider_id)
 
     def _ensure_fleet(self, submission: Submission) -> Generator[ProviderCall, Any, None]:
         plan: FleetPlan | None = yield self._plan(submission)
@@ -203,24 +254,60 @@ class Handover:
         ahead = sum(self._ahead.values()) - self._ahead[submission.run_id]
         return partial(self._provider.plan_fleet, task, ahead=ahead)
 
-    def _look(self, submit: OpenSubmit) -> Generator[ProviderCall, Any, str | None]:
-        """The provider's id of the run this attempt already became; None where it did not."""
-        found: str | None = yield partial(self._provider.find, submit.request.name, submit.asked_at - LOOK_BACK)
-        if found is None:
-            return None
-        ledger, run_id = self._journal.ledger(), submit.request.run_id
-        others = set(ledger.provider_ids.values()) | ledger.former_ids | (set(ledger.submits) - {run_id})
-        # A run of that name that another request or attempt became, or that the record knew before this one, is not
-        # ours. (The local provider's ids are our run ids.)
-        stream = f"run/{foreign_run_id(self._provider.name, found)}"
-        if found in others or self._journal.existed_before(stream, submit.position):
-            return None
-        return found
+    def _look(self, submit: OpenSubmit, name: str) -> Generator[ProviderCall, Any, _Found | None]:
+        """The run this attempt already became, by the run id it carries; None where there is none.
 
-    def _succeed(self, submit: OpenSubmit, provider_id: str, *, found: bool) -> None:
+        Only a call of an older version carried none: then the one run of that name which is in every field what we
+        asked for is ours, and any other may be.
+        """
+        named: tuple[Named, ...] = yield partial(self._provider.find, name, submit.asked_at - LOOK_BACK)
+        ledger, run_id = self._journal.ledger(), submit.request.run_id
+        others = {*ledger.provider_ids.values(), *ledger.former_ids}
+        there = [one for one in named if one.provider_id not in others]
+        ours = [one for one in there if one.mark == run_id]
+        if ours:
+            return _Found(ours[-1].provider_id, name, sure=True)  # a copy of its configuration can only be newer
+        maybe, same = [one for one in there if self._may_be(submit, one)], tuple[Named, ...]()
+        for one in maybe:
+            if (yield from self._is_same(submit, one)):
+                same = (*same, one)
+        return _Found((same or maybe)[0].provider_id, name, sure=len(same) == 1) if maybe else None
+
+    def _may_be(self, submit: OpenSubmit, one: Named) -> bool:
+        """Whether a run of that name without a mark may come from a call that gave none."""
+        if submit.unmarked_at is None or one.mark is not None or one.submitted_at is None:
+            return False
+        if one.submitted_at < submit.unmarked_at - _SAME:
+            return False
+        stream = f"run/{foreign_run_id(self._provider.name, one.provider_id)}"
+        return not self._journal.existed_before(stream, submit.position)
+
+    def _is_same(self, submit: OpenSubmit, one: Named) -> Effect:
+        request = submit.request
+        try:
+            configuration = msgspec.json.decode(self._vault.reveal(request.configuration), type=dict[str, object])
+        except SecretGone:
+            return False
+        same: bool = yield partial(
+            self._provider.is_same, _submission(submit, configuration, request.name), one.provider_id
+        )
+        return same
+
+    def _doubt(self, submit: OpenSubmit, provider_id: str) -> None:
+        """Nobody but a person can say whether that run is this request's: nothing is called until one does."""
+        request = submit.request
+        detail = (
+            f"the answer to its submission was lost, and {self._provider.name} has a run of its name that may be it "
+            f"({provider_id}), which is followed as a run of its own: `steno stop {request.run_id}` gives this request "
+            "up and leaves that run alone"
+        )
+        held = types.RunHeld(run_id=request.run_id, provider=request.provider, why="ambiguous", detail=detail)
+        self._journal.run(request.run_id, held)
+
+    def _succeed(self, submit: OpenSubmit, provider_id: str, name: str, *, found: bool) -> None:
         request = submit.request
         outcome = types.SubmitSucceeded(
-            run_id=request.run_id, provider=request.provider, provider_id=provider_id, name=request.name, found=found
+            run_id=request.run_id, provider=request.provider, provider_id=provider_id, name=name, found=found
         )
         self._finish(submit, outcome)
 
@@ -243,14 +330,19 @@ class Handover:
             self._vault.erase(submit.request.run_id)
 
 
-def _submission(submit: OpenSubmit, configuration: dict[str, object]) -> Submission:
+def _name(submit: OpenSubmit) -> str:
+    """The name it was last handed over under, or is to be."""
+    return submit.request.name if submit.intended is None else submit.intended.name
+
+
+def _submission(submit: OpenSubmit, configuration: dict[str, object], name: str) -> Submission:
     """What is handed over: the request, and where its place says it goes. (Requests of older records have none.)"""
     request, placed = submit.request, submit.placed
     if placed is None:
         placed = types.RunPlaced(run_id=request.run_id, provider=request.provider)
     return Submission(
         run_id=request.run_id,
-        name=request.name,
+        name=name,
         project=request.project,
         configuration=configuration,
         base=request.base,

@@ -53,8 +53,10 @@ class OpenSubmit:
     """It was held or made again: nobody waits at a terminal for one answer of the provider."""
     placed: types.RunPlaced | None = None
     """Its place, once it has one."""
-    intended: bool = False
-    """A call may have been made."""
+    intended: types.SubmitIntended | None = None
+    """The newest intent: a call may have been made."""
+    unmarked_at: int | None = None
+    """When a call may have been made, first, that did not give the provider our run id (older versions)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +188,9 @@ class Ledger:
             case types.RunPlaced():
                 submit = replace(submit, held=None, placed=event)
             case types.SubmitIntended():
-                submit = replace(submit, intended=True)
+                submit = replace(submit, intended=event)
+                if not event.marked and submit.unmarked_at is None:
+                    submit = replace(submit, unmarked_at=observed_at)
         self.submits[event.run_id] = submit
 
     def _again(self, position: int, observed_at: int, event: types.RunRequeued) -> None:

@@ -34,7 +34,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """It has no place yet: the controller gives it one."""
+    """It has no place yet, and the controller gives it one; or a person has to say whether the provider has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,9 @@ def next_step(submit: OpenSubmit, ledger: Ledger, now: int, *, looked_at: int | 
         since = max(since, looked_at)
     old = now - since > TOO_OLD
     stop = submit.request.run_id in ledger.stops
-    if submit.intended:
+    if submit.intended is not None:
+        if submit.held is not None and submit.held.why == "ambiguous" and not old and not stop:
+            return Wait()
         return Look(call_if_missing=not old and not stop)
     if stop:
         return Abandon("it was stopped before it was handed to the provider")

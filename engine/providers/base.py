@@ -22,10 +22,22 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
     """The provider's time of the submission, where it says (microseconds, UTC)."""
 
 
+class Named(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that the provider has under a name."""
+
+    provider_id: str
+    mark: str | None
+    """The run id it was submitted with (`Submission.run_id`); None: whoever submitted it gave none."""
+    ended: bool
+    submitted_at: int | None = None
+    """Microseconds, UTC, by our clock."""
+
+
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
     """One task to be run, complete: nothing is read from the environment at the call."""
 
     run_id: str
+    """The provider keeps it with the run and gives it back in every answer: the proof that the run is ours."""
     name: str
     """Chosen before the call and unique among active runs, so that the same submission cannot run twice."""
     project: str
@@ -114,8 +126,26 @@ class Provider(Protocol):
         """
         ...
 
-    def find(self, name: str, since: int) -> str | None:
-        """The provider id of the run of that name submitted at or after `since`, ended or not; None if there is none.
+    def find(self, name: str, since: int) -> tuple[Named, ...]:
+        """The runs of that name submitted at or after `since`, ended or not, newest first.
+
+        Raises:
+            ProviderUnreachable, ProviderRefused, ProviderError: we could not look, so nothing is known.
+        """
+        ...
+
+    def holder(self, name: str) -> Named | None:
+        """The run that a new one of that name would collide with, or replace in the provider's lists; None: none.
+
+        Raises:
+            ProjectNotFound, ProviderUnreachable, ProviderRefused, ProviderError: as they say.
+        """
+        ...
+
+    def is_same(self, submission: Submission, provider_id: str) -> bool:
+        """Whether that run is in every field what this submission would be, and by the same user; False where unknown.
+
+        For a run without a mark, of a call made before runs were marked.
 
         Raises:
             ProviderUnreachable, ProviderRefused, ProviderError: we could not look, so nothing is known.

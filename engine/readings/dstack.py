@@ -81,10 +81,17 @@ class JobWire(msgspec.Struct):
     job_submissions: list[SubmissionWire]
 
 
+class TagsWire(msgspec.Struct):
+    """`tags` of a configuration, as far as we read them."""
+
+    mark: str | None = msgspec.field(default=None, name=words.MARK)
+
+
 class ConfigurationWire(msgspec.Struct):
     """`run_spec.configuration`, as far as we read it."""
 
     type: str | None = None
+    tags: TagsWire | None = None
 
 
 class RunSpecWire(msgspec.Struct):
@@ -178,6 +185,7 @@ def facts_of(wire: RunWire, drift: tuple[str, ...] = ()) -> RunFacts:
         message=wire.status_message,
         reason=wire.termination_reason,
         deleted=wire.deleted is True,
+        mark=None if wire.run_spec.configuration.tags is None else wire.run_spec.configuration.tags.mark,
         submitted_at=read_time(wire.submitted_at, "submitted_at", odd),
         jobs=tuple(jobs),
         latest=latest,

@@ -18,6 +18,7 @@ from engine.readings.dstack import (
     RunWire,
     SpecWire,
     SubmissionWire,
+    TagsWire,
 )
 from engine.readings.loose import Reader
 
@@ -38,12 +39,16 @@ def lenient_run(item: bytes) -> tuple[RunWire, tuple[str, ...]]:
     run = Reader(value, "", drift)
     spec = run.inner("run_spec")
     configuration = spec.inner("configuration") if spec is not None else None
+    tags = configuration.inner("tags") if configuration is not None else None
     latest = run.inner("latest_job_submission")
     wire = RunWire(
         id=value["id"],
         run_spec=RunSpecWire(
             run_name=spec.text("run_name") if spec is not None else None,
-            configuration=ConfigurationWire(type=configuration.text("type") if configuration is not None else None),
+            configuration=ConfigurationWire(
+                type=configuration.text("type") if configuration is not None else None,
+                tags=TagsWire(mark=tags.text(words.MARK)) if tags is not None else None,
+            ),
         ),
         jobs=[_job(job) for job in run.items("jobs")],
         project_name=run.text("project_name"),

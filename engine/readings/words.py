@@ -18,6 +18,9 @@ JOB_STATUSES: Final = frozenset(
 )
 ENDED_JOB_STATUSES: Final = frozenset({"terminated", "aborted", "failed", "done"})
 
+MARK: Final = "steno-run"
+"""The tag of a run that names Steno's run id (docs/adr/0027): both servers return a run's tags in every answer."""
+
 RUN_REASONS: Final = frozenset(
     {
         "all_jobs_done",

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from engine.readings.words import MARK
 from engine.testing.machines import HOST, machine_item
 from engine.testing.story import START, Item, Story, job, run_item, submission
 from engine.world.reader import PollReader
@@ -86,6 +87,12 @@ def on(
     return run_item(name, word, job(shown), submitted=submitted)
 
 
+def marked(item: Item, mark: object = OURS) -> Item:
+    """The same run, submitted with our mark."""
+    spec = item["run_spec"]
+    return {**item, "run_spec": {**spec, "configuration": {**spec["configuration"], "tags": {MARK: mark}}}}
+
+
 def drain(**more: Any) -> types.VmDrainStarted:
     """A drain of `VM`, for idleness unless said otherwise."""
     return types.VmDrainStarted(vm_id=VM, provider="dstack", **{"by": "idle", **more})
@@ -97,6 +104,8 @@ def intended(by: Any = "idle") -> types.VmStopIntended:
 
 
 TAKEN = types.VmStopSucceeded(vm_id=VM, provider="dstack")
+HANDED = types.SubmitIntended(run_id=OURS, provider="dstack", name="a", marked=True)
+"""We are about to hand the run `OURS` over."""
 REFUSED = types.VmStopFailed(vm_id=VM, provider="dstack", error="Fleet is in use")
 
 

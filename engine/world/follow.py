@@ -194,9 +194,9 @@ class Turn:
         if self.run.state is State.REQUESTED:
             self._step(Trigger.QUEUE, f"{self.rules.name}/held")
 
-    def ask_again(self) -> None:
-        """The same request is going to be made again, for want of capacity: our own intent, no contradiction."""
-        run, rule = self.run, f"{self.rules.name}/no-capacity"
+    def ask_again(self, why: str) -> None:
+        """What is known of the run is of another attempt, or of another run: our own knowledge, no contradiction."""
+        run, rule = self.run, f"{self.rules.name}/{why}"
         if run.terminal:
             self._step(Trigger.REOPEN, rule)
         else:

@@ -8,13 +8,14 @@ from engine.rules.sets import RuleSet
 from engine.run.reasons import Reason
 from engine.run.states import State
 from engine.run.stepper import Stepper
-from engine.world.change import Change, Moved
+from engine.world.change import Anomaly, AnomalyKind, Change, Moved, Transition
 from engine.world.decisions import Decisions
 from engine.world.follow import Turn
 from engine.world.machines import Machines
 from engine.world.runs import Held, Placed, Run, Said
 from engine.world.state import WorldState
 from events import types
+from events.clock import foreign_run_id
 
 
 class Intents:
@@ -33,13 +34,12 @@ class Intents:
         match event:
             case types.RunRequested():
                 return self._requested(position, at, event)
+            case types.SubmitIntended():
+                return self._intended(event)
             case types.SubmitSucceeded():
-                return self._submitted(event)
-            case types.SubmitFailed():
-                reason = Reason.UNREACHABLE if event.reason == "unreachable" else Reason.REJECTED
-                return self._refused(position, at, event.run_id, reason, "submit-failed")
-            case types.IntentAbandoned(intent="submit"):
-                return self._refused(position, at, event.run_id, Reason.REJECTED, "submit-abandoned")
+                return self._submitted(position, at, event)
+            case types.SubmitFailed() | types.IntentAbandoned(intent="submit"):
+                return self._refused(position, at, event)
             case types.StopRequested():
                 run = self.state.runs.get(event.run_id)
                 # One that found no capacity may be about to be asked for again: that is what is stopped.
@@ -75,27 +75,38 @@ class Intents:
             last_at=at,
         )
         state.unsettled[event.run_id] = None
-        state.open_requests.setdefault(f"{event.provider}/{event.name}", []).append(event.run_id)
         return (Moved(run_id=event.run_id, transition=None),)
 
-    def _submitted(self, event: types.SubmitSucceeded) -> tuple[Change, ...]:
-        state, run = self.state, self.state.runs.get(event.run_id)
-        if run is None or run.provider_id is not None:
+    def _intended(self, event: types.SubmitIntended) -> tuple[Change, ...]:
+        """From here on until the outcome a poll may show it."""
+        run = self.state.runs.get(event.run_id)
+        if run is None or run.provider_id is not None or run.terminal:
             return ()
+        run.intended = run.name = event.name
+        return (Moved(run_id=run.run_id, transition=None),)
+
+    def _submitted(self, position: int, at: int, event: types.SubmitSucceeded) -> tuple[Change, ...]:
+        state, run = self.state, self.state.runs.get(event.run_id)
+        if run is None or run.provider_id == event.provider_id:
+            return ()
+        changes: tuple[Change, ...] = ()
+        if run.provider_id is not None:
+            changes = self._part(position, at, run, run.provider_id)
         key = f"{run.provider}/{event.provider_id}"
         foreign = state.by_provider.get(key)
         if foreign is not None and foreign != run.run_id:
             run = self._adopt(run, state.runs[foreign])
-        run.provider_id = event.provider_id
+        run.provider_id, run.intended = event.provider_id, None
         state.by_provider[key] = run.run_id
-        close_request(state, run)
-        return (Moved(run_id=run.run_id, transition=None),)
+        return (*changes, Moved(run_id=run.run_id, transition=None))
 
     def _adopt(self, asked: Run, seen: Run) -> Run:
         """The run a poll showed under the provider's id is the one we asked for: one run, under our id."""
         seen_as = seen.run_id
         seen.run_id, seen.requested_at, seen.stop_by = asked.run_id, asked.requested_at, asked.stop_by
+        seen.first_position, seen.first_at = asked.first_position, asked.first_at
         seen.terms, seen.requeues, seen.former_ids = asked.terms, asked.requeues, asked.former_ids
+        seen.transitions = _joined(asked, seen)
         seen.said = asked.said
         seen.later_attempts = (
             *asked.later_attempts,
@@ -114,20 +125,44 @@ class Intents:
             self.state.unsettled.pop(seen.run_id, None)
         return seen
 
-    def _refused(self, position: int, at: int, run_id: str, reason: Reason, rule: str) -> tuple[Change, ...]:
+    def _part(self, position: int, at: int, run: Run, shown: str) -> tuple[Change, ...]:
+        """A poll took the run `shown`, which carried our mark, for ours; the provider says that ours is another."""
+        state, other_id = self.state, foreign_run_id(run.provider, shown)
+        other = msgspec.structs.replace(
+            run, run_id=other_id, requested_at=None, terms=None, said=None, stop_by=None, placed=None
+        )
+        state.runs[other_id] = other
+        state.by_provider[f"{run.provider}/{shown}"] = other_id
+        if not other.terminal:
+            state.unsettled[other_id] = None
+        self.machines.part(other, run.run_id)
+        turn = Turn(run, position=position, at=at, rules=self.rules, stepper=self.stepper)
+        turn.ask_again("another-run")
+        run.links, run.vm_id, run.start = {}, None, None
+        state.unsettled[run.run_id] = None
+        detail = f"{other.name} ({shown}) carries the mark of run {run.run_id}, which the provider knows as another"
+        odd = Anomaly(
+            kind=AnomalyKind.AMBIGUOUS_SUBMISSION, subject=f"run/{other_id}", position=position, detail=detail
+        )
+        state.anomalies.append(odd)
+        return (*turn.changes, Moved(run_id=other_id, transition=None), odd)
+
+    def _refused(self, position: int, at: int, event: types.SubmitFailed | types.IntentAbandoned) -> tuple[Change, ...]:
         """The provider never got the task: there will be no poll to say so."""
-        run = self.state.runs.get(run_id)
+        run = self.state.runs.get(event.run_id)
         if run is None or run.provider_id is not None or run.terminal:
             return ()
         turn = Turn(run, position=position, at=at, rules=self.rules, stepper=self.stepper)
-        state = State.FAILED
-        if rule == "submit-abandoned" and run.stop_by is not None:
+        state, reason, rule = State.FAILED, Reason.REJECTED, "submit-abandoned"
+        if isinstance(event, types.SubmitFailed):
+            rule = "submit-failed"
+            reason = Reason.UNREACHABLE if event.reason == "unreachable" else Reason.REJECTED
+        elif run.stop_by is not None:
             state = State.STOPPED
             reason = Reason.STOPPED_BY_POLICY if run.stop_by == "policy" else Reason.STOPPED_BY_USER
         turn.settle(Verdict(state=state, reason=reason, rule=f"{self.rules.name}/{rule}"), None)
-        run.placed = run.held = None
-        self.state.unsettled.pop(run_id, None)
-        close_request(self.state, run)
+        run.placed = run.held = run.intended = None
+        self.state.unsettled.pop(event.run_id, None)
         return tuple(turn.changes)
 
     def _reported(self, position: int, at: int, event: types.TaskReported) -> tuple[Change, ...]:
@@ -148,8 +183,14 @@ class Intents:
         turn = Turn(run, position=position, at=at, rules=self.rules, stepper=self.stepper)
         turn.hold()
         run.held = Held(position=position, at=at, why=event.why, detail=event.detail, not_before=event.not_before)
-        run.placed = None
-        return tuple(turn.changes) or (Moved(run_id=run.run_id, transition=None),)
+        if event.why == "ambiguous":  # it may have its machine already
+            turn.note(AnomalyKind.AMBIGUOUS_SUBMISSION, event.detail)
+            self.state.anomalies += [change for change in turn.changes if isinstance(change, Anomaly)]
+        else:
+            run.placed = None
+        if not any(isinstance(change, Moved) for change in turn.changes):
+            turn.changes.append(Moved(run_id=run.run_id, transition=None))
+        return tuple(turn.changes)
 
     def _placed(self, position: int, at: int, event: types.RunPlaced) -> tuple[Change, ...]:
         run = self.state.runs.get(event.run_id)
@@ -168,7 +209,7 @@ class Intents:
             return ()
         changes = self.machines.links.leave_all(run, at)
         turn = Turn(run, position=position, at=at, rules=self.rules, stepper=self.stepper)
-        turn.ask_again()
+        turn.ask_again("no-capacity")
         key = f"{run.provider}/{run.provider_id}"
         placed_at = None if run.placed is None else run.placed.at
         state.former[key] = run.run_id
@@ -181,15 +222,14 @@ class Intents:
             position=position, at=at, why="capacity", detail=detail, not_before=event.not_before, placed_at=placed_at
         )
         state.unsettled[run.run_id] = None
-        state.open_requests.setdefault(f"{run.provider}/{run.name}", []).append(run.run_id)
         return (*changes, *turn.changes)
 
 
-def close_request(state: WorldState, run: Run) -> None:
-    """No poll is awaited any more to show this run for the first time."""
-    key = f"{run.provider}/{run.name}"
-    waiting = state.open_requests.get(key)
-    if waiting is not None and run.run_id in waiting:
-        waiting.remove(run.run_id)
-        if not waiting:
-            del state.open_requests[key]
+def _joined(asked: Run, seen: Run) -> tuple[Transition, ...]:
+    """How a run moved that waited with us first, and was then followed as somebody else's."""
+    steps, state = list(asked.transitions), asked.state
+    for step in seen.transitions:
+        if step.after is not state:
+            steps.append(msgspec.structs.replace(step, before=state))
+            state = step.after
+    return tuple(steps)

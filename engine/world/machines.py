@@ -10,6 +10,7 @@ from engine.vm.stepper import VmStepper
 from engine.world.archives import concerns, is_hidden, may_move
 from engine.world.change import Anomaly, AnomalyKind, Change, VmMoved
 from engine.world.links import Links
+from engine.world.runs import Run
 from engine.world.sources import LOST_AFTER, Source, is_watched, list_read, lists_newest, source_named
 from engine.world.state import WorldState
 from engine.world.sweeps import Sweep, sweep_ended
@@ -139,8 +140,18 @@ class Machines:
             archive=tick.archive,
             hidden=is_hidden(self.state, tick.archive),
             dates=tuple(VmDate(at=date.at - skew, before=date.before, after=date.after) for date in early),
-            ours=provider == "local" or f"{provider}/{facts.project}/{facts.fleet}" in self.state.fleets,
+            ours=self._made_by_us(provider, facts),
         )
+
+    def _made_by_us(self, provider: str, facts: VmFacts) -> bool:
+        return provider == "local" or f"{provider}/{facts.project}/{facts.fleet}" in self.state.fleets
+
+    def part(self, run: Run, before: str) -> None:
+        """This run was taken for our run `before`: a machine that was made for it is not ours by that."""
+        self.links.rename(run, before)
+        for vm_id in set(run.links.values()):
+            vm = self.state.vms[vm_id]
+            vm.ours = self._made_by_us(vm.provider, vm.facts)
 
     def _placeholder(self, facts: VmFacts, tick: Tick, changes: list[Change]) -> None:
         """A row without a price is no machine; one whose price cannot be read is told of."""

@@ -169,6 +169,8 @@ class Run(msgspec.Struct, kw_only=True):
     started: dict[str, int] = msgspec.field(default_factory=dict)
     """Source → the newest `started_at` of a poll of it that showed the run."""
     missing: Missing | None = None
+    intended: str | None = None
+    """The name under which it is being handed over, until the outcome is known: only then may a poll show it."""
     requested_at: int | None = None
     """When Steno was asked for it; None for a run somebody else submitted."""
     stop_by: str | None = None

@@ -40,8 +40,6 @@ class WorldState(msgspec.Struct, kw_only=True):
     """As `by_provider`: requests that found no capacity and were made again. What polls say of them moves nothing."""
     unsettled: dict[str, None] = {}
     """The runs without a verdict, in the same order."""
-    open_requests: dict[str, list[str]] = {}
-    """`<provider>/<name>` → requested runs no poll has shown yet."""
     sources: dict[str, Source] = {}
     sweeps: dict[str, Sweep] = {}
     first_of_name: dict[str, RunFacts] = {}

@@ -18,7 +18,7 @@ from engine.vm.stepper import VmStepper, VmTableStepper
 from engine.world.archives import archive_of, concerns, is_hidden, may_move, polled, record_live, set_hidden
 from engine.world.change import Anomaly, AnomalyKind, Change, Moved
 from engine.world.follow import Turn
-from engine.world.intents import Intents, close_request
+from engine.world.intents import Intents
 from engine.world.machines import Machines
 from engine.world.runs import Missing, Run
 from engine.world.skew import compare_clocks, shifted
@@ -120,7 +120,7 @@ class World:
     def _see(self, seen: Seen, tick: Tick, changes: list[Change], unlike: str | None) -> None:
         if f"{tick.scope.provider}/{seen.facts.provider_id}" in self.state.former:
             return
-        run = self._meet(seen.facts, tick)
+        run = self._meet(seen.facts, tick, changes)
         if not may_move(tick, run):
             return
         turn = self._turn(run, tick)
@@ -162,14 +162,15 @@ class World:
                 self.state.anomalies.append(change)
             changes.append(change)
 
-    def _meet(self, facts: RunFacts, tick: Tick) -> Run:
-        """The run of an observation: one we know, one we asked for and have not seen yet, or a new one."""
+    def _meet(self, facts: RunFacts, tick: Tick, changes: list[Change]) -> Run:
+        """The run of an observation: one we know, one we handed over and have not seen yet, or a new one."""
         state, provider = self.state, tick.scope.provider
         key = f"{provider}/{facts.provider_id}"
         known = state.by_provider.get(key)
         if known is not None:
             return state.runs[known]
-        run = None if tick.archive is not None else self._requested(facts, provider)
+        ours = None if tick.archive is not None else self._marked(facts, provider)
+        run = ours if ours is not None and _is_ours(ours, facts) and self._alone(facts, tick) else None
         if run is None:
             run = Run(
                 run_id=foreign_run_id(provider, facts.provider_id),
@@ -183,7 +184,13 @@ class World:
                 hidden=is_hidden(state, tick.archive),
             )
             state.runs[run.run_id] = run
-        self.link(run, facts.provider_id)
+            if ours is not None:
+                kind, detail = AnomalyKind.AMBIGUOUS_SUBMISSION, _not_ours(ours, facts)
+                self._keep(
+                    [Anomaly(kind=kind, subject=f"run/{run.run_id}", position=tick.position, detail=detail)], changes
+                )
+        run.provider_id, run.intended = facts.provider_id, None
+        state.by_provider[key] = run.run_id
         return run
 
     def identify(self, provider: str, facts: RunFacts) -> str:
@@ -197,24 +204,20 @@ class World:
         known = self.state.by_provider.get(key)
         if known is not None:
             return known
-        run = self._requested(facts, provider)
-        return foreign_run_id(provider, facts.provider_id) if run is None else run.run_id
+        ours = self._marked(facts, provider)
+        if ours is not None and _is_ours(ours, facts):
+            return ours.run_id
+        return foreign_run_id(provider, facts.provider_id)
 
-    def _requested(self, facts: RunFacts, provider: str) -> Run | None:
-        """An unknown run with the name of an open intent and a later `submitted_at` is that run."""
-        for run_id in self.state.open_requests.get(f"{provider}/{facts.name}", ()):
-            run = self.state.runs[run_id]
-            asked = run.requested_at
-            same_project = run.project is None or facts.project is None or run.project == facts.project
-            if same_project and asked is not None and facts.submitted_at is not None and facts.submitted_at >= asked:
-                return run
-        return None
+    def _marked(self, facts: RunFacts, provider: str) -> Run | None:
+        """The run of this record that an unknown run of the provider carries the mark of."""
+        run = self.state.runs.get(facts.mark) if facts.mark is not None else None
+        return run if run is not None and run.requested_at is not None and run.provider == provider else None
 
-    def link(self, run: Run, provider_id: str) -> None:
-        """From now on the provider's id means this run."""
-        run.provider_id = provider_id
-        self.state.by_provider[f"{run.provider}/{provider_id}"] = run.run_id
-        close_request(self.state, run)
+    def _alone(self, facts: RunFacts, tick: Tick) -> bool:
+        """Whether the answer shows the mark once, former attempts aside: of two, one is a copy."""
+        others = {seen.facts.provider_id for seen in tick.runs if seen.facts.mark == facts.mark} - {facts.provider_id}
+        return all(f"{tick.scope.provider}/{other}" in self.state.former for other in others)
 
     # -- what only the old pollers do --------------------------------------------------------------------------------
 
@@ -294,3 +297,26 @@ class World:
                 self.state.noted[f"{subject} {detail}"] = None
                 kind = AnomalyKind.SCHEMA_DRIFT
                 self._keep([Anomaly(kind=kind, subject=subject, position=tick.position, detail=detail)], changes)
+
+
+def _is_ours(run: Run, facts: RunFacts) -> bool:
+    """Whether a run that carries our mark is the run we were about to hand over. A name alone never says so."""
+    return run.intended is not None and run.intended == facts.name and facts.project in (None, run.project)
+
+
+def _not_ours(run: Run, facts: RunFacts) -> str:
+    """Why a run that carries our mark is not taken for ours, and what to do."""
+    if run.provider_id is not None:
+        why = f"which is {run.provider_id}"
+    elif run.intended is None:
+        why = "which has not been handed over" if not run.terminal else "which ended without being handed over"
+    elif run.intended != facts.name:
+        why = f"which was handed over as {run.intended}"
+    elif facts.project not in (None, run.project):
+        why = f"which is of project {run.project}"
+    else:
+        why = "and so does another run"
+    return (
+        f"{facts.name} ({facts.provider_id}) carries the mark of run {run.run_id}, {why}: it is followed as somebody "
+        f"else's run; if nobody wants it, `steno stop {facts.provider_id}` ends it"
+    )

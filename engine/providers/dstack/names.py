@@ -32,3 +32,12 @@ def choose_name(run_id: str, stem: str | None = None) -> str:
     words = re.sub("[^a-z0-9]+", "-", (stem or "").lower()).strip("-")
     words = words if words[:1].isalpha() else "steno"
     return f"{words[:28].rstrip('-')}-{digits}"
+
+
+def names_for(name: str, run_id: str) -> tuple[str, ...]:
+    """The names a run may be handed over under, in turn: its own and, where Steno chose that, its own with a number."""
+    digits = choose_name(run_id).removeprefix("steno")
+    if not name.endswith(digits):
+        return (name,)
+    stem = name.removesuffix(digits)[:26].rstrip("-")
+    return (name, *(f"{stem}{digits}-{number}" for number in range(2, 10)))

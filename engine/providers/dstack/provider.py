@@ -6,7 +6,7 @@ from contextlib import closing
 from functools import partial
 
 from engine.errors import NotConfigured, ProjectNotFound
-from engine.providers.base import FleetPlan, Submission, Submitted
+from engine.providers.base import FleetPlan, Named, Submission, Submitted
 from engine.providers.dstack import fleet, logs, machines, runs, slot
 from engine.providers.dstack.address import Address
 from engine.providers.dstack.answer import trouble
@@ -71,9 +71,17 @@ class DstackProvider:
             )
         return runs.submit(self.client, submission)
 
-    def find(self, name: str, since: int) -> str | None:
+    def find(self, name: str, since: int) -> tuple[Named, ...]:
         """See `runs.find`."""
         return runs.find(self.client, name, since)
+
+    def holder(self, name: str) -> Named | None:
+        """See `runs.holder`."""
+        return runs.holder(self.client, name)
+
+    def is_same(self, submission: Submission, provider_id: str) -> bool:
+        """See `runs.is_same`."""
+        return runs.is_same(self.client, submission, provider_id)
 
     def stop(self, provider_id: str, name: str, abort: bool) -> None:  # noqa: ARG002 - the run itself knows its name
         """See `runs.stop`."""

@@ -4,13 +4,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from engine.errors import NameInUse, ProviderError, RunNotFound, TaskInvalid
-from engine.providers.base import Submission, Submitted
+from engine.providers.base import Named, Submission, Submitted
 from engine.providers.dstack.answer import trouble
 from engine.providers.dstack.client import Client
 from engine.providers.dstack.names import check_name
 from engine.providers.dstack.polls import MOST_PAGES, rows
+from engine.providers.dstack.task import normal_task
 from engine.providers.dstack.uploads import upload_all
 from engine.providers.dstack.wording import wording
+from engine.readings.words import MARK
 from engine.world.skew import skew_of
 from events.clock import SECOND, parse_time
 
@@ -41,7 +43,7 @@ def submit(client: Client, submission: Submission) -> Submitted:
     answer = client.ask(client.address.path("runs/apply"), plan, again=False)
     if not answer.ok:
         error = trouble(answer, client.address.url, client.address.project, "submit the task")
-        if isinstance(error, TaskInvalid) and _active_of_that_name(client, name):
+        if isinstance(error, TaskInvalid) and (there := holder(client, name)) is not None and not there.ended:
             raise NameInUse(f"an active run is named {name}; stop it first, or choose another name")
         raise error
     run = answer.json()
@@ -50,11 +52,12 @@ def submit(client: Client, submission: Submission) -> Submitted:
     return Submitted(provider_id=run["id"], name=name, submitted_at=_moment(run.get("submitted_at")))
 
 
-def find(client: Client, name: str, since: int) -> str | None:
-    """The id of the newest run of that name submitted at or after `since` (our clock), ended or deleted or not.
+def find(client: Client, name: str, since: int) -> tuple[Named, ...]:
+    """The runs of that name submitted at or after `since` (our clock), ended or deleted or not, newest first.
 
     The server's times are shifted where the two clocks are certainly apart (`engine.world.skew`).
     """
+    found = []
     for run, skew in _newest_first(client):
         submitted = _moment(run.get("submitted_at"))
         if submitted is None:
@@ -62,11 +65,40 @@ def find(client: Client, name: str, since: int) -> str | None:
         submitted -= skew
         # `Date` has whole seconds: a run that seems up to a second early may be ours
         if submitted < since - SECOND:
-            return None
-        specification = run.get("run_spec")
-        if isinstance(specification, dict) and specification.get("run_name") == name:
-            return str(run["id"])
-    return None
+            break
+        if _specification(run).get("run_name") == name:
+            found.append(_named(run, submitted))
+    return tuple(found)
+
+
+def holder(client: Client, name: str) -> Named | None:
+    """The run of that name, unless it is deleted: dstack refuses a second one while it goes on, and deletes it after.
+
+    Raises:
+        ProjectNotFound, ProviderUnreachable, ProviderRefused, ProviderError: as they say.
+    """
+    try:
+        return _named(_run(client, {"run_name": name}, "look up the name"))
+    except RunNotFound:
+        return None
+
+
+def is_same(client: Client, submission: Submission, provider_id: str) -> bool:
+    """Whether that run has the configuration that this submission would have, and is the token's own user's."""
+    try:
+        run = get(client, provider_id, "compare the run")
+    except RunNotFound:
+        return False
+    me = client.ask("/api/users/get_my_user").json()
+    if not isinstance(me, dict) or me.get("username") is None or me["username"] != run.get("user"):
+        return False
+    theirs = _specification(run).get("configuration")
+    if not isinstance(theirs, dict):
+        return False
+    try:
+        return normal_task({**theirs, "tags": None}) == normal_task({**wording(submission), "tags": None})
+    except (ValueError, TypeError, AttributeError, KeyError):  # of a version whose configurations we cannot read
+        return False
 
 
 def get(client: Client, provider_id: str, what: str) -> dict[str, object]:
@@ -87,12 +119,11 @@ def stop(client: Client, provider_id: str, abort: bool) -> None:
     run = get(client, provider_id, "stop the run")
     if str(run.get("status")) in FINISHED:
         return
-    specification = run.get("run_spec")
-    name = specification.get("run_name") if isinstance(specification, dict) else None
+    name = _specification(run).get("run_name")
     if not isinstance(name, str):
         raise ProviderError(f"{client.address.url} shows run {provider_id} without a name; cannot stop it")
-    holder = _run(client, {"run_name": name}, "stop the run")
-    if holder.get("id") != provider_id:
+    newest = _run(client, {"run_name": name}, "stop the run")
+    if newest.get("id") != provider_id:
         return
     answer = client.ask(client.address.path("runs/stop"), {"runs_names": [name], "abort": abort})
     if not answer.ok:
@@ -109,12 +140,21 @@ def _run(client: Client, request: dict[str, object], what: str) -> dict[str, obj
     return run
 
 
-def _active_of_that_name(client: Client, name: str) -> bool:
-    try:
-        run = _run(client, {"run_name": name}, "look up the name")
-    except RunNotFound:
-        return False
-    return str(run.get("status")) not in FINISHED
+def _named(run: dict[str, object], submitted_at: int | None = None) -> Named:
+    configuration = _specification(run).get("configuration")
+    tags = configuration.get("tags") if isinstance(configuration, dict) else None
+    mark = tags.get(MARK) if isinstance(tags, dict) else None
+    return Named(
+        provider_id=str(run["id"]),
+        mark=mark if isinstance(mark, str) else None,
+        ended=str(run.get("status")) in FINISHED,
+        submitted_at=submitted_at,
+    )
+
+
+def _specification(run: dict[str, object]) -> dict[str, object]:
+    found = run.get("run_spec")
+    return found if isinstance(found, dict) else {}
 
 
 def _newest_first(client: Client) -> Iterator[tuple[dict[str, object], int]]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from engine.providers.base import Submission
 from engine.providers.dstack.task import for_dstack
 from engine.readings.terms import idle_of
+from engine.readings.words import MARK
 from events.clock import SECOND
 
 
@@ -14,10 +15,14 @@ def wording(submission: Submission) -> dict[str, object]:
     - `creation_policy: create` is Steno's own word and never sent; a task that says `reuse` is sent as `reuse`
       whatever was decided, because `reuse-or-create` could rent a machine nobody asked for.
     - A slot replaces `fleets`: the run goes there or nowhere.
+    - The tag `MARK` names our run: dstack gives a run's tags back in every answer, and puts them on the machine that is
+      made for it, where the cloud has tags.
     - `idle_duration` is what was decided, or the task's own where that is no longer (0 is something said): dstack would
       take five minutes.
     """
     found: dict[str, object] = {**for_dstack(submission.configuration), "name": submission.name}
+    tags = found.get("tags")
+    found["tags"] = {**(tags if isinstance(tags, dict) else {}), MARK: submission.run_id}
     if submission.creation == "reuse":
         found["creation_policy"] = "reuse"
     if submission.slot is not None:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from engine.errors import ProviderError, TaskInvalid
-from engine.providers.base import FleetPlan, Submission, Submitted
+from engine.providers.base import FleetPlan, Named, Submission, Submitted
 from engine.providers.local.durable import write_json
 from engine.providers.local.instances import Machines
 from engine.providers.local.launch import launch
@@ -150,22 +150,32 @@ class LocalProvider:
             _log.warning("%s runs on this machine as it is; ignored: %s", submission.name, ", ".join(task.ignored))
         return _submitted(taken.accepted)
 
-    def find(self, name: str, since: int) -> str | None:
-        """The newest run of that name accepted at or after `since`.
+    def find(self, name: str, since: int) -> tuple[Named, ...]:
+        """The runs of that name accepted at or after `since`, newest first.
 
         One whose submitter died before the start is none: it can be submitted again.
         """
-        found: Accepted | None = None
+        found = []
         try:
             for run_id in self._store.run_ids():
                 asked = read_accepted(self._store.folder(run_id))
                 if asked is None or asked.name != name or asked.at < since:
                     continue
-                if (found is None or asked.at > found.at) and self._store.settled(run_id) is not None:
-                    found = asked
+                state = self._store.settled(run_id)
+                if state is not None:
+                    ended, mark = state.ended is not None, asked.mark or run_id
+                    found.append(Named(provider_id=run_id, mark=mark, ended=ended, submitted_at=asked.at))
         except OSError as error:
             raise ProviderError(f"cannot read {error.filename or self._store.root}: {error.strerror}") from None
-        return found.run_id if found is not None else None
+        return tuple(sorted(found, key=lambda one: one.submitted_at or 0, reverse=True))
+
+    def holder(self, name: str) -> Named | None:  # noqa: ARG002
+        """None: `submit` itself refuses a name in use, and no run here replaces another."""
+        return None
+
+    def is_same(self, submission: Submission, provider_id: str) -> bool:  # noqa: ARG002
+        """False: every run here has a mark."""
+        return False
 
     def stop(self, provider_id: str, name: str, abort: bool) -> None:
         """SIGTERM to all processes of the run, SIGKILL after its `stop_duration` (10 s); `abort` is SIGKILL at once."""

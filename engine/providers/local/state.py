@@ -29,6 +29,8 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked."""
 
     run_id: str
+    mark: str | None = None
+    """The run id it was submitted with, which a new attempt's own differs from; None: taken by an older version."""
     name: str
     user: str
     at: int

@@ -111,6 +111,7 @@ class Store:
                 undo.callback(os.close, berth.busy)
             accepted = Accepted(
                 run_id=attempt,
+                mark=run_id,
                 name=name,
                 user=getpass.getuser(),
                 at=now,

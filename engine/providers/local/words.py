@@ -2,6 +2,7 @@
 
 from engine.providers.local.instances import provisioning_data
 from engine.providers.local.state import NO_CAPACITY, Accepted, RunState
+from engine.readings.words import MARK
 from events.clock import SECOND, foreign_run_id, format_time
 
 ENDS = {
@@ -38,7 +39,7 @@ def run_item(state: RunState, host: str, now: int) -> dict[str, object]:
         "run_spec": {
             "run_name": accepted.name,
             "working_dir": accepted.folder,
-            "configuration": {**accepted.configuration, "type": "task"},
+            "configuration": {**accepted.configuration, "type": "task", "tags": {MARK: accepted.mark}},
             "ignored": accepted.ignored,
         },
         "jobs": [{"job_spec": _job_spec(accepted), "job_submissions": [job]}],

@@ -144,7 +144,10 @@ def path_parameters(path: str) -> list[dict[str, Any]]:
     return found
 
 
-NAMED = "An id, the provider's id, a name (the newest of that name), or the unique beginning of an id."
+NAMED = (
+    "An id, the provider's id, a name (Steno's own run of it that has not ended, else the newest), or the unique "
+    "beginning of an id."
+)
 """How a path names a run or a machine: every route finds it alike (`View.row`, `View.vm_row`)."""
 _PATHS = {
     "id": NAMED,

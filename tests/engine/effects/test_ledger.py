@@ -87,7 +87,7 @@ def test_a_request_made_again_is_a_new_attempt_of_the_same_run():
     """Open again, without a place or an intent; the former provider id is nobody's any more."""
     ledger = ledger_of(requested(), placed(), intended(), succeeded(), requeued())
     again = ledger.submits["r1"]
-    assert (again.attempt, again.placed, again.intended, again.position) == (2, None, False, 5)
+    assert (again.attempt, again.placed, again.intended, again.position) == (2, None, None, 5)
     assert again.request == requested()
     assert ledger.former_ids == {"p-r1"}
     assert "r1" not in ledger.provider_ids

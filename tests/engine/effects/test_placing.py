@@ -6,9 +6,10 @@ from engine.control.decisions import Hold, Place, Refuse, Requeue
 from engine.effects.desk import refuse
 from engine.effects.handover import _submission
 from engine.effects.policies import adopt_policy
-from engine.errors import NameInUse, ProviderUnreachable, RefusedByPolicy
+from engine.errors import ProviderUnreachable, RefusedByPolicy
 from engine.facts import RunFacts
 from engine.policy import HOUR, Policy, Rate
+from engine.providers.base import Named
 from engine.run.states import State
 from engine.testing.gate import holding
 from engine.vm.states import VmState
@@ -129,10 +130,10 @@ def test_a_look_for_a_new_attempt_does_not_find_the_former(open_bench, tmp_path,
     again = types.RunRequeued(**where, provider_id=former, attempt=2, gpu="MI210", not_before=0)
     bench.journal.queue(bench.provider.source, [again, types.RunPlaced(**where, gpu="MI210")], version=1)
     bench.journal.run(run_id, types.SubmitIntended(**where, name=f"run-{run_id[:8]}"))
-    assert bench.provider.find(f"run-{run_id[:8]}", 0) == former
+    assert [one.provider_id for one in bench.provider.find(f"run-{run_id[:8]}", 0)] == [former]
     if called:
         (submit,) = bench.actor.open()
-        sent = _submission(submit, {"type": "task", "commands": ["echo ran >> ran.txt"]})
+        sent = _submission(submit, {"type": "task", "commands": ["echo ran >> ran.txt"]}, submit.request.name)
         bench.provider.submit(sent)
     bench.poll_until(lambda: bench.run(run_id).state is State.SUCCEEDED)
     outcome = bench.facts("SubmitSucceeded")[-1]
@@ -147,13 +148,15 @@ def test_a_new_attempt_waits_for_the_end_of_the_former_whose_name_it_has(open_be
     run_id = bench.ask("true", resources={"gpu": "MI300X:1"}, fallback=("MI210",))
     bench.desk.submitted(run_id, WAIT)
 
-    def in_use(submission):
-        raise NameInUse("an active run has that name")
+    asked = []
 
-    monkeypatch.setattr(bench.provider, "submit", in_use)
-    bench.poll_until(lambda: bench.facts("RunRequeued") and "SubmitIntended" in bench.kinds(run_id)[3:])
-    for _ in range(3):
-        bench.recorder.round()
+    def holder(name):
+        asked.append(name)
+        return Named(provider_id=bench.run(run_id).former_ids[-1], mark=run_id, ended=False)
+
+    monkeypatch.setattr(bench.provider, "holder", holder)
+    bench.poll_until(lambda: len(asked) > 2)
+    assert bench.facts("RunRequeued")
     assert not bench.facts("SubmitFailed")
     monkeypatch.undo()
     assert bench.finish(run_id).state is State.SUCCEEDED

@@ -4,12 +4,14 @@ import pytest
 
 from engine.testing.machines import machine_item
 from engine.testing.story import START, single
-from engine.testing.told import OURS, REFUSED, SOURCE, TAKEN, VM, Told, drain, intended, on, requested
+from engine.testing.told import HANDED, OURS, REFUSED, SOURCE, TAKEN, VM, Told, drain, intended, marked, on, requested
 from engine.vm.reasons import VmReason
 from engine.vm.states import VmState
 from engine.world.change import AnomalyKind
 from engine.world.holdings import awaiting_machine, idle_evidence, policy_of, runs_of, source_of, vms_of
 from events import types
+
+NO_CAPACITY = "failed_to_start_due_to_no_capacity"
 
 # -- our own decisions -------------------------------------------------------------------------------------------------
 
@@ -114,17 +116,15 @@ def test_a_place_is_given_back_when_the_run_ends() -> None:
     """By a poll."""
     told = Told().event(requested()).event(PLACED)
     assert awaiting_machine(told.world.state, SOURCE) == (told.run,)
-    told.runs(on(submitted=2, status="done", exit_status=0))
+    told.event(HANDED).runs(marked(on(submitted=2, status="done", exit_status=0)))
     assert (told.run.run_id, told.run.state) == (OURS, "succeeded")
     assert awaiting_machine(told.world.state, SOURCE) == ()
 
 
 def test_a_request_without_capacity_is_made_again_and_the_former_one_moves_nothing() -> None:
     """failed → queued by our own intent, no contradiction; the next request of that name is the run."""
-    first = single(
-        "a", "failed", "failed", job_reason="failed_to_start_due_to_no_capacity", submitted=2, label="first", finished=3
-    )
-    told = Told().event(requested()).event(PLACED).runs(first)
+    first = marked(single("a", "failed", "failed", job_reason=NO_CAPACITY, submitted=2, label="first", finished=3))
+    told = Told().event(requested()).event(PLACED).event(HANDED).runs(first)
     assert (told.run.state, told.run.reason) == ("failed", "no_capacity")
     told.event(
         types.RunRequeued(
@@ -138,26 +138,26 @@ def test_a_request_without_capacity_is_made_again_and_the_former_one_moves_nothi
     assert (run.held.why, run.held.not_before) == ("capacity", START + 77)
     told.runs(first).runs({**first, "deleted": True})
     assert (told.run.state, told.anomalies) == ("queued", [])
-    told.runs(on("a", submitted=20), first)
+    told.event(HANDED).runs(marked(on("a", submitted=20)), first)
     assert (told.run.state, told.run.provider_id) == ("running", on("a")["id"])
     assert told.anomalies == []
 
 
 def test_a_stop_after_no_capacity_is_kept_for_who_would_ask_again() -> None:
     """It has ended, and without the stop it would be asked for once more."""
-    first = single("a", "failed", "failed", job_reason="failed_to_start_due_to_no_capacity", submitted=2, finished=3)
-    told = Told().event(requested()).event(PLACED).runs(first)
+    first = marked(single("a", "failed", "failed", job_reason=NO_CAPACITY, submitted=2, finished=3))
+    told = Told().event(requested()).event(PLACED).event(HANDED).runs(first)
     told.event(types.StopRequested(run_id=OURS, provider="dstack", name="a", submitter="me"))
     assert (told.run.state, told.run.reason, told.run.stop_by) == ("failed", "no_capacity", "user")
 
 
 def test_an_outcome_of_the_second_request_links_it_too() -> None:
     """Before any poll shows it."""
-    first = single("a", "failed", "failed", job_reason="failed_to_start_due_to_no_capacity", submitted=2, label="first")
-    told = Told().event(requested()).runs(first)
+    first = marked(single("a", "failed", "failed", job_reason=NO_CAPACITY, submitted=2, label="first"))
+    told = Told().event(requested()).event(HANDED).runs(first)
     told.event(types.RunRequeued(run_id=OURS, provider="dstack", provider_id=first["id"], attempt=2, not_before=START))
     told.event(types.SubmitSucceeded(run_id=OURS, provider="dstack", provider_id="second", name="a"))
-    assert (told.run.provider_id, told.world.state.open_requests) == ("second", {})
+    assert (told.run.provider_id, told.run.intended) == ("second", None)
 
 
 def test_what_a_run_asks_for_is_read_from_its_request() -> None:

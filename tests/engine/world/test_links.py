@@ -6,7 +6,7 @@ import pytest
 
 from engine.testing.machines import HOST, machine_item
 from engine.testing.story import Item, job, run_item, single, submission
-from engine.testing.told import OURS, SOURCE, VM, Told, on, requested
+from engine.testing.told import HANDED, OURS, SOURCE, VM, Told, marked, on, requested
 from engine.vm.states import VmState
 from engine.world.holdings import idle_evidence, ours_of
 from events import types
@@ -128,9 +128,9 @@ def test_a_machine_is_ours_by_its_fleet_or_by_the_run_it_was_made_for() -> None:
     assert Told().event(ensured).rows(machine_item()).vm.ours
     assert Told().rows(machine_item()).event(ensured).vm.ours
     assert not Told().event(ensured).rows(machine_item(project="other")).vm.ours
-    made = Told().event(requested()).rows(machine_item(created=3)).runs(on(submitted=2))
+    made = Told().event(requested()).event(HANDED).rows(machine_item(created=3)).runs(marked(on(submitted=2)))
     assert (made.run.run_id, made.vm.ours, ours_of(made.world.state, SOURCE)) == (OURS, True, (made.vm,))
-    warm = Told().event(requested()).rows(machine_item(created=1)).runs(on(submitted=2))
+    warm = Told().event(requested()).event(HANDED).rows(machine_item(created=1)).runs(marked(on(submitted=2)))
     assert (warm.run.start, warm.vm.ours) == ("warm", False)
 
 
@@ -185,7 +185,8 @@ def test_a_machine_that_may_have_been_asked_for_is_no_orphan(tell: Callable[[Tol
 )
 def test_a_run_that_got_other_gpus_than_it_asked_for_is_told(asked: bytes, got: Item, mismatch: bool) -> None:
     """Models without case, at least as many."""
-    told = Told().event(requested(configuration=asked)).rows(machine_item(created=3, **got)).runs(on(submitted=2))
+    told = Told().event(requested(configuration=asked)).event(HANDED).rows(machine_item(created=3, **got))
+    told.runs(marked(on(submitted=2)))
     assert told.anomalies == (["gpu_mismatch"] if mismatch else [])
 
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from stenolab.lab import Lab
 from stenolab.versions import NEWEST, OLDEST
@@ -16,6 +17,7 @@ from engine.errors import NameInUse, NotConfigured, ProjectNotFound, ProviderRef
 from engine.providers.base import Submission
 from engine.providers.dstack.provider import DstackProvider
 from engine.providers.dstack.task import complete_task
+from engine.readings.dstack import read_run
 from events.clock import SECOND
 
 pytestmark = pytest.mark.slow
@@ -74,9 +76,10 @@ def test_a_task_with_files_runs_and_gives_its_output(dstack: Lab, connect: Conne
 
     assert output.split() == ["one", "two", "deep", "to-stderr", "spoken"]
     assert b"".join(provider.logs(provider_id, "with-files", follow=False)).decode() == output
-    assert provider.find("with-files", before) == provider_id
-    assert provider.find("with-files", now() + 60 * SECOND) is None
-    assert provider.find("another", 0) is None
+    (found,) = provider.find("with-files", before)
+    assert (found.provider_id, found.mark, found.ended) == (provider_id, "r", True)
+    assert provider.find("with-files", now() + 60 * SECOND) == ()
+    assert provider.find("another", 0) == ()
 
 
 @pytest.mark.suffices(NEWEST)
@@ -158,6 +161,39 @@ def test_a_name_in_use_is_refused_and_nothing_is_changed(dstack: Lab, connect: C
     provider.stop(first, "taken", True)
 
 
+def test_every_answer_names_the_run_it_is_of_and_who_holds_the_name(dstack: Lab, connect: Connect) -> None:
+    """The mark comes back from `runs/list` and `runs/get`, and a lost call's run is told from one only named alike."""
+    project = dstack.project()
+    provider = connect(dstack, project)
+    sent = submission(project, "marked", task("sleep 600", env={"A": "1"}, retry=True, max_duration="2h"))
+    assert provider.holder("marked") is None
+    ours = start(provider, sent)
+
+    shown = [read_run(msgspec.json.encode(row)) for row in dstack.runs(project)]
+    assert [(facts.provider_id, facts.mark, facts.drift) for facts in shown] == [(ours, "r", ())]
+    assert read_run(msgspec.json.encode(dstack.run(project, "marked"))).mark == "r"
+    there = provider.holder("marked")
+    assert there is not None
+    assert (there.provider_id, there.mark, there.ended) == (ours, "r", False)
+
+    assert provider.is_same(sent, ours)
+    for other in (task("sleep 601", env={"A": "1"}), task("sleep 600", env={"A": "2"}, retry=True, max_duration="2h")):
+        assert not provider.is_same(submission(project, "marked", other), ours)
+    assert not provider.is_same(sent, "00000000-0000-4000-8000-000000000000")
+
+    provider.stop(ours, "marked", True)
+    dstack.wait_status(project, "marked")
+    there = provider.holder("marked")
+    assert there is not None
+    assert there.ended
+    theirs = dstack.submit(project, "marked", ["true"])["id"]
+    there = provider.holder("marked")
+    assert there is not None
+    assert (there.provider_id, there.mark) == (theirs, None)
+    assert [(one.provider_id, one.mark) for one in provider.find("marked", 0)] == [(theirs, None), (ours, "r")]
+    provider.stop(theirs, "marked", True)
+
+
 @pytest.mark.suffices(NEWEST)
 def test_stopping_touches_our_run_only(dstack: Lab, connect: Connect) -> None:
     """dstack stops by name: a later run that took the name of ours is left alone, and an ended run is no error."""
@@ -173,7 +209,7 @@ def test_stopping_touches_our_run_only(dstack: Lab, connect: Connect) -> None:
     run = dstack.stopped(project, "reused", lambda: provider.stop(second, "reused", False))
     assert (run["id"], run["status"], run["termination_reason"]) == (second, "terminated", "stopped_by_user")
     provider.stop(second, "reused", True)
-    assert provider.find("reused", 0) == second
+    assert [one.provider_id for one in provider.find("reused", 0)] == [second, first]
 
 
 def test_an_abort_says_so(dstack: Lab, connect: Connect) -> None:

@@ -29,8 +29,13 @@ def told(configuration: dict[str, object] | None = None, **decided: Any) -> dict
 
 
 def test_a_task_nobody_decided_about_goes_as_it_is() -> None:
-    """Only its name is written in."""
-    assert told() == {**TASK, "name": "a-run"}
+    """Only its name is written in, and whose run it is."""
+    assert told() == {**TASK, "name": "a-run", "tags": {"steno-run": "r"}}
+
+
+def test_the_mark_stands_beside_the_tasks_own_tags_and_over_a_copied_one() -> None:
+    """A configuration copied from an earlier run has that run's mark in it."""
+    assert told({"tags": {"team": "x", "steno-run": "earlier"}})["tags"] == {"team": "x", "steno-run": "r"}
 
 
 @pytest.mark.parametrize(

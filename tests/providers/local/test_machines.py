@@ -270,7 +270,7 @@ def test_one_that_found_no_place_can_be_asked_for_again(machine) -> None:
     taken = machine.provider.submit(again)
     assert taken.provider_id == f"{submission.run_id}-2"
     assert machine.another().submit(again) == taken
-    assert machine.provider.find("mine", 0) == taken.provider_id
+    assert machine.provider.find("mine", 0)[0].provider_id == taken.provider_id
     assert machine.end(taken.provider_id) == DONE
     assert machine.words(submission.run_id) == NO_CAPACITY
 

@@ -43,16 +43,20 @@ def test_the_name_of_an_active_run_is_refused(machine) -> None:
 
 
 def test_a_name_is_free_again_when_its_run_has_ended(machine) -> None:
-    """The new run has a new id; `find` gives the newest at or after a time."""
+    """The new run has a new id; `find` gives those at or after a time, newest first, each with its mark."""
     old = machine.submit("true", name="mine")
     machine.end(old)
     middle = machine.provider.submit(machine.submission("sleep 600", name="mine"))
     assert middle.provider_id != old
     assert middle.submitted_at is not None
-    assert machine.provider.find("mine", 0) == middle.provider_id
-    assert machine.provider.find("mine", middle.submitted_at) == middle.provider_id
-    assert machine.provider.find("mine", middle.submitted_at + 1) is None
-    assert machine.provider.find("other", 0) is None
+    found = machine.provider.find("mine", 0)
+    assert [(one.provider_id, one.mark, one.ended) for one in found] == [
+        (middle.provider_id, middle.provider_id, False),
+        (old, old, True),
+    ]
+    assert machine.provider.find("mine", middle.submitted_at) == found[:1]
+    assert machine.provider.find("mine", middle.submitted_at + 1) == ()
+    assert machine.provider.find("other", 0) == ()
 
 
 def test_one_of_many_who_want_a_name_gets_it(machine) -> None:

@@ -31,6 +31,11 @@ export const ANOMALIES = {
     means: "Two machines with the same host name lived while it ran, so it is linked to neither.",
     todo: "The cost of this run is not known; the machines' bills still hold.",
   },
+  ambiguous_submission: {
+    title: "A run that may not be ours",
+    means: "A run carries the mark of one of our requests and does not fit it, or the answer to a call was lost and it cannot be proved which run came of it.",
+    todo: "Compare the two. It is followed as somebody else's run; the text says which command gives the request up or ends the run.",
+  },
   clock_skew: {
     title: "The provider's clock is off",
     means: "Its clock is more than two seconds off ours; its times are shifted by that much.",
