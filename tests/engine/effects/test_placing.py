@@ -196,8 +196,8 @@ def test_a_round_whose_decision_is_overtaken_decides_again(one):
     first, second = one.ask("sleep 3600"), one.ask("true")
     real, overtaken = one.recorder._decide, []
 
-    def decide(state, source, policy, now):
-        decisions = real(state, source, policy, now)
+    def decide(state, source, policy, *more):
+        decisions = real(state, source, policy, *more)
         if not overtaken:
             overtaken.append(decisions)
             one.journal.queue(source, [types.RunPlaced(run_id=first, provider="local")], version=0)
