@@ -70,6 +70,7 @@ class Bench:
             notify=self.notify,
             executor=self.executor,
         )
+        self.recorder.stays = True  # as `steno up`: it ends idle machines before the provider's own timer does
         self.journal, self.actor = self.recorder.journal, self.recorder.actor
         self.watch = Watch(self.record, self.recorder, lease_path(self.path, self.provider.source))
 

@@ -147,7 +147,6 @@ def test_a_controller_killed_anywhere_ends_in_one_run_one_machine_one_stop_and_t
         ended = run is not None and run.terminal and machines and not any(vm.billed for vm in machines)
         return ended and len(bench.facts("NoticeDelivered")) == 2
 
-    bench.recorder.stays = True  # as `steno up`: it ends the machine itself
     bench.poll_until(over)
     assert bench.run(run_id).state is State.SUCCEEDED
     assert (tmp_path / "ran.txt").read_text() == "once\n"

@@ -42,7 +42,6 @@ def watched(open_bench, tmp_path, monkeypatch):
     def start(webhook, extra=7.0):
         bench = open_bench(tmp_path / "record.db", policy=PRICED, notify=webhook, price=HOURLY)
         monkeypatch.setattr(bench.provider, "poll", Overcharged(bench.provider, extra).poll)
-        bench.recorder.stays = True
         return bench
 
     return start
