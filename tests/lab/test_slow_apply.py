@@ -12,7 +12,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from stenolab.environment import EnvironmentUnavailable, ensure
 from stenolab.lab import LOADED_S, Gate, Lab
 from stenolab.ledger import seconds
 from stenolab.plugin import StenoAt
@@ -77,17 +76,6 @@ def slow_front(lab: Lab) -> Iterator[str]:
     finally:
         server.shutdown()
         server.server_close()
-
-
-@pytest.fixture
-def real_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """A server with dstack's own pauses: a cold run takes more than a minute."""
-    try:
-        ensure(NEWEST)
-    except EnvironmentUnavailable as error:
-        pytest.skip(str(error))
-    with closing(Lab(NEWEST, tmp_path_factory.mktemp("real"), pace=1.0, patience=1.0)) as lab:
-        yield lab
 
 
 def ask(steno: Steno, project: str, name: str) -> None:

@@ -1,16 +1,17 @@
 """The lab as pytest fixtures. One server of each version per test process, started when first asked for.
 
-`dstack_22`, `dstack_19`: that server. `dstack`: both, one after the other. `steno`, `steno_at`: our command, to run
-against them. Tests that use a server are marked `lab` by themselves, and xdist keeps those of one version in one
-process, so that a whole run starts each server once; it ends with the last of its tests. `suffices(version)` leaves a
-test on the other server to `make test-long`. Without the servers' environments the tests skip; with
-`STENO_REQUIRE_LAB=1` they fail.
+`dstack_22`, `dstack_19`: that server. `dstack`: both, one after the other. `real_lab`: one at dstack's own pace.
+`steno`, `steno_at`: our command, to run against them. Tests that use a server are marked `lab` by themselves, and xdist
+keeps those of one version in one process, so that a whole run starts each server once; it ends with the last of its
+tests. `suffices(version)` leaves a test on the other server to `make test-long`. Without the servers' environments the
+tests skip; with `STENO_REQUIRE_LAB=1` they fail.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Protocol
 
@@ -42,6 +43,14 @@ def dstack(request: pytest.FixtureRequest) -> Lab:
     lab = request.getfixturevalue(request.param)
     assert isinstance(lab, Lab)
     return lab
+
+
+@pytest.fixture
+def real_lab(tmp_path: Path) -> Iterator[Lab]:
+    """A server of the newest version with dstack's own pauses: a cold run takes more than a minute."""
+    _needs(NEWEST)
+    with closing(Lab(NEWEST, tmp_path / "real", pace=1.0, patience=1.0)) as lab:
+        yield lab
 
 
 @pytest.fixture
@@ -131,6 +140,14 @@ def _at(folder: Path) -> Iterator[StenoAt]:
 
 
 def _running(version: str, folders: pytest.TempPathFactory) -> Iterator[Lab]:
+    _needs(version)
+    lab = _labs[version] = Lab(version, folders.mktemp(f"dstack-{version}"))
+    yield lab
+    if _labs.pop(version, None) is not None:
+        lab.close()
+
+
+def _needs(version: str) -> None:
     try:
         ensure(version)
     except EnvironmentUnavailable as error:
@@ -138,7 +155,3 @@ def _running(version: str, folders: pytest.TempPathFactory) -> Iterator[Lab]:
         if os.environ.get("STENO_REQUIRE_LAB"):
             pytest.fail(message)
         pytest.skip(message)
-    lab = _labs[version] = Lab(version, folders.mktemp(f"dstack-{version}"))
-    yield lab
-    if _labs.pop(version, None) is not None:
-        lab.close()

@@ -1,0 +1,99 @@
+"""A genuine server at its own pace with more runs than machines: no idle machine waits while a run could go there."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from stenolab.lab import GPU, IMAGE, LOADED_S, Lab
+from stenolab.ledger import bills_of, most_at_once
+from stenolab.plugin import StenoAt
+from stenolab.steno import Steno
+from stenolab.versions import NEWEST
+
+from engine.control.candidates import looks_idle
+from engine.control.landing import claims
+from engine.control.queue import is_due
+from engine.control.scene import Scene
+from engine.effects.journal import Journal
+from engine.effects.request import request_run
+from engine.readings.shapes import shape_of
+from engine.replay.fold import RecordFold
+from engine.world.change import Change
+from engine.world.holdings import policy_of
+from engine.world.vms import Vm
+from engine.world.world import World
+from events import types
+from events.clock import RandomIds, SystemClock
+from events.record import Record
+
+pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.lab, pytest.mark.xdist_group(f"dstack-{NEWEST}")]
+
+RUNS, MACHINES = 55, 12
+
+
+def ask(steno: Steno, project: str) -> None:
+    """Request all runs at once, of 2 to 12 s each."""
+    clock, ids = SystemClock(), RandomIds()
+    with Record.open(steno.record, write=True, shapes=shape_of, clock=clock) as record:
+        for number in range(RUNS):
+            task = {"type": "task", "image": IMAGE, "resources": {"gpu": GPU}, "commands": [f"sleep {2 + number % 11}"]}
+            request_run(
+                Journal(record),
+                record.vault,
+                run_id=ids.new(),
+                provider="dstack",
+                project=project,
+                name=f"run-{number}",
+                configuration=task,
+                submitter="lab",
+            )
+
+
+def kept_waiting(steno: Steno, source: str) -> list[tuple[int, int]]:
+    """(position, machines) of every look after whose decision more machines were idle than runs on their way to one,
+    though another run waited. dstack, which chooses, may leave one of them idle until the next look.
+    """
+    polls = {poll["position"]: poll["path"] for poll in steno("polls", "--json").lines()}
+    found: list[tuple[int, int]] = []
+    seen: tuple[int, list[Vm], int] | None = None
+    world = World()
+
+    def fold(position: int, _: tuple[Change, ...]) -> None:
+        nonlocal seen
+        now = world.state.last_at or 0
+        scene = Scene(state=world.state, source=source, policy=policy_of(world.state, source), now=now)
+        if polls.get(position) == "/api/instances/list":
+            if seen is not None and seen[2] > 0:
+                found.append((seen[0], seen[2]))
+            idle = [msgspec.structs.replace(vm) for vm in scene.ours if looks_idle(vm)]
+        elif position not in polls and isinstance(record.event(position), types.RunPlaced) and seen is not None:
+            position, idle, _missed = seen
+        else:
+            return
+        waits = any(is_due(run.held, now) for run in scene.queue)
+        seen = (position, idle, len(idle) - claims(scene, (), idle) if waits else 0)
+
+    with Record.open(steno.record, shapes=shape_of, clock=SystemClock()) as record:
+        RecordFold(record, world).run(each=fold)
+    return found
+
+
+def test_55_runs_over_12_machines_leave_no_machine_idle_for_more_than_one_poll(
+    real_lab: Lab, steno_at: StenoAt
+) -> None:
+    """Near the limit one run went out per round: of 12 machines billed 2 to 3 worked, and 35 runs waited."""
+    lab, project = real_lab, real_lab.project()
+    settings = {"STENO_MAX_VMS": str(MACHINES), "STENO_IDLE_TIMEOUT": "5m", "STENO_BUDGET": "off"}
+    steno = steno_at(lab, project, STENO_VMS_MODE="provider", **settings)
+    steno.start("record")
+    steno.until(lambda: steno.seen("PollRecorded"), what="a recorder")
+    ask(steno, project)
+
+    def over() -> bool:
+        runs = steno.world().runs
+        return len(runs) == RUNS and all(run["state"] in ("succeeded", "failed", "stopped") for run in runs.values())
+
+    steno.until(over, seconds=8 * LOADED_S, what="every run to end")
+    assert {run["state"] for run in steno.world().runs.values()} == {"succeeded"}
+    assert most_at_once(bills_of(lab, project)) <= MACHINES
+    assert kept_waiting(steno, f"dstack/{project}") == []
