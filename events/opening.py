@@ -6,6 +6,7 @@ import fcntl
 import os
 import secrets
 import sqlite3
+import stat
 import struct
 import tempfile
 import uuid
@@ -170,7 +171,9 @@ def _ours(error: BaseException | None, where: str) -> Exception:
 
 def _has_content(path: Path) -> bool:
     try:
-        return path.stat().st_size > 0 or path.with_name(path.name + ".vault").exists()
+        found = path.stat()
+        # A pipe or a device has no size; a record must not take its place.
+        return found.st_size > 0 or not stat.S_ISREG(found.st_mode) or path.with_name(path.name + ".vault").exists()
     except OSError:
         return False
 
@@ -184,6 +187,8 @@ def _look(path: Path) -> None:
 
 def _look_at(path: Path) -> None:
     try:
+        if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():
+            raise NotARecord(f"{path} is a pipe or a device, not a record.")
         with path.open("rb") as file:
             first = file.read(100)
             size = file.seek(0, os.SEEK_END)

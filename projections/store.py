@@ -37,6 +37,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     position: int = 0
 
 
+_TABLES = ("meta", "runs", "vms", *NOTES, "kinds", "moments", "runs_was", "vms_was", "gone")
 _checkpoint = msgspec.json.Decoder(Checkpoint)
 
 
@@ -75,7 +76,7 @@ class Store(RunTable, NoteTable, MarkTable, KindTable):
             # A reader of a WAL file makes files beside it, where it may; where nobody may, nobody writes either.
             with contextlib.suppress(sqlite3.Error):
                 store = cls(_connect(uri + mode, uri=True), file)
-                if store.checkpoint() is not None:
+                if store.checkpoint() is not None and store.has_tables():
                     store._database.execute("PRAGMA synchronous = NORMAL" if write else "PRAGMA query_only = ON")
                     return store
                 store.close()
@@ -165,11 +166,20 @@ class Store(RunTable, NoteTable, MarkTable, KindTable):
         Raises:
             sqlite3.DatabaseError: why it cannot be read.
         """
-        value = self.get("checkpoint")
+        try:
+            value = self.get("checkpoint")
+        except UnicodeDecodeError as error:
+            # SQLite quotes damaged text in its messages, and Python cannot read them
+            raise sqlite3.DatabaseError("its schema is damaged") from error
         try:
             return _checkpoint.decode(b"" if value is None else value)
         except msgspec.MsgspecError as error:
             raise sqlite3.DatabaseError("there is no checkpoint in it") from error
+
+    def has_tables(self) -> bool:
+        """Whether every table is there."""
+        there = {row[0] for row in self._database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        return there >= set(_TABLES)
 
     def set_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Say how far this store is."""
@@ -186,7 +196,7 @@ class Store(RunTable, NoteTable, MarkTable, KindTable):
 
     def clear(self) -> None:
         """Forget everything."""
-        for table in ("meta", "runs", "vms", *NOTES, "kinds", "moments", "runs_was", "vms_was", "gone"):
+        for table in _TABLES:
             self._database.execute(f"DELETE FROM main.{table}")  # noqa: S608 - names of ours
 
     # -- moments ---
