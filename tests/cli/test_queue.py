@@ -44,6 +44,27 @@ def test_a_run_without_room_is_queued_and_said_to_be(steno: Steno) -> None:
     assert seen.count("SubmitIntended") == 4
 
 
+@pytest.mark.slow
+def test_who_only_submits_leaves_the_providers_timer_as_the_guard(
+    steno: Steno,
+    background: Callable[..., "subprocess.Popen[str]"],
+    until: Callable[[Callable[[], object]], None],
+) -> None:
+    """It is told the timeout itself. A recorder ends idle machines first, so that the provider is told 30 s more."""
+    short = ONE | {"STENO_IDLE_TIMEOUT": "2"}
+
+    def told() -> list[int]:
+        events = [json.loads(line) for line in steno("events", "--json").stdout.splitlines()]
+        return [event["data"]["idle"] for event in events if event["type"] == "RunPlaced"]
+
+    assert steno("submit", "--wait", "--", "true", **short).returncode == 0
+    assert told() == [2_000_000]
+    background("record", "--interval", "0.2", **short)
+    until(lambda: "RecorderStarted" in types(steno))
+    assert steno("submit", "--", "true", **short).returncode == 0
+    assert told() == [2_000_000, 32_000_000]
+
+
 def test_a_run_the_budget_cannot_bear_is_refused_before_there_is_a_request(steno: Steno) -> None:
     """Exit 6, one line with the arithmetic; a shorter limit makes it fit."""
     tight = ONE | {"STENO_BUDGET": "1.00"}
