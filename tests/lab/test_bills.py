@@ -96,7 +96,8 @@ def test_bills_hold_against_the_clouds_own_at_any_thinning(slow: Lab, steno_at: 
         return any(vm["provider_id"] == machine["id"] and vm["state"] == "terminated" for vm in steno.world().vms)
 
     steno.until(seen_gone, what="the recorder to see it gone")
-    recorder.kill()
+    recorder.interrupt()  # it writes the trace to its end
+    recorder.finish()
     polls = polls_of(trace)
     ledger = {row["id"]: bill_of(slow, project, row["id"]) for row in slow.instances(project) if row["price"]}
     whole = replayed(polls)
