@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import zstandard
 
+pytestmark = pytest.mark.slow
+
 GOOD = b'{"t":"2026-01-01T00:00:00Z","path":"/api/runs/list","req":{},"status":200,"ms":5,"body":[]}\n'
 OPEN = GOOD[: GOOD.index(b"[]")]
 MEMORY = 900_000_000
