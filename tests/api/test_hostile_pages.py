@@ -238,8 +238,8 @@ def test_what_a_provider_says_is_text_on_every_page(
         expect_harmless(seen)
 
 
-def test_what_a_task_and_a_kernel_say_is_text(started: Starts, tmp_path: Path, see: See) -> None:
-    """Output that is followed live, a kernel's source and the compiler's words about it."""
+def test_what_a_task_says_is_text(started: Starts, tmp_path: Path, see: See) -> None:
+    """Output that is followed live."""
     up = started("up", "--record", tmp_path / "record.db", STENO_LOCAL_PRICE="1.99", STENO_LOCAL_GPU="MI300X")
     task = {"type": "task", "commands": [f"echo {json.dumps(SCRIPT)}; printf '\\033]0;x\\007'; exit 3"]}
     made = up.post("/api/runs", json={"name": "says", "configuration": task})
@@ -249,6 +249,14 @@ def test_what_a_task_and_a_kernel_say_is_text(started: Starts, tmp_path: Path, s
     seen.go("/runs/says?tab=output")
     seen.until(f"document.body.innerText.includes({json.dumps(SCRIPT[:30])})")
     expect_harmless(seen)
+
+
+@pytest.mark.long
+def test_what_a_kernel_says_is_text(started: Starts, tmp_path: Path, see: See) -> None:
+    """Its source, and the compiler's words about it."""
+    up = started("up", "--record", tmp_path / "record.db", STENO_LOCAL_PRICE="1.99", STENO_LOCAL_GPU="MI300X")
+    seen = see(up.url)
+    seen.page.add_init_script(WATCH)
     seen.go("/submit")
     seen.page.get_by_label("Source").fill(f"#error {SCRIPT}")
     seen.page.get_by_role("button", name="Submit", exact=True).click()
