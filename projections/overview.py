@@ -47,9 +47,6 @@ def overview(look: Look, policy: Policy) -> dict[str, object]:
             }
             for source in view.sources(look.now)
         ],
-        "archives": [
-            {"name": one.name, "until": format_time(one.until), "hidden": one.hidden} for one in view.archives()
-        ],
         "running": [msgspec.Raw(value) for _, value in running],
         "queued": {run_id: queued_object(one) for run_id, one in view.queued(look.now).items()},
         "recent": [msgspec.Raw(value) for value in store.last_ended(_RECENT)],

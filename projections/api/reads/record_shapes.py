@@ -225,14 +225,6 @@ class AnomalySummary(Shape, kw_only=True):
     newest: list[AnomalyAnswer]
 
 
-class ArchiveAnswer(Shape, kw_only=True):
-    """What was imported under one name; its time ends with `until`, its last poll."""
-
-    name: str
-    until: Time
-    hidden: bool
-
-
 class SourceRowAnswer(Shape, kw_only=True):
     """Whose polls the record holds, and how much of each there is."""
 
@@ -260,7 +252,6 @@ class Overview(Shape, kw_only=True):
     at: Time
     head: Position
     sources: Annotated[list[SourceAnswer], msgspec.Meta(description="The live ones.")]
-    archives: list[ArchiveAnswer]
     running: list[RunObject]
     queued: dict[str, QueuedAnswer]
     recent: list[RunObject]

@@ -134,3 +134,9 @@ export const about = {
   runs: (message) => Boolean(message.run || message.runs),
   vms: (message) => Boolean(message.vm || message.vms),
 };
+
+// Archive → its last poll (ms), where `some` of what is shown is from one: its time ends there.
+export function useArchiveEnds(some) {
+  const { data } = useData(some ? "/api/sources" : null, { on: () => false });
+  return new Map((data?.sources ?? []).map((one) => [one.source, Date.parse(one.last_poll_at)]));
+}

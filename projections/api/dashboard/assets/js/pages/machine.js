@@ -1,7 +1,7 @@
 // One machine: why it is up, what was on it, and its bill phase by phase.
 import { html, useState } from "../core/dom.js";
 import { useNow } from "../core/clock.js";
-import { about, useData } from "../core/data.js";
+import { about, useArchiveEnds, useData } from "../core/data.js";
 import { post } from "../core/api.js";
 import { useAt } from "../core/moment.js";
 import { Link } from "../core/router.js";
@@ -71,10 +71,9 @@ function RunRow({ id }) {
 // A bill goes to the last poll: what an open phase has lasted ends there too while its source is silent.
 function useUntil(vm) {
   const now = useNow();
-  const overview = useData("/api/overview", { every: 2000 }).data;
-  const archive = overview?.archives.find((one) => one.name === vm.archive);
-  if (archive) return { until: ms(archive.until), silent: true };
-  const source = overview?.sources.find((one) => one.name === vm.source);
+  const ends = useArchiveEnds(vm.archive);
+  const source = useData("/api/overview", { every: 2000 }).data?.sources.find((one) => one.name === vm.source);
+  if (vm.archive) return { until: ends.get(vm.archive) ?? ms(vm.created_at), silent: true };
   if (!source || source.observability === "fresh") return { until: now, silent: false };
   return { until: Math.min(now, ms(source.last_answered) ?? now), silent: true };
 }

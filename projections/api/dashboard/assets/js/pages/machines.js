@@ -1,7 +1,7 @@
 // Every machine, what it is doing and what it has cost.
 import { html, useState } from "../core/dom.js";
 import { useNow } from "../core/clock.js";
-import { about, useData } from "../core/data.js";
+import { about, useArchiveEnds, useData } from "../core/data.js";
 import { get } from "../core/api.js";
 import { useAt } from "../core/moment.js";
 import { useQuery } from "../core/router.js";
@@ -31,8 +31,7 @@ export default function Page() {
       add({ key, vms: [...mine.vms, ...found.vms], next: found.next, error: null });
     } catch (error) { add({ ...mine, error }); }
   };
-  const overview = useData("/api/overview", { every: 2000 });
-  const ends = new Map((overview.data?.archives ?? []).map((one) => [one.name, ms(one.until)]));
+  const ends = useArchiveEnds(read.data?.vms.some((vm) => vm.archive));
   const columns = [
     { head: "Machine", cell: (vm) => html`<${VmLink} id=${vm.vm_id} name=${vm.name || vm.provider_id} row /><${ArchiveMark} of=${vm} />` },
     { head: "State", cell: (vm) => html`<${StateBadge} of=${vm} />` },
