@@ -59,7 +59,7 @@ def test_a_test_notice_arrives_signed_and_stands_in_the_record(steno: Steno, hoo
     [
         (500, "the webhook answered 500"),
         (302, "the webhook answered 302"),
-        ("close", "no answer (RemoteProtocolError: Server disconnected without sending a response.)"),
+        ("close", "no answer (RemoteProtocolError: not a proper answer)"),
     ],
 )
 def test_a_webhook_that_does_not_take_it_is_exit_3_and_is_not_asked_again(
