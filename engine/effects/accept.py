@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from engine.effects.request import request_run
-from engine.errors import Conflict, RefusedByPolicy
+from engine.errors import Conflict, NameInUse, RefusedByPolicy
 from engine.money.budget import WorstCase, check
 from engine.policy import Policy
 from engine.readings.terms import read_terms
+from engine.world.holdings import runs_of
+from engine.world.sources import Observability, observability
 from engine.world.state import WorldState
 from events import types
 from events.errors import IdConflict, VersionConflict
@@ -108,6 +110,21 @@ def accept_run(
             raise
         return found
     return Accepted(run_id=run_id, name=name, position=position)
+
+
+def refuse_taken_name(state: WorldState, source: str, name: str, now: int) -> None:
+    """Refuse a name that an active run at the provider has, if somebody has just looked; else the handover finds out.
+
+    Raises:
+        NameInUse: nothing was appended.
+    """
+    if observability(state.sources.get(source), now) is not Observability.FRESH:
+        return
+    for run in runs_of(state, source):
+        if run.name == name and run.provider_id is not None:
+            raise NameInUse(
+                f"an active run is named {name}: choose another name, or stop it first (`steno stop {run.run_id}`)"
+            )
 
 
 def afford(

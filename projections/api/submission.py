@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from engine.effects.accept import Accepted, Key, accept_run, accepted_before, afford, key_of
+from engine.effects.accept import Accepted, Key, accept_run, accepted_before, afford, key_of, refuse_taken_name
 from engine.errors import TaskInvalid
 from engine.world.holdings import policy_of
 from events.clock import SECOND
@@ -107,7 +107,7 @@ def accept(
         run: its id, its project, and its key.
 
     Raises:
-        RefusedByPolicy: nothing was appended.
+        RefusedByPolicy, NameInUse: nothing was appended.
         Conflict: the key came with something else meanwhile.
     """
     run_id, project, key = run
@@ -116,6 +116,7 @@ def accept(
     with service.feed.state() as state:
         source = f"{provider}/{project}"
         policy = policy_of(state, source) if source in state.policies else service.outside.policy()
+        refuse_taken_name(state, source, task.name, service.clock.now())
         afford(task.configuration, submission.submitter, policy, state, service.clock.now())
     return accept_run(
         journal,

@@ -1,14 +1,17 @@
 """Commands over HTTP: requests in the record, each once, held against policy, by whom they were made."""
 
+import platform
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
 from engine.readings.shapes import shape_of
+from engine.testing.story import Story, single
 from events import types
 from events.clock import SystemClock
 from events.record import Record
@@ -47,6 +50,24 @@ def test_a_run_asked_for_is_a_request_in_the_record(client: httpx.Client, town: 
     assert client.post("/api/runs", json={"configuration": TASK | {"name": "mine"}}).json()["name"] == "mine"
     named = client.post("/api/runs", json={"name": "ours", "configuration": TASK | {"name": "mine"}})
     assert named.json()["name"] == "ours"
+
+
+def test_a_name_that_an_active_run_has_is_a_conflict(served: Serve, empty_record: Path) -> None:
+    """409, by what the recorder saw just now; nothing is requested. A name that only a waiting request has is free."""
+    host = platform.node() or "localhost"
+    item = single("train", "running", "running", project=host)
+    body = {"name": "train", "configuration": TASK}
+    client = served(empty_record).client
+    assert client.post("/api/runs", json=body).status_code == 202
+    with Record.open(empty_record, write=True, shapes=shape_of, clock=SystemClock()) as record:
+        ((_, poll),) = Story(start=SystemClock().now()).poll("/local/runs/list", {"host": host}, [item]).polls()
+        assert poll is not None
+        record.append_polls([msgspec.structs.replace(poll, source=f"local/{host}")], stream_of=lambda *_: "run/x")
+    refused = client.post("/api/runs", json=body)
+    assert refused.status_code == 409
+    assert "steno stop" in refused.json()["detail"]
+    assert client.post("/api/runs", json={"configuration": TASK}).status_code == 202
+    assert [request.name for _, request in requests(empty_record)].count("train") == 1
 
 
 def test_the_same_key_and_body_are_the_same_run_also_after_a_restart(served: Serve, town: Path) -> None:
