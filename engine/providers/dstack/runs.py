@@ -96,7 +96,7 @@ def is_same(client: Client, submission: Submission, provider_id: str) -> bool:
     if not isinstance(theirs, dict):
         return False
     try:
-        return normal_task({**theirs, "tags": None}) == normal_task({**wording(submission), "tags": None})
+        return _comparable(theirs) == _comparable(wording(submission))
     except (ValueError, TypeError, AttributeError, KeyError):  # of a version whose configurations we cannot read
         return False
 
@@ -138,6 +138,16 @@ def _run(client: Client, request: dict[str, object], what: str) -> dict[str, obj
     if not isinstance(run, dict) or not isinstance(run.get("id"), str):
         raise ProviderError(f"cannot {what}: {client.address.url} answered no run; is it a dstack server?")
     return run
+
+
+def _comparable(task: dict[str, object]) -> dict[str, object]:
+    """A task with what a server fills in by itself, and without tags: two that mean the same are equal."""
+    normal = normal_task({**task, "tags": None})
+    resources = normal.get("resources")
+    gpu = resources.get("gpu") if isinstance(resources, dict) else None
+    if isinstance(gpu, dict) and gpu.get("name"):
+        gpu.pop("vendor", None)  # 0.22.5 adds it to a model's name, 0.19.37 does not
+    return {**normal, "nodes": normal.get("nodes") or 1, "priority": normal.get("priority") or 0}
 
 
 def _named(run: dict[str, object], submitted_at: int | None = None) -> Named:

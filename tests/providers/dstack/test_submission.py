@@ -22,6 +22,7 @@ from events.clock import SECOND
 
 pytestmark = pytest.mark.slow
 
+RETRY = {"on_events": ["no-capacity"], "duration": "1h"}
 Connect = Callable[..., DstackProvider]
 
 
@@ -165,7 +166,7 @@ def test_every_answer_names_the_run_it_is_of_and_who_holds_the_name(dstack: Lab,
     """The mark comes back from `runs/list` and `runs/get`, and a lost call's run is told from one only named alike."""
     project = dstack.project()
     provider = connect(dstack, project)
-    sent = submission(project, "marked", task("sleep 600", env={"A": "1"}, retry=True, max_duration="2h"))
+    sent = submission(project, "marked", task("sleep 600", env={"A": "1"}, retry=RETRY, max_duration="2h"))
     assert provider.holder("marked") is None
     ours = start(provider, sent)
 
@@ -177,7 +178,7 @@ def test_every_answer_names_the_run_it_is_of_and_who_holds_the_name(dstack: Lab,
     assert (there.provider_id, there.mark, there.ended) == (ours, "r", False)
 
     assert provider.is_same(sent, ours)
-    for other in (task("sleep 601", env={"A": "1"}), task("sleep 600", env={"A": "2"}, retry=True, max_duration="2h")):
+    for other in (task("sleep 601", env={"A": "1"}), task("sleep 600", env={"A": "2"}, retry=RETRY, max_duration="2h")):
         assert not provider.is_same(submission(project, "marked", other), ours)
     assert not provider.is_same(sent, "00000000-0000-4000-8000-000000000000")
 
