@@ -24,6 +24,7 @@ from events.record import Record
 pytestmark = pytest.mark.slow
 
 Background = Callable[..., "subprocess.Popen[str]"]
+NOT_THERE = {"detail": [{"msg": "Run not found", "code": "resource_not_exists"}]}
 WORDS = ("submit", "--provider", "dstack", "--name", "one", "--image", "x", "--gpu", "MI300X:1", "--", "true")
 
 
@@ -45,8 +46,9 @@ class Server:
                 outer.asked.append(self.path)
                 if self.path.endswith(outer.hangs or ("nothing hangs",)):
                     outer.gate.wait()
-                answer = json.dumps(outer.answer(self.path, body)).encode()
-                self.send_response(200)
+                found = outer.answer(self.path, body)
+                answer = json.dumps(NOT_THERE if found is None else found).encode()
+                self.send_response(400 if found is None else 200)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(answer)))
                 self.end_headers()
@@ -67,6 +69,7 @@ class Server:
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def answer(self, path: str, body: dict[str, Any]) -> Any:
+        """None: dstack does not have it."""
         match path.rpartition("/api/")[2].split("/"):
             case ["server", "get_info"]:
                 return {"server_version": "0.22.5"}
@@ -77,6 +80,11 @@ class Server:
                 run = run_item(specification["run_name"], start=SystemClock().now())
                 self.runs.insert(0, {**run, "run_spec": specification})
                 return self.runs[0]
+            case ["project", "main", "runs", "get"]:
+                wanted = (body.get("id"), body.get("run_name"))
+                return next(
+                    (run for run in self.runs if run["id"] in wanted or run["run_spec"]["run_name"] in wanted), None
+                )
             case ["runs", "list"]:
                 return self.runs
             case _:
