@@ -8,9 +8,9 @@ import msgspec
 
 from engine.money.bill import Bill
 from engine.money.charge import Charge, cut_at
+from engine.money.life import silent_from
 from engine.money.reconcile import Reconciliation
 from engine.money.report import gpu_of, midnights
-from engine.money.spans import silent_from
 from engine.world.vms import Vm
 from events.clock import SECOND
 

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import msgspec
 
 from engine.money.holds import Holds, blocks_of
+from engine.money.life import certain_end, certain_start, life_end, possible_end, possible_start
 from engine.money.settled import Mark, Memory
-from engine.money.spans import Slice, certain_end, certain_start, life_end, possible_end, possible_start, slices
+from engine.money.spans import Slice, slices
 from engine.money.tariff import HIGH, HOUR, LOW, Book, Tariff, exact, rung_at
 from engine.policy import Billing
 from engine.vm.states import Phase, VmState

@@ -16,7 +16,7 @@ import msgspec
 from engine.money.bill import Bill
 from engine.money.charge import Charge, Line, all_charges
 from engine.money.figure import CENT, charged, is_cut, is_settled
-from engine.money.spans import silent_from
+from engine.money.life import silent_from
 from engine.money.tariff import HOUR, Book, Tariff, exact, rung_at
 from engine.world.runs import Run
 from engine.world.state import WorldState

@@ -69,7 +69,7 @@ def test_the_second_run_is_warm_and_the_bill_names_both(priced: Steno, until: Un
     second = told(priced, "submit", "--wait", "--name", "second", "--", "true")
     assert (first["start"], second["start"]) == ("cold", "warm")
     assert first["vm_id"] == second["vm_id"]
-    assert "It is idle since" in priced("explain", first["vm_id"]).stdout
+    assert "It has been idle since" in priced("explain", first["vm_id"]).stdout
     assert told(priced, "metrics")["active_vms"] == 1
 
     ended = told(priced, "vms", "stop", first["vm_id"])
@@ -139,7 +139,7 @@ def test_a_machine_with_a_run_on_it_goes_when_that_has_ended(priced: Steno, unti
     vm = told(priced, "show", "long-run")["vm_id"]
     kept = told(priced, "vms", "stop", vm, "--when-idle")
     assert (kept["state"], kept["told"]) == ("busy", False)
-    assert "A user asked" in priced("explain", vm).stdout
+    assert "A user requested its stop" in priced("explain", vm).stdout
     assert told(priced, "vms", "stop", vm)["told"]
     until(lambda: told(priced, "vms", vm)["state"] == "terminated")
     shown = told(priced, "show", run["run_id"])

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable, Iterator
 
 import pytest
+from stenolab.bad import Answers, Bad
 from stenolab.lab import Lab
 
 from engine.providers.dstack.address import address
@@ -41,3 +42,16 @@ def nobody() -> Iterator[str]:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+
+@pytest.fixture
+def bad() -> Iterator[Callable[[Answers], Bad]]:
+    made: list[Bad] = []
+
+    def start(answers: Answers) -> Bad:
+        made.append(Bad(answers))
+        return made[-1]
+
+    yield start
+    for server in made:
+        server.close()

@@ -5,19 +5,17 @@ from __future__ import annotations
 import datetime
 import gzip
 import ipaddress
-import itertools
 import json
 import socket
-import socketserver
 import ssl
-import struct
 import threading
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import zstandard
+from stenolab.bad import LOADED_S, TOKEN, Answers, Bad, reset, respond
 
 from engine.errors import ProviderError, ProviderRefused, ProviderUnreachable
 from engine.providers.dstack.address import address
@@ -25,90 +23,6 @@ from engine.providers.dstack.provider import DstackProvider
 from events.clock import RandomIds, SystemClock
 from events.errors import StenoError
 from events.poll import Poll
-
-TOKEN = "a-token-that-must-not-leak"
-LOADED_S = 60.0
-"""Long for an answer, also on a machine that is busy with other tests."""
-Answers = Callable[[socket.socket, bytes, int], bool]
-"""(connection, request, how many requests came before) → keep the connection."""
-
-
-class Bad:
-    """A loopback server that does with each request what `answers` says."""
-
-    def __init__(self, answers: Answers) -> None:
-        self.requests: list[bytes] = []
-        self.over = threading.Event()
-        """Nobody wants an answer any more."""
-        self._providers: list[DstackProvider] = []
-        outer = self
-
-        class Handler(socketserver.BaseRequestHandler):
-            def handle(self) -> None:
-                while request := _read(self.request):
-                    outer.requests.append(request)
-                    if not answers(self.request, request, len(outer.requests) - 1):
-                        return
-
-        self.server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-
-    def provider(self, read_timeout: float = LOADED_S, url: str | None = None) -> DstackProvider:
-        where = address(url or self.url, TOKEN, "main")
-        self._providers.append(DstackProvider(where, clock=SystemClock(), ids=RandomIds(), read_timeout=read_timeout))
-        return self._providers[-1]
-
-    def close(self) -> None:
-        self.over.set()
-        for provider in self._providers:
-            provider.close()
-        self.server.shutdown()
-        self.server.server_close()
-
-
-def _read(connection: socket.socket) -> bytes:
-    whole = b""
-    while b"\r\n\r\n" not in whole:
-        piece = connection.recv(65536)
-        if not piece:
-            return b""
-        whole += piece
-    head, _, body = whole.partition(b"\r\n\r\n")
-    length = next(int(line[15:]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:"))
-    while len(body) < length:
-        body += connection.recv(65536)
-    return head + b"\r\n\r\n" + body
-
-
-def respond(status: int, body: bytes, kind: str = "application/json", extra: str = "") -> Answers:
-    def answer(connection: socket.socket, request: bytes, before: int) -> bool:
-        head = f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n{extra}\r\n"
-        connection.sendall(head.encode() + body)
-        return True
-
-    return answer
-
-
-def reset(connection: socket.socket) -> bool:
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    connection.close()
-    return False
-
-
-@pytest.fixture
-def bad() -> Iterator[Callable[[Answers], Bad]]:
-    made: list[Bad] = []
-
-    def start(answers: Answers) -> Bad:
-        made.append(Bad(answers))
-        return made[-1]
-
-    yield start
-    for server in made:
-        server.close()
-
 
 NONSENSE = {
     "html": (200, b"<html>Bad gateway</html>", "text/html"),
@@ -414,97 +328,6 @@ def test_a_wide_answer_is_a_failed_poll(bad: Callable[[Answers], Bad], case: str
     polls = list(bad(respond(200, WIDE[case])).provider().poll([], since=None))
     assert not any(poll.answered for poll in polls)
     assert polls[0].body is not None
-
-
-def test_an_endless_answer_is_given_up(bad: Callable[[Answers], Bad], monkeypatch: pytest.MonkeyPatch) -> None:
-    """More bytes than any answer has are not held."""
-    monkeypatch.setattr("engine.providers.dstack.client.LARGEST", 1000)
-
-    (poll,) = bad(respond(200, b" " * 5000)).provider().poll([], since=None)
-
-    assert (poll.status, poll.answered) == (None, False)
-
-
-def test_a_server_that_gives_the_same_page_for_ever_does_not_hold_us(bad: Callable[[Answers], Bad]) -> None:
-    """Paging ends when a page brings nothing new, and such a sweep is not complete."""
-    page = [{"id": str(number), "submitted_at": "2026-01-01T00:00:00Z", "created": "x"} for number in range(100)]
-
-    polls = list(bad(respond(200, json.dumps(page).encode())).provider().poll([], since=None))
-
-    listed = [poll for poll in polls if poll.ep == "runs_list"]
-    assert len(listed) <= 3
-    assert not any(poll.complete for poll in listed)
-
-
-def endless(size: int = 100) -> Answers:
-    """Whatever is asked, another full page of things never seen before."""
-    count = itertools.count()
-
-    def answers(connection: socket.socket, request: bytes, before: int) -> bool:
-        at = "2026-01-01T00:00:00Z"
-        page = [{"id": f"i{next(count)}", "submitted_at": at, "created": at, "recorded_at": at} for _ in range(size)]
-        body: object = page
-        if b"/get" in request.partition(b" HTTP")[0]:
-            body = {"id": "i0", "project_id": "p", "run_spec": {"run_name": "n"}, "jobs": ONE_JOB, "status": "done"}
-        elif b"logs/poll" in request.partition(b" HTTP")[0]:
-            body = {"logs": [], "next_token": str(next(count))}
-        return respond(200, json.dumps(body).encode())(connection, request, before)
-
-    return answers
-
-
-ONE_JOB = [{"job_spec": {}, "job_submissions": [{"id": "s"}]}]
-
-
-def test_pages_that_never_end_do_not_hold_us(bad: Callable[[Answers], Bad], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A list has at most so many pages, whatever they bring; the sweep is not complete, and the round goes on."""
-    for module in ("rounds", "events_feed", "runs", "machines"):
-        monkeypatch.setattr(f"engine.providers.dstack.{module}.MOST_PAGES", 3)
-    monkeypatch.setattr("engine.providers.dstack.logs.EMPTY_PAGES", 3)
-    provider = bad(endless()).provider()
-
-    polls = list(provider.poll([], since=None))
-
-    assert {ep: sum(poll.ep == ep for poll in polls) for ep in ("runs_list", "instances_list", "events_list")} == {
-        "runs_list": 3,
-        "instances_list": 3,
-        "events_list": 3,
-    }
-    assert not any(poll.complete for poll in polls if poll.ep in ("runs_list", "instances_list"))
-    assert list(provider.logs("i0", "n", follow=False)) == []
-    with pytest.raises(ProviderError, match="does not end"):  # "no such run" would submit the task once more
-        provider.find("name", 0)
-    with pytest.raises(StenoError):
-        provider.stop_vm("nobody")
-
-
-def test_looking_for_a_run_ends_where_the_page_is_always_the_same(bad: Callable[[Answers], Bad]) -> None:
-    """A server that ignores the cursor is no proof that the run is not there."""
-    page = [{"id": str(number), "submitted_at": "2026-01-01T00:00:00Z"} for number in range(100)]
-    server = bad(respond(200, json.dumps(page).encode()))
-
-    with pytest.raises(ProviderError, match="does not end"):
-        server.provider().find("name", 0)
-    assert len(server.requests) == 2
-
-
-def test_one_row_of_the_far_future_does_not_hide_what_came_since(bad: Callable[[Answers], Bad]) -> None:
-    """After a gap a look goes back to the newest row of the look before; a time of the year 9999 is not one."""
-    at = "2026-01-01T00:00:00Z"
-    known = [{"id": "odd", "submitted_at": "9999-12-31T23:59:59Z"}, {"id": "known", "submitted_at": at}]
-    since = [{"id": f"new {number}", "submitted_at": "2026-01-02T00:00:00Z"} for number in range(150)]
-    shown: list[list[dict[str, str]]] = [known, []]
-
-    def answer(connection: socket.socket, request: bytes, before: int) -> bool:
-        page = shown["prev_run_id" in request.decode()] if b"/api/runs/list" in request else []
-        return respond(200, json.dumps(page).encode())(connection, request, before)
-
-    provider = bad(answer).provider()
-    list(provider.poll([], since=None))
-    shown[:] = [[known[0], *since[:99]], [*since[99:], known[1]]]
-    polls = list(provider.poll([], since=None))
-
-    assert b"new 149" in b"".join(poll.body or b"" for poll in polls)
 
 
 def test_the_token_is_in_no_poll_and_no_error(bad: Callable[[Answers], Bad]) -> None:
