@@ -11,6 +11,7 @@ from engine.providers.local.durable import write_json
 from engine.providers.local.state import read_state
 from engine.readings.dstack import read_run
 from engine.readings.scope import read_scope
+from engine.testing.story import START
 
 DONE = ("done", "all_jobs_done", "done", "done_by_runner", 0)
 
@@ -22,8 +23,8 @@ def ids(poll) -> list[str]:
 def ended(machine, number: int) -> list[str]:
     """That many runs that ended long ago, oldest first, as files only."""
     made = []
-    for at in range(1, number + 1):
-        run_id = f"old-{at:05}"
+    for count in range(1, number + 1):
+        run_id, at = f"old-{count:05}", START + count
         folder = machine.state / run_id
         folder.mkdir(parents=True)
         write_json(
@@ -117,7 +118,7 @@ def test_the_history_is_told_once_and_then_its_end(machine) -> None:
 def test_a_first_contact_can_be_bounded(machine) -> None:
     """`since` leaves older ended runs out, unless they are followed; such an answer proves no absence."""
     runs = ended(machine, 10)
-    poll, _ = machine.provider.poll((runs[0],), since=8)
+    poll, _ = machine.provider.poll((runs[0],), since=START + 8)
     assert ids(poll) == [runs[9], runs[8], runs[7], runs[0]]
     assert not poll.complete
 
@@ -190,7 +191,9 @@ def test_a_run_that_has_ended_is_read_once(machine, monkeypatch: pytest.MonkeyPa
 def test_every_end_reads_as_a_known_pair_of_words(machine, reason: str) -> None:
     """Also the ends that are hard to bring about."""
     (run_id,) = ended(machine, 1)
-    write_json(machine.state / run_id / "ended.json", {"reason": reason, "exit_status": None, "message": "", "at": 5})
+    write_json(
+        machine.state / run_id / "ended.json", {"reason": reason, "exit_status": None, "message": "", "at": START}
+    )
     (item,) = msgspec.json.decode(machine.poll().body, type=list[msgspec.Raw])
     facts = read_run(bytes(item))
     assert facts.drift == ()
