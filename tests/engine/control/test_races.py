@@ -257,10 +257,10 @@ class Race:
     def _quiet(self) -> None:
         self.dropped = self.failed = self.late = self.killed = self.unheard = self.lands = 0.0
         self.rented.forgets = self.rented.refuses = self.rented.interrupts = self.rented.no_capacity = 0.0
-        for run_id, run in self.stage.world.state.runs.items():
-            if run.requested_at is not None and run.terms is not None and run.terms.creation == "reuse":
-                self._give_up(run_id)
         for _ in range(120):
+            for run_id, run in self.stage.world.state.runs.items():
+                if run.requested_at is not None and run.terms is not None and run.terms.creation == "reuse":
+                    self._give_up(run_id)
             if self._over():
                 break
             self._live(20)
