@@ -95,7 +95,7 @@ def _told_to_go(vm: Vm) -> int:
         return last_asked(vm)
     step = vm.steps[ending]
     if step.after is VmState.UNCONFIRMED:
-        return min(last_asked(vm), step.at)
+        return step.low_at
     dated = (date.at for date in vm.dates if date.after in ("terminating", "terminated"))
     found = [moment for moment in dated if step.low_at <= moment <= step.at][:1]
     found += [one.until for one in vm.occupancies if one.until is not None and one.until <= step.at and _proves(one)]

@@ -280,7 +280,7 @@ def test_an_unconfirmed_machine_is_billed_on_and_its_low_bound_stops() -> None:
     gone = bill_vm(machine("vm", *told, last=500), until=at(2000), book=Book())
     assert listed.cost == gone.cost == cost_of(2000)
     assert (listed.low, gone.low) == (cost_of(100), cost_of(100))
-    missing = machine("vm", (0, VmState.IDLE), (1100, VmState.UNCONFIRMED), last=500)
+    missing = machine("vm", (0, VmState.IDLE), (1100, VmState.UNCONFIRMED, 500), last=500)
     assert bill_vm(missing, until=at(2000), book=Book()).low == cost_of(500)
     assert listed.intervals[-1].phase is Phase.UNCONFIRMED
 
