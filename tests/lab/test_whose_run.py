@@ -6,6 +6,7 @@ import pytest
 from stenolab.lab import Gate, Lab
 from stenolab.plugin import StenoAt
 from stenolab.steno import Steno
+from stenolab.versions import NEWEST
 
 from engine.readings.shapes import shape_of
 from engine.replay.fold import RecordFold
@@ -32,10 +33,22 @@ def held(steno: Steno, name: str) -> bool:
     return any(run.name == name and run.held is not None for run in folded(steno).runs.values())
 
 
+@pytest.mark.suffices(NEWEST)
 def test_a_strangers_run_of_our_queued_requests_name_ends_as_theirs_and_ours_runs(
     dstack: Lab, steno_at: StenoAt
 ) -> None:
     """Ours waits under the cap while somebody submits the same name straight to the server; a stop of ours, too."""
+    both_run(dstack, steno_at)
+
+
+@pytest.mark.long
+def test_a_strangers_run_ends_as_theirs_and_ours_runs_at_real_pace(real_lab: Lab, steno_at: StenoAt) -> None:
+    """The same at dstack's own pace."""
+    both_run(real_lab, steno_at)
+
+
+def both_run(dstack: Lab, steno_at: StenoAt) -> None:
+    """A stranger takes the names of two waiting requests; one of ours is stopped, the other runs."""
     project = dstack.project()
     dstack.fleet(project, "theirs")
     steno = steno_at(dstack, project, **POOL)
