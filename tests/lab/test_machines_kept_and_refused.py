@@ -47,7 +47,7 @@ def test_each_gets_the_machine_it_asked_for_and_strangers_keep_theirs(dstack_19:
     gate = Gate(dstack_19, project)
     steno.submit("waits", ["true"], "--creation-policy", "reuse")
     steno.wait("waits", "queued")
-    assert "creation_policy is reuse" in explained(steno, "waits")
+    assert "creation_policy is `reuse`" in explained(steno, "waits")
     steno.submit("maker", [gate.passed])
     machine_of(steno, "maker", "busy")
     steno.submit("alone", ["true"], "--creation-policy", "create")
