@@ -48,7 +48,7 @@ class Anomaly(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
 
     def __post_init__(self) -> None:
-        """Cut a detail that repeats what somebody sent at any length: it is logged, listed and told of."""
+        """Cut a long detail: it may repeat what a caller sent, and it appears in logs, lists and notices."""
         if len(self.detail) > DETAIL:
             msgspec.structs.force_setattr(self, "detail", self.detail[: DETAIL - 1] + "…")
 

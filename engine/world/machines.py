@@ -43,9 +43,9 @@ class Machines:
         self.stepper = stepper
         self.links = Links(state)
         self._dated: tuple[VmEvent, ...] | None = None
-        """The newest answer that was taken down."""
+        """The newest answer that was folded."""
         self._told: dict[str, set[VmDate]] = {}
-        """By vm_id: what of the provider's dates is taken down already; a memory of the state alone."""
+        """vm_id → the provider's dates that are already in the state; a cache, rebuilt from the state."""
 
     def turn(self, vm: Vm, position: int, at: int) -> VmTurn:
         """One machine's turn."""

@@ -317,6 +317,6 @@ def _not_ours(run: Run, facts: RunFacts) -> str:
     else:
         why = "and so does another run"
     return (
-        f"{facts.name} ({facts.provider_id}) carries the mark of run {run.run_id}, {why}: it is followed as somebody "
-        f"else's run; if nobody wants it, `steno stop {facts.provider_id}` ends it"
+        f"{facts.name} ({facts.provider_id}) carries the mark of run {run.run_id}, {why}. It is recorded as somebody "
+        f"else's run. To stop it: `steno stop {facts.provider_id}`"
     )

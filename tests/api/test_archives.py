@@ -185,7 +185,7 @@ def test_the_dashboard_shows_a_bill_as_it_grows(
     polls: Callable[[str], tuple[Poll, ...]],
     recorded_again: Callable[[Path, tuple[Poll, ...]], Path],
 ) -> None:
-    """A poll that says nothing new of a machine costs it, though no message tells of that."""
+    """An unchanged poll raises a machine's bill without a stream message: the page reads the bill again."""
     source = tuple(msgspec.structs.replace(poll, source=OPEN) for poll in polls("unreachable"))
     path = recorded_again(tmp_path / "live.db", source)
     here = served(path)

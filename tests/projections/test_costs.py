@@ -227,7 +227,7 @@ def a_run(name: str, hostname: str | None, submitted: float, finished: float | N
 
 
 def test_an_event_that_arrives_late_moves_what_is_kept_of_a_machine_and_its_runs(tmp_path: Path) -> None:
-    """Machine and run have ended, and cost 39 s from the submission on; then the provider's log tells of 20 s."""
+    """An ended run is billed for 39 s. A late event of the provider says that it ran 20 s: the bill changes."""
     run = a_run("a-run", HOST, submitted=1, finished=40, cost=0.0216)
     gone = machine_item(status="terminated", finished=90, reason="idle_timeout")
     with Telling(tmp_path / "record.db") as told:
