@@ -64,7 +64,7 @@ def serve(kind: str, record: str, body: str) -> None:
     from cli.app import App
     from cli.logs import log_for_daemon
     from cli.serving import serving
-    from engine.settings import load_settings
+    from engine.settings.settings import load_settings
 
     log_for_daemon()
     app, nobody = App(), Path(record).parent
@@ -192,8 +192,8 @@ def with_python(port: int, paths: list[str]) -> float:
 def main() -> None:
     """Print requests a second of both, by turns, and the median of the ratios."""
     import httpx
-
-    from engine.testing.big import big_record
+    import support  # noqa: F401 — makes stenotest importable
+    from stenotest.big import big_record
 
     wrk = shutil.which("wrk") is not None
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:

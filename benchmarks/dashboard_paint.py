@@ -14,9 +14,9 @@ import threading
 import time
 from pathlib import Path
 
+import support  # noqa: F401 — makes stenotest importable
 from playwright.sync_api import Browser, sync_playwright
-
-from engine.testing.big import big_record
+from stenotest.big import big_record
 
 SWITCHES = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking"]
 SHIFTS = """

@@ -3,7 +3,7 @@
     python benchmarks/projections_service.py [EVENTS | RECORD]
 
 The record is weeks of a busy project: one run after the other, two looks every five seconds, half of which are news
-(`engine.testing.big`); to one made before, polls are appended. What a poll costs is CPU of the projector's thread; lag
+(`stenotest.big`); to one made before, polls are appended. What a poll costs is CPU of the projector's thread; lag
 is from the append to the moment the read models show it, beside a recorder that appends all the time. Reads are whole
 models as JSON bytes. A moment is opened at random positions; beside it the fold from the start that it stands for.
 Memory is a process of its own that serves reads, over its imports. A busy machine moves what the clock says, so targets
@@ -22,22 +22,23 @@ from itertools import islice
 from pathlib import Path
 
 import msgspec
+import support  # noqa: F401 — makes stenotest importable
 from record_table import Measured, show
+from stenotest.big import big_record, polls
 
 from engine.policy import Policy
 from engine.readings.shapes import shape_of
 from engine.replay.record import world_of
-from engine.testing.big import big_record, polls
 from events.clock import SystemClock
-from events.record import Record
-from projections import browse
-from projections.incidents import incidents
-from projections.live import Lag, Projector
-from projections.marks import record_object
-from projections.moments import opened
-from projections.overview import overview
-from projections.pool import Look, Pool
-from projections.projector import rebuilt
+from events.store.record import Record
+from projections.models import record_pages as browse
+from projections.models.incidents import incidents
+from projections.models.live_projector import Lag, Projector
+from projections.models.marks import record_object
+from projections.models.overview import overview
+from projections.models.past_worlds import opened
+from projections.models.projector import rebuilt
+from projections.store.reader_pool import Look, Pool
 
 EVENTS = int(sys.argv[1]) if len(sys.argv) > 1 and sys.argv[1].isdecimal() else 1_000_000
 GIVEN = Path(sys.argv[1]) if len(sys.argv) == 2 and not sys.argv[1].isdecimal() else None

@@ -16,9 +16,9 @@ from pathlib import Path
 from engine.readings.shapes import shape_of
 from events.clock import SECOND, SystemClock
 from events.poll import Poll
-from events.record import Record
-from projections.projector import caught_up, rebuilt
-from projections.view import View
+from events.store.record import Record
+from projections.models.projector import caught_up, rebuilt
+from projections.models.view import View
 
 POLLS = int(sys.argv[1]) if len(sys.argv) > 1 else 950_000
 LIFE = 200
@@ -96,8 +96,9 @@ def milliseconds(work: Callable[[], object], rounds: int) -> float:
 
 IMPORTS = (
     "import cli.program, cli.commands.{0}, cli.stores, cli.moments, cli.render.runs, cli.render.timeline, "
-    "cli.render.explain, projections.projector, projections.view, projections.explain, engine.readings.shapes, "
-    "engine.settings, events.record, platformdirs, sqlalchemy.dialects.sqlite"
+    "cli.render.explain, projections.models.projector, projections.models.view, "
+    "projections.models.explain, engine.readings.shapes, engine.settings.settings, events.store.record, "
+    "platformdirs, sqlalchemy.dialects.sqlite"
 )
 
 

@@ -18,7 +18,7 @@ from record_table import Measured, show
 
 from events import types
 from events.clock import SystemClock
-from events.record import Batch, Record
+from events.store.record import Batch, Record
 
 ROUNDS = 5
 INSERT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"

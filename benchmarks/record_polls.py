@@ -23,8 +23,8 @@ from engine.readings.scope import source_of
 from engine.readings.shapes import shape_of
 from events.clock import SECOND, SystemClock, format_time
 from events.poll import Poll
-from events.record import Record
-from events.trace import TraceReading, read_trace
+from events.store.record import Record
+from events.traces.trace import TraceReading, read_trace
 
 ROOT = Path(__file__).parent.parent
 SIZE = 8800

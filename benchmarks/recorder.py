@@ -88,16 +88,16 @@ def serve():
 
 
 def measure(port, folder):
+    from engine.fold.change import Moved
+    from engine.fold.run_stepper import TransitionsStepper
+    from engine.fold.world import World
     from engine.providers.dstack.address import address
     from engine.providers.dstack.provider import DstackProvider
     from engine.readings.shapes import shape_of
     from engine.recorder.recorder import Recorder
     from engine.rules.sets import CURRENT
-    from engine.run.stepper import TransitionsStepper
-    from engine.world.change import Moved
-    from engine.world.world import World
     from events.clock import RandomIds, SystemClock
-    from events.record import Record
+    from events.store.record import Record
 
     clock = SystemClock()
     server = address(f"http://127.0.0.1:{port}", "benchmark-token", "main")

@@ -18,21 +18,22 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import support  # noqa: F401 — makes stenotest importable
 from eventsourcing.application import Application
 from eventsourcing.domain import Aggregate, event
 from record_table import Measured, show
+from stenotest.machines import machine_item
+from stenotest.story import START, job, run_item, submission
 
+from engine.fold.run_states import PROGRESS, TRIGGER_TO, Trigger
+from engine.fold.run_stepper import TableStepper, TransitionsStepper
 from engine.money.bill import bills
 from engine.readings.shapes import shape_of
 from engine.replay.record import world_of
 from engine.replay.trace import open_trace
-from engine.run.states import PROGRESS, TRIGGER_TO, Trigger
-from engine.run.stepper import TableStepper, TransitionsStepper
-from engine.testing.machines import machine_item
-from engine.testing.story import START, job, run_item, submission
 from events.clock import SECOND, SystemClock
 from events.poll import Poll
-from events.record import Record
+from events.store.record import Record
 
 ROOT = Path(__file__).parent.parent
 ROUNDS = 3
@@ -226,7 +227,7 @@ def replayed(folder: Path) -> tuple[float, float]:
     whole = folder / "ten.jsonl"
     lines: list[bytes] = []
     with whole.open("wb") as file:
-        from events.lines import numbered_lines
+        from events.traces.lines import numbered_lines
 
         lines = [
             line.rstrip(b"\n") + b"\n"

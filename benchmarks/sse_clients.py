@@ -23,7 +23,7 @@ from urllib.request import urlopen
 
 from events import types
 from events.clock import SystemClock
-from events.record import Batch, Record
+from events.store.record import Batch, Record
 
 RATE = 10
 SETTLED = 8

@@ -10,7 +10,7 @@ from cli.colour import colour_wanted
 from cli.errors import DONE
 
 if TYPE_CHECKING:
-    from engine.settings import Settings
+    from engine.settings.settings import Settings
     from events.clock import Clock, Ids
 
 
@@ -53,7 +53,7 @@ class App:
 
             from platformdirs import user_config_path, user_data_path
 
-            from engine.settings import load_settings
+            from engine.settings.settings import load_settings
 
             self._settings = load_settings(
                 flags=self.flags,

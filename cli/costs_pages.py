@@ -44,7 +44,7 @@ def reconciled(app: App, found: Books) -> None:
     """Our cost of each run beside dstack's own figure, and every difference by its cause."""
     from cli.render.reconciled import page
     from engine.money.reconcile import reconcile
-    from projections.money_objects import reconciliation_object
+    from projections.models.money_objects import reconciliation_object
 
     runs, everything = reconcile(found.state, found.bills)
     if app.json:
@@ -62,7 +62,7 @@ def projected(app: App) -> None:
     from cli.render.projected import claim_object, inputs_object, page
     from engine.money.model import Inputs
     from engine.money.projection import project
-    from engine.settings_policy import policy_from
+    from engine.settings.policy import policy_from
 
     policy, known = policy_from(app.settings, "dstack"), Inputs()
     rates = {one.gpu: one.hourly for one in (*policy.assumed, *policy.rates)}

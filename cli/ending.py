@@ -11,13 +11,13 @@ import click
 
 from cli.output import emit, emit_json
 from engine.errors import Conflict, VmInUse
-from engine.vm.states import VmState
-from engine.world.archives import refuse_archive
+from engine.fold.archives import refuse_archive
+from engine.fold.vm_states import VmState
 
 if TYPE_CHECKING:
     from cli.app import App
-    from engine.world.vms import Vm
-    from events.record import Record
+    from engine.fold.vm import Vm
+    from events.store.record import Record
 
 _PATIENCE = 60_000_000
 """How long to wait until the provider was told, microseconds: it is drained first, and a run on it may have to end."""
@@ -35,8 +35,8 @@ def end_machine(app: App, word: str, *, when_idle: bool) -> None:
         VmInUse: the provider refused.
     """
     from cli.stores import writing
-    from projections.projector import caught_up
-    from projections.view import View
+    from projections.models.projector import caught_up
+    from projections.models.view import View
 
     with writing(app, create=False) as record:
         with caught_up(record) as store:
@@ -67,11 +67,11 @@ def confirm_machine_gone(app: App, word: str, when: str) -> None:
     from cli.moments import moment
     from cli.render.words import moment as shown
     from cli.stores import writing
-    from engine.effects.journal import Journal
-    from engine.effects.request import confirm_gone
+    from engine.act.journal import Journal
+    from engine.commands.request import confirm_gone
     from events.clock import format_time
-    from projections.projector import caught_up
-    from projections.view import View
+    from projections.models.projector import caught_up
+    from projections.models.view import View
 
     now = app.clock.now()
     ended_at = moment(when, now)
@@ -106,8 +106,8 @@ def _ended(app: App, record: Record, vm: Vm, *, when_idle: bool) -> Vm:
     from cli.providers import named
     from cli.signals import stoppable
     from cli.watching import watching
-    from engine.effects.desk import Desk
-    from engine.effects.request import request_vm_stop
+    from engine.commands.desk import Desk
+    from engine.commands.request import request_vm_stop
     from events.types import VmStopFailed
 
     if vm.facts.project is not None and vm.provider == "dstack":

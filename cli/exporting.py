@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from events.clock import foreign_run_id
-from events.trace import write_trace_line
+from events.traces.trace import write_trace_line
 from events.types import RunObserved
-from projections.folded import decode_run
+from projections.store.world_table import decode_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from events.record import Record
-    from projections.store import RunRow
+    from events.store.record import Record
+    from projections.store.store import RunRow
 
 _POLLS = frozenset({"PollRecorded", "PollFailed"})
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from engine.replay.result import Replay
     from engine.replay.step import Step
     from engine.replay.until import Until
-    from events.record import Record
+    from events.store.record import Record
 
 _SQLITE = b"SQLite format 3\0"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from events.trace import TraceReading
+    from events.traces.trace import TraceReading
 
 
 def existing(name: str) -> str:
@@ -25,6 +25,6 @@ def trace_reading() -> TraceReading:
     """What the engine knows about the lines of a trace."""
     from engine.readings.answers import answered
     from engine.readings.scope import source_of
-    from events.trace import TraceReading
+    from events.traces.trace import TraceReading
 
     return TraceReading(source_of=source_of, answered=answered)

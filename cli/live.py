@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from events.clock import Clock
-    from projections.objects import RunObject
+    from projections.models.objects import RunObject
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _BEAT = 0.1

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from cli.providers import local, runs_folder
 from cli.watching import watching
-from engine.effects.lease import Lease, lease_path
+from engine.act.lease import Lease, lease_path
 from events.errors import RecordLocked, RecordNotWritable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cli.app import App
-    from events.record import Record
-    from projections.view import SourceView
+    from events.store.record import Record
+    from projections.models.view import SourceView
 
 _NEVER = 1 << 62
 """Microseconds: later than any run was submitted."""
@@ -67,7 +67,7 @@ def look_here(app: App, record: Record) -> None:
 
 def _goes_on(record: Record) -> bool:
     from engine.providers.local.machines import was_kept
-    from projections.projector import caught_up
+    from projections.models.projector import caught_up
 
     with caught_up(record) as store:
         if any(row.provider == "local" for row in store.runs(open_or_since=_NEVER)):

@@ -9,9 +9,9 @@ import click
 
 if TYPE_CHECKING:
     from cli.app import App
-    from events.record import Record
-    from projections.last_before import Beyond
-    from projections.view import View
+    from events.store.record import Record
+    from projections.models.position_at import Beyond
+    from projections.models.view import View
 
 _AGO = re.compile(r"(\d+)\s*(s|m|h|d)(?:\s*ago)?")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -88,7 +88,7 @@ def at_position(app: App, record: Record, text: str) -> int:
             raise click.BadParameter(f"the record ends at position {head}; {position} is beyond it")
         return position
     assert time is not None  # noqa: S101 - one of the two is set
-    from projections.last_before import last_before
+    from projections.models.position_at import last_before
 
     return last_before(record, time, head)
 
@@ -99,9 +99,9 @@ def at_moment(app: App, record: Record, text: str) -> tuple[int, Beyond]:
     Raises:
         click.BadParameter: it is neither, or lies beyond the record's end.
     """
-    from projections.last_before import NOTHING, moment_at
-    from projections.projector import caught_up
-    from projections.view import View
+    from projections.models.position_at import NOTHING, moment_at
+    from projections.models.projector import caught_up
+    from projections.models.view import View
 
     time = position_or_time(text, app.clock.now())[1]
     if time is None:

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cli.app import App
+    from engine.fold.world_codec import WorldState
     from engine.money.bill import Bill
     from engine.money.budget import Account
     from engine.policy import Policy
-    from engine.world.state import WorldState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +49,8 @@ def books(app: App, at: str | None, *, every_run: bool = True) -> Iterator[Books
     """
     from cli.moments import seen_from
     from cli.stores import viewing
+    from engine.fold.archives import shown_part
     from engine.money.bill import bills
-    from engine.world.archives import shown_part
 
     with viewing(app, at) as (_, view):
         state = shown_part(view.whole()) if every_run else view.world().state
@@ -68,7 +68,7 @@ def _policy(app: App, state: WorldState, at: str | None) -> Policy:
 
     The budget is one for all sources, so that of a source whose machines are free is as good as any other's.
     """
-    from engine.settings_policy import policy_from
+    from engine.settings.policy import policy_from
 
     known = [steps[-1] for steps in state.policies.values()]
     if at is not None and known:

@@ -9,7 +9,7 @@ from events import types
 from events.clock import format_time
 
 if TYPE_CHECKING:
-    from events.record import Record
+    from events.store.record import Record
 
 STATES = ("pending", "delivered", "failed", "unanswered")
 _KINDS = frozenset({"NoticeIntended", "NoticeDelivered", "NoticeFailed"})

@@ -8,7 +8,7 @@ import click
 from cli.app import App
 
 if TYPE_CHECKING:
-    from projections.store import Store
+    from projections.store.store import Store
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -122,7 +122,7 @@ def _known(ctx: click.Context, names: "Callable[[Store], Iterable[str]]") -> lis
     from pathlib import Path
 
     from events.errors import StenoError
-    from projections.store import Store, beside
+    from projections.store.store import Store, beside
 
     with contextlib.suppress(StenoError, OSError, sqlite3.Error):
         store = Store.open(beside(Path(ctx.ensure_object(App).settings.record)), write=False)

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cli.app import App
+    from engine.fold.run import Run
     from engine.policy import Policy
-    from engine.world.runs import Run
     from events.clock import Clock
     from projections.api.outside import Completed
 
@@ -54,7 +54,7 @@ class Provided:
         Raises:
             NotConfigured: they make no policy.
         """
-        from engine.settings_policy import policy_from
+        from engine.settings.policy import policy_from
 
         return policy_from(self._app.settings, self.provider)
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cli.app import App
+    from engine.fold.run import Run
     from engine.providers.dstack.provider import DstackProvider
     from engine.providers.local.provider import LocalProvider
-    from engine.settings import Setting
-    from engine.world.runs import Run
+    from engine.settings.settings import Setting
 
 
 def dstack(app: App) -> DstackProvider:
@@ -34,7 +34,7 @@ def local(app: App, record: Path | None) -> LocalProvider:
         NotConfigured: `local.gpu` is no GPU.
     """
     from engine.providers.local.provider import LocalProvider
-    from engine.settings_values import duration, price
+    from engine.settings.values import duration, price
 
     settings = app.settings
     gpu, count = _label(settings.find("local.gpu"))

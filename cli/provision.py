@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cli.app import App
     from cli.task import Task
     from engine.providers.dstack.doctor import Diagnosis
-    from projections.objects import RunObject
+    from projections.models.objects import RunObject
 
 _UNUSABLE = frozenset({"not_available", "no_quota"})
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from cli.errors import INTERRUPTED
 from cli.said import Said
 from cli.signals import ending, stoppable
-from engine.effects.lease import holder, lease_path
+from engine.act.lease import holder, lease_path
 from events.clock import SECOND
 from events.errors import RecordLocked
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from engine.recorder.recorder import Recorder
     from engine.recorder.watch import Watch
     from events.clock import Clock
-    from events.record import Record
+    from events.store.record import Record
 
 _log = logging.getLogger("steno.record")
 _RETRY = 2 * SECOND

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, assert_never
 
 from cli.render import words
-from engine.control.decisions import (
+from engine.decide.decisions import (
     Alert,
     CancelDrain,
     Decision,
@@ -18,14 +18,14 @@ from engine.control.decisions import (
     StopRun,
     StopVm,
 )
-from engine.effects.wording import budget_text
-from engine.world.change import Anomaly, Blind, Moved, VmMoved
+from engine.fold.change import Anomaly, Blind, Moved, VmMoved
+from engine.notify.messages import budget_text
 from events import types
 
 if TYPE_CHECKING:
+    from engine.fold.world_codec import WorldState
     from engine.recorder.recorder import Recorder, Round
     from engine.recorder.watch import Watch
-    from engine.world.state import WorldState
 
 _log = logging.getLogger("steno.record")
 

@@ -37,7 +37,7 @@ def serving(app: App, record: Path) -> Iterator[Server]:
         Conflict: another process has the port.
         ServerFailed: it could not begin.
     """
-    from engine.settings_service import host, port
+    from engine.settings.service import host, port
     from projections.api.access.gate import Gate
     from projections.api.app import build_app
     from projections.api.server import Server as Serving
@@ -124,8 +124,8 @@ def assembled(app: App, record: Path) -> Service:
     from projections.api.access.tokens import Tokens
     from projections.api.feed.feed import Feed
     from projections.api.service import Service as Parts
-    from projections.live import Projector
-    from projections.pool import Pool
+    from projections.models.live_projector import Projector
+    from projections.store.reader_pool import Pool
 
     projector = Projector(record, clock=app.clock)
     feed = Feed(record, clock=app.clock)

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cli.app import App
-    from events.record import Record
-    from projections.view import View
+    from events.store.record import Record
+    from projections.models.view import View
 
 
 @contextmanager
@@ -38,7 +38,7 @@ def writing(app: App, *, create: bool = True) -> Iterator[Record]:
 @contextmanager
 def _opened(app: App, *, write: bool, create: bool = False, check: bool = True) -> Iterator[Record]:
     from engine.readings.shapes import shape_of
-    from events.record import Record
+    from events.store.record import Record
 
     where = app.settings.record
     record = Record.open(where, write=write, create=create, check=check, shapes=shape_of, clock=app.clock)
@@ -59,8 +59,8 @@ def viewing(app: App, at: str | None = None) -> Iterator[tuple[Record, View]]:
     from cli.looking import look_here
     from cli.moments import at_moment
     from cli.output import progress
-    from projections.projector import as_it_was, caught_up
-    from projections.view import View
+    from projections.models.projector import as_it_was, caught_up
+    from projections.models.view import View
 
     with reading(app) as record, progress("reading the record") as advance:
         if at is None:

@@ -17,29 +17,29 @@ from cli.output import hint
 from cli.render import words
 from cli.signals import stoppable
 from cli.watching import watching
-from engine.effects.desk import Desk, refuse
-from engine.effects.request import request_run
+from engine.commands.desk import Desk, refuse
+from engine.commands.request import request_run
 from engine.errors import ProviderError, ProviderRefused, ProviderUnreachable
+from engine.fold.sources import observability
 from engine.replay.objects import run_object
 from engine.replay.record import fill_costs
 from engine.rules.sets import CURRENT
-from engine.world.sources import observability
 from events import types
 from events.clock import SECOND
-from projections.costed import cost_of
-from projections.objects import RunObject
+from projections.models.cost_rows import cost_of
+from projections.models.objects import RunObject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cli.app import App
     from cli.task import Task
-    from engine.control.queue import Queued
+    from engine.decide.queue import Queued
+    from engine.fold.run import Run
     from engine.providers.base import Provider
     from engine.recorder.recorder import Recorder
     from engine.recorder.watch import Watch
-    from engine.world.runs import Run
-    from events.record import Record
+    from events.store.record import Record
 
 PATIENCE = 60 * SECOND
 """How long a submission waits for another process that holds the lease."""
@@ -186,7 +186,7 @@ class Counter:
         run = self._watch.world.state.runs.get(run_id)
         if run is None or run.held is None:
             return None
-        from engine.control.queue import queue
+        from engine.decide.queue import queue
 
         state, source = self._watch.world.state, self._provider.source
         for one in queue(state, source, self._recorder.policy, self._app.clock.now()):
@@ -216,7 +216,7 @@ def counter(
     Raises:
         RecordNotWritable: the lease cannot be opened, so nothing could be asked for.
     """
-    from engine.effects.executor import GRACE
+    from engine.act.executor import GRACE
 
     with watching(app, record, provider, adopt=adopt) as (watch, recorder):
         recorder.stays = stays

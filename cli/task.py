@@ -107,7 +107,7 @@ def apply_profile(
     configuration: dict[str, object], flags: Mapping[str, object], chosen: object, ambient: str | None
 ) -> None:
     """Lay the profile of the command line over the configuration, or let the setting's fill in what it leaves open."""
-    from engine.settings_profiles import PROFILES
+    from engine.settings.profiles import PROFILES
 
     name = chosen if isinstance(chosen, str) else ambient
     if name is None:

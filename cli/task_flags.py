@@ -3,7 +3,7 @@
 import click
 
 from cli.options import Command
-from engine.settings_profiles import PROFILES
+from engine.settings.profiles import PROFILES
 
 _OPTIONS = (
     click.option("--name", metavar="NAME", help="The run's name; else the file's, else a generated one."),

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from cli.app import App
     from engine.providers.base import Provider
-    from events.record import Record
-    from projections.objects import RunObject, VmObject
+    from events.store.record import Record
+    from projections.models.objects import RunObject, VmObject
 
 _RUNS = {
     "demo-works": "for n in 1 2 3; do echo step $n; sleep 0.5; done",

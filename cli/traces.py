@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from events.poll import Poll
-from events.trace import write_trace_line
+from events.traces.trace import write_trace_line
 
 
 class TraceFile:

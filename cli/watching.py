@@ -9,13 +9,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cli.app import App
-    from engine.effects.webhook import Webhook
+    from engine.notify.webhook import Webhook
     from engine.providers.base import Provider
     from engine.recorder.interval import Pace
     from engine.recorder.recorder import Recorder, TraceSink
     from engine.recorder.watch import Watch
-    from engine.settings import Settings
-    from events.record import Record
+    from engine.settings.settings import Settings
+    from events.store.record import Record
 
 
 @contextmanager
@@ -41,17 +41,17 @@ def watching(
     Raises:
         NotConfigured: the settings make no policy.
     """
-    from engine.effects.executor import Threads
-    from engine.effects.lease import lease_path
+    from engine.act.executor import Threads
+    from engine.act.lease import lease_path
+    from engine.fold.record_fold import RecordFold
+    from engine.fold.run_stepper import TransitionsStepper
+    from engine.fold.snapshot_store import AT_START, SnapshotStore
+    from engine.fold.vm_stepper import VmTransitionsStepper
+    from engine.fold.world import World
     from engine.recorder.recorder import Recorder as Polling
     from engine.recorder.watch import Watch as Watching
-    from engine.replay.fold import RecordFold
-    from engine.replay.snapshots import AT_START, SnapshotStore
     from engine.rules.sets import CURRENT
-    from engine.run.stepper import TransitionsStepper
-    from engine.settings_policy import policy_from
-    from engine.vm.stepper import VmTransitionsStepper
-    from engine.world.world import World
+    from engine.settings.policy import policy_from
 
     snapshots = SnapshotStore(record)
     world = World(CURRENT, TransitionsStepper(), snapshots.load(), VmTransitionsStepper())
@@ -80,8 +80,8 @@ def webhook_of(settings: Settings) -> Webhook | None:
     url = settings.value("alerts.webhook")
     if not url:
         return None
-    from engine.effects.webhook import Webhook
-    from engine.settings_values import alerts
+    from engine.notify.webhook import Webhook
+    from engine.settings.values import alerts
 
     return Webhook(
         url=url,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
-from events.shape import Node
+from events.shape.shape import Node
 
 PREFIX: Final = "steno:secret:"
 COMMITMENT: Final = re.compile(rb"steno:secret:[0-9a-f]{64}")

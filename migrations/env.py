@@ -1,10 +1,10 @@
-"""Runs the migrations of a record; `events.migrate` calls this with a connection that is already in a transaction."""
+"""Runs a record's migrations; `events.store.migrate` calls this with a connection already in a transaction."""
 
 from alembic import context
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.pool import NullPool
 
-from events.schema import metadata
+from events.store.schema import metadata
 
 
 def _migrate(connection: Connection) -> None:

@@ -31,6 +31,7 @@ def _load(name: str, folder: Path) -> None:
 
 
 _load("stenolab", Path(__file__).parent / "lab" / "stenolab")
+_load("stenotest", Path(__file__).parent / "support" / "stenotest")
 
 pytest_plugins = ["stenolab.plugin", "stenolab.browser", "pytester"]
 

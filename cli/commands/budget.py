@@ -30,7 +30,7 @@ def command(app: App, at: str | None) -> None:
     """
     from cli.money import books
     from cli.render.budget import page
-    from projections.money_objects import budget_object
+    from projections.models.money_objects import budget_object
 
     with books(app, at, every_run=False) as found:
         account = found.account

@@ -94,7 +94,7 @@ def _report(app: App, found: Books, by: By) -> None:
     report = cost_report(found.state, found.bills, by)
     low, high = sum(bill.low for bill in found.bills.values()), sum(bill.high for bill in found.bills.values())
     from cli.render.costs import table
-    from projections.money_objects import report_object
+    from projections.models.money_objects import report_object
 
     if app.json:
         emit_json(report_object(report, low, high) | {"position": found.position})

@@ -31,8 +31,8 @@ def upgrade(app: App) -> None:
       steno db upgrade
       steno db upgrade --record /srv/steno/record.db
     """
-    from events.migrate import upgrade as upgrade_record
-    from events.schema import REVISION
+    from events.store.migrate import upgrade as upgrade_record
+    from events.store.schema import REVISION
 
     where = app.settings.record
     upgrade_record(where)

@@ -15,8 +15,8 @@ from cli.tour import indented, title, typed
 
 if TYPE_CHECKING:
     from engine.replay.result import Replay
-    from projections.objects import RunObject
-    from projections.quote import Quote
+    from projections.models.evidence import Quote
+    from projections.models.objects import RunObject
 
 _OLD = "2025-12-sdk"
 
@@ -78,7 +78,7 @@ def _timelines(app: App, runs: list[RunObject]) -> None:
     if app.json:
         return
     from cli.render.timeline import draw
-    from projections.timeline import timeline
+    from projections.models.timeline import timeline
 
     title("Where their time went", app)
     for run in runs:
@@ -92,7 +92,7 @@ def _incident(app: App) -> dict[str, object]:
     from engine.replay.diff import diff, diff_object
     from engine.replay.incident import incident_path
     from engine.replay.trace import open_trace, replay_trace
-    from projections.quote import quote
+    from projections.models.evidence import quote
 
     path = incident_path()
     ours, theirs = replay_trace(path), replay_trace(path, _OLD)

@@ -113,8 +113,8 @@ def _machines(app: App) -> tuple[Check, int]:
     from engine.errors import NotConfigured
     from engine.money.words import rate, span
     from engine.providers.dstack.doctor import Check, State
-    from engine.settings_policy import policy_from
-    from engine.settings_values import price
+    from engine.settings.policy import policy_from
+    from engine.settings.values import price
 
     settings = app.settings
     try:
@@ -153,7 +153,7 @@ def _dstack(app: App) -> tuple[Diagnosis | None, str | None, int]:
     from engine.errors import NotConfigured, ProjectNotFound
     from engine.providers.dstack.doctor import diagnose
     from engine.providers.dstack.idle import Timeout
-    from engine.settings_values import timeout as parse_timeout
+    from engine.settings.values import timeout as parse_timeout
 
     try:
         provider = dstack(app)

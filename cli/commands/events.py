@@ -11,7 +11,7 @@ from cli.options import common, pass_app
 from cli.output import emit, emit_json_line
 
 if TYPE_CHECKING:
-    from events.record import Record
+    from events.store.record import Record
     from events.stored import Stored
 
 _WAIT = 1_000_000
@@ -80,7 +80,7 @@ def _check_types(types: tuple[str, ...]) -> None:
 
 
 def _print(app: App, stored: Stored) -> None:
-    from projections.event_rows import event_row
+    from projections.models.event_rows import event_row
 
     row = event_row(stored)
     if app.json:

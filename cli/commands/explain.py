@@ -11,8 +11,8 @@ from cli.options import at_option, common, pass_app, run_or_vm_argument
 from cli.output import columns, emit, emit_json
 
 if TYPE_CHECKING:
-    from projections.objects import VmObject
-    from projections.view import View
+    from projections.models.objects import VmObject
+    from projections.models.view import View
 
 
 @click.command("explain")
@@ -40,8 +40,8 @@ def command(app: App, run: str, at: str | None) -> None:
     """
     from cli.moments import seen_from
     from cli.stores import viewing
-    from projections.explain import explain, explanation_object
-    from projections.vm_table import VmRow
+    from projections.models.explain import explain, explanation_object
+    from projections.store.vm_table import VmRow
 
     with viewing(app, at) as (record, view):
         now = seen_from(app, view, at)

@@ -11,7 +11,7 @@ from cli.options import common, pass_app
 from cli.output import emit, emit_json, hint
 
 if TYPE_CHECKING:
-    from events.record import Record
+    from events.store.record import Record
 
 
 @click.command("export")

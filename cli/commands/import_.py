@@ -38,7 +38,7 @@ def command(app: App, trace: str, lenient: bool, name: str | None) -> None:
     """
     from cli.inputs import existing, trace_reading
     from cli.stores import writing
-    from events.imports import import_trace
+    from events.traces.importing import import_trace
 
     existing(trace)
     if name is not None and _NAME.fullmatch(name) is None:

@@ -34,7 +34,7 @@ def command(app: App, run: str, follow: bool) -> None:
     from cli.render.paint import visible_output
     from cli.stores import viewing
     from engine.errors import Conflict
-    from projections.folded import decode_run
+    from projections.store.world_table import decode_run
 
     log_for_data()
     with viewing(app) as (record, view):

@@ -35,7 +35,7 @@ def run(app: App, form: str) -> None:
       steno machine run
       steno machine run --format dot | dot -Tsvg > run.svg
     """
-    from engine.run.diagram import diagram
+    from engine.fold.run_diagram import diagram
 
     _draw(app, "run", form, diagram("dot" if form == "dot" else "mermaid"))
 
@@ -52,7 +52,7 @@ def vm(app: App, form: str) -> None:
       steno machine vm
       steno machine vm --format dot | dot -Tsvg > vm.svg
     """
-    from engine.vm.diagram import diagram
+    from engine.fold.vm_diagram import diagram
 
     _draw(app, "vm", form, diagram("dot" if form == "dot" else "mermaid"))
 

@@ -92,9 +92,9 @@ def test(app: App) -> None:
     """
     from cli.stores import writing
     from cli.watching import webhook_of
-    from engine.effects.journal import Journal
-    from engine.effects.trial import try_out
+    from engine.act.journal import Journal
     from engine.errors import NotConfigured
+    from engine.notify.test_notice import try_out
 
     webhook = webhook_of(app.settings)
     if webhook is None:

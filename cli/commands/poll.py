@@ -31,7 +31,7 @@ def command(app: App, position: int) -> None:
     with reading(app) as record:
         poll = record.poll(position)
     if app.json:
-        from events.trace import write_trace_line
+        from events.traces.trace import write_trace_line
 
         click.echo(write_trace_line(poll).decode().rstrip("\n"))
         return

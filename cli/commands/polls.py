@@ -11,7 +11,7 @@ from cli.options import common, pass_app
 from cli.output import emit, emit_json_line
 
 if TYPE_CHECKING:
-    from events.record import Record
+    from events.store.record import Record
 
 
 @click.command("polls")
@@ -35,7 +35,7 @@ def command(app: App, start: str | None, end: str | None, failed: bool, source: 
       steno polls --json | jq -r 'select(.changed != []) | .position'
     """
     from cli.stores import reading
-    from projections.poll_rows import poll_rows
+    from projections.models.poll_rows import poll_rows
 
     with reading(app) as record:
         after, until = _bounds(app, record, start, end)

@@ -11,7 +11,7 @@ from cli.options import at_option, common, hidden_option, pass_app
 from cli.output import columns, emit, emit_json, hint
 
 if TYPE_CHECKING:
-    from projections.view import SourceView, View
+    from projections.models.view import SourceView, View
 
 _DAY = 86_400_000_000
 
@@ -48,7 +48,7 @@ def command(app: App, everything: bool, hidden: bool, at: str | None) -> None:
         sources, waiting = view.sources(now), view.queued(now)
         if app.json:
             from cli.looking import source_object
-            from projections.queued import queued_object
+            from projections.models.queue_rows import queued_object
 
             emit_json(
                 {

@@ -23,8 +23,8 @@ def command(app: App) -> None:
       steno rebuild
     """
     from cli.stores import reading
-    from projections.projector import rebuilt
-    from projections.store import beside
+    from projections.models.projector import rebuilt
+    from projections.store.store import beside
 
     with reading(app) as record, progress("reading the record") as advance:
         position = record.head().position

@@ -36,7 +36,7 @@ def command(app: App, run: str, at: str | None) -> None:
         if app.json:
             import msgspec
 
-            from projections.queued import queued_object
+            from projections.models.queue_rows import queued_object
 
             beside = {
                 "observability": None if source is None else source.observability,

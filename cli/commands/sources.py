@@ -13,7 +13,7 @@ from cli.options import at_option, common, pass_app
 from cli.output import columns, emit, emit_json, hint
 
 if TYPE_CHECKING:
-    from projections.sources import SourceRow
+    from projections.models.sources import SourceRow
 
 
 @click.group("sources", cls=DefaultGroup, subcommand_metavar="[COMMAND] [ARGS]…")
@@ -48,7 +48,7 @@ def listed(app: App, at: str | None) -> None:
       steno sources --at 2026-11-20T15:00:00Z --json
     """
     from cli.stores import viewing
-    from projections.sources import source_object, source_rows
+    from projections.models.sources import source_object, source_rows
 
     with viewing(app, at) as (record, view):
         rows = source_rows(record, view)
@@ -96,11 +96,11 @@ def show(app: App, name: str) -> None:
 
 def _set(app: App, name: str, *, hidden: bool) -> None:
     from cli.stores import writing
-    from engine.effects.journal import Journal
+    from engine.act.journal import Journal
     from events.types import SourceHidden, SourceShown
-    from projections.projector import caught_up
-    from projections.sources import archive_named
-    from projections.view import View
+    from projections.models.projector import caught_up
+    from projections.models.sources import archive_named
+    from projections.models.view import View
 
     with writing(app, create=False) as record:
         with caught_up(record) as store:

@@ -13,9 +13,9 @@ from cli.output import emit, emit_json
 
 if TYPE_CHECKING:
     from cli.submitting import Counter
+    from engine.fold.run import Run
     from engine.providers.base import Provider
-    from engine.world.runs import Run
-    from events.record import Record
+    from events.store.record import Record
 
 _PATIENCE = 60_000_000
 _LOOK = 30_000_000
@@ -43,12 +43,12 @@ def command(app: App, run: str, abort: bool) -> None:
     from cli.render.runs import ended
     from cli.stores import writing
     from cli.submitting import counter
-    from engine.effects.steps import may_be_made_again
-    from engine.settings_policy import policy_from
-    from engine.world.archives import refuse_archive
-    from projections.folded import decode_run
-    from projections.projector import caught_up
-    from projections.view import View
+    from engine.act.next_step import may_be_made_again
+    from engine.fold.archives import refuse_archive
+    from engine.settings.policy import policy_from
+    from projections.models.projector import caught_up
+    from projections.models.view import View
+    from projections.store.world_table import decode_run
 
     log_for_data()
     with writing(app, create=False) as record:
@@ -83,9 +83,9 @@ def command(app: App, run: str, abort: bool) -> None:
 
 def _stop(record: Record, provider: Provider, run: Run, here: Counter, *, abort: bool) -> None:
     """Request the stop, then see it to the provider."""
-    from engine.effects.desk import refuse
-    from engine.effects.journal import Journal
-    from engine.effects.request import request_stop
+    from engine.act.journal import Journal
+    from engine.commands.desk import refuse
+    from engine.commands.request import request_stop
     from events import types
 
     request_stop(

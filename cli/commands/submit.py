@@ -15,7 +15,7 @@ from cli.task_flags import task_options
 
 if TYPE_CHECKING:
     from cli.submitting import Submitted
-    from projections.objects import RunObject
+    from projections.models.objects import RunObject
 
 
 @click.command("submit", context_settings={"ignore_unknown_options": False})

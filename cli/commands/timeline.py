@@ -27,8 +27,8 @@ def command(app: App, run: str, at: str | None) -> None:
     """
     from cli.moments import seen_from
     from cli.stores import viewing
-    from projections.folded import decode_run
-    from projections.timeline import timeline, timeline_object
+    from projections.models.timeline import timeline, timeline_object
+    from projections.store.world_table import decode_run
 
     with viewing(app, at) as (_, view):
         row = view.row(run)

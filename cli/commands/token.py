@@ -21,7 +21,7 @@ def _expiry(ctx: click.Context, _: click.Parameter, value: str | None) -> int | 
     """The moment a token ends, microseconds UTC."""
     if value is None:
         return None
-    from engine.settings_values import positive_duration
+    from engine.settings.values import positive_duration
     from events.clock import parse_time
 
     now = ctx.ensure_object(App).clock.now()

@@ -12,8 +12,8 @@ from cli.options import at_option, common, hidden_option, optional_vm_argument, 
 from cli.output import columns, emit, emit_json, hint
 
 if TYPE_CHECKING:
-    from projections.objects import VmObject
-    from projections.view import View
+    from projections.models.objects import VmObject
+    from projections.models.view import View
 
 _DAY = 86_400_000_000
 
@@ -141,7 +141,7 @@ def _show(app: App, view: View, word: str, now: int) -> None:
     if app.json:
         import msgspec
 
-        from projections.vm_facts import beside
+        from projections.models.vm_facts import beside
 
         seen = None if source is None else source.observability
         last = {"anomalies": anomalies, "position": view.position, "observability": seen}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from cli.render import paint, words
 from events.clock import parse_time
-from projections.objects import Anomaly, Blind
+from projections.models.objects import Anomaly, Blind
 
 
 def anomalies(found: Sequence[Anomaly]) -> str:

@@ -4,7 +4,7 @@ from cli.render import paint, words
 from engine.money.charge import Line
 from engine.money.report import Report, Row
 from engine.replay.objects import money
-from projections.money_objects import LINES
+from projections.models.money_objects import LINES
 
 _HEADS = {"vm": "MACHINE", "run": "RUN", "day": "DAY", "user": "USER", "gpu": "GPU"}
 

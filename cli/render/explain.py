@@ -7,10 +7,10 @@ import msgspec
 
 from cli.render import paint, vms, words
 from cli.render.runs import called, identity, verdict
-from engine.world.vms import Vm
-from projections.explain import Explanation, Step
-from projections.objects import Anomaly, VmObject
-from projections.quote import Quote, brief
+from engine.fold.vm import Vm
+from projections.models.evidence import Quote, brief
+from projections.models.explain import Explanation, Step
+from projections.models.objects import Anomaly, VmObject
 
 _MARGIN = "  "
 

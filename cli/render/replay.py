@@ -8,16 +8,16 @@ from cli.render import anomalies as odd
 from cli.render import paint, words
 from cli.render.runs import replayed, side_by_side
 from cli.render.vms import listing
+from engine.fold.change import Anomaly as Odd
+from engine.fold.change import Moved
+from engine.fold.run import Run
 from engine.replay.diff import Difference
 from engine.replay.objects import anomaly_object, blind_object, run_object, vm_object
 from engine.replay.result import Replay
 from engine.replay.step import Step
-from engine.world.change import Anomaly as Odd
-from engine.world.change import Moved
-from engine.world.runs import Run
 from events.clock import format_time
-from projections.objects import Anomaly, Blind, RunObject, VmObject
-from projections.quote import brief, quote
+from projections.models.evidence import brief, quote
+from projections.models.objects import Anomaly, Blind, RunObject, VmObject
 
 
 def runs_of(replay: Replay) -> list[RunObject]:

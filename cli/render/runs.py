@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from cli.render import paint, words
-from engine.control.queue import Queued
+from engine.decide.queue import Queued
 from events.clock import SECOND, parse_time
-from projections.objects import RunObject
+from projections.models.objects import RunObject
 
 
 def verdict(run: RunObject) -> str:

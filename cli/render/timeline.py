@@ -5,8 +5,8 @@ import click
 from cli.render import paint, words
 from cli.render.runs import called, identity, paid, verdict
 from events.clock import SECOND, parse_time
-from projections.objects import RunObject
-from projections.timeline import Span, Timeline
+from projections.models.objects import RunObject
+from projections.models.timeline import Span, Timeline
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400, 172800, 604800)

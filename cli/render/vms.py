@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from cli.render import paint, words
+from engine.fold.vm import Vm
 from engine.replay.objects import money as dollars
-from engine.world.vms import Vm
 from events.clock import parse_time
-from projections.objects import Interval, VmObject
+from projections.models.objects import Interval, VmObject
 
 Machine = Callable[[str], Vm]
 """The engine's machine of an id."""

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from queue import Empty, SimpleQueue
 from typing import Final
 
+from engine.fold.run import Said
+from engine.fold.task_reports import heard
 from engine.kernel.output import Lines
-from engine.world.hearing import heard
-from engine.world.runs import Said
 
 MOST_FRAMES: Final = 2_000
 MOST_BYTES: Final = 64 * 1024 * 1024

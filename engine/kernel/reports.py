@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from engine.effects.journal import Journal
+from engine.act.journal import Journal
+from engine.fold.run import Run, Said
+from engine.fold.run_states import State
+from engine.fold.world_codec import WorldState
 from engine.kernel.mark import read_mark
 from engine.kernel.reader import Reader
 from engine.providers.base import Provider
-from engine.run.states import State
-from engine.world.runs import Run, Said
-from engine.world.state import WorldState
 from events import types
 from events.clock import SECOND, Clock, foreign_run_id
 from events.errors import IdConflict
@@ -162,7 +162,7 @@ class Reports:
 
     def _write(self, run: Run, one: _Open, facts: list[types.TaskReported]) -> None:
         """One event each, with an id that is the same whoever reads it, and however often."""
-        from events.record import Batch
+        from events.store.record import Batch
 
         batches = []
         for fact in facts:

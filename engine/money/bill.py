@@ -4,16 +4,16 @@ from collections.abc import Sequence
 
 import msgspec
 
+from engine.fold.archives import until_of
+from engine.fold.vm import Vm
+from engine.fold.vm_states import Phase, VmState
+from engine.fold.world_codec import WorldState
 from engine.money.holds import Holds, blocks_of
 from engine.money.life import certain_end, certain_start, life_end, possible_end, possible_start
 from engine.money.settled import Mark, Memory
 from engine.money.spans import Slice, slices
 from engine.money.tariff import HIGH, HOUR, LOW, Book, Tariff, exact, rung_at
 from engine.policy import Billing
-from engine.vm.states import Phase, VmState
-from engine.world.archives import until_of
-from engine.world.state import WorldState
-from engine.world.vms import Vm
 
 __all__ = ["Bill", "Book", "Interval", "Share", "bill_of", "bill_vm", "bills", "life_cost", "split"]
 

@@ -10,18 +10,18 @@ from typing import Final
 
 import msgspec
 
-from engine.control.decisions import Alert
-from engine.control.timeout import BACKSTOP, OFF, backstop, timeout_of
+from engine.decide.decisions import Alert
+from engine.decide.idle_timeout import BACKSTOP, OFF, backstop, timeout_of
 from engine.errors import RefusedByPolicy
+from engine.fold.run import Run, Terms
+from engine.fold.vm import Vm
+from engine.fold.vm_states import VmState
+from engine.fold.world_codec import WorldState
 from engine.money.bill import life_cost
 from engine.money.prices import price_of
 from engine.money.tariff import HOUR, Book, hourly_now
 from engine.money.words import rate, span, usd
 from engine.policy import Policy
-from engine.vm.states import VmState
-from engine.world.runs import Run, Terms
-from engine.world.state import WorldState
-from engine.world.vms import Vm
 from events.clock import SECOND
 
 DAY = 24 * HOUR

@@ -11,10 +11,10 @@ from itertools import pairwise
 
 import msgspec
 
+from engine.fold.run import Run
+from engine.fold.vm_states import Phase
+from engine.fold.world_codec import WorldState
 from engine.money.bill import Bill, Interval
-from engine.vm.states import Phase
-from engine.world.runs import Run
-from engine.world.state import WorldState
 
 
 class Line(StrEnum):

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from engine.fold.change import Anomaly, AnomalyKind
+from engine.fold.run import Run
+from engine.fold.world_codec import WorldState
 from engine.money.tariff import HOUR
 from engine.money.words import usd
 from engine.policy import DOLLAR
-from engine.world.change import Anomaly, AnomalyKind
-from engine.world.runs import Run
-from engine.world.state import WorldState
 
 CENT: Final = DOLLAR // 100
 

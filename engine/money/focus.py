@@ -10,14 +10,14 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from engine.fold.run import Run
+from engine.fold.vm import Vm
+from engine.fold.world_codec import WorldState
 from engine.money.bill import Bill
 from engine.money.charge import Charge, Line, all_charges, cut_at
 from engine.money.report import gpu_of, midnights, user_of
 from engine.money.tariff import HOUR, Book, rung_at
 from engine.policy import DOLLAR
-from engine.world.runs import Run
-from engine.world.state import WorldState
-from engine.world.vms import Vm
 from events.clock import SECOND, format_time
 
 COLUMNS: Final = (

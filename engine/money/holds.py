@@ -4,7 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from engine.world.vms import Occupancy, Vm, VmDate
+from engine.fold.vm import Occupancy, Vm, VmDate
 
 _NEVER: Final = 1 << 62
 

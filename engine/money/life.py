@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from engine.vm.reasons import VmReason
-from engine.vm.states import Phase, VmState
-from engine.world.vm_turn import last_asked
-from engine.world.vms import Occupancy, Vm
+from engine.fold.vm import Occupancy, Vm
+from engine.fold.vm_reasons import VmReason
+from engine.fold.vm_states import Phase, VmState
+from engine.fold.vm_turn import last_asked
 from events.clock import SECOND
 
 NOTICE: Final = 300 * SECOND

@@ -2,9 +2,9 @@
 
 import msgspec
 
+from engine.fold.world_codec import WorldState
 from engine.money.budget import Account
 from engine.policy import DOLLAR
-from engine.world.state import WorldState
 
 
 class Metrics(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,13 +5,13 @@ from typing import Final, Literal
 
 import msgspec
 
+from engine.fold.run import Run
+from engine.fold.vm import Vm
+from engine.fold.vm_reasons import VmReason
+from engine.fold.vm_states import VmState
+from engine.fold.world_codec import WorldState
 from engine.money.bill import Bill
 from engine.policy import MINUTE
-from engine.vm.reasons import VmReason
-from engine.vm.states import VmState
-from engine.world.runs import Run
-from engine.world.state import WorldState
-from engine.world.vms import Vm
 from events.clock import SECOND
 
 SLACK: Final = MINUTE

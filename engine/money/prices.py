@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from engine.fold.run import Terms
+from engine.fold.vm import Vm
 from engine.money.tariff import overridden
 from engine.money.words import rate
 from engine.policy import Policy, Rate
-from engine.world.runs import Terms
-from engine.world.vms import Vm
 
 
 class Guess(NamedTuple):

@@ -13,14 +13,14 @@ from typing import Final
 
 import msgspec
 
+from engine.fold.run import Run
+from engine.fold.vm import Vm
+from engine.fold.world_codec import WorldState
 from engine.money.bill import Bill
 from engine.money.charge import Charge, Line, all_charges
 from engine.money.figure import CENT, charged, is_cut, is_settled
 from engine.money.life import silent_from
 from engine.money.tariff import HOUR, Book, Tariff, exact, rung_at
-from engine.world.runs import Run
-from engine.world.state import WorldState
-from engine.world.vms import Vm
 
 HALF_STEP: Final = 50
 """dstack rounds to 100 micro-dollars."""

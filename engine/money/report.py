@@ -10,11 +10,11 @@ from typing import Final, Literal
 
 import msgspec
 
+from engine.fold.run import Run
+from engine.fold.vm import Vm
+from engine.fold.world_codec import WorldState
 from engine.money.bill import Bill
 from engine.money.charge import Charge, Line, all_charges, cut_at
-from engine.world.runs import Run
-from engine.world.state import WorldState
-from engine.world.vms import Vm
 from events.clock import SECOND
 
 By = Literal["vm", "run", "day", "user", "gpu"]

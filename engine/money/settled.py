@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from engine.fold.vm import Occupancy, Vm, VmDate, VmStep
 from engine.money.holds import Hold, blocks_of, held, order_of
 from engine.money.spans import Begun
 from engine.money.tariff import Tariff
-from engine.world.vms import Occupancy, Vm, VmDate, VmStep
 
 if TYPE_CHECKING:
     from engine.money.bill import Interval

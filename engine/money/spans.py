@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from engine.fold.sources import BLIND_AFTER
+from engine.fold.vm import Vm, VmDate, VmStep
+from engine.fold.vm_states import PHASE_OF, Phase, VmState
 from engine.money.holds import Holds, blocks_of
 from engine.money.life import life_end, silent_from
-from engine.vm.states import PHASE_OF, Phase, VmState
-from engine.world.sources import BLIND_AFTER
-from engine.world.vms import Vm, VmDate, VmStep
 
 _PHASES: Final = {phase.value: phase for phase in Phase}
 _LIVE: Final = frozenset({Phase.PROVISIONING, Phase.BUSY, Phase.IDLE})

@@ -10,9 +10,9 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
+from engine.fold.vm import PriceStep, Vm
+from engine.fold.world_codec import PolicyStep, WorldState
 from engine.policy import Billing, Policy
-from engine.world.state import PolicyStep, WorldState
-from engine.world.vms import PriceStep, Vm
 from events.clock import SECOND
 
 HOUR: Final = 3600 * SECOND

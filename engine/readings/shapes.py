@@ -1,6 +1,6 @@
 """Which values of an answer name an item, move at every poll, are big and stable, or are secret.
 
-Paths are as `events.shape` reads them. Volatile and cold paths only save space; secret ones are replaced before
+Paths are as `events.shape.shape` reads them. Volatile and cold paths only save space; secret ones are replaced before
 anything is stored. The server's environment values, registry credentials and keys come in clear (dstack 0.19.37 to
 0.22.5).
 """
@@ -17,7 +17,7 @@ from engine.readings.scope import (
     Scope,
     read_scope,
 )
-from events.shape import BodyShape
+from events.shape.shape import BodyShape
 
 _SUBMISSIONS: Final = ("jobs[].job_submissions[]", "latest_job_submission")
 

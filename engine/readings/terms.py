@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, cast, get_args
 
 import msgspec
 
-from engine.world.runs import Terms
+from engine.fold.run import Terms
 from events.clock import SECOND
 
 OFF: Final = -1

@@ -7,33 +7,33 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from engine.control.controller import decide
-from engine.control.decisions import Decision
-from engine.effects.actor import Actor
-from engine.effects.executor import Effects, Executor, Inline
-from engine.effects.journal import Journal
-from engine.effects.notices import Notices
-from engine.effects.policies import adopt_policy
-from engine.effects.steps import may_be_made_again
-from engine.effects.webhook import Webhook
+from engine.act.executor import Effects, Executor, Inline
+from engine.act.journal import Journal
+from engine.act.next_step import may_be_made_again
+from engine.act.policy_events import adopt_policy
+from engine.act.reconciler import Actor
+from engine.decide.controller import decide
+from engine.decide.decisions import Decision
+from engine.fold.change import Change
+from engine.fold.queries import ours_of, policy_of
+from engine.fold.record_fold import RecordFold
+from engine.fold.vm_states import VmState
+from engine.fold.world import World
+from engine.fold.world_codec import WorldState
 from engine.kernel.reports import Reports
+from engine.notify.notices import Notices
+from engine.notify.webhook import Webhook
 from engine.policy import Policy
 from engine.providers.base import Provider
 from engine.readings.dstack import read_run
 from engine.recorder.interval import Pace, Rhythm, after_round
-from engine.replay.fold import RecordFold
-from engine.vm.states import VmState
-from engine.world.change import Change
-from engine.world.holdings import ours_of, policy_of
-from engine.world.state import WorldState
-from engine.world.world import World
 from events import types
 from events.clock import Clock, foreign_run_id
 from events.errors import VersionConflict
 from events.poll import Poll
 
 if TYPE_CHECKING:
-    from events.record import Record
+    from events.store.record import Record
 
 
 class TraceSink(Protocol):

@@ -4,16 +4,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from engine.effects.lease import Lease
+from engine.act.lease import Lease
+from engine.fold.change import Change
+from engine.fold.record_fold import RecordFold
+from engine.fold.snapshot_store import SnapshotStore
+from engine.fold.world import World
 from engine.recorder.recorder import Recorder, Round
-from engine.replay.fold import RecordFold
-from engine.replay.snapshots import SnapshotStore
-from engine.world.change import Change
-from engine.world.world import World
 from events.clock import SECOND
 
 if TYPE_CHECKING:
-    from events.record import Record
+    from events.store.record import Record
 
 LOOK = SECOND // 5
 """Microseconds between looks at a record somebody else writes."""

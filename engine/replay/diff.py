@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from engine.fold.run import Run
 from engine.replay.objects import JsonObject
 from engine.replay.result import Replay
-from engine.world.runs import Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

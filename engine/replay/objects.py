@@ -3,11 +3,11 @@
 from itertools import groupby
 from typing import Any
 
+from engine.fold.change import Anomaly, Blind, Transition
+from engine.fold.run import Run
+from engine.fold.vm import Vm
 from engine.money.bill import Bill, Interval
 from engine.rules.sets import RuleSet
-from engine.world.change import Anomaly, Blind, Transition
-from engine.world.runs import Run
-from engine.world.vms import Vm
 from events.clock import SECOND, format_time
 
 JsonObject = dict[str, Any]

@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from engine.fold.duplicates import listed_once
+from engine.fold.record_fold import RecordFold
+from engine.fold.run import Run
+from engine.fold.tick import Seen
+from engine.fold.tick_reader import PollReader
+from engine.fold.world import World
+from engine.fold.world_codec import dump, load
 from engine.readings.answers import identity_of
 from engine.readings.dstack import read_cost
-from engine.replay.fold import RecordFold
 from engine.replay.result import Replay
 from engine.replay.step import Step
 from engine.replay.until import Until
 from engine.rules.sets import rules_named
-from engine.world.reader import PollReader
-from engine.world.runs import Run
-from engine.world.state import dump, load
-from engine.world.tick import Seen
-from engine.world.twice import listed_once
-from engine.world.world import World
 
 if TYPE_CHECKING:
-    from events.record import Record
+    from events.store.record import Record
 
 
 def replay_record(

@@ -2,16 +2,16 @@
 
 from dataclasses import dataclass
 
+from engine.fold.change import Anomaly, Blind
+from engine.fold.run import Run
+from engine.fold.sources import open_blind
+from engine.fold.vm import Vm
+from engine.fold.world import World
 from engine.money.bill import Bill, bills
 from engine.money.charge import run_costs
 from engine.money.figure import divergences
 from engine.replay.objects import JsonObject, anomaly_object, blind_object, run_object, vm_object
 from engine.rules.sets import RuleSet
-from engine.world.change import Anomaly, Blind
-from engine.world.runs import Run
-from engine.world.sources import open_blind
-from engine.world.vms import Vm
-from engine.world.world import World
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from engine.world.change import Change
+from engine.fold.change import Change
 from events.poll import Poll
 
 

@@ -4,16 +4,16 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+from engine.fold.tick_reader import PollReader
+from engine.fold.world import World
 from engine.readings.answers import answered
 from engine.readings.scope import source_of
 from engine.replay.result import Replay
 from engine.replay.step import Step
 from engine.replay.until import Until
 from engine.rules.sets import rules_named
-from engine.world.reader import PollReader
-from engine.world.world import World
 from events.poll import Poll
-from events.trace import TraceReading, read_trace
+from events.traces.trace import TraceReading, read_trace
 
 NumberedPoll = tuple[int, Poll | None]
 Broken = Callable[[int], object]

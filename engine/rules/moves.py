@@ -2,8 +2,8 @@
 
 import msgspec
 
-from engine.run.reasons import Reason
-from engine.run.states import State
+from engine.fold.run_reasons import Reason
+from engine.fold.run_states import State
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,10 +7,10 @@ Each judges one run as that poller saw it; which observations reached it is the 
 from typing import Final
 
 from engine.facts import RunFacts
+from engine.fold.run_reasons import Reason
+from engine.fold.run_states import State
 from engine.rules.moves import Live, Move, Verdict
 from engine.rules.progress import state_by_run
-from engine.run.reasons import Reason
-from engine.run.states import State
 
 SDK: Final = "2025-12-sdk"
 ENUM: Final = "2025-12-sdk-enum"

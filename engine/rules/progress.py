@@ -3,9 +3,9 @@
 from typing import Final
 
 from engine.facts import RunFacts, SubmissionFacts
+from engine.fold.run_states import PROGRESS, State
 from engine.rules.evidence import has_ended
 from engine.rules.moves import Live
-from engine.run.states import PROGRESS, State
 
 _BY_RUN: Final[dict[str, State]] = {
     "pending": State.QUEUED,

@@ -3,10 +3,10 @@
 from typing import Final
 
 from engine.facts import RunFacts, SubmissionFacts
+from engine.fold.run_reasons import Reason
+from engine.fold.run_states import State
 from engine.rules.evidence import is_failing
 from engine.rules.moves import Verdict
-from engine.run.reasons import Reason
-from engine.run.states import State
 
 NAME: Final = "current@1"
 

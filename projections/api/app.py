@@ -9,10 +9,10 @@ from fastapi import FastAPI
 from projections.api import commands, hot, openapi, streams
 from projections.api.access import gate, session
 from projections.api.amd import routes as amd
-from projections.api.dashboard import routes as dashboard
 from projections.api.failures import Failures, handlers
 from projections.api.operations import routes as operations
 from projections.api.reads import routes as reads
+from projections.dashboard import routes as dashboard
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from projections.api.parameters import Asked, Parameter, read_time
 from projections.api.problems import Problem
-from projections.last_before import NOTHING, Beyond, moment_at
-from projections.pool import Look
+from projections.models.position_at import NOTHING, Beyond, moment_at
+from projections.store.reader_pool import Look
 
 if TYPE_CHECKING:
     from projections.api.service import Service

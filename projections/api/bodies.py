@@ -9,7 +9,7 @@ import msgspec
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
-from events.depth import MAX_DEPTH, too_deep
+from events.shape.depth import MAX_DEPTH, too_deep
 from projections.api.parameters import asked_of
 from projections.api.problems import Problem
 

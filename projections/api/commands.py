@@ -19,7 +19,7 @@ from projections.api.writing import Writer
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
-    from engine.effects.accept import Accepted
+    from engine.commands.idempotency import Accepted
     from projections.api.service import Service
 
 KEY = "Idempotency-Key"

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import msgspec
 
 from projections.api.etag import etag_of, matches
-from projections.store import Checkpoint, beside
+from projections.store.store import Checkpoint, beside
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send

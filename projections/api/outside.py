@@ -5,8 +5,8 @@ from typing import Protocol
 
 import msgspec
 
+from engine.fold.run import Run
 from engine.policy import Policy
-from engine.world.runs import Run
 from events.clock import Clock
 
 

@@ -7,8 +7,8 @@ import msgspec
 from engine import errors as engine
 from events import errors as events
 from projections.api.access.token_file import without_secrets
-from projections.building import Building
-from projections.pool import Behind, BeingBuilt
+from projections.models.build_progress import Building
+from projections.store.reader_pool import Behind, BeingBuilt
 
 MEDIA_TYPE = "application/problem+json"
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from engine.settings import Settings
+    from engine.settings.settings import Settings
     from events.clock import Clock, Ids
     from projections.api.access.tokens import Tokens
     from projections.api.feed.feed import Feed
     from projections.api.outside import Outside
-    from projections.live import Projector
-    from projections.pool import Pool
+    from projections.models.live_projector import Projector
+    from projections.store.reader_pool import Pool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,21 +7,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from engine.effects.request import request_stop, request_vm_stop
-from engine.effects.steps import may_be_made_again
+from engine.act.next_step import may_be_made_again
+from engine.commands.request import request_stop, request_vm_stop
 from engine.errors import Conflict
-from engine.settings_policy import policy_from
-from engine.vm.states import VmState
-from engine.world.archives import refuse_archive
-from engine.world.holdings import source_of
-from projections.folded import decode_run
+from engine.fold.archives import refuse_archive
+from engine.fold.queries import source_of
+from engine.fold.vm_states import VmState
+from engine.settings.policy import policy_from
+from projections.store.world_table import decode_run
 
 if TYPE_CHECKING:
-    from engine.effects.journal import Journal
-    from engine.world.runs import Run
-    from engine.world.vms import Vm
+    from engine.act.journal import Journal
+    from engine.fold.run import Run
+    from engine.fold.vm import Vm
     from projections.api.service import Service
-    from projections.pool import Look
+    from projections.store.reader_pool import Look
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

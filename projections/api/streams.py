@@ -17,7 +17,7 @@ from projections.api.parameters import Parameter, asked_of
 from projections.api.problems import Problem
 from projections.api.reads.read import check_word, path_parameters
 from projections.api.stopping import latest
-from projections.objects import RunObject, VmObject
+from projections.models.objects import RunObject, VmObject
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send

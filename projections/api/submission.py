@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from engine.effects.accept import Accepted, Key, accept_run, accepted_before, afford, key_of, refuse_taken_name
+from engine.commands.idempotency import Accepted, Key, accept_run, accepted_before, afford, key_of, refuse_taken_name
 from engine.errors import TaskInvalid
-from engine.world.holdings import policy_of
+from engine.fold.queries import policy_of
 from events.clock import SECOND
 from projections.api.problems import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from engine.effects.journal import Journal
+    from engine.act.journal import Journal
     from projections.api.outside import Completed
     from projections.api.service import Service
 

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from engine.effects.journal import Journal
+from engine.act.journal import Journal
 from engine.readings.shapes import shape_of
-from events.record import Record
+from events.store.record import Record
 
 if TYPE_CHECKING:
     from events.clock import Clock

@@ -25,11 +25,11 @@ from cli.app import App
 from cli.serving import serving
 from engine.readings.shapes import shape_of
 from engine.replay.trace import open_trace
-from engine.settings import load_settings
+from engine.settings.settings import load_settings
 from events.clock import SECOND, SystemClock
 from events.poll import Poll
-from events.record import Record
-from projections.projector import caught_up
+from events.store.record import Record
+from projections.models.projector import caught_up
 
 if TYPE_CHECKING:
     from projections.api.server import Server
@@ -104,8 +104,8 @@ def _serving() -> Iterator[Serve]:
     """Services whose readers wait for the read models as long as a crowded machine needs, not two seconds."""
     with ExitStack() as every:
         patch = every.enter_context(pytest.MonkeyPatch.context())
-        patch.setattr("projections.pool.PATIENCE", PATIENCE * SECOND)
-        patch.setattr("projections.live._PATIENCE", PATIENCE)  # of who stops it
+        patch.setattr("projections.store.reader_pool.PATIENCE", PATIENCE * SECOND)
+        patch.setattr("projections.models.live_projector._PATIENCE", PATIENCE)  # of who stops it
 
         def serve(record: Path, **settings: str) -> Served:
             stack = every.enter_context(ExitStack())

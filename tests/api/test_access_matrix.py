@@ -12,10 +12,10 @@ from starlette.routing import Route
 
 from engine.readings.shapes import shape_of
 from events.clock import SECOND, RandomIds, SystemClock
-from events.record import Record
+from events.store.record import Record
 from projections.api.access.issuing import Issuer
 from projections.api.access.who import Role
-from projections.api.dashboard.bundle import PAGES
+from projections.dashboard.bundle import PAGES
 
 if TYPE_CHECKING:
     from pathlib import Path

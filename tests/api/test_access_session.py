@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
+from stenotest.records import StandingClock
 
 from engine.readings.shapes import shape_of
 from events.clock import SECOND, RandomIds, SystemClock
-from events.record import Record
-from events.testing import StandingClock
+from events.store.record import Record
 from projections.api.access.issuing import Issuer
 from projections.api.access.session import LOGINS
 from projections.api.access.token_file import tokens_path

@@ -20,10 +20,10 @@ import httpx
 import msgspec
 import pytest
 from httpx_sse import connect_sse
+from stenotest.kernels import DOING, SHIPPED, asked
 
-from engine.kernel.testing import DOING, SHIPPED, asked
 from events.clock import SystemClock
-from events.record import Record
+from events.store.record import Record
 from projections.api.client import Refused, follow_hip_kernel, get_orchestrator_metrics, submit_hip_kernel
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ import httpx
 import jsonschema
 import msgspec
 import pytest
+from stenotest.kernels import SHIPPED, asked
 
 from engine.kernel.definition import DTYPES
 from engine.kernel.submission import LONGEST_SOURCE
-from engine.kernel.testing import SHIPPED, asked
 
 if TYPE_CHECKING:
     from conftest import Serve

@@ -18,9 +18,9 @@ from engine.replay.record import replay_record
 from engine.replay.trace import replay_trace
 from engine.replay.until import Until
 from events.clock import SECOND, SystemClock, parse_time
-from events.imports import import_trace
 from events.poll import Poll
-from events.record import Batch, Record
+from events.store.record import Batch, Record
+from events.traces.importing import import_trace
 from events.types import SourceHidden
 
 if TYPE_CHECKING:

@@ -14,11 +14,13 @@ import pytest
 
 from engine.readings.shapes import shape_of
 from events.clock import SystemClock
-from events.record import Record
-from projections import keeper, live, pool
+from events.store.record import Record
 from projections.api.feed.base import begun
-from projections.generations import beside, only_builder
-from projections.projector import build, caught_up
+from projections.models import live_projector as live
+from projections.models import projection_writer as keeper
+from projections.models.projector import build, caught_up
+from projections.store import reader_pool as pool
+from projections.store.generations import beside, only_builder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from conftest import Serve, Served, Starts
     from stenolab.browser import See
 
-    from projections.keeper import Progress
+    from projections.models.projection_writer import Progress
 
 
 @pytest.fixture
@@ -46,7 +48,7 @@ class Held:
         self._there = threading.Event()
 
     def build(self, record: Record, path: Path, progress: Progress) -> int:
-        """As `projections.projector.build`."""
+        """As `projections.models.projector.build`."""
 
         def step(done: int, total: int) -> None:
             progress(done, total)

@@ -9,12 +9,12 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
+from stenotest.story import Story, single
 
 from engine.readings.shapes import shape_of
-from engine.testing.story import Story, single
 from events import types
 from events.clock import SystemClock
-from events.record import Record
+from events.store.record import Record
 
 TASK = {"type": "task", "commands": ["true"]}
 Serve = Callable[..., Any]

@@ -10,7 +10,7 @@ import pytest
 
 from engine.readings.shapes import shape_of
 from events.clock import SystemClock
-from events.record import Record
+from events.store.record import Record
 
 TASK = {"type": "task", "commands": ["true"]}
 DEEP = "[" * 5000 + "]" * 5000

@@ -11,9 +11,9 @@ from stenolab.dashboard import Busy, told
 
 from engine.readings.shapes import shape_of
 from events import types
-from events.append import Batch
 from events.clock import SystemClock
-from events.record import Record
+from events.store.append import Batch
+from events.store.record import Record
 
 if TYPE_CHECKING:
     from conftest import Serve, StartSteno

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from stenolab.dashboard import told
-
-from engine.testing.big import big_record
+from stenotest.big import big_record
 
 if TYPE_CHECKING:
     from conftest import Serve

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from stenolab.dashboard import told
+from stenotest.big import polls
 
 from engine.readings.shapes import shape_of
-from engine.testing.big import polls
 from events.clock import SECOND, SystemClock
-from events.record import Record
+from events.store.record import Record
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -370,7 +370,7 @@ def test_the_tree_of_a_value_is_exact(tmp_path: Path) -> None:
     node = shutil.which("node")
     if node is None:
         pytest.skip("there is no node here: `apt-get install nodejs`")
-    rows = Path(__file__).parent.parent.parent / "projections/api/dashboard/assets/js/pages/record/rows.js"
+    rows = Path(__file__).parent.parent.parent / "projections/dashboard/assets/js/pages/record/rows.js"
     (tmp_path / "rows.mjs").write_text(rows.read_text())
     (tmp_path / "try.mjs").write_text(
         'import { everyPath, found, openedTo, rowsOf } from "./rows.mjs";\n'

@@ -27,7 +27,8 @@ def test_the_pictures_of_the_documentation(
     served: Serve, empty_record: Path, recorded_again: Record, polls: Polls, tmp_path: Path, see: See
 ) -> None:
     """The overview of a busy project, dark, and a run that nobody saw for a while: what `docs/dashboard.md` shows."""
-    from engine.testing.big import big_record
+    from stenotest.big import big_record
+
     from events.clock import SystemClock
 
     folder = Path(os.environ.get("STENO_PICTURES") or tmp_path).resolve()

@@ -12,7 +12,7 @@ import pytest
 
 from engine.readings.shapes import shape_of
 from events.clock import SystemClock
-from events.record import Record
+from events.store.record import Record
 from projections.api.access import protocol
 from projections.api.feed import listener
 

@@ -14,7 +14,7 @@ import pytest
 
 from engine.readings.shapes import shape_of
 from events.clock import SECOND, SystemClock
-from events.record import Record
+from events.store.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

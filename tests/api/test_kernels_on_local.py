@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from stenotest.kernels import asked
 
-from engine.kernel.testing import asked
 from engine.readings.shapes import shape_of
 from events.clock import RandomIds, SystemClock
-from events.record import Record
+from events.store.record import Record
 from projections.api.access.issuing import Issuer
 from projections.api.access.who import Role
 

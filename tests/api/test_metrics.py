@@ -13,10 +13,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from engine.readings.shapes import shape_of
 from engine.replay.record import replay_record
 from events import types
-from events.append import Batch
 from events.clock import SECOND, SystemClock
 from events.poll import Poll
-from events.record import Record
+from events.store.append import Batch
+from events.store.record import Record
 from projections.api.operations.requests import OTHER, route_of
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def test_polls_are_counted_by_source_and_endpoint(served: Serve, town: Path, mon
         record.append_polls([a_poll(answered=True), a_poll(answered=False), a_poll(answered=True)])
     where = {"source": "dstack/lab", "endpoint": "runs/list"}
     eventually(lambda: samples(here).get(("steno_poll_duration_seconds_count", tuple(sorted(where.items())))) == 3)
-    monkeypatch.setattr("engine.world.sources.STALE_AFTER", 3600 * SECOND)  # however long this takes
+    monkeypatch.setattr("engine.fold.sources.STALE_AFTER", 3600 * SECOND)  # however long this takes
     found = samples(here)
     assert of(found, "steno_poll_failures_total", **where) == 1
     assert of(found, "steno_poll_duration_seconds_bucket", **where, le="0.025") == 0

@@ -17,7 +17,7 @@ from cli.program import steno
 from engine.readings.shapes import shape_of
 from engine.replay.trace import open_trace
 from events.clock import SystemClock
-from events.record import Record
+from events.store.record import Record
 
 if TYPE_CHECKING:
     from conftest import Serve, Served

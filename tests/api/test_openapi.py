@@ -124,7 +124,7 @@ def service(town: Path) -> Service:
     """A service that nothing of is started."""
     from cli.app import App
     from cli.serving import assembled
-    from engine.settings import load_settings
+    from engine.settings.settings import load_settings
 
     app, nobody = App(), town.parent / "nobody"
     app._settings = load_settings(

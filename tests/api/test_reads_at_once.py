@@ -13,7 +13,7 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from engine.readings.shapes import shape_of
 from events.clock import RandomIds, SystemClock
-from events.record import Record
+from events.store.record import Record
 from projections.api.access.door import Door
 from projections.api.access.gate import Gate
 from projections.api.access.issuing import Issuer

@@ -13,9 +13,9 @@ import httpx
 
 from cli.app import App
 from cli.serving import assembled
-from engine.settings import load_settings
+from engine.settings.settings import load_settings
 from projections.api.hot import HotReads
-from projections.store import beside
+from projections.store.store import beside
 
 
 async def router(scope: Any, receive: Any, send: Any) -> None:

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from events.clock import SystemClock
-from events.record import Record
+from events.store.record import Record
 
 Serve = Callable[..., Any]
 

@@ -10,7 +10,7 @@ import pytest
 from engine.readings.shapes import shape_of
 from engine.replay.trace import open_trace
 from events.clock import SECOND, SystemClock, format_time
-from events.record import Record
+from events.store.record import Record
 
 SEVERAL = Path(__file__).parent.parent / "traces" / "dstack-0.22.5" / "several.jsonl.zst"
 PATHS = ("/api/runs", "/api/vms", "/api/costs", "/api/budget")
@@ -121,7 +121,7 @@ def test_a_position_nobody_wrote_is_a_conflict_and_is_not_waited_for(
     """`min_position` beyond the record was never answered to anybody: 409 at once, saying how far the record is; here
     who waits would wait for an hour.
     """
-    monkeypatch.setattr("projections.pool.PATIENCE", 3600 * SECOND)
+    monkeypatch.setattr("projections.store.reader_pool.PATIENCE", 3600 * SECOND)
     head = int(client.get("/api/runs").headers["steno-position"])
     answer = client.get("/api/runs", params={"min_position": head + 1})
     assert (answer.status_code, answer.json()["field"]) == (409, "min_position")

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from projections import browse
+from projections.models import record_pages as browse
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from projections import marks
+from projections.models import marks
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ import pytest
 
 from engine.readings.shapes import shape_of
 from events.clock import RandomIds, SystemClock
-from events.record import Record
+from events.store.record import Record
 from projections.api.access.issuing import Issuer
 from projections.api.access.who import Role
 

@@ -12,7 +12,7 @@ import pytest
 from engine.readings.shapes import shape_of
 from events import types
 from events.clock import SystemClock
-from events.record import Record
+from events.store.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable

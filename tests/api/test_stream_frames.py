@@ -9,24 +9,24 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from stenotest.histories import histories
+from stenotest.machines import HOST, machine_histories
+from stenotest.records import StandingClock, temporary_record
+from stenotest.story import START, Story
 
+from engine.fold.world import World
+from engine.fold.world_codec import dump, load
 from engine.readings.shapes import shape_of
 from engine.replay.record import replay_record
 from engine.replay.trace import open_trace
 from engine.replay.until import Until
-from engine.testing.histories import histories
-from engine.testing.machines import HOST, machine_histories
-from engine.testing.story import START, Story
-from engine.world.state import dump, load
-from engine.world.world import World
 from events import types
-from events.append import Batch
 from events.clock import SECOND, SystemClock, foreign_run_id
-from events.record import Record
-from events.testing import StandingClock, temporary_record
+from events.store.append import Batch
+from events.store.record import Record
 from projections.api.feed.base import begun
 from projections.api.feed.frames import Frame, Framer
-from projections.projector import caught_up
+from projections.models.projector import caught_up
 
 TRACES = Path(__file__).parents[1] / "traces"
 RECORDINGS = sorted(str(path.relative_to(TRACES)) for path in TRACES.rglob("*.zst"))
@@ -171,7 +171,7 @@ def test_a_run_that_is_lost_is_told_of_by_the_poll_that_lost_it(tmp_path: Path) 
 
 
 def _running(name: str) -> dict[str, Any]:
-    from engine.testing.story import single
+    from stenotest.story import single
 
     return single(name, "running", "running")
 

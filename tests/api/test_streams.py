@@ -13,12 +13,12 @@ import httpx
 import msgspec
 import pytest
 
+from engine.fold.world import World
 from engine.readings.shapes import shape_of
-from engine.world.world import World
 from events import types
-from events.append import Batch
 from events.clock import SystemClock
-from events.record import Record
+from events.store.append import Batch
+from events.store.record import Record
 from projections.api.feed.frames import Framer
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
-
-from cli.testing import Steno
+from stenotest.command_line import Steno
 
 DEADLINE = 600
 """Seconds after which a test gives up waiting: no test takes that long, whatever else the machine does."""

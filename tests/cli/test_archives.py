@@ -10,15 +10,15 @@ from typing import Any
 import msgspec
 import pytest
 from click.testing import CliRunner, Result
+from stenotest.command_line import Steno
 
 from cli.app import App
 from cli.program import steno
-from cli.testing import Steno
 from engine.readings.shapes import shape_of
 from engine.replay.trace import open_trace
 from events import types
 from events.clock import SECOND, SystemClock, parse_time
-from events.record import Batch, Record
+from events.store.record import Batch, Record
 
 TRACES = Path(__file__).parent.parent / "traces"
 LIVE = TRACES / "dstack-0.22.5" / "unreachable.jsonl.zst"

@@ -6,8 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from engine.testing.story import Story, single
+from stenotest.story import Story, single
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from cli.app import App
 from cli.program import steno
-from engine.settings_table import TABLE
+from engine.settings.table import TABLE
 
 
 @pytest.fixture(autouse=True)

@@ -4,8 +4,7 @@ import json
 from decimal import Decimal
 
 import pytest
-
-from cli.testing import Steno
+from stenotest.command_line import Steno
 
 pytestmark = pytest.mark.slow
 

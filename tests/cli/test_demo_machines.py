@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from stenotest.command_line import Steno, refused
 
-from cli.testing import Steno, refused
 from engine.providers.local.locks import is_locked
 
 pytestmark = pytest.mark.slow

@@ -4,8 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-
-from cli.testing import Steno, refused
+from stenotest.command_line import Steno, refused
 
 pytestmark = pytest.mark.slow
 

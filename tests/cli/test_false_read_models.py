@@ -7,18 +7,18 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from stenotest.command_line import Steno
 
 from cli.app import App
 from cli.providers import local
-from cli.testing import Steno
 from cli.watching import watching
+from engine.fold.vm_states import VmState
+from engine.fold.world_codec import WorldState
 from engine.readings.shapes import shape_of
 from engine.replay.record import world_of
-from engine.vm.states import VmState
-from engine.world.state import WorldState
 from events.clock import SystemClock
-from events.record import Record
-from projections.folded import decode_run, decode_vm, encode_run, encode_vm
+from events.store.record import Record
+from projections.store.world_table import decode_run, decode_vm, encode_run, encode_vm
 
 LONG_AGO = 1
 

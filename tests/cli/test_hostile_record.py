@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from stenotest.machines import machine_item
+from stenotest.story import job, run_item, submission
 
 from cli.app import App
 from cli.errors import exit_code_of
 from cli.program import steno
-from engine.testing.machines import machine_item
-from engine.testing.story import job, run_item, submission
 
 ODD = {
     "a huge number": "9" * 400,

@@ -4,8 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-
-from cli.testing import Steno
+from stenotest.command_line import Steno
 
 DOCS = Path(__file__).parents[2] / "docs" / "machines"
 

@@ -19,7 +19,7 @@ from cli.program import steno
 from engine.readings.shapes import shape_of
 from engine.replay.trace import open_trace
 from events.clock import SystemClock
-from events.record import Record
+from events.store.record import Record
 
 TRACES = Path(__file__).parent.parent / "traces"
 VM = "8c2f31a2-e1d6-5569-99c8-ae8419b951e5"

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from cli.testing import Steno
-from engine.testing.gate import holding
-from engine.testing.hook import Hook
+from stenotest.command_line import Steno
+from stenotest.gate import holding
+from stenotest.hook import Hook
 
 
 @pytest.fixture

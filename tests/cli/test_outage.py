@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stenotest.command_line import Steno, refused
+from stenotest.story import run_item
 
-from cli.testing import Steno, refused
 from engine.readings.shapes import shape_of
-from engine.testing.story import run_item
 from events.clock import SystemClock
 from events.errors import RecordNotFound
-from events.record import Record
+from events.store.record import Record
 
 pytestmark = pytest.mark.slow
 

@@ -4,13 +4,13 @@ import pytest
 from click import unstyle
 from hypothesis import given
 from hypothesis import strategies as st
+from stenotest.run_objects import T, a_run
 
 from cli.render import paint, words
 from cli.render.timeline import draw
 from events.clock import SECOND, format_time
-from projections.objects import Blind
-from projections.testing import T, a_run
-from projections.timeline import timeline
+from projections.models.objects import Blind
+from projections.models.timeline import timeline
 
 ENDED = {"reason": "exit_zero", "exit_status": 0, "execution_seconds": 41.2, "provider_cost_usd": "0.034700"}
 COLD = [

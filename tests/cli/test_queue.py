@@ -6,8 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from cli.testing import Steno
+from stenotest.command_line import Steno
 
 ONE = {"STENO_LOCAL_PRICE": "1.99", "STENO_MAX_VMS": "1", "STENO_IDLE_TIMEOUT": "1"}
 

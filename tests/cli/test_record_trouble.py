@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 import zstandard
-
-from cli.testing import Steno, refused
+from stenotest.command_line import Steno, refused
 
 pytestmark = pytest.mark.slow
 

@@ -4,19 +4,19 @@ import platform
 from pathlib import Path
 
 import pytest
+from stenotest.records import START, StandingClock, temporary_record
 
 from cli.recording import PartFailed, record_forever
-from engine.effects.lease import lease_path
-from engine.effects.request import request_run
+from engine.act.lease import lease_path
+from engine.commands.request import request_run
+from engine.fold.world import World
 from engine.policy import Policy
 from engine.providers.local.provider import LocalProvider
 from engine.recorder.interval import Pace
 from engine.recorder.recorder import Recorder, Round
 from engine.recorder.watch import Watch
-from engine.world.world import World
 from events.clock import SECOND, RandomIds
-from events.record import Record
-from events.testing import START, StandingClock, temporary_record
+from events.store.record import Record
 
 HOUR = 3600 * SECOND
 

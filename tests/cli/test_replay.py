@@ -4,9 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-
-from cli.testing import Steno, refused
-from engine.testing.story import Story, single
+from stenotest.command_line import Steno, refused
+from stenotest.story import Story, single
 
 
 @pytest.fixture

@@ -8,9 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from cli.testing import Steno, refused
-from engine.testing.gate import holding
+from stenotest.command_line import Steno, refused
+from stenotest.gate import holding
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from cli.said import said
-from engine.control.decisions import (
+from engine.decide.decisions import (
     Alert,
     CancelDrain,
     Decision,
@@ -18,9 +18,9 @@ from engine.control.decisions import (
     StopVm,
 )
 from engine.facts import VmFacts
-from engine.world.runs import Run
-from engine.world.state import WorldState
-from engine.world.vms import Vm
+from engine.fold.run import Run
+from engine.fold.vm import Vm
+from engine.fold.world_codec import WorldState
 
 SEEN = {"first_position": 1, "first_at": 0, "last_position": 1, "last_at": 0}
 STATE = WorldState(

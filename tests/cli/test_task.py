@@ -4,9 +4,9 @@ from pathlib import Path
 
 import click
 import pytest
+from stenotest.command_line import Steno
 
 from cli.task import described
-from cli.testing import Steno
 from engine.errors import TaskInvalid
 
 RUN_ID = "11111111-2222-4333-8444-0123456789ab"

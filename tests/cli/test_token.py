@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 import pytest
+from stenotest.command_line import Steno, refused
 
-from cli.testing import Steno, refused
 from projections.api.access.tokens import TOKEN
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 from cli.inputs import trace_reading
 from cli.traces import TraceFile
 from events.poll import Poll
-from events.trace import read_trace
+from events.traces.trace import read_trace
 
 
 def poll(number: int) -> Poll:

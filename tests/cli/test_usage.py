@@ -3,8 +3,7 @@
 import json
 
 import pytest
-
-from cli.testing import Steno, refused
+from stenotest.command_line import Steno, refused
 
 
 @pytest.mark.parametrize(

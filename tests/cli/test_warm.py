@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from cli.testing import Steno, refused
-from engine.testing.gate import holding
+from stenotest.command_line import Steno, refused
+from stenotest.gate import holding
 
 pytestmark = pytest.mark.slow
 

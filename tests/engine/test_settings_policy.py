@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from engine.errors import NotConfigured
+from engine.fold.run import Terms
+from engine.fold.world_codec import WorldState
 from engine.money.budget import worst_case
 from engine.policy import Billing, Policy, Rate
-from engine.settings import Settings, load_settings
-from engine.settings_policy import policy_from
-from engine.settings_profiles import PROFILES
-from engine.world.runs import Terms
-from engine.world.state import WorldState
+from engine.settings.policy import policy_from
+from engine.settings.profiles import PROFILES
+from engine.settings.settings import Settings, load_settings
 from events.clock import SECOND
 
 Load = Callable[..., Settings]

@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from stenotest.records import StandingClock, temporary_record
 
 from engine.readings.answers import answered
 from engine.readings.scope import source_of
 from engine.readings.shapes import shape_of
-from events.testing import StandingClock, temporary_record
-from events.trace import TraceReading
+from events.traces.trace import TraceReading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from events.record import Record
+    from events.store.record import Record
 
 RECORDINGS = Path(__file__).parent.parent / "traces"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from stenotest.records import poll_of
 
-from events.record import Record
-from events.testing import poll_of
+from events.store.record import Record
 
 HOSTILE = {
     "nothing": b"",

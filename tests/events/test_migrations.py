@@ -11,13 +11,13 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import NullPool, create_engine
+from stenotest.records import StandingClock, temporary_record
 
-from events.declared import expected_schema, plain_sql
 from events.errors import NotARecord, RecordNotFound, RecordTooNew
-from events.migrate import alembic_config, upgrade
-from events.record import Record
-from events.schema import REVISION, metadata
-from events.testing import StandingClock, temporary_record
+from events.store.declared_schema import expected_schema, plain_sql
+from events.store.migrate import alembic_config, upgrade
+from events.store.record import Record
+from events.store.schema import REVISION, metadata
 
 if TYPE_CHECKING:
     from pathlib import Path

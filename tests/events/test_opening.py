@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from stenotest.records import StandingClock, temporary_record
 
 from events import types
 from events.errors import (
@@ -20,8 +21,7 @@ from events.errors import (
     RecordTooNew,
     StenoError,
 )
-from events.record import Batch, Record
-from events.testing import StandingClock, temporary_record
+from events.store.record import Batch, Record
 
 EVENT = types.StopSucceeded(run_id="1", provider="local")
 
@@ -148,7 +148,7 @@ def edit(path: Path, sql: str) -> None:
 
 def test_a_record_that_is_held_is_locked(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A writer waits its time and then says so; nothing is appended, and later it works."""
-    monkeypatch.setattr("events.opening.BUSY_TIMEOUT", 0.05)
+    monkeypatch.setattr("events.store.opening.BUSY_TIMEOUT", 0.05)
     with (
         closing(sqlite3.connect(made, isolation_level=None)) as holder,
         Record.open(made, clock=StandingClock(), write=True) as record,

@@ -8,26 +8,30 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
+import stenotest
+from stenotest.records import StandingClock, temporary_record
 
 from events import types
-from events.record import Batch, Record
-from events.testing import StandingClock, temporary_record
+from events.store.record import Batch, Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
+SUPPORT = str(Path(stenotest.__file__).parents[1])
 EVENT = types.SubmitIntended(run_id="a", provider="local", name="a")
 
 WRITER = """
 import sys
-from events import opening, types
+sys.path.insert(0, sys.argv[5])
+from events import types
+from events.store import opening
 from events.clock import SystemClock
-from events.record import Batch, Record
-from events.testing import poll_of, START
+from events.store.record import Batch, Record
+from stenotest.records import poll_of, START
 opening.BUSY_TIMEOUT = 600.0
 where, name, count, durable = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4] == "durable"
 with Record.open(where, clock=SystemClock(), write=True, create=True) as record:
@@ -52,7 +56,9 @@ def writer() -> Iterator[Writer]:
 
         def start(where: Path, name: str, count: int, durable: str = "quick") -> subprocess.Popen[str]:
             process = subprocess.Popen(
-                [sys.executable, "-c", WRITER, str(where), name, str(count), durable], stdout=subprocess.PIPE, text=True
+                [sys.executable, "-c", WRITER, str(where), name, str(count), durable, SUPPORT],
+                stdout=subprocess.PIPE,
+                text=True,
             )
             started.enter_context(process)
             started.callback(process.kill)
@@ -64,7 +70,7 @@ def writer() -> Iterator[Writer]:
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who waits for its turn to write on a machine that is busy waits longer than a user would."""
-    monkeypatch.setattr("events.opening.BUSY_TIMEOUT", 600.0)
+    monkeypatch.setattr("events.store.opening.BUSY_TIMEOUT", 600.0)
 
 
 def wrote(process: subprocess.Popen[str]) -> None:

@@ -6,16 +6,16 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from stenotest.records import temporary_record
 
 from engine.readings.shapes import shape_of
-from events.imports import import_trace
-from events.testing import temporary_record
-from events.trace import read_trace, write_trace_line
+from events.traces.importing import import_trace
+from events.traces.trace import read_trace, write_trace_line
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from events.trace import TraceReading
+    from events.traces.trace import TraceReading
 
 pytestmark = pytest.mark.slow
 

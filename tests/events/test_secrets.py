@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
+from stenotest.records import START, poll_of, temporary_record
 
 from engine.readings.shapes import shape_of
 from events.secrets import scrub
-from events.shape import BodyShape, compile_paths
-from events.testing import START, poll_of, temporary_record
-from events.trace import write_trace_line
+from events.shape.shape import BodyShape, compile_paths
+from events.traces.trace import write_trace_line
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from events.record import Record
+    from events.store.record import Record
 
 KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAE\n-----END OPENSSH PRIVATE KEY-----\n"
 SECRETS = ("hunter2-env", "hunter2-job", "hunter2-registry", "hunter2-token", "b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAE")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from stenotest.records import START, Case, StandingClock, poll_of, temporary_record
 
 from events import types
-from events.record import Batch
-from events.testing import START, Case, StandingClock, poll_of, temporary_record
+from events.store.record import Batch
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,19 +10,19 @@ import pytest
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
+from stenotest.records import START
 
 from events.clock import format_time
 from events.errors import UnreadableInput
-from events.imports import import_trace
 from events.poll import Poll
-from events.testing import START
-from events.trace import BadTraceLine, parse_line, read_trace, write_trace_line
+from events.traces.importing import import_trace
+from events.traces.trace import BadTraceLine, parse_line, read_trace, write_trace_line
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from events.record import Record
-    from events.trace import TraceReading
+    from events.store.record import Record
+    from events.traces.trace import TraceReading
 
 LINE = {
     "t": "2026-11-20T13:37:20.559+00:00", "ep": "runs_list", "path": "/api/runs/list",
@@ -202,7 +202,7 @@ def test_a_poll_written_is_a_poll_read(
     body: object, req: object, took: int, at: int, sweep: str | None, complete: bool, server_time: int | None
 ) -> None:
     """Nothing of a poll is lost in its line."""
-    from events.trace import TraceReading
+    from events.traces.trace import TraceReading
 
     poll = Poll(
         source="s",

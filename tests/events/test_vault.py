@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from events.errors import RecordDamaged, RecordNotWritable, SecretGone
-from events.vault import Vault
+from events.store.vault import Vault
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,16 +12,16 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from stenotest.records import START, StandingClock, poll_of, temporary_record
 
 from engine.readings.shapes import shape_of
 from events import types
 from events.clock import SECOND
-from events.declared import plain_sql
 from events.errors import StenoError
-from events.head import Head
-from events.record import Batch, Record
-from events.schema import TRIGGERS
-from events.testing import START, StandingClock, poll_of, temporary_record
+from events.store.declared_schema import plain_sql
+from events.store.head import Head
+from events.store.record import Batch, Record
+from events.store.schema import TRIGGERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,9 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import zstandard
-
-from engine.testing.machines import machine_item
-from engine.testing.story import Item, Story, job, run_item, submission
+from stenotest.machines import machine_item
+from stenotest.story import Item, Story, job, run_item, submission
 
 TRACES = Path(__file__).parent / "traces"
 LONG_RUN = 426.83

@@ -10,6 +10,7 @@ from types import ModuleType
 
 import pytest
 
+from engine.fold.world import World
 from engine.money.bill import bills
 from engine.money.reconcile import reconcile
 from engine.replay.diff import diff
@@ -17,8 +18,7 @@ from engine.replay.incident import incident_path
 from engine.replay.objects import JsonObject
 from engine.replay.result import Replay
 from engine.replay.trace import fold_polls, open_trace, replay_trace
-from engine.world.world import World
-from events.lines import numbered_lines
+from events.traces.lines import numbered_lines
 
 HERE = Path(__file__).parent
 RECORDINGS = HERE.parent / "traces"

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from stenotest.kernels import Judgement, judge
 
 from engine.kernel.submission import Submission
-from engine.kernel.testing import Judgement, judge
 
 Judged = Callable[..., Judgement]
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from stenotest.kernels import DOING, KEY, PATIENT, SHIPPED, submission
 
 from engine.kernel.definition import DTYPES
 from engine.kernel.executor import OneTask, Terms
-from engine.kernel.testing import DOING, KEY, PATIENT, SHIPPED, submission
 
 if TYPE_CHECKING:
     from conftest import Judged

@@ -38,7 +38,7 @@ def around(owner, name, counts):
 def main():
     from cli.main import main as steno
     from engine.providers.dstack.client import Client
-    from events.record import Record
+    from events.store.record import Record
 
     around(Record, "append_many", lambda batches: any(type(e).__name__ in STEPS for b in batches for e in b.events))
     around(Client, "ask", lambda path: path.endswith("/delete_instances"))

@@ -15,9 +15,9 @@ from stenolab.ledger import bill_of, micros
 from stenolab.plugin import StenoAt
 from stenolab.versions import NEWEST, OLDEST
 
+from engine.fold.world import World
 from engine.replay.result import Replay
 from engine.replay.trace import fold_polls, open_trace
-from engine.world.world import World
 from events.poll import Poll
 
 pytestmark = [pytest.mark.long, pytest.mark.lab]

@@ -15,25 +15,25 @@ import pytest
 from stenolab.lab import GPU, IMAGE, LOADED_S, Lab
 from stenolab.ledger import bills_of
 
-from engine.effects.request import request_run
+from engine.commands.request import request_run
+from engine.fold.run_stepper import TransitionsStepper
+from engine.fold.vm_states import VmState
+from engine.fold.world import World
 from engine.policy import Policy
 from engine.providers.dstack.address import address
 from engine.providers.dstack.provider import DstackProvider
 from engine.readings.shapes import shape_of
 from engine.recorder.recorder import Recorder
 from engine.rules.sets import CURRENT
-from engine.run.stepper import TransitionsStepper
-from engine.vm.states import VmState
-from engine.world.world import World
 from events.clock import SECOND, RandomIds, SystemClock
-from events.record import Record
+from events.store.record import Record
 
 pytestmark = pytest.mark.slow
 
 KILL_AT = Path(__file__).parents[1] / "engine" / "effects" / "kill_at.py"
 KILL_STOP_AT = Path(__file__).with_name("kill_stop_at.py")
 # After each step, which is before the next: the policy; then, past the first look, the place, the slot, the intent, the
-# call and the outcome. What comes before has nothing to do with a server: tests/engine/effects/test_crashes.py.
+# call and the outcome. What comes before has nothing to do with a server: tests/engine/act/test_crashes.py.
 SUBMISSION = ((6, *range(26, 43, 4)), pytest.param(tuple(range(24, 43, 4)), marks=pytest.mark.long))
 STOP = (1, 2, 4, 6, 8)  # before the drain; drained, intended, asked, answered
 KILLED = -9

@@ -10,21 +10,21 @@ from stenolab.plugin import StenoAt
 from stenolab.steno import Steno
 from stenolab.versions import NEWEST
 
-from engine.control.candidates import looks_idle
-from engine.control.landing import claims
-from engine.control.queue import is_due
-from engine.control.scene import Scene
-from engine.effects.journal import Journal
-from engine.effects.request import request_run
+from engine.act.journal import Journal
+from engine.commands.request import request_run
+from engine.decide.arrivals import claims
+from engine.decide.candidates import looks_idle
+from engine.decide.queue import is_due
+from engine.decide.source_view import Scene
+from engine.fold.change import Change
+from engine.fold.queries import policy_of
+from engine.fold.record_fold import RecordFold
+from engine.fold.vm import Vm
+from engine.fold.world import World
 from engine.readings.shapes import shape_of
-from engine.replay.fold import RecordFold
-from engine.world.change import Change
-from engine.world.holdings import policy_of
-from engine.world.vms import Vm
-from engine.world.world import World
 from events import types
 from events.clock import RandomIds, SystemClock
-from events.record import Record
+from events.store.record import Record
 
 pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.lab, pytest.mark.xdist_group(f"dstack-{NEWEST}")]
 

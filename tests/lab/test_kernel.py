@@ -11,8 +11,8 @@ from stenolab.lab import Lab
 from stenolab.plugin import StenoAt
 from stenolab.steno import Background, Steno
 from stenolab.versions import NEWEST
+from stenotest.kernels import DOING, SHIPPED
 
-from engine.kernel.testing import DOING, SHIPPED
 from projections.api.client import follow_hip_kernel, get_orchestrator_metrics, submit_hip_kernel
 
 pytestmark = [

@@ -17,7 +17,7 @@ from stenolab.plugin import StenoAt
 from stenolab.steno import Steno, World
 from stenolab.versions import NEWEST, OLDEST
 
-from engine.control.timeout import BACKSTOP
+from engine.decide.idle_timeout import BACKSTOP
 from engine.recorder.interval import Pace
 from events.clock import SECOND
 

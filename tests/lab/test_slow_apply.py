@@ -18,13 +18,13 @@ from stenolab.plugin import StenoAt
 from stenolab.steno import Steno
 from stenolab.versions import NEWEST
 
-from engine.effects.executor import AT_ONCE
-from engine.effects.journal import Journal
-from engine.effects.request import request_run
+from engine.act.executor import AT_ONCE
+from engine.act.journal import Journal
+from engine.commands.request import request_run
 from engine.readings.shapes import shape_of
 from engine.recorder.interval import Pace
 from events.clock import SECOND, RandomIds, SystemClock
-from events.record import Record
+from events.store.record import Record
 
 pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.lab, pytest.mark.xdist_group(f"dstack-{NEWEST}")]
 

@@ -8,12 +8,12 @@ from stenolab.plugin import StenoAt
 from stenolab.steno import Steno
 from stenolab.versions import NEWEST
 
+from engine.fold.record_fold import RecordFold
+from engine.fold.world import World
+from engine.fold.world_codec import WorldState
 from engine.readings.shapes import shape_of
-from engine.replay.fold import RecordFold
-from engine.world.state import WorldState
-from engine.world.world import World
 from events.clock import SystemClock
-from events.record import Record
+from events.store.record import Record
 
 pytestmark = pytest.mark.slow
 

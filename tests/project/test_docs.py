@@ -17,12 +17,12 @@ import pytest
 
 from cli.app import App
 from cli.program import steno
-from engine.effects.webhook import sign
+from engine.notify.webhook import sign
 from engine.readings.shapes import shape_of
 from engine.replay.trace import open_trace
-from engine.settings_table import TABLE, setting
+from engine.settings.table import TABLE, setting
 from events.clock import SystemClock
-from events.record import Record
+from events.store.record import Record
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / ".env.example", *(ROOT / "docs").glob("*.md")])

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.settings import Settings, load_settings
-from engine.settings_policy import policy_from
-from engine.settings_table import TABLE
+from engine.settings.policy import policy_from
+from engine.settings.settings import Settings, load_settings
+from engine.settings.table import TABLE
 
 EXAMPLE = Path(__file__).parents[2] / ".env.example"
 ENTRY = re.compile(r"^(#?)([A-Z][A-Z0-9_]*)=(.*)$", re.MULTILINE)

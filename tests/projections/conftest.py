@@ -6,15 +6,15 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from stenotest.growing_record import CLOCK, Growing
 
 from engine.readings.shapes import shape_of
 from engine.replay.trace import open_trace
 from events.clock import SECOND, SystemClock
 from events.poll import Poll
-from events.record import Record
-from projections.live import Projector
-from projections.pool import Pool
-from projections.testing_live import CLOCK, Growing
+from events.store.record import Record
+from projections.models.live_projector import Projector
+from projections.store.reader_pool import Pool
 
 TRACES = Path(__file__).parent.parent / "traces"
 
@@ -59,8 +59,8 @@ def growing(tmp_path: Path) -> Iterator[Growing]:
 @pytest.fixture
 def live(growing: Growing, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Projector, Pool]]:
     """Its projector, running, and a pool of readers, who wait as long as a crowded machine needs, not two seconds."""
-    monkeypatch.setattr("projections.pool.PATIENCE", 120 * SECOND)
-    monkeypatch.setattr("projections.live._PATIENCE", 120)
+    monkeypatch.setattr("projections.store.reader_pool.PATIENCE", 120 * SECOND)
+    monkeypatch.setattr("projections.models.live_projector._PATIENCE", 120)
     projector = Projector(growing.path, clock=CLOCK)
     with closing(Pool(growing.path, clock=CLOCK, wake=projector.wake)) as pool:
         projector.start()

@@ -7,10 +7,10 @@ import pytest
 
 from engine.replay.objects import money
 from events.poll import Poll
-from events.record import Record
-from projections.costed import cost_of
-from projections.projector import as_it_was, caught_up
-from projections.view import View
+from events.store.record import Record
+from projections.models.cost_rows import cost_of
+from projections.models.projector import as_it_was, caught_up
+from projections.models.view import View
 
 Polls = Callable[[str], tuple[Poll, ...]]
 Recorded = Callable[[Path, Sequence[Poll]], Record]

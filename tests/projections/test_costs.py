@@ -8,6 +8,9 @@ from typing import Any, Final, get_args
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stenotest.histories import History, histories
+from stenotest.machines import HOST, MachineHistory, machine_event, machine_histories, machine_item
+from stenotest.story import START, Item, Story, job, run_item, submission
 
 from engine.money.bill import bills
 from engine.money.charge import run_costs
@@ -15,22 +18,19 @@ from engine.money.reconcile import Cause, reconcile
 from engine.money.report import By, cost_report
 from engine.policy import Billing, Policy, Rate, dump_policy
 from engine.readings.shapes import shape_of
-from engine.testing.histories import History, histories
-from engine.testing.machines import HOST, MachineHistory, machine_event, machine_histories, machine_item
-from engine.testing.story import START, Item, Story, job, run_item, submission
 from events import types
 from events.clock import SECOND, SystemClock
 from events.poll import Poll
-from events.record import ANY, Batch, Record
-from projections import keeper
-from projections.costed import cost_of
-from projections.costs import costs
-from projections.keeper import Keeper
-from projections.moments import opened
-from projections.money_objects import reconciliation_object, report_object
-from projections.projector import caught_up
-from projections.store import Store
-from projections.view import View
+from events.store.record import ANY, Batch, Record
+from projections.models import projection_writer as keeper
+from projections.models.cost_rows import cost_of
+from projections.models.costs import costs
+from projections.models.money_objects import reconciliation_object, report_object
+from projections.models.past_worlds import opened
+from projections.models.projection_writer import Keeper
+from projections.models.projector import caught_up
+from projections.models.view import View
+from projections.store.store import Store
 
 Polls = Callable[[str], tuple[Poll, ...]]
 Recorded = Callable[[Path, Sequence[Poll]], Record]

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.fold.change import Transition
+from engine.fold.run import Run, Said
+from engine.fold.run_reasons import Reason
+from engine.fold.run_states import TERMINAL, State
+from engine.fold.task_reports import heard
 from engine.kernel.mark import STATUSES, Mark, hashed
-from engine.run.reasons import Reason
-from engine.run.states import TERMINAL, State
-from engine.world.change import Transition
-from engine.world.hearing import heard
-from engine.world.runs import Run, Said
 from events import types
 from events.clock import SECOND
-from projections.kernel import BENCHMARKED, Fact, Status, statuses
+from projections.models.kernel import BENCHMARKED, Fact, Status, statuses
 
 START = 1_763_640_000 * SECOND
 ERRORS = {"ERROR", "COMPILE_ERROR", "WRONG_ANSWER", "RUNTIME_ERROR"}

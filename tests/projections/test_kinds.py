@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from events.append import Batch
 from events.clock import SystemClock
 from events.kinds import KINDS
 from events.poll import Poll
-from events.record import Record
+from events.store.append import Batch
+from events.store.record import Record
 from events.types import RecorderStarted
-from projections import browse
-from projections.pool import Look, Pool
+from projections.models import record_pages as browse
+from projections.store.reader_pool import Look, Pool
 
 Polls = Callable[[str], tuple[Poll, ...]]
 Recorded = Callable[[Path, Sequence[Poll]], Record]

@@ -4,16 +4,16 @@ from itertools import islice
 from pathlib import Path
 
 import msgspec
+from stenotest.big import polls
+from stenotest.story import START
 
 from engine.readings.shapes import shape_of
-from engine.testing.big import polls
-from engine.testing.story import START
 from events.clock import SECOND, SystemClock
 from events.poll import Poll
-from events.record import Record
-from projections import incidents
-from projections.lanes import lanes
-from projections.pool import Pool
+from events.store.record import Record
+from projections.models import incidents
+from projections.models.lanes import lanes
+from projections.store.reader_pool import Pool
 
 ROUNDS = 300
 """Looks of each source at runs and at machines, five seconds apart."""

@@ -9,17 +9,17 @@ import time
 from contextlib import closing
 
 import pytest
+from stenotest.growing_record import CLOCK, Growing, looked, patiently, same_as_replay
 
 from engine.readings.shapes import shape_of
 from events.clock import SECOND
 from events.errors import PositionNotFound
-from events.record import Record
-from projections import keeper
-from projections.live import Projector
-from projections.pool import PATIENCE, Behind, Pool
-from projections.projector import caught_up, rebuilt
-from projections.store import Checkpoint, Store, beside
-from projections.testing_live import CLOCK, Growing, looked, patiently, same_as_replay
+from events.store.record import Record
+from projections.models import projection_writer as keeper
+from projections.models.live_projector import Projector
+from projections.models.projector import caught_up, rebuilt
+from projections.store.reader_pool import PATIENCE, Behind, Pool
+from projections.store.store import Checkpoint, Store, beside
 
 pytestmark = pytest.mark.slow
 
@@ -45,7 +45,7 @@ def test_a_position_that_never_comes_is_refused_after_a_while(
     """Nobody waits for ever; two seconds, and here one."""
     _, pool = live
     assert PATIENCE == 2 * SECOND
-    monkeypatch.setattr("projections.pool.PATIENCE", SECOND)
+    monkeypatch.setattr("projections.store.reader_pool.PATIENCE", SECOND)
     with pytest.raises(Behind), pool.now(min_position=10_000_000):
         pass
     with pytest.raises(PositionNotFound), pool.at(10_000_000):
@@ -154,7 +154,7 @@ def test_other_rules_build_a_new_file_while_the_old_is_read(
     before = beside(growing.path).readlink()
     newer = "newer@9 " + keeper.RULES.rpartition(" ")[2]
     monkeypatch.setattr(keeper, "RULES", newer)
-    monkeypatch.setattr("projections.projector.RULES", newer)
+    monkeypatch.setattr("projections.models.projector.RULES", newer)
     head = growing.grow(5)
     with pool.now() as look:
         assert look.position > 0

@@ -8,18 +8,18 @@ import time
 from contextlib import ExitStack, closing
 
 import pytest
+from stenotest.growing_record import CLOCK, Growing, child, looked, patiently, same_as_replay
 
-from projections.pool import Pool
-from projections.projector import caught_up, rebuilt
-from projections.testing_live import CLOCK, Growing, child, looked, patiently, same_as_replay
+from projections.models.projector import caught_up, rebuilt
+from projections.store.reader_pool import Pool
 
 _BUILDER = """
 import os, signal, sys
 from projections import {module}
 from engine.readings.shapes import shape_of
 from events.clock import SystemClock
-from events.record import Record
-from projections.projector import caught_up, rebuilt
+from events.store.record import Record
+from projections.models.projector import caught_up, rebuilt
 calls = 0
 real = {module}.{name}
 def killed(*args, **more):
@@ -65,7 +65,7 @@ def test_a_process_killed_anywhere_leaves_what_others_go_on_with(
         program = _BUILDER.format(module=module, name=name, call=call, after=after, work=work)
         program = program.replace(
             "from projections import",
-            "import projections.keeper as keeper_\nkeeper_.SPACING = 64\nfrom projections import",
+            "import projections.models.projection_writer as keeper_\nkeeper_.SPACING = 64\nfrom projections import",
         )
         done = subprocess.run(
             [sys.executable, "-c", program, str(growing.path)], check=False, capture_output=True, text=True
@@ -90,7 +90,7 @@ _FOLLOWER = """
 import sys, time
 from pathlib import Path
 from events.clock import SystemClock
-from projections.live import Projector
+from projections.models.live_projector import Projector
 projector = Projector(Path(sys.argv[1]), clock=SystemClock())
 projector.start()
 while not projector.position:

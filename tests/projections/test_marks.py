@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.store import Mark, Store
+from projections.store.store import Mark, Store
 
 DAY = 86_400_000_000
 

@@ -19,12 +19,12 @@ from events import types
 from events.clock import SystemClock
 from events.kinds import KINDS
 from events.poll import Poll
-from events.record import ANY, Batch, Record
-from projections import keeper
-from projections.moments import Moments, opened
-from projections.projector import as_it_was, caught_up, rebuilt
-from projections.store import Store, beside
-from projections.view import View
+from events.store.record import ANY, Batch, Record
+from projections.models import projection_writer as keeper
+from projections.models.past_worlds import Moments, opened
+from projections.models.projector import as_it_was, caught_up, rebuilt
+from projections.models.view import View
+from projections.store.store import Store, beside
 
 pytestmark = pytest.mark.slow
 

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from stenotest.growing_record import child
 
 from engine.readings.shapes import shape_of
 from engine.replay.record import replay_record
@@ -17,11 +18,10 @@ from engine.replay.until import Until
 from events import types
 from events.clock import SystemClock
 from events.poll import Poll
-from events.record import ANY, Batch, Record
-from projections.projector import RULES, as_it_was, caught_up, rebuilt
-from projections.store import Checkpoint, Store, beside
-from projections.testing_live import child
-from projections.view import View
+from events.store.record import ANY, Batch, Record
+from projections.models.projector import RULES, as_it_was, caught_up, rebuilt
+from projections.models.view import View
+from projections.store.store import Checkpoint, Store, beside
 
 Polls = Callable[[str], tuple[Poll, ...]]
 Recorded = Callable[[Path, Sequence[Poll]], Record]
@@ -157,7 +157,7 @@ def test_a_reader_who_may_not_lock_folds_in_memory(two_runs: Record, monkeypatch
     def refused(_path: Path) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("projections.projector.only_writer", refused)
+    monkeypatch.setattr("projections.models.projector.only_writer", refused)
     with caught_up(two_runs) as store:
         assert said(store) == replayed(two_runs)
     assert not beside(two_runs.path).exists()
@@ -177,8 +177,8 @@ _READER = """
 import sys
 from engine.readings.shapes import shape_of
 from events.clock import SystemClock
-from events.record import ANY, Batch, Record
-from projections.projector import caught_up, rebuilt
+from events.store.record import ANY, Batch, Record
+from projections.models.projector import caught_up, rebuilt
 for turn in range(6):
     with Record.open(sys.argv[1], clock=SystemClock(), shapes=shape_of) as record:
         if turn % 3 == int(sys.argv[2]):

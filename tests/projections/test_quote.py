@@ -3,7 +3,7 @@
 import msgspec
 
 from events.poll import Poll
-from projections.quote import quote
+from projections.models.evidence import quote
 
 
 def poll(body: object) -> Poll:

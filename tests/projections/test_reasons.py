@@ -4,13 +4,13 @@ import json
 from collections.abc import Callable
 
 import pytest
+from stenotest.story import Item, single
 
 from engine.readings.dstack import read_run
 from engine.replay.trace import replay_polls
 from engine.rules.current import judge
-from engine.testing.story import Item, single
 from events.poll import Poll
-from projections.reasons import sentence
+from projections.models.rule_sentences import sentence
 
 FAILED = "dstack reported the final status `failed`. The run failed: {}. Nobody had requested a stop."
 

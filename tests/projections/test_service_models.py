@@ -7,27 +7,28 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from stenotest.big import big_record
+from stenotest.story import START
 
 from engine.money.bill import bills
 from engine.money.budget import account
 from engine.money.report import cost_report
 from engine.policy import Policy, Rate
 from engine.replay.objects import money
-from engine.testing.big import big_record
-from engine.testing.story import START
 from events.clock import SECOND, SystemClock, format_time, parse_time
 from events.errors import PositionNotFound
 from events.poll import Poll
-from events.record import Record
-from projections import browse, incidents
-from projections.burn import burn, spent_at
-from projections.lanes import lanes
-from projections.live import Lag
-from projections.marks import record_object
-from projections.money_objects import budget_object
-from projections.offers import offers
-from projections.overview import overview, policy_then
-from projections.pool import Look, Pool
+from events.store.record import Record
+from projections.models import incidents
+from projections.models import record_pages as browse
+from projections.models.lanes import lanes
+from projections.models.live_projector import Lag
+from projections.models.marks import record_object
+from projections.models.money_objects import budget_object
+from projections.models.offers import offers
+from projections.models.overview import overview, policy_then
+from projections.models.spend_curve import burn, spent_at
+from projections.store.reader_pool import Look, Pool
 
 Polls = Callable[[str], tuple[Poll, ...]]
 Recorded = Callable[[Path, Sequence[Poll]], Record]
@@ -261,7 +262,7 @@ def test_events_are_paged_both_ways_and_filtered(pool: Pool) -> None:
 
 def test_polls_are_paged_with_what_they_changed(pool: Pool) -> None:
     """Each row as `steno polls --json` gives it."""
-    from projections.poll_rows import poll_rows
+    from projections.models.poll_rows import poll_rows
 
     with pool.now() as look:
         expected = list(poll_rows(look.record, after=0, until=look.position))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from projections.store import Checkpoint, RunRow, Store, beside, only_writer
+from projections.store.store import Checkpoint, RunRow, Store, beside, only_writer
 
 
 def row(run_id: str, name: str = "a", provider_id: str | None = None, ended: bool = False, sort_at: int = 0) -> RunRow:

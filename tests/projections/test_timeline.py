@@ -3,18 +3,18 @@
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
+from stenotest.histories import History, histories
+from stenotest.run_objects import T, a_run
+from stenotest.story import single
+from stenotest.told import OURS, Told, requested
 
+from engine.fold.run import Attempt, Run
 from engine.replay.objects import run_object
 from engine.rules.sets import CURRENT
-from engine.testing.histories import History, histories
-from engine.testing.story import single
-from engine.testing.told import OURS, Told, requested
-from engine.world.runs import Attempt, Run
 from events import types
 from events.clock import SECOND, format_time
-from projections.objects import Blind, RunObject
-from projections.testing import T, a_run
-from projections.timeline import Timeline, timeline, timeline_object
+from projections.models.objects import Blind, RunObject
+from projections.models.timeline import Timeline, timeline, timeline_object
 
 
 def test_states_are_spans_that_meet() -> None:

@@ -3,9 +3,9 @@
 import pytest
 
 from engine.errors import VmNotFound
-from projections.store import Store
-from projections.view import View
-from projections.vm_table import VmRow
+from projections.models.view import View
+from projections.store.store import Store
+from projections.store.vm_table import VmRow
 
 
 def row(vm_id: str, name: str, provider_id: str, *, billed: bool = False, ended_at: int | None = 5) -> VmRow:

@@ -9,8 +9,8 @@ from engine.errors import (
     ProviderUnreachable,
     TaskInvalid,
 )
-from events.depth import too_deep, too_wide
 from events.errors import StenoError
+from events.shape.depth import too_deep, too_wide
 
 GONE = "resource_not_exists"
 """dstack's code for a thing it does not have."""

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from engine.control.timeout import BACKSTOP
+from engine.decide.idle_timeout import BACKSTOP
 from engine.providers.dstack.fleet import FLEET_IDLE, RUN_IDLE, idle_seconds
 from events.clock import SECOND
 
 _LATER = BACKSTOP // SECOND
-"""Seconds by which dstack's timer is longer than ours while somebody records (`engine.control.timeout.backstop`)."""
+"""Seconds by which dstack's timer exceeds ours while a recorder runs (`engine.decide.idle_timeout.backstop`)."""
 
 
 class Timeout(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,8 +5,8 @@ import msgspec
 from engine.providers.dstack.answer import Answer
 from engine.readings.answers import MOST_ITEMS
 from events.clock import SECOND
-from events.depth import too_deep, too_wide
 from events.poll import Poll
+from events.shape.depth import too_deep, too_wide
 
 MOST_PAGES = 1_000
 """Pages of one list read in a row: 100,000 rows. A server whose pages never end does not hold us."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from engine.errors import NameInUse, ProviderError, RunNotFound, TaskInvalid
+from engine.fold.clock_skew import skew_of
 from engine.providers.base import Named, Submission, Submitted
 from engine.providers.dstack.answer import trouble
 from engine.providers.dstack.client import Client
@@ -13,7 +14,6 @@ from engine.providers.dstack.task import normal_task
 from engine.providers.dstack.uploads import upload_all
 from engine.providers.dstack.wording import wording
 from engine.readings.words import MARK
-from engine.world.skew import skew_of
 from events.clock import SECOND, parse_time
 
 FINISHED = frozenset({"terminated", "failed", "done"})
@@ -55,7 +55,7 @@ def submit(client: Client, submission: Submission) -> Submitted:
 def find(client: Client, name: str, since: int) -> tuple[Named, ...]:
     """The runs of that name submitted at or after `since` (our clock), ended or deleted or not, newest first.
 
-    The server's times are shifted where the two clocks are certainly apart (`engine.world.skew`).
+    The server's times are shifted where the two clocks are certainly apart (`engine.fold.clock_skew`).
     """
     found = []
     for run, skew in _newest_first(client):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from events.depth import MAX_DEPTH, too_deep
+from events.shape.depth import MAX_DEPTH, too_deep
 from projections.api.problems import Problem
 
 if TYPE_CHECKING:

@@ -10,15 +10,15 @@ import msgspec
 
 from engine.errors import NameInUse, TokenNotFound
 from events import types
-from events.append import Batch
 from events.clock import format_time
+from events.store.append import Batch
 from projections.api.access.token_file import Stored, TokenFile, tokens_path
 from projections.api.access.tokens import TOKEN, digest
 from projections.api.access.who import LOOPBACK, Role
 
 if TYPE_CHECKING:
     from events.clock import Clock, Ids
-    from events.record import Record
+    from events.store.record import Record
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,39}")
 _DIGITS: Final = 12

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from engine.effects.steps import may_be_made_again
+from engine.act.next_step import may_be_made_again
 from engine.errors import RunNotFound
+from engine.fold.queries import policy_of, source_of
 from engine.readings.shapes import shape_of
-from engine.world.holdings import policy_of, source_of
 from events.clock import SECOND, format_time
-from events.record import Record
-from projections.costed import cost_of
-from projections.kernel import Fact, Status, statuses
+from events.store.record import Record
+from projections.models.cost_rows import cost_of
+from projections.models.kernel import Fact, Status, statuses
 
 if TYPE_CHECKING:
-    from engine.world.runs import Run
-    from engine.world.state import WorldState
+    from engine.fold.run import Run
+    from engine.fold.world_codec import WorldState
     from projections.api.service import Service
 
 _OF_THE_RUN = frozenset({"RunRequested", "RunRequeued", "TaskReported", "SubmitFailed", "IntentAbandoned"})

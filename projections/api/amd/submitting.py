@@ -11,16 +11,16 @@ from anyio import to_thread
 from engine.kernel.definition import Wrong
 from engine.kernel.executor import OneTask, Terms
 from engine.kernel.submission import read_submission
-from engine.settings_values import positive_duration
+from engine.settings.values import positive_duration
 from events.clock import SECOND
-from events.depth import MAX_DEPTH, too_deep
 from events.secrets import PREFIX
+from events.shape.depth import MAX_DEPTH, too_deep
 from projections.api import submission
 from projections.api.problems import Problem
 
 if TYPE_CHECKING:
-    from engine.effects.accept import Accepted, Key
-    from engine.effects.journal import Journal
+    from engine.act.journal import Journal
+    from engine.commands.idempotency import Accepted, Key
     from engine.kernel.executor import Executor
     from engine.kernel.submission import Submission
     from projections.api.service import Service

@@ -12,7 +12,7 @@ from projections.api.feed.base import begun
 from projections.api.feed.frames import Frame, Framer
 
 if TYPE_CHECKING:
-    from events.record import Record
+    from events.store.record import Record
 
 PAGE: Final = 512
 """Positions of a page."""

@@ -3,16 +3,16 @@
 import sqlite3
 from typing import TYPE_CHECKING
 
+from engine.fold.world import World
 from engine.rules.sets import CURRENT
-from engine.world.world import World
-from projections.folded import take_up_whole
-from projections.generations import beside
-from projections.moments import opened
-from projections.projector import belongs
-from projections.store import Store
+from projections.models.past_worlds import opened
+from projections.models.projector import belongs
+from projections.store.generations import beside
+from projections.store.store import Store
+from projections.store.world_table import take_up_whole
 
 if TYPE_CHECKING:
-    from events.record import Record
+    from events.store.record import Record
 
 
 def begun(record: "Record", at_most: int) -> tuple[World, int]:

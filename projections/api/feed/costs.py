@@ -4,10 +4,10 @@ from collections.abc import Iterable
 
 import msgspec
 
+from engine.fold.change import Change, VmMoved
+from engine.fold.world_codec import WorldState
 from engine.money.bill import Bill, bill_of
 from engine.money.charge import run_costs
-from engine.world.change import Change, VmMoved
-from engine.world.state import WorldState
 
 
 class Costs:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from engine.readings.shapes import shape_of
 from events.clock import Clock
-from events.record import Record
+from events.store.record import Record
 from projections.api.feed.backfill import Backfill, Page
 from projections.api.feed.follower import PATIENCE, SOON, STARTING, Follower
 from projections.api.feed.frames import Frame
@@ -21,7 +21,7 @@ from projections.api.operations.meters import Meters
 from projections.api.problems import Problem
 
 if TYPE_CHECKING:
-    from engine.world.state import WorldState
+    from engine.fold.world_codec import WorldState
 
 _BEAT: Final = b": \n\n"
 _CHECK: Final = 5.0

@@ -19,9 +19,9 @@ from projections.api.problems import Problem
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from engine.world.state import WorldState
+    from engine.fold.world_codec import WorldState
     from events.clock import Clock
-    from events.record import Record
+    from events.store.record import Record
 
 LOOK: Final = 0.01
 """Seconds between looks at the record."""

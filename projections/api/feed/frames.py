@@ -5,22 +5,22 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from engine.replay.fold import RecordFold
+from engine.fold.change import Change, Moved, VmMoved
+from engine.fold.record_fold import RecordFold
+from engine.fold.vm import Vm
+from engine.fold.world import World
 from engine.replay.objects import JsonObject, run_object, vm_object
 from engine.replay.record import fill_costs
 from engine.replay.until import Until
 from engine.rules.sets import CURRENT
-from engine.world.change import Change, Moved, VmMoved
-from engine.world.vms import Vm
-from engine.world.world import World
 from events.clock import format_time
 from events.stored import Stored
 from events.types import NAMES, ProviderEventSeen, RunObserved, SubmitSucceeded, VmObserved
 from projections.api.feed.costs import Costs
 
 if TYPE_CHECKING:
-    from engine.world.state import WorldState
-    from events.record import Record
+    from engine.fold.world_codec import WorldState
+    from events.store.record import Record
 
 _SAID: Final = NAMES - {"PollRecorded"}
 """Events that always give a message; an answered poll gives one only where it moved something by itself."""

@@ -7,7 +7,7 @@ from typing import Final
 from engine.readings.shapes import shape_of
 from events.clock import Clock
 from events.errors import StenoError
-from events.record import Record
+from events.store.record import Record
 
 _LOOK_AGAIN: Final = 100
 """Looks for news between two looks at the file itself."""

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from engine.run.states import State, is_terminal
-from engine.vm.states import VmState
-from engine.world.archives import live_part
-from engine.world.sources import BLIND_AFTER, Observability, observability
+from engine.fold.archives import live_part
+from engine.fold.run_states import State, is_terminal
+from engine.fold.sources import BLIND_AFTER, Observability, observability
+from engine.fold.vm_states import VmState
 from events.clock import SECOND
 from events.errors import StenoError
 from projections.api.feed.listener import Dropped
 from projections.api.operations.money import money_of
-from projections.queued import waits
+from projections.models.queue_rows import waits
 
 if TYPE_CHECKING:
-    from engine.world.runs import Run
-    from engine.world.sources import Source
+    from engine.fold.run import Run
+    from engine.fold.sources import Source
     from projections.api.service import Service
 
 _LASTING: Final = tuple(state for state in State if not is_terminal(state))

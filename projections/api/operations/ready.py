@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from engine.world.sources import observability
+from engine.fold.sources import observability
 from events.clock import SECOND, format_time
 from events.errors import StenoError
 from projections.api.problems import Problem
-from projections.building import Building
+from projections.models.build_progress import Building
 
 if TYPE_CHECKING:
     from projections.api.service import Service

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from engine.fold.archives import archive_about, live_part
+from engine.fold.change import Anomaly, Blind, Change, Moved
+from engine.fold.run_states import State
 from engine.readings.scope import read_scope
-from engine.run.states import State
-from engine.world.archives import archive_about, live_part
-from engine.world.change import Anomaly, Blind, Change, Moved
 from events.clock import SECOND
 from events.stored import Stored
 from events.types import (
@@ -23,9 +23,9 @@ from events.types import (
 from projections.api.operations.durations import LONG, SHORT, Durations
 
 if TYPE_CHECKING:
-    from engine.world.runs import Run
-    from engine.world.state import WorldState
-    from events.record import Record
+    from engine.fold.run import Run
+    from engine.fold.world_codec import WorldState
+    from events.store.record import Record
 
 _NOTICES = frozenset({"NoticeIntended", "NoticeDelivered", "NoticeFailed"})
 

@@ -15,13 +15,13 @@ from projections.api.problems import Problem
 from projections.api.reads.output import Output
 from projections.api.reads.read import check_path, parameter_object, path_parameters
 from projections.api.streams import left
-from projections.folded import decode_run
+from projections.store.world_table import decode_run
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import Receive, Scope, Send
 
-    from engine.world.runs import Run
+    from engine.fold.run import Run
     from projections.api.service import Service
 
 PATH = "/api/runs/{id}/logs"

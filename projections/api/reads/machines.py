@@ -10,11 +10,11 @@ from projections.api.paging import CURSOR, LIMIT, cursor_of, cut
 from projections.api.parameters import HIDDEN, Asked, flag
 from projections.api.reads import shapes
 from projections.api.reads.read import Read
-from projections.vm_facts import beside
+from projections.models.vm_facts import beside
 
 if TYPE_CHECKING:
     from projections.api.service import Service
-    from projections.pool import Look
+    from projections.store.reader_pool import Look
 
 
 def _list(_: Service, look: Look, asked: Asked) -> object:

@@ -8,20 +8,20 @@ import msgspec
 
 from engine.money.budget import account
 from engine.money.report import By
-from engine.settings_policy import policy_from
+from engine.settings.policy import policy_from
 from projections.api.paging import CURSOR, MOST, cursor_of, cut
 from projections.api.parameters import Asked, choice, integer
 from projections.api.reads import shapes
 from projections.api.reads.read import Read
-from projections.costs import costs
-from projections.money_objects import budget_object, reconciliation_object, report_object
-from projections.overview import policy_then
+from projections.models.costs import costs
+from projections.models.money_objects import budget_object, reconciliation_object, report_object
+from projections.models.overview import policy_then
 
 if TYPE_CHECKING:
+    from engine.fold.world_codec import WorldState
     from engine.policy import Policy
-    from engine.world.state import WorldState
     from projections.api.service import Service
-    from projections.pool import Look
+    from projections.store.reader_pool import Look
 
 
 def _costs(_: Service, look: Look, asked: Asked) -> object:

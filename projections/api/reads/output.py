@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from events.clock import SECOND
 
 if TYPE_CHECKING:
-    from engine.world.runs import Run
+    from engine.fold.run import Run
     from events.clock import Clock
     from projections.api.service import Service
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from projections.api.service import Service
-    from projections.pool import Look
+    from projections.store.reader_pool import Look
 
 LONGEST = 100
 """Characters of a run's or machine's id or name in a path: no name is longer, and a guess at what was meant costs time

@@ -5,24 +5,24 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from engine.settings_policy import policy_from
+from engine.settings.policy import policy_from
 from events.types import NAMES
-from projections import browse
 from projections.api.paging import CURSOR, LIMIT, SORTED_CURSOR, Place, cursor_of
 from projections.api.parameters import Asked, choice, flag, text, time
 from projections.api.problems import Problem
 from projections.api.reads import record_shapes as shapes
 from projections.api.reads.money import policy_at
 from projections.api.reads.read import Read
-from projections.incidents import incidents
-from projections.marks import record_object
-from projections.offers import offers
-from projections.overview import overview
-from projections.sources import source_object, source_rows
+from projections.models import record_pages as browse
+from projections.models.incidents import incidents
+from projections.models.marks import record_object
+from projections.models.offers import offers
+from projections.models.overview import overview
+from projections.models.sources import source_object, source_rows
 
 if TYPE_CHECKING:
     from projections.api.service import Service
-    from projections.pool import Look
+    from projections.store.reader_pool import Look
 
 _POSITION = re.compile("[0-9]{1,18}")
 _BACKWARDS = flag("backwards", "The newest first.")

@@ -20,7 +20,7 @@ from projections.api.reads.shapes import (
     Time,
     Usd,
 )
-from projections.objects import RunObject
+from projections.models.objects import RunObject
 
 __all__ = [
     "EventInFull",

@@ -6,27 +6,27 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from engine.fold.run_states import State
 from engine.money.bill import bill_of
 from engine.money.charge import all_charges
 from engine.money.reconcile import reconcile_run
 from engine.replay.objects import money
-from engine.run.states import State
 from projections.api.paging import CURSOR, LIMIT, SORTED_CURSOR, Place, cursor_of, cut
 from projections.api.parameters import HIDDEN, Asked, choice, text
 from projections.api.reads import shapes
 from projections.api.reads.read import Read
-from projections.browse import events
-from projections.costed import machines_of
-from projections.explain import explain, explanation_object
-from projections.folded import decode_run
-from projections.money_objects import charge_object, reconciliation_object
-from projections.objects import RunObject
-from projections.queued import queued_object
-from projections.timeline import timeline, timeline_object
+from projections.models.cost_rows import machines_of
+from projections.models.explain import explain, explanation_object
+from projections.models.money_objects import charge_object, reconciliation_object
+from projections.models.objects import RunObject
+from projections.models.queue_rows import queued_object
+from projections.models.record_pages import events
+from projections.models.timeline import timeline, timeline_object
+from projections.store.world_table import decode_run
 
 if TYPE_CHECKING:
     from projections.api.service import Service
-    from projections.pool import Look
+    from projections.store.reader_pool import Look
 
 
 def _list(_: Service, look: Look, asked: Asked) -> object:

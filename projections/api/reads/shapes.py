@@ -1,7 +1,7 @@
 """What answers look like: structures for the OpenAPI, and what tests hold real answers against.
 
-Runs, machines and anomalies are those of `projections.objects`. Money is decimal strings of US dollars, times are ISO
-8601 UTC, null is unknown.
+Runs, machines and anomalies are those of `projections.models.objects`. Money is decimal strings of US dollars, times
+are ISO 8601 UTC, null is unknown.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from projections.objects import Anomaly, Interval, RunObject
+from projections.models.objects import Anomaly, Interval, RunObject
 
 Usd = Annotated[str, msgspec.Meta(pattern=r"^-?[0-9]+\.[0-9]{6}$", description="US dollars, six decimals.")]
 Time = Annotated[str, msgspec.Meta(description="ISO 8601, UTC, microseconds.")]

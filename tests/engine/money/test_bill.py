@@ -6,14 +6,14 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from stenotest.bills import SOURCE, at, machine, machines, on, world
 
+from engine.fold.vm import Vm
+from engine.fold.vm_states import Phase, VmState
+from engine.fold.world_codec import PolicyStep
 from engine.money.bill import Bill, Book, bill_vm, bills, life_cost, split
 from engine.money.charge import Line, charges, run_costs
 from engine.policy import Billing, Policy, Rate
-from engine.testing.bills import SOURCE, at, machine, machines, on, world
-from engine.vm.states import Phase, VmState
-from engine.world.state import PolicyStep
-from engine.world.vms import Vm
 from events.clock import SECOND
 
 REQUESTED_RATE = Rate(gpu="mi300x", hourly=2_500_000)

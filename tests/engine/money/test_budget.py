@@ -3,16 +3,16 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from stenotest.bills import a_run, at, machine, machines, on, world
 
-from engine.control.timeout import BACKSTOP
+from engine.decide.idle_timeout import BACKSTOP
 from engine.errors import RefusedByPolicy
+from engine.fold.run import Placed, Run, Terms
+from engine.fold.run_states import State
+from engine.fold.vm import Vm
+from engine.fold.vm_states import VmState
 from engine.money.budget import account, check, committed, due_alerts, worst_case
 from engine.policy import DOLLAR, HOUR, MINUTE, Billing, Policy, Rate
-from engine.run.states import State
-from engine.testing.bills import a_run, at, machine, machines, on, world
-from engine.vm.states import VmState
-from engine.world.runs import Placed, Run, Terms
-from engine.world.vms import Vm
 from events.clock import SECOND
 
 HOURLY = 1_990_000

@@ -4,14 +4,14 @@ from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stenotest.machines import MachineHistory, machine_histories
+from stenotest.story import Story
 
+from engine.fold.vm_states import VmState
+from engine.fold.world import World
+from engine.fold.world_codec import WorldState
 from engine.money.bill import Bill, bills
 from engine.replay.trace import fold_polls
-from engine.testing.machines import MachineHistory, machine_histories
-from engine.testing.story import Story
-from engine.vm.states import VmState
-from engine.world.state import WorldState
-from engine.world.world import World
 
 STEP = 5
 

@@ -3,7 +3,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from stenotest.bills import at, machine, on
 
+from engine.fold.vm_states import VmState
 from engine.money.bill import Book, bill_vm
 from engine.money.model import (
     Inputs,
@@ -18,8 +20,6 @@ from engine.money.model import (
 )
 from engine.money.projection import Claim, Verdict, project
 from engine.policy import DOLLAR, MINUTE
-from engine.testing.bills import at, machine, on
-from engine.vm.states import VmState
 from events.clock import SECOND
 
 CLAIMS = {claim.topic: claim for claim in project()}

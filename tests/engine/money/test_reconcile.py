@@ -5,19 +5,19 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from stenotest.bills import a_run, at, machine, machines, on, world
 
 from engine.facts import JobFacts, RunFacts, SubmissionFacts
+from engine.fold.change import AnomalyKind
+from engine.fold.run import Run
+from engine.fold.run_states import State
+from engine.fold.vm import Vm
+from engine.fold.vm_states import VmState
+from engine.fold.world_codec import WorldState
 from engine.money.bill import bills
 from engine.money.figure import divergences
 from engine.money.reconcile import Cause, Reconciliation, reconcile
 from engine.policy import Policy, Rate
-from engine.run.states import State
-from engine.testing.bills import a_run, at, machine, machines, on, world
-from engine.vm.states import VmState
-from engine.world.change import AnomalyKind
-from engine.world.runs import Run
-from engine.world.state import WorldState
-from engine.world.vms import Vm
 
 HOURLY = 1_990_000
 

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.fold.world import World
 from engine.money.bill import bills
 from engine.money.charge import run_costs
 from engine.money.reconcile import Cause, reconcile
 from engine.replay.objects import JsonObject
 from engine.replay.result import Replay
 from engine.replay.trace import fold_polls, open_trace, replay_trace
-from engine.world.world import World
 from events.clock import parse_time
 
 TRACES = Path(__file__).parents[2] / "traces"

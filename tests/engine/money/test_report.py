@@ -8,8 +8,15 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stenotest.bills import a_run, at, machine, machines, on, world
 
 from engine.facts import RunFacts
+from engine.fold.run import Terms
+from engine.fold.run_states import State
+from engine.fold.vm import Vm
+from engine.fold.vm_reasons import VmReason
+from engine.fold.vm_states import VmState
+from engine.fold.world_codec import WorldState
 from engine.money.bill import bills
 from engine.money.budget import account
 from engine.money.charge import Charge, Line, cut_at, run_costs
@@ -18,13 +25,6 @@ from engine.money.metrics import metrics
 from engine.money.performance import Measure, performance
 from engine.money.report import By, cost_report
 from engine.policy import DOLLAR, Policy, Rate
-from engine.run.states import State
-from engine.testing.bills import a_run, at, machine, machines, on, world
-from engine.vm.reasons import VmReason
-from engine.vm.states import VmState
-from engine.world.runs import Terms
-from engine.world.state import WorldState
-from engine.world.vms import Vm
 from events.clock import SECOND
 
 EVERY: tuple[By, ...] = ("vm", "run", "day", "user", "gpu")

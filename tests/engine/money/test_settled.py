@@ -3,18 +3,18 @@
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stenotest.bills import SOURCE, at, dates, machine, machines, on
+from stenotest.machines import HOST, machine_item
+from stenotest.story import Item, Story, job, run_item, submission
 
+from engine.fold.vm import Vm
+from engine.fold.vm_states import VmState as S
+from engine.fold.world import World
+from engine.fold.world_codec import PolicyStep
 from engine.money.bill import Book, bill_vm
 from engine.money.settled import Memory
 from engine.policy import Billing, Policy
 from engine.replay.trace import fold_polls
-from engine.testing.bills import SOURCE, at, dates, machine, machines, on
-from engine.testing.machines import HOST, machine_item
-from engine.testing.story import Item, Story, job, run_item, submission
-from engine.vm.states import VmState as S
-from engine.world.state import PolicyStep
-from engine.world.vms import Vm
-from engine.world.world import World
 from events.clock import SECOND
 
 BILLINGS = (

@@ -10,17 +10,17 @@ from dataclasses import dataclass, field
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from stenotest.machines import HOST, machine_event, machine_item
+from stenotest.story import START, Item, Story, job, run_item, submission
 
+from engine.fold.vm_states import Phase
+from engine.fold.world import World
+from engine.fold.world_codec import WorldState
 from engine.money.bill import Bill, bills
 from engine.money.charge import charges, run_costs
 from engine.money.reconcile import Cause, reconcile
 from engine.money.report import cost_report
 from engine.replay.trace import fold_polls
-from engine.testing.machines import HOST, machine_event, machine_item
-from engine.testing.story import START, Item, Story, job, run_item, submission
-from engine.vm.states import Phase
-from engine.world.state import WorldState
-from engine.world.world import World
 from events.clock import SECOND
 
 HOURLY = 1.99

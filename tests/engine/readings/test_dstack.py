@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from stenotest.story import job, run_item, single, submission
 
 from engine.readings import words
 from engine.readings.dstack import decode_run, read_cost, read_run
 from engine.readings.lenient import lenient_run
-from engine.testing.story import job, run_item, single, submission
 
 ANY_JSON = st.recursive(
     st.none()

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from stenotest.machines import HOST, machine_item, placeholder
+from stenotest.story import START, provider_id
 
 from engine.facts import VmFacts
 from engine.readings.instances import read_vm
 from engine.replay.trace import open_trace
-from engine.testing.machines import HOST, machine_item, placeholder
-from engine.testing.story import START, provider_id
 from events.clock import SECOND
 
 TRACES = Path(__file__).parents[2] / "traces"

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stenotest.story import run_item
 
 from engine.readings.shapes import FLEET_SECRETS, RUN_SECRETS, shape_of
 from engine.replay.trace import open_trace
-from engine.testing.story import run_item
 
 TRACES = Path(__file__).parents[2] / "traces"
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.fold.run import Terms
 from engine.readings.terms import OFF, gpus_of, idle_of, read_terms
-from engine.world.runs import Terms
 from events.clock import SECOND
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from engine.fold.change import AnomalyKind
+from engine.fold.vm import Vm
+from engine.fold.vm_states import VmState
+from engine.fold.world import World
 from engine.replay.trace import NumberedPoll, fold_polls, open_trace
-from engine.vm.states import VmState
-from engine.world.change import AnomalyKind
-from engine.world.vms import Vm
-from engine.world.world import World
 from events.clock import SECOND, format_time
 
 TRACES = Path(__file__).parents[2] / "traces"

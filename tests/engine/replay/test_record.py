@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from stenotest.histories import History, histories, rows_of
+from stenotest.story import Story
 
 from engine.readings.shapes import shape_of
 from engine.replay.objects import JsonObject
@@ -15,10 +17,8 @@ from engine.replay.result import Replay
 from engine.replay.trace import NumberedPoll, open_trace, replay_polls
 from engine.replay.until import Until
 from engine.rules.sets import RULE_SETS
-from engine.testing.histories import History, histories, rows_of
-from engine.testing.story import Story
 from events.clock import SystemClock
-from events.record import Record
+from events.store.record import Record
 
 pytestmark = pytest.mark.slow
 

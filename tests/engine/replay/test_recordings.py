@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from engine.fold.world import World
 from engine.replay.result import Replay
 from engine.replay.trace import NumberedPoll, fold_polls, open_trace, replay_polls, replay_trace
-from engine.world.world import World
 
 TRACES = Path(__file__).parents[2] / "traces"
 

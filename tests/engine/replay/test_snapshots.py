@@ -7,14 +7,14 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from stenotest.big import big_record
 
+from engine.fold import snapshot_store as snapshots
+from engine.fold.snapshot_store import EVERY, SnapshotStore
 from engine.readings.shapes import shape_of
-from engine.replay import snapshots
 from engine.replay.record import world_of
-from engine.replay.snapshots import EVERY, SnapshotStore
-from engine.testing.big import big_record
 from events.clock import SystemClock
-from events.record import Record
+from events.store.record import Record
 
 ONE = 1
 """Saves whatever little was folded."""

@@ -7,23 +7,23 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from stenotest.histories import History, histories, rows_of
+from stenotest.machines import HOST, MachineHistory, machine_event, machine_histories, machine_item, placeholder
+from stenotest.records import StandingClock, temporary_record
+from stenotest.story import START, Story
 
+from engine.fold.record_fold import RecordFold
+from engine.fold.world import World
+from engine.fold.world_codec import WorldState
 from engine.readings.shapes import shape_of
-from engine.replay.fold import RecordFold
 from engine.replay.record import snapshot, world_of
 from engine.replay.until import Until
 from engine.rules.sets import RULE_SETS
-from engine.testing.histories import History, histories, rows_of
-from engine.testing.machines import HOST, MachineHistory, machine_event, machine_histories, machine_item, placeholder
-from engine.testing.story import START, Story
-from engine.world.state import WorldState
-from engine.world.world import World
 from events import types
-from events.append import Batch
 from events.clock import SECOND, foreign_run_id
 from events.poll import Poll
-from events.record import Record
-from events.testing import StandingClock, temporary_record
+from events.store.append import Batch
+from events.store.record import Record
 
 pytestmark = pytest.mark.slow
 

@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
+from stenotest.story import Story, poll_of, single
 
 from engine.replay.trace import NumberedPoll, open_trace, replay_polls, replay_trace
 from engine.replay.until import Until, parse_until
 from engine.rules.sets import UnknownRules
-from engine.testing.story import Story, poll_of, single
 from events.errors import UnreadableInput
 
 RUNNING = single("a", "running", "running")

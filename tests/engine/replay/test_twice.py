@@ -4,18 +4,18 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from stenotest.machines import machine_item
+from stenotest.records import temporary_record
+from stenotest.story import Item, Story, single
 
+from engine.fold.record_fold import RecordFold
+from engine.fold.world import World
+from engine.fold.world_codec import WorldState
 from engine.money.bill import bills
 from engine.readings.shapes import shape_of
-from engine.replay.fold import RecordFold
 from engine.replay.record import replay_record
 from engine.replay.trace import replay_polls
-from engine.testing.machines import machine_item
-from engine.testing.story import Item, Story, single
-from engine.world.state import WorldState
-from engine.world.world import World
-from events.record import Record
-from events.testing import temporary_record
+from events.store.record import Record
 
 PAIRS = {
     "prices": (machine_item(price=2.5), machine_item(price=1.99)),

@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stenotest.story import Item, job, run_item, single, submission
 
 from engine.facts import RunFacts
+from engine.fold.run_reasons import Reason
 from engine.readings.dstack import read_run
 from engine.readings.words import RETRY_EVENT_OF, RUN_REASONS
 from engine.rules.current import judge
 from engine.rules.moves import Live, Verdict
-from engine.run.reasons import Reason
-from engine.testing.story import Item, job, run_item, single, submission
 
 TRACES = Path(__file__).parents[2] / "traces"
 

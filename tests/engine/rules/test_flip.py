@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
+from stenotest.histories import History, histories
+from stenotest.story import Item, single
 
 from engine.facts import RunFacts
+from engine.fold.tick_reader import PollReader
 from engine.readings.dstack import read_run
 from engine.replay.trace import open_trace
 from engine.rules.current import judge
 from engine.rules.evidence import decisive, is_failing
 from engine.rules.flip import flips, verdict_text
-from engine.testing.histories import History, histories
-from engine.testing.story import Item, single
-from engine.world.reader import PollReader
 
 TRACES = Path(__file__).parents[2] / "traces"
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from stenotest.records import StandingClock
 
-from events.record import Record
-from events.testing import StandingClock
+from events.store.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from events.shape import Router
+    from events.shape.shape import Router
 
     Opener = Callable[..., Record]
 

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from events import types
 from events.errors import IdConflict, RecordNotWritable, VersionConflict
-from events.record import ANY, Batch
+from events.store.record import ANY, Batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from events.record import Record
+    from events.store.record import Record
 
     Opener = Callable[..., Record]
 
@@ -84,7 +84,7 @@ def test_rare_events_of_a_long_record_are_found_as_those_of_a_short_one(
         {"types": frozenset()},
     ]
     short = [list(record.read(**one)) for one in asked]
-    monkeypatch.setattr("events.read._WIDE", 0)
+    monkeypatch.setattr("events.store.read._WIDE", 0)
     assert [list(record.read(**one)) for one in asked] == short
     assert [len(one) for one in short] == [700, 594, 5, 0, 0]
 

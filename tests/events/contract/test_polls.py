@@ -9,18 +9,18 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from stenotest.records import START, poll_of
 
 from events.clock import SECOND, foreign_run_id
 from events.errors import IdConflict, PositionNotFound
-from events.shape import BodyShape
-from events.testing import START, poll_of
+from events.shape.shape import BodyShape
 from events.types import RunObserved
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from events.poll import Poll
-    from events.record import Record
+    from events.store.record import Record
 
     Opener = Callable[..., Record]
 

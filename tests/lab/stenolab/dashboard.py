@@ -6,10 +6,11 @@ import time
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from stenotest.big import polls
+
 from engine.readings.shapes import shape_of
-from engine.testing.big import polls
 from events.clock import SECOND, SystemClock
-from events.record import Record
+from events.store.record import Record
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,7 +18,7 @@ from engine.readings.shapes import shape_of
 from engine.replay.record import replay_record
 from events.clock import SystemClock
 from events.errors import RecordNotFound
-from events.record import Record
+from events.store.record import Record
 from stenolab.lab import GPU, IMAGE, LOADED_S
 from stenolab.waiting import StillWaiting, T, wait
 

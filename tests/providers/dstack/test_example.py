@@ -16,7 +16,7 @@ from engine.providers.dstack.server_config import backend_block
 from engine.providers.dstack.task import complete_task, normal_task
 from engine.providers.dstack.task_file import default_task_file, read_task_file
 from engine.providers.dstack.uploads import check_local
-from engine.settings_table import TABLE
+from engine.settings.table import TABLE
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples" / "rocm-dstack-hotaisle"

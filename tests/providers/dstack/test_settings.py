@@ -10,8 +10,8 @@ import yaml
 
 from engine.errors import NotConfigured, ProjectNotFound
 from engine.providers.dstack.server_config import backend_block
-from engine.settings import Settings, load_settings
-from engine.settings_table import TABLE
+from engine.settings.settings import Settings, load_settings
+from engine.settings.table import TABLE
 
 SECRET = "dop_v1_must_never_be_seen"
 Load = Callable[..., Settings]

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from stenotest.story import START
 
 from engine.errors import ProviderError
 from engine.providers.local import listing, words
@@ -11,7 +12,6 @@ from engine.providers.local.durable import write_json
 from engine.providers.local.state import read_state
 from engine.readings.dstack import read_run
 from engine.readings.scope import read_scope
-from engine.testing.story import START
 
 DONE = ("done", "all_jobs_done", "done", "done_by_runner", 0)
 

@@ -1,0 +1,84 @@
+"""The record as effects use it: durable appends, and the ledger kept up with what any process wrote."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from engine.act.outbox import KINDS, Ledger
+from events import types
+
+if TYPE_CHECKING:
+    from events.store.record import Batch, Record
+
+
+class Journal:
+    """Writes intents and outcomes so that they survive a power cut, and knows what is open."""
+
+    def __init__(self, record: "Record") -> None:
+        self.record = record
+        self._ledger = Ledger()
+        self._position = 0
+
+    def run(self, run_id: str, *facts: types.Event) -> int:
+        """Append facts to the run's stream in one durable transaction; the position of the last."""
+        return self._write(f"run/{run_id}", facts)
+
+    def vm(self, vm_id: str, *facts: types.Event) -> int:
+        """Append facts to the machine's stream in one durable transaction; the position of the last."""
+        return self._write(f"vm/{vm_id}", facts)
+
+    def fleet(self, project: str, name: str, *facts: types.Event) -> int:
+        """Append facts to the fleet's stream in one durable transaction; the position of the last."""
+        return self._write(f"fleet/{project}/{name}", facts)
+
+    def source(self, source: str, *facts: types.Event) -> int:
+        """Append facts to the source's stream in one durable transaction; the position of the last."""
+        return self._write(f"source/{source}", facts)
+
+    def notice(self, notice_id: str, *facts: types.Event) -> int:
+        """Append facts to the notice's stream in one durable transaction; the position of the last."""
+        return self._write(f"notice/{notice_id}", facts)
+
+    def queue(self, source: str, facts: Sequence[types.Event], *, version: int) -> int:
+        """Append decisions about a source's queue, all or none; the stream's version after them.
+
+        Args:
+            version: of the stream (`queue_version`), before the world the decisions rest on was folded.
+
+        Raises:
+            VersionConflict: another process decided meanwhile; nothing was appended.
+        """
+        from events.store.record import Batch
+
+        self.append(Batch(stream=f"queue/{source}", events=facts, expected_version=version))
+        return version + len(facts)
+
+    def queue_version(self, source: str) -> int:
+        """The version of a source's queue."""
+        return self.record.version(f"queue/{source}")
+
+    def append(self, *batches: "Batch") -> tuple[int, ...]:
+        """Append to several streams in one durable transaction.
+
+        Raises:
+            VersionConflict, IdConflict: nothing was appended.
+        """
+        return self.record.append_many(batches, durable=True)
+
+    def _write(self, stream: str, facts: Sequence[types.Event]) -> int:
+        from events.store.record import Batch
+
+        return self.append(Batch(stream=stream, events=facts))[-1]
+
+    def ledger(self) -> Ledger:
+        """What is open now, with everything any process has written so far."""
+        head = self.record.head().position
+        if head > self._position:
+            for stored in self.record.read(after=self._position, until=head, types=KINDS):
+                self._ledger.apply(stored.position, stored.observed_at, stored.data)
+            self._position = head
+        return self._ledger
+
+    def existed_before(self, stream: str, position: int) -> bool:
+        """Whether the stream had an event before that position."""
+        first = next(iter(self.record.read(stream=stream, limit=1)), None)
+        return first is not None and first.position < position

@@ -1,0 +1,218 @@
+"""Where somebody asks for a run or a stop and waits for the outcome, whoever brings it about."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from engine.act.executor import Effect
+from engine.act.outbox import OpenSubmit, StopOutcome, SubmitOutcome, VmStopOutcome
+from engine.act.reconciler import BEGIN, END
+from engine.errors import (
+    Conflict,
+    NameInUse,
+    ProjectNotFound,
+    ProviderError,
+    ProviderRefused,
+    ProviderUnreachable,
+    RefusedByPolicy,
+    RunNotFound,
+    TaskInvalid,
+)
+from events import types
+from events.clock import SECOND, Clock
+from events.errors import StenoError
+
+if TYPE_CHECKING:
+    from engine.recorder.recorder import Recorder
+    from engine.recorder.watch import Watch
+
+LOOK = SECOND // 10
+"""Microseconds between looks for an outcome another process brings about."""
+OUTAGE = 10 * SECOND
+"""Microseconds without an answer to another process after which nobody waits for its outcome any more."""
+LONG = 5 * SECOND
+"""A round that took so long without any answer (microseconds) is not followed by one more question."""
+LONGEST = 150 * SECOND
+"""Microseconds after which no call is under way any more: each has a time limit of its own."""
+
+_REFUSALS: dict[str, type[StenoError]] = {
+    "rejected": TaskInvalid,
+    "name_in_use": NameInUse,
+    "no_project": ProjectNotFound,
+    "refused": ProviderRefused,
+    "unreachable": ProviderUnreachable,
+}
+
+
+class Desk:
+    """Brings requests to their outcome: acts itself while the lease is free, else waits for its holder."""
+
+    def __init__(self, watch: "Watch", recorder: "Recorder", clock: Clock) -> None:
+        """Made before anything is asked for, so that a lease that cannot be had is known before there is a request.
+
+        Raises:
+            RecordNotWritable: the lease cannot be opened.
+        """
+        watch.hold()
+        self._watch = watch
+        self._recorder = recorder
+        self._journal = recorder.journal
+        self._actor = recorder.actor
+        self._effects = recorder.effects
+        self._clock = clock
+
+    def submitted(self, run_id: str, timeout: int) -> SubmitOutcome | types.RunHeld | None:
+        """What came of a requested run: its outcome, or why it waits in the queue; None where the holder of the lease
+        has brought about neither within `timeout` microseconds.
+
+        Raises:
+            ProviderUnreachable, ProviderRefused, ProviderError: whether the provider has it is not known; it stays
+                open.
+        """
+
+        def found() -> SubmitOutcome | types.RunHeld | None:
+            ledger = self._journal.ledger()
+            submit = ledger.submits.get(run_id)
+            return ledger.outcomes.get(run_id) if submit is None else submit.held
+
+        self._act_until(lambda: found() is not None, lambda: self._submit(run_id), timeout)
+        return found()
+
+    def stopped(self, run_id: str, timeout: int) -> StopOutcome | None:
+        """The outcome of a requested stop; None where the holder has brought none within `timeout` microseconds.
+
+        Raises:
+            ProviderUnreachable, ProviderRefused, ProviderError: the stop stays open and is asked again.
+        """
+        self._act_until(lambda: run_id not in self._journal.ledger().stops, lambda: self._stop(run_id), timeout)
+        ledger = self._journal.ledger()
+        return None if run_id in ledger.stops else ledger.stop_outcomes.get(run_id)
+
+    def machine_stopped(self, vm_id: str, after: int, timeout: int) -> VmStopOutcome | None:
+        """What the provider said to the stop of a machine, asked for at position `after`; None where it was not told
+        within `timeout` microseconds: it is drained first, and a run on it may have to end.
+        """
+
+        def found() -> VmStopOutcome | None:
+            position, outcome = self._journal.ledger().vm_outcomes.get(vm_id, (0, None))
+            return outcome if position > after else None
+
+        self._act_until(lambda: found() is not None, self._round, timeout)
+        return found()
+
+    def _act_until(self, done: Callable[[], bool], act: Callable[[], None], timeout: int) -> None:
+        """Until it is `done` or the time is up: act while the lease is free, else wait for its holder.
+
+        Raises:
+            ProviderUnreachable: the holder gets no answers, so it brings nothing about.
+        """
+        began = self._clock.now()
+        while not done() and self._clock.now() < began + timeout:
+            if self._watch.hold():
+                act()
+            else:
+                self._clock.sleep(LOOK)
+                self._expect_answers(began)
+
+    def _expect_answers(self, began: int) -> None:
+        self._watch.catch_up()
+        name, record = self._recorder.source, self._journal.record
+        source = self._watch.world.state.sources.get(name)
+        if source is None or not (source.failed or source.last_answered is None):
+            return
+        since = began if source.last_answered is None else source.last_answered
+        failed = next(iter(record.read(stream=f"source/{name}", types={"PollFailed"}, backwards=True, limit=1)), None)
+        if failed is not None and self._clock.now() - since > OUTAGE:
+            poll = record.poll(failed.position)
+            raise ProviderUnreachable(
+                f"{name} does not answer the process that records it ({poll.error or f'status {poll.status}'})"
+            )
+
+    def _round(self) -> None:
+        self._effects.wait(min(SECOND, self._watch.round().pause))
+
+    def _submit(self, run_id: str) -> None:
+        """Have it decided about; where nothing came of it, learn why from the provider."""
+        began, key = self._clock.now(), f"run/{run_id}"
+        found = self._recorder.act() if self._recorder.policy.free else self._watch.round()
+        submit = self._journal.ledger().submits.get(run_id)
+        if submit is not None and found.polls and not found.answered and not self._effects.has(key):
+            self._not_reached(submit, found.trouble, self._clock.now() - began)
+            return
+        if submit is not None and _is_handed(submit) and key not in self._effects.errors:
+            # Runs before it may have met trouble that keeps the rest of the queue back: this one is tried all the same.
+            self._effects.start(BEGIN, key, self._actor.submits.bring(submit))
+
+        def is_settled() -> bool:
+            submit = self._journal.ledger().submits.get(run_id)
+            return submit is None or submit.held is not None or key in self._effects.errors
+
+        self._effects.wait(found.pause, until=is_settled)
+        if run_id in self._journal.ledger().submits and key in self._effects.errors:
+            raise self._effects.errors[key]
+
+    def _not_reached(self, submit: OpenSubmit, trouble: str | None, took: int) -> None:
+        """Say what is wrong, with the words of one more call if that is quick.
+
+        A request that was not handed over ends with that: whoever waits for the answer is told at once.
+        """
+        handed = _is_handed(submit)
+        try:
+            if took > LONG:
+                raise ProviderUnreachable(f"no answer from {self._recorder.source} ({trouble}); is the server up?")
+            call = self._actor.submits.bring if handed else self._actor.submits.is_there
+            self._bring(submit.request.run_id, call(submit))
+        except (ProviderUnreachable, ProviderRefused, ProviderError) as error:
+            if handed:
+                raise
+            self._actor.submits.fail(submit, error)
+
+    def _stop(self, run_id: str) -> None:
+        """Bring about whatever is open of one run: its submission first, whose own step sees a stop."""
+        submit = self._journal.ledger().submits.get(run_id)
+        if submit is not None:
+            self._bring(run_id, self._actor.submits.bring(submit))
+        stop = self._journal.ledger().stops.get(run_id)
+        if stop is not None:
+            self._bring(run_id, self._actor.stops.bring(stop, self._watch.world.state.runs.get(run_id)))
+
+    def _bring(self, run_id: str, effect: Effect) -> None:
+        """Carry an effect on one run to its end.
+
+        Raises:
+            ProviderUnreachable, ProviderRefused, ProviderError: as the effect does.
+        """
+        key = f"run/{run_id}"
+        self._effects.start(END, key, effect)
+        self._effects.wait(LONGEST, until=lambda: not self._effects.has(key))
+        if key in self._effects.errors:
+            raise self._effects.errors[key]
+
+
+def _is_handed(submit: OpenSubmit) -> bool:
+    return submit.placed is not None or submit.intended is not None
+
+
+def refuse(outcome: SubmitOutcome | types.RunHeld | StopOutcome | None) -> None:
+    """Raise what an outcome that is no success means for whoever asked.
+
+    Raises:
+        TaskInvalid, NameInUse, ProjectNotFound, ProviderRefused, ProviderUnreachable: the provider does not have it.
+        RefusedByPolicy: budget or concurrency do not allow it.
+        Conflict: the request was abandoned, or nobody has brought it about yet.
+        RunNotFound: the provider knows no such run to stop.
+    """
+    match outcome:
+        case types.SubmitFailed():
+            raise _REFUSALS[outcome.reason](outcome.error)
+        case types.IntentAbandoned(policy=True):
+            raise RefusedByPolicy(outcome.why)
+        case types.IntentAbandoned():
+            raise Conflict(f"nothing was done: {outcome.why}")
+        case types.StopFailed():
+            raise RunNotFound(outcome.error)
+        case None:
+            raise Conflict(
+                "the process that holds the provider's lease has not acted yet; the request stays in the record"
+            )
+        case _:
+            pass

@@ -1,0 +1,218 @@
+"""What a decision about one source looks at: its machines, its queue, and the runs that still lack a machine."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import msgspec
+
+from engine.fold.queries import runs_of, source_of, vms_of
+from engine.fold.run import Run, Terms
+from engine.fold.run_states import State
+from engine.fold.vm import Vm
+from engine.fold.vm_states import VmState
+from engine.fold.world_codec import WorldState
+from engine.policy import Policy
+
+SLOT: Final = "steno-slot-"
+"""A fleet of at most one machine is named this and a number, counted from 1 (docs/adr/0013)."""
+
+GOING: Final = frozenset({VmState.TERMINATING, VmState.UNCONFIRMED})
+"""States of a machine that no run can come to, and that may still be billed."""
+
+_EARLY: Final = frozenset({State.REQUESTED, State.QUEUED, State.PROVISIONING})
+"""States of a run in which the machine it had before may not be the one it gets."""
+
+_NOBODY: Final = Terms(submitter="")
+
+
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """A run of ours that was given a place, has not ended and has not all its machines yet."""
+
+    run: Run
+    nodes: int
+    """How many it lacks."""
+
+    @property
+    def creates(self) -> bool:
+        """Whether a machine may be made for it: one that was told `reuse` never gets a new one."""
+        return self.run.placed is None or self.run.placed.creation != "reuse"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """One source at one moment. Runs and machines of other sources are not in it."""
+
+    state: WorldState
+    source: str
+    policy: Policy
+    now: int
+    watched: bool = True
+    """Whoever decides goes on recording, and ends idle machines itself."""
+
+    @cached_property
+    def vms(self) -> tuple[Vm, ...]:
+        """Machines that are not seen gone, in order of first sight."""
+        return tuple(vm for vm in vms_of(self.state, self.source) if vm.billed)
+
+    @cached_property
+    def ours(self) -> tuple[Vm, ...]:
+        """The machines of these that Steno made: the only ones it ends, and the only ones that count to the cap."""
+        return tuple(vm for vm in self.vms if vm.ours)
+
+    @cached_property
+    def queue(self) -> tuple[Run, ...]:
+        """Runs without a place, in the order in which they were asked for."""
+        return tuple(run for run in self._live if run.placed is None and run.provider_id is None and not run.stop_by)
+
+    @cached_property
+    def lacking(self) -> tuple[Lacking, ...]:
+        """Runs whose place is reserved: placed or handed over, not ended, without (all) their machines."""
+        placed = (
+            run
+            for run in self._live
+            # A lost run holds no place: nobody may ever hear of it again.
+            if (run.placed is not None or run.provider_id is not None) and run.state is not State.LOST
+        )
+        short = (Lacking(run, terms_of(run).nodes - self._machines_of(run)) for run in placed)
+        return tuple(one for one in short if one.nodes > 0)
+
+    @cached_property
+    def taken(self) -> int:
+        """Places under the cap that are taken: machines of ours that may be billed, and those still to be made.
+
+        An upper bound: it may count a machine twice for the moment between its first sight and its link to the run it
+        was made for, never not at all.
+        """
+        making = sum(one.nodes for one in self.lacking if one.creates and not self._has_slot(one.run))
+        return len(self.ours) + making - min(making, self._loose()) + self._unseen
+
+    @cached_property
+    def free(self) -> int | None:
+        """Places left under the cap; negative where the cap was lowered; None: no cap."""
+        if self.policy.free or self.policy.max_vms is None:
+            return None
+        return self.policy.max_vms - self.taken
+
+    @cached_property
+    def slots(self) -> frozenset[str]:
+        """Slots in which there is a machine, or is going to be one."""
+        there = {vm.facts.fleet for vm in self.vms if vm.facts.fleet is not None}
+        meant = {one.run.placed.slot for one in self.lacking if one.run.placed is not None}
+        return frozenset(name for name in there | meant if name is not None and name.startswith(SLOT))
+
+    @cached_property
+    def reserved(self) -> dict[str, str]:
+        """vm_id → the run that was placed on this machine and is not on it yet."""
+        found: dict[str, str] = {}
+        for one in self.lacking:
+            placed = one.run.placed
+            if placed is None:
+                continue
+            for vm in self.vms:
+                if vm.vm_id == placed.vm_id or (placed.slot is not None and vm.facts.fleet == placed.slot):
+                    found[vm.vm_id] = one.run.run_id
+        return found
+
+    @cached_property
+    def _live(self) -> tuple[Run, ...]:
+        """Runs of ours without a verdict."""
+        ours = (run for run in runs_of(self.state, self.source) if run.requested_at is not None)
+        return tuple(sorted(ours, key=lambda run: run.first_position))
+
+    @cached_property
+    def _unseen(self) -> int:
+        """Machines of runs that are over which no list of machines can have shown yet."""
+        source = self.state.sources.get(self.source)
+        position, asked_at = (0, 0) if source is None else (source.machines_position, source.machines_at or 0)
+        return sum(
+            max(0, terms_of(run).nodes - len(set(run.links.values())))
+            for run in self.state.runs.values()
+            if run.terminal
+            and run.requested_at is not None
+            and run.provider_id is not None
+            and (run.transitions[-1].position >= position or run.transitions[-1].at >= asked_at)
+            and source_of(run) == self.source
+        )
+
+    def _machines_of(self, run: Run) -> int:
+        early = run.state in _EARLY
+        return sum(
+            any(one.run_id == run.run_id for one in vm.occupants)
+            # Between the end of its job and its own a run needs no other machine.
+            or (not early and vm.runs[-1:] == (run.run_id,))
+            for vm in self.vms
+        )
+
+    def _has_slot(self, run: Run) -> bool:
+        """Whether the machine that is made for it in its own slot is there: the slot holds no second one beside it.
+
+        Not so for a warm machine: should that go in the last moment, a new one may be made while it is still billed.
+        """
+        placed = run.placed
+        if placed is None or placed.slot is None or placed.vm_id is not None:
+            return False
+        return any(vm.facts.fleet == placed.slot and vm.state not in GOING for vm in self.ours)
+
+    def _loose(self) -> int:
+        """Machines that were certainly made for one of the lacking runs, and are only not linked to it yet.
+
+        A machine has an address, and with it a link, some time after it is first listed. Whoever else may have caused
+        such a machine is counted against it, so that no machine is taken for another one's.
+        """
+        loose = [
+            vm
+            for vm in self.ours
+            if not vm.runs and vm.state not in GOING and not (vm.facts.fleet or "").startswith(SLOT)
+        ]
+        if not loose:
+            return 0
+        since = min(vm.created for vm in loose)
+        lacking = {one.run.run_id for one in self.lacking}
+        others = sum(
+            source_of(run) == self.source
+            and (run.run_id not in lacking or run.attempts > 1)
+            and (run.vm_id is None or run.retried)
+            and (run.provider_id is not None or run.requeues > 0)
+            and (not run.terminal or max(run.finished_at or 0, run.last_at) >= since)
+            for run in self.state.runs.values()
+        )
+        return max(0, self._made_since(loose) - others)
+
+    def _made_since(self, loose: list[Vm]) -> int:
+        """How many of these machines can each be matched to a run that had its place before they were first seen."""
+        placed = sorted(_placed_at(one.run) for one in self.lacking if one.creates for _ in range(one.nodes))
+        matched = 0
+        for vm in sorted(loose, key=lambda vm: vm.first_position):
+            if matched < len(placed) and placed[matched] < vm.first_position:
+                matched += 1
+        return matched
+
+
+def _placed_at(run: Run) -> int:
+    return run.first_position if run.placed is None else run.placed.position
+
+
+def terms_of(run: Run) -> Terms:
+    """What the run asks of its machine, with the GPU whose turn it is (`gpu_of`)."""
+    terms, gpu = run.terms or _NOBODY, gpu_of(run)
+    if gpu is None:
+        return terms
+    return msgspec.structs.replace(terms, gpu=(gpu,))
+
+
+def gpu_of(run: Run) -> str | None:
+    """The GPU model of the fallback list it is asked for with now; None: the task's own.
+
+    Every request that found no capacity moves on by one; after the last the task's own comes again.
+    """
+    if run.terms is None or not run.terms.fallback:
+        return None
+    turn = run.requeues % (1 + len(run.terms.fallback))
+    return None if turn == 0 else run.terms.fallback[turn - 1]
+
+
+def fleet_slot(number: int) -> str:
+    """The name of a slot."""
+    return f"{SLOT}{number}"

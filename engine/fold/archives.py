@@ -1,0 +1,172 @@
+"""Archives: sources whose polls were imported from a trace. Their time ends with their last poll (docs/adr/0030).
+
+The record itself says which they are: an import gives its polls ids, a recorder does not.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from engine.errors import Conflict
+from engine.fold.run import Run
+from engine.fold.sources import BLIND_AFTER, Source, source_named
+from engine.fold.tick import Tick
+from engine.fold.vm import Vm
+from engine.fold.world_codec import WorldState
+
+
+def polled(state: WorldState, source: Source, at: int, position: int) -> None:
+    """Move the clock that a poll of a source belongs to: the record's for a live source, its own for an archive."""
+    if not source.archive:
+        state.last_at = at if state.last_at is None else max(state.last_at, at)
+        return
+    back = at < (source.imported_to or at) - BLIND_AFTER
+    begins = _is_project(source) and (state.importing != source.name or back)
+    if _is_project(source):
+        state.importing = source.name
+    else:
+        source = _imported_beside(state, source, at)
+    source.imported_to = at if source.imported_to is None else max(source.imported_to, at)
+    *before, (first, last) = source.imported_at or ((position, position),)
+    if begins and last < position:
+        source.imported_at = (*before, (first, last), (position, position))
+    else:
+        source.imported_at = (*before, (first, max(last, position)))
+
+
+def archive_of(state: WorldState, source: Source) -> str | None:
+    """The archive that a poll of a source belongs to; None for a live source."""
+    if not source.archive:
+        return None
+    return source.name if _is_project(source) else state.importing or source.name
+
+
+def may_move(tick: Tick, thing: Run | Vm) -> bool:
+    """Whether a poll may move a run or machine that is known already.
+
+    An archive moves nothing that a live source shows. A live source takes over what only an archive had shown.
+    """
+    if tick.archive is not None:
+        return thing.archive is not None
+    thing.archive, thing.hidden = None, False
+    return True
+
+
+def concerns(tick: Tick, thing: Run | Vm) -> bool:
+    """Whether the silence of a poll about a thing can mean anything: both are live, or both imported."""
+    return (thing.archive is None) == (tick.archive is None)
+
+
+def record_live(state: WorldState, name: str) -> None:
+    """A recorder polls this source from now on; what was imported before stays an archive."""
+    source_named(state.sources, name).archive = False
+
+
+def is_hidden(state: WorldState, archive: str | None) -> bool:
+    """Whether lists leave an archive out."""
+    source = state.sources.get(archive or "")
+    return source is not None and source.hidden
+
+
+def set_hidden(state: WorldState, name: str, *, hidden: bool) -> None:
+    """Take an archive out of the lists, or put it back."""
+    if name not in state.sources:
+        return
+    state.sources[name].hidden = hidden
+    tables: tuple[Mapping[str, Run | Vm], ...] = (state.runs, state.vms)
+    for table in tables:
+        for _, thing in tuple(table.items()):
+            if thing.archive == name:
+                thing.hidden = hidden
+
+
+def until_of(state: WorldState, vm: Vm) -> int:
+    """Up to when an open machine is billed (microseconds, UTC): to the newest poll of any live source, or, in an
+    archive, to the archive's last poll.
+    """
+    if vm.archive is None:
+        return state.last_at or 0
+    source = state.sources.get(vm.archive)
+    return vm.last_at if source is None or source.imported_to is None else source.imported_to
+
+
+def newest_poll(state: WorldState) -> int | None:
+    """When the newest poll was observed: of a live source, or where there is none, of an archive."""
+    if state.last_at is not None:
+        return state.last_at
+    return max((end for source in state.sources.values() if (end := source.imported_to) is not None), default=None)
+
+
+def imported_at(state: WorldState) -> tuple[tuple[int, int], ...]:
+    """The stretches of positions (first, last) at which archives stand, in order."""
+    found: list[tuple[int, int]] = []
+    archives = (source for source in state.sources.values() if source.imported_to is not None)
+    for first, last in sorted(stretch for source in archives for stretch in source.imported_at):
+        if found and first <= found[-1][1]:  # imported at the same time
+            found[-1] = (found[-1][0], max(found[-1][1], last))
+        else:
+            found.append((first, last))
+    return tuple(found)
+
+
+def archive_about(state: WorldState, subject: str) -> str | None:
+    """The archive that `run/<run_id>`, `vm/<vm_id>` or `source/<source>` belongs to; None: it is live."""
+    kind, _, name = subject.partition("/")
+    if kind == "source":
+        source = state.sources.get(name)
+        return None if source is None else archive_of(state, source)
+    thing: Run | Vm | None = state.runs.get(name) if kind == "run" else state.vms.get(name)
+    return None if thing is None else thing.archive
+
+
+def seen_at(state: WorldState, subject: str) -> int:
+    """The newest poll that could show `run/<run_id>`, `vm/<vm_id>` or `source/<source>` (microseconds, UTC)."""
+    archive = archive_about(state, subject)
+    return (state.last_at if archive is None else state.sources[archive].imported_to) or 0
+
+
+def shown_part(state: WorldState) -> WorldState:
+    """The world without the archives that lists leave out."""
+    if not any(source.hidden for source in state.sources.values()):
+        return state
+    return msgspec.structs.replace(
+        state,
+        runs={run_id: run for run_id, run in state.runs.items() if not run.hidden},
+        vms={vm_id: vm for vm_id, vm in state.vms.items() if not vm.hidden},
+    )
+
+
+def refuse_archive(thing: Run | Vm, name: str) -> None:
+    """
+    Raises:
+        Conflict: it is part of an archive, and Steno acts on nothing there.
+    """
+    if thing.archive is not None:
+        raise Conflict(f"{name} is part of the archive {thing.archive}: it was imported, and Steno does not act on it.")
+
+
+def live_part(state: WorldState) -> WorldState:
+    """The world without archives: what is decided about and acted on."""
+    if all(source.imported_to is None for source in state.sources.values()):
+        return state
+    runs = {run_id: run for run_id, run in state.runs.items() if run.archive is None}
+    vms = {vm_id: vm for vm_id, vm in state.vms.items() if vm.archive is None}
+    return msgspec.structs.replace(
+        state,
+        runs=runs,
+        vms=vms,
+        unsettled={run_id: None for run_id in state.unsettled if run_id in runs},
+        open_vms={vm_id: None for vm_id in state.open_vms if vm_id in vms},
+    )
+
+
+def _is_project(source: Source) -> bool:
+    return "/" in source.name
+
+
+def _imported_beside(state: WorldState, source: Source, at: int) -> Source:
+    """The project that polls of no project were imported with: those of dstack's event log name none."""
+    project = state.sources.get(state.importing or "")
+    if project is None or at - (project.imported_to or 0) > BLIND_AFTER:
+        return source
+    return project

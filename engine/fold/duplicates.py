@@ -1,0 +1,89 @@
+"""Answers that list one run or machine more than once, with other facts each time: one row of them stands.
+
+A provider that says two things of one thing contradicts itself. Were both taken down, every repetition of the answer
+would move the thing to and fro, and bill it so. Which row stands depends on the answer alone: of a machine the one that
+may cost most, so that none is forgotten while it may be billed; of a run the furthest.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+from engine.facts import RunFacts, VmFacts
+from engine.fold.run_states import PROGRESS
+from engine.fold.tick import Seen
+from engine.rules.evidence import decisive
+from engine.rules.progress import attempt_of, progress
+
+Row = TypeVar("Row", Seen, VmFacts)
+
+_RANK: Final = {"busy": 5, "provisioning": 4, "idle": 3, "terminating": 1, "terminated": 0}
+"""A machine's status → how far it is from having gone; idle is nearer than busy, for idle machines are ended. A word we
+do not know ends none.
+"""
+_NO_END: Final = 1 << 62
+
+
+class Once(NamedTuple):
+    """What an answer lists, each thing once."""
+
+    runs: tuple[Seen, ...]
+    """In the order of the answer, as `vms`."""
+    vms: tuple[VmFacts, ...]
+    unlike: Mapping[str, str]
+    """The provider's id → how its rows differ, of each thing that was listed with several."""
+
+
+def listed_once(runs: tuple[Seen, ...], vms: tuple[VmFacts, ...]) -> Once | None:
+    """The rows of an answer that stand, of rows that weigh the same the last; None where nothing is listed twice."""
+    if len(runs) < 2 and len(vms) < 2:
+        return None
+    unlike: dict[str, str] = {}
+    once = Once(_once(runs, _facts, _of_run, unlike), _once(vms, _itself, _of_vm, unlike), unlike)
+    return None if len(once.runs) == len(runs) and len(once.vms) == len(vms) else once
+
+
+def _once(
+    rows: tuple[Row, ...],
+    facts_of: Callable[[Row], RunFacts | VmFacts],
+    weight: Callable[[Row], tuple[int, ...]],
+    unlike: dict[str, str],
+) -> tuple[Row, ...]:
+    ids = [facts_of(row).provider_id for row in rows]
+    if len(set(ids)) == len(ids):
+        return rows
+    found: dict[str, list[Row]] = {}
+    for row, provider_id in zip(rows, ids, strict=True):
+        found.setdefault(provider_id, []).append(row)
+    for provider_id, same in found.items():
+        if len(same) > 1 and (fields := _differing([facts_of(row) for row in same])):
+            unlike[provider_id] = f"listed {len(same)} times in one answer, with another {', '.join(fields)}"
+    return tuple(max(reversed(same), key=weight) for same in found.values())
+
+
+def _differing(facts: Sequence[RunFacts | VmFacts]) -> list[str]:
+    first, *others = facts
+    names = (name for name in first.__struct_fields__ if name != "drift")
+    return [name for name in names if any(getattr(one, name) != getattr(first, name) for one in others)]
+
+
+def _facts(seen: Seen) -> RunFacts:
+    return seen.facts
+
+
+def _itself(facts: VmFacts) -> VmFacts:
+    return facts
+
+
+def _of_vm(facts: VmFacts) -> tuple[int, ...]:
+    """A placeholder is no machine; then by how far it is from having gone, what it costs, and how late it ends."""
+    end = _NO_END if facts.finished_at is None else facts.finished_at
+    return (facts.price is not None, _RANK.get(facts.status or "", 2), facts.price or 0, end)
+
+
+def _of_run(seen: Seen) -> tuple[int, ...]:
+    """The newest attempt; then whether it has ended, and how far it has come. A run only goes forward in an attempt."""
+    facts, attempt, shown = seen.facts, attempt_of(seen.facts) or 0, bool(seen.facts.jobs)
+    if decisive(facts) is not None:
+        return (attempt, True, 0, shown)
+    state = progress(facts, rules="").state
+    return (attempt, False, 0 if state is None else PROGRESS.index(state), shown)

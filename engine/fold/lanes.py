@@ -1,0 +1,147 @@
+"""Lanes of a fold: one question to one source each, and what its repeated answers add up to."""
+
+from typing import Final
+
+from engine.fold.run import Run
+from engine.fold.sources import BLIND_AFTER, Source, is_watched, list_read, lists_newest
+from engine.fold.sweeps import Sweep, sweep_ended
+from engine.fold.vm import Vm
+from engine.readings.scope import EVENTS_LIST, INSTANCES_LIST, RUNS_GET, RUNS_LIST, Scope
+
+NEVER: Final = -(1 << 62)
+_SHOWN: Final = {RUNS_LIST: "run", RUNS_GET: "run", INSTANCES_LIST: "vm", EVENTS_LIST: "provider_event"}
+"""Endpoints whose answers are read, and what their items are."""
+
+
+class SourceLanes:
+    """A source while it is folded."""
+
+    __slots__ = ("at", "changes", "everywhere", "gap", "heard", "lanes", "machines", "newest", "position", "state")
+
+    def __init__(self, state: Source) -> None:
+        self.state = state
+        self.lanes: dict[int | None, Lane] = {}
+        """By the part of the question."""
+        self.machines: list[Lane] = []
+        """The lanes that list machines."""
+        self.everywhere = False
+        """It lists what is of every project, and so what other sources list too, or leaves that out."""
+        self.heard = NEVER
+        """When it last answered, the polls that only repeated included; `NEVER` while the next answer ends a time in
+        which it did not.
+        """
+        self.newest = 0
+        """The newest `started_at` of a poll folded."""
+        self.at = 0
+        """The newest `observed_at` of a poll that only repeated."""
+        self.position = 0
+        """Of that poll."""
+        self.changes = 0
+        """How often something changed a run or a machine."""
+        self.gap = BLIND_AFTER
+        """How long after the last answer a poll may only repeat; below zero while any poll may end a grace."""
+
+    def write_down(self, open_sweeps: dict[str, Sweep]) -> None:
+        """Tell it, and what its lanes list, what the repeated polls said."""
+        state = self.state
+        if state.last_answered is not None and self.heard > state.last_answered:
+            # No gap between those polls was long, so all the time between the first and the last is answered time.
+            state.answered_time += self.heard - state.last_answered
+            state.last_answered = self.heard
+        repeated = [lane for lane in self.lanes.values() if lane.position]
+        for lane in sorted(repeated, key=lambda lane: lane.position) if len(repeated) > 1 else repeated:
+            lane.write_down(open_sweeps)
+
+    def changed(self, lane: "Lane | None") -> None:
+        """An answer in this lane changed something: what others say again is to be read again.
+
+        A row of machines that says the same means the same whatever runs did since; not so where the source's clock
+        is another (None).
+        """
+        before = self.changes
+        self.changes += 1
+        if lane is not None and lane.shows != "vm":
+            for other in self.machines:
+                if other.changes == before:
+                    other.changes = self.changes
+
+    def turned(self) -> None:
+        """A page is another than before: the pages behind it complete another list, though they say the same."""
+        for lane in self.lanes.values():
+            if lane.page is not None and lane.changes == self.changes:
+                lane.changes -= 1
+
+    def follow(self, *, absent: bool, ending: bool) -> None:
+        """Go on from what an event folded in full left. `absent`: something is missing, so that no answer is a mere
+        repetition; `ending`: a machine was told to go, and any answer may be one too many without its end.
+        """
+        last = self.state.last_answered
+        self.heard = NEVER if last is None or self.state.failed else last
+        self.changes += absent
+        self.gap = -1 if ending else BLIND_AFTER
+
+
+class Lane:
+    """One question to one source, and what its last answer showed."""
+
+    __slots__ = (
+        "at",
+        "changes",
+        "dates",
+        "empty",
+        "listing",
+        "mute",
+        "newest",
+        "page",
+        "position",
+        "runs",
+        "scope",
+        "shows",
+        "source",
+        "started",
+        "vms",
+        "watched",
+    )
+
+    def __init__(self, source: SourceLanes, scope: Scope) -> None:
+        self.source = source
+        self.scope = scope
+        self.shows = _SHOWN.get(scope.endpoint)
+        self.mute = self.shows is None
+        """Its answers say nothing of runs or machines."""
+        self.dates = self.shows == "provider_event"
+        """Its answers say when things happened: what they said once stays said, whatever changes since."""
+        self.newest = lists_newest(scope)
+        """It lists the newest machines."""
+        self.empty = True
+        """Its last answer listed none that we know, and nobody asks when it was given last."""
+        self.watched = is_watched(scope)
+        self.listing: int | None = None
+        self.runs: tuple[tuple[Run, bool], ...] = ()
+        """The runs it lists, and whether its figure of their cost is whole."""
+        self.vms: tuple[Vm, ...] = ()
+        """The machines it lists."""
+        self.page: tuple[str, ...] | None = None
+        """The ids it lists, where it is one page of several; the last page may list none."""
+        self.changes = -1
+        self.position = self.started = self.at = 0
+        """Of the newest poll that only repeated; position 0 if none has since it was last written down."""
+
+    def write_down(self, open_sweeps: dict[str, Sweep]) -> None:
+        """Give what it lists what the repeated polls said, and go on with the sweep this is a page of."""
+        if self.page is not None:
+            sweep_ended(open_sweeps, self.scope, self.source.state.name, self.started, self.page)
+        if self.newest:
+            list_read(self.source.state, self.position, self.started)
+        name = self.source.state.name
+        for run, whole in self.runs:
+            run.started[name] = max(run.started.get(name, self.started), self.started)
+            if self.position > run.last_position:
+                run.last_position, run.last_at = self.position, self.at
+            if whole and self.position > (run.cost_at or 0):
+                run.cost_at = self.position
+        for vm in self.vms:
+            vm.started[name] = max(vm.started.get(name, self.started), self.started)
+            if self.position > vm.last_position:
+                vm.last_position, vm.last_at = self.position, self.at
+        self.position = 0

@@ -1,0 +1,279 @@
+"""Which machine a run is on: equal non-empty `hostname`, same project, the machine's life overlapping the
+submission's; the newest `created` wins, a tie is an anomaly and no link. Once linked, a submission stays linked.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from engine.facts import JobFacts, RunFacts, SubmissionFacts
+from engine.fold.change import Anomaly, AnomalyKind, Change, Moved, VmMoved
+from engine.fold.run import Run
+from engine.fold.sources import source_named
+from engine.fold.vm import Occupancy, Vm
+from engine.fold.vm_states import VmState
+from engine.fold.vm_turn import EMPTY, last_asked
+from engine.fold.world_codec import WorldState
+from engine.readings.words import ENDED_JOB_STATUSES, FINAL_RUN_STATUSES, MACHINE_LOST
+
+_SAID_BY_MACHINE: Final = frozenset({"pulling", "running"})
+_WAITING: Final = 100
+"""Runs remembered for one hostname that no machine has."""
+
+
+def host_of(provider: str, project: str | None, hostname: str) -> str:
+    """The key under which a hostname is looked up; never a name of a machine, which is given again."""
+    return f"{provider}/{project}/{hostname}"
+
+
+class Links:
+    """Links the runs and machines of one world."""
+
+    __slots__ = ("state",)
+
+    def __init__(self, state: WorldState) -> None:
+        self.state = state
+
+    def run_shown(self, run: Run, position: int, at: int) -> list[Change]:
+        """A run says something new: which machines its submissions are on, and which they have left."""
+        changes: list[Change] = []
+        facts = run.facts
+        if facts is None:
+            return changes
+        over = facts.status in FINAL_RUN_STATUSES
+        shown: set[str] = set()
+        for job in facts.jobs:
+            for submission in job.submissions:
+                key = f"{job.replica_num}/{job.job_num}/{submission.num}"
+                shown.add(key)
+                until = _until(job, submission, at, over=over)
+                if key in run.links:
+                    self._leave(run, key, until, changes, shown=submission)
+                elif submission.hostname is not None:
+                    self._link(run, key, submission, until, position, at, changes)
+        for key in tuple(run.links):
+            if key not in shown and over:
+                self._leave(run, key, at, changes)
+        return changes
+
+    def answered(self, run: Run, before: RunFacts, asked_at: int) -> None:
+        """Take down that a run's machine answered: its job went on since the poll of `asked_at` showed `before`.
+
+        dstack learns from the machine alone that a job pulls its image, runs or has an exit status.
+        """
+        if run.facts is None:
+            return
+        known = {f"{job.replica_num}/{job.job_num}/{one.num}": one for job in before.jobs for one in job.submissions}
+        for job in run.facts.jobs:
+            for one in job.submissions:
+                key = f"{job.replica_num}/{job.job_num}/{one.num}"
+                was = known.get(key)
+                if was is None or key not in run.links:
+                    continue
+                if (one.status != was.status and one.status in _SAID_BY_MACHINE) or (
+                    one.exit_status is not None and was.exit_status is None
+                ):
+                    self._replace(run, key, answered_at=asked_at)
+
+    def machine_shown(self, vm: Vm, position: int, at: int) -> list[Change]:
+        """A machine has a hostname: runs may have waited for it."""
+        hostname = vm.facts.hostname
+        if hostname is None:
+            return []
+        host = host_of(vm.provider, vm.facts.project, hostname)
+        had = self.state.by_host.setdefault(host, [])
+        if vm.vm_id not in had:
+            had.append(vm.vm_id)
+        changes: list[Change] = []
+        for run_id in self.state.waiting.pop(host, ()):
+            run = self.state.runs.get(run_id)
+            if run is not None:
+                changes += self.run_shown(run, position, at)
+        return changes
+
+    def leave_all(self, run: Run, at: int) -> list[Change]:
+        """The run is on no machine any more: lost, or asked for again."""
+        changes: list[Change] = []
+        for key in tuple(run.links):
+            self._leave(run, key, at, changes, forgotten=True)
+        return changes
+
+    def rename(self, run: Run, before: str) -> None:
+        """The run `before` is known under another id from now on."""
+        for vm_id in set(run.links.values()):
+            vm = self.state.vms[vm_id]
+            vm.runs = tuple(run.run_id if one == before else one for one in vm.runs)
+            vm.occupancies = tuple(
+                msgspec.structs.replace(one, run_id=run.run_id) if one.run_id == before else one
+                for one in vm.occupancies
+            )
+            if vm.made_for == before:
+                vm.made_for = run.run_id
+                vm.ours = vm.ours or run.requested_at is not None
+        for waiting in self.state.waiting.values():
+            waiting[:] = [run.run_id if one == before else one for one in waiting]
+
+    # -- one submission ----------------------------------------------------------------------------------------------
+
+    def _link(
+        self,
+        run: Run,
+        key: str,
+        submission: SubmissionFacts,
+        until: int | None,
+        position: int,
+        at: int,
+        changes: list[Change],
+    ) -> None:
+        since = _since(run, submission)
+        host = host_of(run.provider, run.project, submission.hostname or "")
+        known = (self.state.vms[vm_id] for vm_id in self.state.by_host.get(host, ()))
+        there = [vm for vm in known if (vm.archive is None) == (run.archive is None)]
+        fitting = [vm for vm in there if _overlaps(vm, since, submission.finished_at)]
+        newest = [vm for vm in fitting if vm.created == max(other.created for other in fitting)]
+        if len(newest) != 1:
+            waiting = self.state.waiting.setdefault(host, [])
+            if run.run_id not in waiting:
+                waiting.append(run.run_id)
+                del waiting[:-_WAITING]
+            if newest:
+                names = ", ".join(sorted(vm.provider_id for vm in newest))
+                detail = f"submission {key} at {submission.hostname} fits {len(newest)} machines: {names}"
+                self._note(run, AnomalyKind.AMBIGUOUS_VM, detail, position, changes)
+            return
+        vm = newest[0]
+        cold = vm.created >= since
+        occupancy = Occupancy(
+            run_id=run.run_id,
+            job=key,
+            since=since,
+            seen_at=at,
+            until=until,
+            cold=cold,
+            blocks=submission.blocks,
+            free_at=_free_at(vm),
+            cut_off=submission.reason in MACHINE_LOST,
+        )
+        vm.occupancies = (*vm.occupancies, occupancy)
+        vm.runs = vm.runs if run.run_id in vm.runs else (*vm.runs, run.run_id)
+        if cold and vm.made_for is None:
+            vm.made_for = run.run_id
+            vm.ours = vm.ours or run.requested_at is not None
+        run.links[key] = vm.vm_id
+        self._first_job(run)
+        self._left(vm, occupancy, until, at)
+        changes += (Moved(run_id=run.run_id, transition=None), VmMoved(vm_id=vm.vm_id, step=None))
+        self._compare(run, vm, position, changes)
+
+    def _leave(
+        self,
+        run: Run,
+        key: str,
+        until: int | None,
+        changes: list[Change],
+        *,
+        shown: SubmissionFacts | None = None,
+        forgotten: bool = False,
+    ) -> None:
+        """Write down when a submission left its machine; one that is shown there again never did.
+
+        `shown`: the submission, where an answer shows it; its `finished_at` stands instead of the poll that first
+        showed it over. `forgotten`: nobody says that it is over.
+        """
+        vm = self.state.vms[run.links[key]]
+        told = shown is not None and shown.finished_at is not None
+        cut_off = shown is not None and shown.reason in MACHINE_LOST
+        for one in vm.occupancies:
+            if one.run_id != run.run_id or one.job != key or one.until == until:
+                continue
+            if one.until is not None and until is not None and not told:
+                continue
+            self._replace(run, key, until=until, cut_off=cut_off, forgotten=forgotten)
+            self._left(vm, one, until, run.last_at)
+            changes.append(VmMoved(vm_id=vm.vm_id, step=None))
+
+    def _replace(self, run: Run, key: str, **more: object) -> None:
+        """Write down something more of a submission on its machine."""
+        vm = self.state.vms[run.links[key]]
+        vm.occupancies = tuple(
+            msgspec.structs.replace(one, **more) if one.run_id == run.run_id and one.job == key else one
+            for one in vm.occupancies
+        )
+
+    def _left(self, vm: Vm, one: Occupancy, until: int | None, at: int) -> None:
+        """A submission is over: a machine shown empty all along was not, and one nobody saw end lived that long.
+
+        One first seen there since the machine idles came since then, whatever the two clocks say of each other.
+        """
+        if until is None:
+            return
+        if vm.unseen_end and vm.finished_at is not None:
+            vm.finished_at = vm.finished_low = min(max(vm.finished_at, until), max(vm.first_at, vm.created))
+        if vm.idle_since is not None and (until > vm.idle_since or one.seen_at > vm.idle_since):
+            vm.idle_from = source_named(self.state.sources, vm.source).answered_time
+            vm.idle_since = max(vm.idle_since, at)
+
+    def _first_job(self, run: Run) -> None:
+        """Which machine the run is on, and whether its first one was made for it."""
+        keys = sorted(run.links, key=_parts)
+        first = [key for key in keys if _parts(key)[:2] == _parts(keys[0])[:2]]
+        run.vm_id = run.links[first[-1]]
+        for one in self.state.vms[run.links[first[0]]].occupancies:
+            if one.run_id == run.run_id and one.job == first[0]:
+                run.start = "cold" if one.cold else "warm"
+
+    def _compare(self, run: Run, vm: Vm, position: int, changes: list[Change]) -> None:
+        """Whether a run of ours got the GPUs it asked for."""
+        terms, got = run.terms, vm.facts
+        if terms is None or not (terms.gpu or terms.gpu_count):
+            return
+        wanted: Sequence[str] = (*terms.gpu, *(terms.fallback if run.requeues else ()))
+        if run.placed is not None and run.placed.gpu is not None:
+            wanted = (run.placed.gpu,)
+        models = {model.lower() for model in wanted}
+        if (models and (got.gpu or "").lower() not in models) or got.gpu_count < terms.gpu_count:
+            asked = f"{' or '.join(wanted) or 'GPU'} × {terms.gpu_count}"
+            detail = f"asked for {asked}, got {got.gpu or 'none'} × {got.gpu_count}"
+            self._note(run, AnomalyKind.GPU_MISMATCH, detail, position, changes)
+
+    def _note(self, run: Run, kind: AnomalyKind, detail: str, position: int, changes: list[Change]) -> None:
+        mark = f"{kind.value}: {detail}"
+        if mark in run.noted:
+            return
+        run.noted = (*run.noted, mark)
+        anomaly = Anomaly(kind=kind, subject=f"run/{run.run_id}", position=position, detail=detail)
+        self.state.anomalies.append(anomaly)
+        changes.append(anomaly)
+
+
+def _free_at(vm: Vm) -> int | None:
+    """The newest sight of a machine with nobody on it; None where no poll showed it so."""
+    if vm.state in (VmState.IDLE, VmState.DRAINING):
+        return last_asked(vm)
+    return vm.steps[-1].low_at if vm.state is VmState.BUSY and vm.steps[-1].before in EMPTY else None
+
+
+def _parts(key: str) -> tuple[int, int, int]:
+    replica, job, num = key.split("/")
+    return int(replica), int(job), int(num)
+
+
+def _since(run: Run, submission: SubmissionFacts) -> int:
+    if submission.submitted_at is not None:
+        return submission.submitted_at
+    return run.submitted_at if run.submitted_at is not None else run.first_at
+
+
+def _until(job: JobFacts, submission: SubmissionFacts, at: int, *, over: bool) -> int | None:
+    """When the submission left its machine: its own `finished_at`, else now where it is over; None: it goes on."""
+    if submission.finished_at is not None:
+        return submission.finished_at
+    newer = job.newest is not None and submission.num < job.newest.num
+    return at if over or newer or submission.status in ENDED_JOB_STATUSES else None
+
+
+def _overlaps(vm: Vm, since: int, until: int | None) -> bool:
+    end = vm.first_at if vm.unseen_end else vm.finished_at
+    gone = vm.state is VmState.TERMINATED and end is not None and end <= since
+    return not gone and (until is None or vm.created <= until)

@@ -1,0 +1,334 @@
+"""The fold of a record: most polls repeat the one before, and those are folded without reading their answer again.
+
+A lane is one question to one source. A poll whose answer is its lane's last one, with nothing else having changed at
+that source since, can only say "still so": what that means for the runs and machines it lists is added up and written
+to them when something does change. A property test holds this against folding every poll in full.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from msgspec.structs import replace
+
+from engine.facts import RunFacts, VmEvent, VmFacts
+from engine.fold.archives import polled
+from engine.fold.change import Change, Moved, VmMoved
+from engine.fold.clock_skew import shows_new
+from engine.fold.duplicates import listed_once
+from engine.fold.lanes import Lane, SourceLanes
+from engine.fold.machines import ending_due
+from engine.fold.run import Run
+from engine.fold.run_turn import cost_is_whole
+from engine.fold.sources import Source
+from engine.fold.sweeps import is_page
+from engine.fold.tick import Seen, Tick
+from engine.fold.tick_reader import PollReader
+from engine.fold.vm import Vm, vm_id_of
+from engine.fold.vm_states import VmState
+from engine.fold.world import World
+from engine.readings.answers import says_not_exists
+from engine.readings.dstack import decode_run, facts_of
+from engine.readings.instances import read_vm
+from engine.readings.scope import read_scope
+from engine.replay.until import Until
+from engine.rules.sets import Watch
+from events.poll import Poll
+
+if TYPE_CHECKING:
+    from events.store.record import Record
+
+T = TypeVar("T")
+
+_RECORDED: Final = 1
+_FAILED: Final = 2
+_LANES: Final = 512
+_FACTS: Final = 128
+"""Items whose facts are remembered, or twice as many as one answer lists."""
+_NOBODY: Final = SourceLanes(Source(name=""))
+"""Stands for a source that no poll has been folded of yet."""
+
+
+class RecordFold:
+    """Folds the polls and intents of a record into a world, from where the world is."""
+
+    def __init__(self, record: "Record", world: World) -> None:
+        self.record = record
+        self.world = world
+        self._sources: dict[int, SourceLanes] = {}
+        self._lanes = 0
+        """How many, of all sources."""
+        self._facts: dict[int, RunFacts] = {}
+        self._vm_facts: dict[int, VmFacts] = {}
+        self._reader = PollReader()
+        self._repeats = world.rules.watch is not Watch.CLOCK
+        self._absent = self._is_something_missing()
+
+    def run(
+        self,
+        until: Until | None = None,
+        each: Callable[[int, tuple[Change, ...]], None] | None = None,
+        *,
+        repeats: bool = True,
+    ) -> None:
+        """Fold everything behind the world's position, up to `until`; `each` is told what every event changed, with
+        the world as it is after it.
+
+        Without `repeats`, `each` is not told of polls that only repeat the one before: those change nothing.
+        """
+        limit = until if until is not None else Until()
+        state = self.world.state
+        sources = self._sources if self._repeats and (each is None or not repeats) else {}
+        current, source, lanes = -1, _NOBODY, _NOBODY.lanes
+        repeated, folded = 0, state.position
+        rows = self.record.scan(after=state.position, until=limit.position)
+        if (end := limit.at) is not None:
+            rows = (row for row in rows if row[3] <= end)
+        # Most rows end in the first branch: every word in it is paid for a million times.
+        for position, kind, stream, at, took, scope_id, listing_id in rows:
+            if stream != current:
+                current, source = stream, sources.get(stream, _NOBODY)
+                lanes = source.lanes
+            lane = lanes.get(scope_id)
+            if (
+                lane is not None
+                and kind == _RECORDED
+                and 0 <= at - source.heard <= source.gap
+                and (
+                    lane.mute
+                    or (
+                        lane.listing == listing_id
+                        and (lane.changes == source.changes or lane.dates)
+                        and (lane.empty or at - took >= source.newest)
+                    )
+                )
+            ):
+                if lane.watched:
+                    source.heard = at
+                if not lane.empty:
+                    source.newest = lane.started = at - took
+                    lane.position, lane.at = position, at
+                if at > source.at:
+                    source.at, source.position = at, position
+                repeated += 1
+                folded = position
+                continue
+            folded = position
+            if kind > _FAILED:
+                changes = self._event(position, at)
+            else:
+                changes = self._whole(position, kind, stream, at, took, scope_id, listing_id)
+                current = -1
+            if each is not None:
+                each(position, changes)
+        self._write_down()
+        state.events += repeated
+        state.position = max(state.position, folded)
+
+    def _whole(
+        self, position: int, kind: int, stream: int, at: int, took: int, scope_id: int | None, listing_id: int | None
+    ) -> tuple[Change, ...]:
+        """Fold one poll in full."""
+        lane = self._lane(stream, scope_id)
+        source = lane.source
+        self._write_down()
+        tick = self._tick(lane, position, kind, at, took, listing_id)
+        skew = source.state.skew
+        found_again = self._absent and self._finds_missing(tick)
+        changes = self.world.apply(tick)
+        if changes or found_again:
+            source.changed(lane if source.state.skew == skew else None)
+        if len(self._sources) > 1:
+            self._tell_others(source, changes, at)
+        if lane.shows is not None and kind == _RECORDED:
+            listed, paged = lane.listing, lane.page
+            # A late answer may have moved nothing: what it shows was not taken, and its like may not be skipped.
+            lane.listing = listing_id if tick.started_at >= source.newest else None
+            lane.changes = source.changes
+            source.newest = max(source.newest, tick.started_at)
+            lane.runs = tuple([(run, cost_is_whole(seen.facts, tick.scope)) for run, seen in self._runs(tick)])
+            lane.vms = self._vms(tick)
+            ids = [seen.facts.provider_id for seen in tick.runs] or [facts.provider_id for facts in tick.vms]
+            lane.page = tuple(ids) if is_page(tick.scope, len(ids)) else None
+            if lane.listing != listed and (paged, lane.page) != (None, None):
+                source.turned()
+            lane.empty = not (lane.runs or lane.vms or lane.newest or lane.page is not None)
+            self._absent = self._is_something_missing()
+        self._follow()
+        return changes
+
+    def _tell_others(self, source: SourceLanes, changes: tuple[Change, ...], at: int) -> None:
+        """What one source changed, or left out just now, another may say otherwise: its answers are read again."""
+        state, names = self.world.state, set[str]()
+        for change in changes:
+            match change:
+                case Moved():
+                    names.update(state.runs[change.run_id].started)
+                case VmMoved():
+                    names.update(state.vms[change.vm_id].started)
+                case _:
+                    pass
+        for vm_id in state.open_vms:
+            missing = state.vms[vm_id].missing
+            if missing is not None and (missing.source, missing.at) == (source.state.name, at):
+                names.update(state.vms[vm_id].started)
+        for other in self._sources.values():
+            shared = other.state.name in names or (bool(names) and (source.everywhere or other.everywhere))
+            if other is not source and shared:
+                other.changed(None)
+
+    def _event(self, position: int, at: int) -> tuple[Change, ...]:
+        """Fold one of our own intents or outcomes: what it changes, the next poll of every lane may answer to."""
+        self._write_down()
+        changes = self.world.apply_event(position, at, self.record.event(position))
+        for source in self._sources.values():
+            source.changes += 1
+        self._absent = self._is_something_missing()
+        self._follow()
+        return changes
+
+    def _write_down(self) -> None:
+        for source in self._sources.values():
+            source.write_down(self.world.state.sweeps)
+            if source.at:
+                polled(self.world.state, source.state, source.at, source.position)
+                source.at = 0
+
+    def _follow(self) -> None:
+        """Let every source go on from where the world is; a machine's graces count in the time of its own source."""
+        state = self.world.state
+        ending = {vm.source for vm_id in state.open_vms if ending_due(vm := state.vms[vm_id]) is not None}
+        for source in self._sources.values():
+            source.follow(absent=self._absent, ending=source.state.name in ending)
+
+    def _is_something_missing(self) -> bool:
+        """Whether a run or machine is missing and not given up yet."""
+        state = self.world.state
+        return any(state.runs[run_id].missing is not None for run_id in state.unsettled) or any(
+            state.vms[vm_id].missing is not None and state.vms[vm_id].state is not VmState.UNCONFIRMED
+            for vm_id in state.open_vms
+        )
+
+    def _runs(self, tick: Tick) -> list[tuple[Run, Seen]]:
+        """The runs an answer shows; not those of requests that were made again."""
+        state, found = self.world.state, []
+        once = listed_once(tick.runs, ())
+        for seen in tick.runs if once is None else once.runs:
+            run_id = state.by_provider.get(f"{tick.scope.provider}/{seen.facts.provider_id}")
+            if run_id is not None and self._is_moved(tick, state.runs[run_id]):
+                found.append((state.runs[run_id], seen))
+        return found
+
+    def _vms(self, tick: Tick) -> tuple[Vm, ...]:
+        """The machines an answer shows; placeholders are none."""
+        ids = [vm_id_of(tick.scope.provider, facts.provider_id) for facts in tick.vms]
+        found = [vm for vm_id in ids if (vm := self.world.state.vms.get(vm_id)) is not None]
+        return tuple([vm for vm in found if self._is_moved(tick, vm)])
+
+    def _is_moved(self, tick: Tick, thing: Run | Vm) -> bool:
+        """Whether polls of this source move what they show."""
+        return thing.archive is not None or not self.world.source(tick.source).archive
+
+    def _finds_missing(self, tick: Tick) -> bool:
+        return any(run.missing is not None for run, _ in self._runs(tick)) or any(
+            vm.missing is not None for vm in self._vms(tick)
+        )
+
+    def _lane(self, stream: int, scope_id: int | None) -> Lane:
+        source = self._sources.get(stream)
+        if source is None:
+            name = self.record.stream_name(stream).removeprefix("source/")
+            source = self._sources[stream] = SourceLanes(self.world.source(name))
+        lane = source.lanes.get(scope_id)
+        if lane is None:
+            if self._lanes >= _LANES:
+                self._forget()
+            asked = self.record.scope(scope_id) if scope_id is not None else None
+            scope = read_scope(asked.path, bytes(asked.req)) if asked is not None else read_scope("", b"null")
+            lane = source.lanes[scope_id] = Lane(source, scope)
+            if lane.shows == "vm":
+                source.machines.append(lane)
+            source.everywhere = source.everywhere or (lane.shows is not None and scope.project is None)
+            self._lanes += 1
+        return lane
+
+    def _tick(self, lane: Lane, position: int, kind: int, at: int, took: int, listing_id: int | None) -> Tick:
+        answered = kind == _RECORDED
+        seen: tuple[Seen, ...] = ()
+        vms: tuple[VmFacts, ...] = ()
+        events: tuple[VmEvent, ...] = ()
+        not_exists = False
+        if answered and lane.shows is not None and listing_id is not None:
+            shown, items = self.record.children(listing_id)
+            if shown != lane.shows:
+                poll = self.record.poll(position)
+                not_exists = says_not_exists(poll.status, poll.body)
+                if not not_exists:
+                    return self._read_whole(lane, position, poll)
+            else:
+                try:
+                    if shown == "vm":
+                        vms = self._vm_facts_of(items)
+                    elif lane.dates:
+                        events = self._reader.events([self.record.item(item_id) for item_id in items])
+                    else:
+                        seen = self._run_facts_of(items)
+                except ValueError:
+                    return self._read_whole(lane, position, self.record.poll(position))
+        return Tick(
+            position=position,
+            source=lane.source.state.name,
+            scope=lane.scope,
+            started_at=at - took,
+            observed_at=at,
+            answered=answered,
+            runs=seen,
+            vms=vms,
+            events=events,
+            not_exists=not_exists,
+            server_time=self._server_time(lane, position, seen, vms),
+            imported=self._is_imported(lane, position),
+        )
+
+    def _read_whole(self, lane: Lane, position: int, poll: Poll) -> Tick:
+        return replace(self._reader.read(position, poll), imported=self._is_imported(lane, position))
+
+    def _is_imported(self, lane: Lane, position: int) -> bool:
+        """Whether a poll was imported; asked of a source's first poll only."""
+        return lane.source.state.archive is None and self.record.is_imported(position)
+
+    def _server_time(self, lane: Lane, position: int, runs: tuple[Seen, ...], vms: tuple[VmFacts, ...]) -> int | None:
+        """The provider's clock, read only where its times are first met."""
+        new = shows_new(self.world.state, lane.scope.provider, runs, vms)
+        return self.record.poll(position).server_time if new else None
+
+    def _run_facts_of(self, items: tuple[int, ...]) -> tuple[Seen, ...]:
+        known, found = _bounded(self._facts, len(items)), []
+        for item_id in items:
+            facts = known.get(item_id)
+            if facts is None:
+                facts = known[item_id] = facts_of(*decode_run(self.record.item(item_id)))
+            found.append(Seen(facts=facts))
+        return tuple(found)
+
+    def _vm_facts_of(self, items: tuple[int, ...]) -> tuple[VmFacts, ...]:
+        known, found = _bounded(self._vm_facts, len(items)), []
+        for item_id in items:
+            facts = known.get(item_id)
+            if facts is None:
+                facts = known[item_id] = read_vm(self.record.item(item_id))
+            found.append(facts)
+        return tuple(found)
+
+    def _forget(self) -> None:
+        self._write_down()
+        for source in self._sources.values():
+            source.lanes.clear()
+            source.machines.clear()
+        self._lanes = 0
+
+
+def _bounded(known: dict[int, T], listed: int) -> dict[int, T]:
+    """What is remembered of items, emptied where it has grown beyond bounds."""
+    if len(known) > max(_FACTS, 2 * listed):
+        known.clear()
+    return known

@@ -1,0 +1,226 @@
+"""One run as the fold knows it: the provider's words, our verdict and its evidence, apart from each other."""
+
+from enum import StrEnum
+from typing import Literal
+
+import msgspec
+
+from engine.facts import RunFacts
+from engine.fold.change import Transition
+from engine.fold.run_reasons import Reason
+from engine.fold.run_states import State, is_terminal
+
+
+class ReportedJob(msgspec.Struct, frozen=True):
+    """The provider's own words about the newest submission of one job."""
+
+    status: str | None
+    reason: str | None
+    exit_status: int | None
+
+
+class Reported(msgspec.Struct, frozen=True, kw_only=True):
+    """The provider's own words about a run, verbatim."""
+
+    status: str | None = None
+    reason: str | None = None
+    jobs: tuple[ReportedJob, ...] = ()
+
+
+class Missing(msgspec.Struct, frozen=True):
+    """A run its source no longer lists."""
+
+    source: str
+    since: int
+    """The source's answered time (`engine.fold.sources`) when a complete sweep first left the run out."""
+    not_exists: bool
+    """The source said of the id that it does not exist."""
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run we submitted asks of its machine, read from its request."""
+
+    submitter: str
+    gpu: tuple[str, ...] = ()
+    """Models it takes, as written; empty: any, or none."""
+    gpu_count: int = 0
+    """The least number of GPUs a machine must have; 0: none asked for."""
+    nodes: int = 1
+    backends: tuple[str, ...] = ()
+    regions: tuple[str, ...] = ()
+    instance_types: tuple[str, ...] = ()
+    fleets: tuple[str, ...] = ()
+    """Fleets the task itself names."""
+    spot: Literal["spot", "on-demand", "auto"] | None = None
+    creation: Literal["create", "reuse", "reuse-or-create"] = "reuse-or-create"
+    idle: int | None = None
+    """`idle_duration` in microseconds: 0 is 0, -1 is `off`; None: not said."""
+    max_duration: int | None = None
+    """Microseconds; None: no limit."""
+    max_price: int | None = None
+    """Micro-dollars an hour."""
+    fallback: tuple[str, ...] = ()
+    resources: bytes = b"{}"
+    """JSON text of the task's `resources`, to be compared with a machine."""
+
+
+class Placed(msgspec.Struct, frozen=True, kw_only=True):
+    """The place reserved for a run."""
+
+    position: int
+    at: int
+    slot: str | None
+    vm_id: str | None
+    creation: str
+    gpu: str | None
+
+
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a run waits in Steno's queue."""
+
+    position: int
+    at: int
+    why: str
+    detail: str
+    not_before: int | None
+    placed_at: int | None = None
+    """When it was given the place at which the provider had no capacity for it."""
+
+
+class Phase(StrEnum):
+    """What a task that reports says it does."""
+
+    COMPILING = "compiling"
+    CHECKING = "checking"
+    BENCHMARKING = "benchmarking"
+
+
+class PhaseStep(msgspec.Struct, frozen=True, kw_only=True):
+    """From when a task said it did that."""
+
+    phase: Phase
+    position: int
+    at: int
+    """When its line was read (microseconds, UTC)."""
+
+
+class Said(msgspec.Struct, frozen=True, kw_only=True):
+    """What a task said of itself, in the attempt that stands."""
+
+    mark: bytes
+    """`RunRequested.kernel`."""
+    frames: int = 0
+    """How many of its lines are known, counted over the output of one attempt."""
+    phases: tuple[PhaseStep, ...] = ()
+    error: Reason | None = None
+    """Why it will fail, or has."""
+    error_position: int | None = None
+    ended: bool = False
+    """It said its last word."""
+    over: bool = False
+    """Nothing more of its output is read."""
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """A try of the run at the provider, and the position from which it is known."""
+
+    number: int
+    """1 is the first."""
+    position: int
+
+
+class Run(msgspec.Struct, kw_only=True):
+    """The state of one run. Times are microseconds UTC, money micro-dollars."""
+
+    run_id: str
+    provider: str
+    provider_id: str | None = None
+    name: str | None = None
+    project: str | None = None
+    state: State = State.REQUESTED
+    reason: Reason | None = None
+    exit_status: int | None = None
+    rule: str | None = None
+    evidence: tuple[int, ...] = ()
+    whole_evidence: bool = False
+    """The verdict rests on an observation that showed the jobs."""
+    attempt: int | None = None
+    """The highest submission number seen of the request that stands."""
+    later_attempts: tuple[Attempt, ...] = ()
+    """Every attempt after the first, in order."""
+    facts: RunFacts | None = None
+    """The newest observation."""
+    reported: Reported = Reported()
+    submitted_at: int | None = None
+    started_at: int | None = None
+    finished_at: int | None = None
+    provider_finished_at: bool = False
+    """`finished_at` is the provider's own."""
+    cost: int | None = None
+    """dstack's own figure; in a replay of a record filled in at the end, from the poll at `cost_at`."""
+    cost_at: int | None = None
+    """The newest poll whose figure counts every submission."""
+    first_position: int
+    first_at: int
+    """`observed_at` of the first observation (or of the request)."""
+    last_position: int
+    last_at: int
+    """Of the newest poll that showed it."""
+    started: dict[str, int] = msgspec.field(default_factory=dict)
+    """Source → the newest `started_at` of a poll of it that showed the run."""
+    missing: Missing | None = None
+    intended: str | None = None
+    """The name under which it is being handed over, until the outcome is known: only then may a poll show it."""
+    requested_at: int | None = None
+    """When Steno was asked for it; None for a run somebody else submitted."""
+    stop_by: str | None = None
+    """Whose our newest request to stop it was: `user` or `policy`."""
+    links: dict[str, str] = msgspec.field(default_factory=dict)
+    """`<replica_num>/<job_num>/<submission_num>` → the machine of that submission; once there it stays."""
+    vm_id: str | None = None
+    """The machine of its first job's newest submission that has one."""
+    start: Literal["cold", "warm"] | None = None
+    """Of the first attempt that had a machine."""
+    terms: Terms | None = None
+    """None for a run somebody else submitted."""
+    placed: Placed | None = None
+    """The place reserved for it, or that it had when it ended; None: none yet, or given back."""
+    held: Held | None = None
+    """Why it waits with us; None: it does not."""
+    requeues: int = 0
+    """How often the same request was made again for want of capacity."""
+    former_ids: tuple[str, ...] = ()
+    """The provider's ids of the requests that found no capacity."""
+    transitions: tuple[Transition, ...] = ()
+    noted: tuple[str, ...] = ()
+    """Anomalies already written down for this run."""
+    said: Said | None = None
+    """None: a task whose output is not read."""
+    archive: str | None = None
+    """The archive that alone shows it; None: a live source does, or it was asked for here."""
+    hidden: bool = False
+    """Lists leave it out."""
+
+    @property
+    def terminal(self) -> bool:
+        """Whether the run has a verdict."""
+        return is_terminal(self.state)
+
+    @property
+    def phase(self) -> Phase | None:
+        """What a running task says it does."""
+        if self.said is None or self.state is not State.RUNNING or not self.said.phases:
+            return None
+        return self.said.phases[-1].phase
+
+    @property
+    def attempts(self) -> int:
+        """How often the run was tried at the provider: 1 + the highest submission number, summed over the requests that
+        were made for it.
+        """
+        return self.later_attempts[-1].number if self.later_attempts else 1
+
+    @property
+    def retried(self) -> bool:
+        """Whether the provider itself has tried the request that stands more than once."""
+        return bool(self.attempt)

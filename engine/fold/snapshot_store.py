@@ -1,0 +1,125 @@
+"""The engine's own snapshot: the world it decides from, kept in a file beside the record.
+
+The controller ends machines by this world, so it is believed only with proof: the file is sealed with the vault's key,
+and names the record, the position and the chain hash it was folded to, and the code that folded it. Anything else is
+ignored and the record is folded from its start. The file is disposable: deleting it costs only that time.
+"""
+
+import contextlib
+import hashlib
+import hmac
+import os
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+import engine
+from engine.fold.world_codec import WorldState, dump, load
+from engine.rules.sets import CURRENT
+from events.errors import RecordNotWritable
+
+if TYPE_CHECKING:
+    from events.store.record import Record
+
+EVERY: Final = 20_000
+"""Events folded since the last snapshot after which a new one is due: a tenth of a second of folding."""
+AT_START: Final = 1_000
+"""The same for a process that has just caught up: folding fewer again costs less than writing the file."""
+
+
+class _Header(msgspec.Struct, frozen=True, kw_only=True):
+    """What the world is of."""
+
+    record: str
+    position: int
+    chain: str
+    """The hash at `position`, as the record stores it."""
+    code: str
+    """`_code()` of the process that folded it."""
+
+
+class _File(msgspec.Struct, frozen=True, kw_only=True):
+    header: _Header
+    world: bytes
+    seal: str
+    """The vault's commitment to header and world."""
+
+
+class SnapshotStore:
+    """Loads and saves the snapshot of one record. Not for two threads at a time; processes may share the file."""
+
+    def __init__(self, record: "Record") -> None:
+        self._record = record
+        self.path = record.path.with_name(record.path.name + ".snapshot")
+        self._saved = 0
+        """The position of the snapshot that is known to be in the file."""
+
+    def load(self) -> WorldState | None:
+        """The newest snapshot that is proven to be of this record; None: there is none, fold from the start."""
+        try:
+            found = msgspec.msgpack.decode(self.path.read_bytes(), type=_File)
+            header = found.header
+            if header != self._header(header.position) or not hmac.compare_digest(
+                found.seal, self._seal(header, found.world)
+            ):
+                return None
+            state = load(found.world)
+        except (OSError, ValueError):
+            return None
+        self._saved = header.position
+        return state
+
+    def save(self, state: WorldState, *, every: int = EVERY) -> bool:
+        """Replace the file if `every` events were folded since the last; whether it was replaced.
+
+        Only for a world between two folds: one that an exception left half-way must not be saved. Where the folder
+        cannot be written, the next start folds more.
+        """
+        if state.position - self._saved < every:
+            return False
+        header = self._header(state.position)
+        if header is None:
+            return False
+        world = dump(state)
+        try:
+            content = msgspec.msgpack.encode(_File(header=header, world=world, seal=self._seal(header, world)))
+            _replace(self.path, content)
+        except (OSError, RecordNotWritable):
+            return False
+        self._saved = state.position
+        return True
+
+    def _header(self, position: int) -> _Header | None:
+        """What a snapshot at `position` has to say; None: the record has no such position."""
+        for stored in self._record.at([position]):
+            return _Header(record=self._record.id, position=position, chain=stored.hash, code=_code())
+        return None
+
+    def _seal(self, header: _Header, world: bytes) -> str:
+        digest = hashlib.sha256(msgspec.msgpack.encode(header) + world).digest()
+        return self._record.vault.commitment(b"steno snapshot\0" + digest)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name + ".")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        Path(name).replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+        raise
+
+
+@cache
+def _code() -> str:
+    """The rules and the source code that fold: another rule set, or one changed line, makes another world."""
+    root = Path(engine.__file__).parent
+    digest = hashlib.sha256(CURRENT.name.encode())
+    for path in sorted(root.rglob("*.py")):
+        digest.update(f"\0{path.relative_to(root)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()

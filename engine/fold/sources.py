@@ -1,0 +1,119 @@
+"""What a fold knows of a source: when it last answered, for how long it has answered, and when we were blind."""
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from engine.fold.change import Blind
+from engine.fold.tick import Tick
+from engine.readings.scope import FLEETS_GET, FLEETS_LIST, INSTANCES_LIST, RUNS_GET, RUNS_LIST, Scope
+from events.clock import SECOND
+
+STALE_AFTER: Final = 30 * SECOND
+BLIND_AFTER: Final = 60 * SECOND
+LOST_AFTER: Final = 600 * SECOND
+"""Answered time without a run after which it is lost, and without a machine after which nobody knows if it is there."""
+
+_WATCHED: Final = frozenset({RUNS_LIST, RUNS_GET, INSTANCES_LIST, FLEETS_LIST, FLEETS_GET})
+"""Endpoints that show whether we are looking; a server without an event log is no server that is down."""
+
+
+class Observability(StrEnum):
+    """Whether we are looking, apart from what we last saw."""
+
+    FRESH = "fresh"
+    STALE = "stale"
+    BLIND = "blind"
+
+
+class Source(msgspec.Struct, kw_only=True):
+    """One source. Times are microseconds UTC."""
+
+    name: str
+    last_answered: int | None = None
+    """`observed_at` of the newest answered poll."""
+    answered_time: int = 0
+    """Microseconds in which it has been answering: gaps over 60 s and gaps with a failure in them do not count."""
+    failed: bool = False
+    """A poll has failed since the last answered one."""
+    skew: int = 0
+    """How far its clock is ahead of ours, microseconds; 0: not for certain."""
+    machines_at: int | None = None
+    """When the newest first page of its machines was asked for: they come newest first, so what was there then has
+    been seen.
+    """
+    machines_position: int = 0
+    """Of that poll."""
+    archive: bool | None = None
+    """Its polls are imported, not recorded live; None: it was not polled yet."""
+    imported_to: int | None = None
+    """`observed_at` of the newest poll imported; None: nothing was."""
+    imported_at: tuple[tuple[int, int], ...] = ()
+    """The first and the last position of each import."""
+    hidden: bool = False
+    """Lists leave out what was imported."""
+
+
+def source_named(sources: dict[str, Source], name: str) -> Source:
+    """What is known of a source; a new one if nothing is yet."""
+    source = sources.get(name)
+    if source is None:
+        source = sources[name] = Source(name=name)
+    return source
+
+
+def is_watched(scope: Scope) -> bool:
+    """Whether polls of this question show if we are looking."""
+    return scope.provider != "slurm" and scope.endpoint in _WATCHED
+
+
+def lists_newest(scope: Scope) -> bool:
+    """Whether an answer lists the newest machines, whichever they are: they come newest first."""
+    return scope.endpoint == INSTANCES_LIST and not scope.filtered and scope.page_after is None
+
+
+def list_read(source: Source, position: int, started_at: int) -> None:
+    """Take down that the newest machines were listed by the poll at `position`, asked at `started_at`.
+
+    Both are needed: behind a clock that jumped back, what follows a list seems to come before it.
+    """
+    source.machines_position, source.machines_at = position, started_at
+
+
+def heard(source: Source, tick: Tick) -> Blind | None:
+    """Take one poll of the source into account; the blind time it ends, if it ends one."""
+    if not is_watched(tick.scope):
+        return None
+    last = source.last_answered
+    if not tick.answered:
+        source.failed = source.failed or (last is not None and tick.observed_at >= last)
+        return None
+    if last is None:
+        source.last_answered = tick.observed_at
+        return None
+    if tick.observed_at < last:
+        return None
+    blind = source.failed or tick.observed_at - last > BLIND_AFTER
+    if not blind:
+        source.answered_time += tick.observed_at - last
+    source.last_answered = tick.observed_at
+    source.failed = False
+    return Blind(source=source.name, since=last, until=tick.observed_at) if blind else None
+
+
+def open_blind(source: Source) -> Blind | None:
+    """The blind time a source is in where a fold ends: polls have failed since it last answered."""
+    if not source.failed or source.last_answered is None:
+        return None
+    return Blind(source=source.name, since=source.last_answered, until=None)
+
+
+def observability(source: Source | None, now: int) -> Observability:
+    """Whether we are looking at a source at `now`."""
+    if source is None or source.last_answered is None:
+        return Observability.BLIND
+    age = now - source.last_answered
+    if age > BLIND_AFTER:
+        return Observability.BLIND
+    return Observability.STALE if age > STALE_AFTER else Observability.FRESH

@@ -1,0 +1,200 @@
+"""One machine as the fold knows it: the provider's words, our state, who was on it, what we intend."""
+
+from functools import lru_cache
+from typing import Literal
+
+import msgspec
+
+from engine.facts import VmFacts
+from engine.fold.vm_reasons import VmReason
+from engine.fold.vm_states import BILLED, VmState
+from events.clock import foreign_run_id
+
+DrainBy = Literal["idle", "user", "create", "room", "orphan"]
+
+
+@lru_cache(maxsize=4096)
+def vm_id_of(provider: str, provider_id: str) -> str:
+    """The id of a machine: uuid5 of provider and provider id, equal everywhere."""
+    return foreign_run_id(provider, provider_id)
+
+
+class VmStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A machine moved. The edge lies between `low_at` and `at`."""
+
+    position: int
+    at: int
+    """`observed_at` of the first poll that showed (or the event that made) the new state."""
+    low_at: int
+    """When the last poll that showed the state before was asked; `at` itself where our own event moved it."""
+    before: VmState
+    after: VmState
+
+
+class VmDate(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A status change that the provider dates itself: it refines the edge that two polls bracket."""
+
+    at: int
+    before: str
+    """Statuses in the provider's words."""
+    after: str
+
+
+class PriceStep(msgspec.Struct, frozen=True, kw_only=True):
+    """The price the provider gives from here on."""
+
+    at: int
+    """The first poll that shows it; `created` for the first price."""
+    low_at: int
+    """The last poll that showed the price before."""
+    hourly: int
+    """Micro-dollars an hour of the whole machine."""
+
+
+class Span(msgspec.Struct, frozen=True, kw_only=True):
+    """A time in which the machine did not answer the provider."""
+
+    since: int
+    until: int | None
+
+
+class Occupancy(msgspec.Struct, frozen=True, kw_only=True):
+    """One submission of one run on this machine."""
+
+    run_id: str
+    job: str
+    """`<replica_num>/<job_num>/<submission_num>`."""
+    since: int
+    """The submission's `submitted_at`; the machine's life clips it."""
+    seen_at: int
+    """The first poll that shows it there."""
+    until: int | None = None
+    """The submission's end (`finished_at`, else the first poll that shows it over); None: it goes on."""
+    cold: bool
+    """The machine was created at or after the submission's `submitted_at`."""
+    blocks: int | None = None
+    """Of the machine's `total_blocks`; None: not said, which reads as one."""
+    free_at: int | None = None
+    """The newest sight of the machine without it, before a poll showed it there."""
+    answered_at: int | None = None
+    """The machine answered the provider about it at this time or later."""
+    cut_off: bool = False
+    """It ended because the machine no longer answered."""
+    forgotten: bool = False
+    """`until` is when we lost sight of it, not when it ended."""
+
+
+class Drain(msgspec.Struct, frozen=True, kw_only=True):
+    """Our intent that no run come any more."""
+
+    position: int
+    at: int
+    by: DrainBy
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """What we told the provider about the machine's end."""
+
+    position: int
+    intended_at: int
+    by: DrainBy
+    taken_at: int | None = None
+    """When the provider took it; None: no outcome yet, or refused."""
+    refused_at: int | None = None
+    error: str | None = None
+    times: int = 1
+    """How often it was tried since the drain began, refused or taken."""
+
+
+class VmMissing(msgspec.Struct, frozen=True, kw_only=True):
+    """A machine its source no longer lists."""
+
+    source: str
+    since: int
+    """The source's answered time when a complete sweep first left it out."""
+    at: int
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """A user asked for this machine to go."""
+
+    position: int
+    at: int
+    when_idle: bool
+
+
+class Vm(msgspec.Struct, kw_only=True):
+    """The state of one machine. Times are microseconds UTC, money micro-dollars."""
+
+    vm_id: str
+    """uuid5 of provider and provider id, as for foreign runs."""
+    provider: str
+    provider_id: str
+    source: str
+    """Whose polls show it."""
+    state: VmState = VmState.REQUESTED
+    reason: VmReason | None = None
+    facts: VmFacts
+    """The newest observation."""
+    created: int
+    """The provider's, else the first poll that shows it."""
+    skew: int = 0
+    """By how much `created` was shifted to our clock, microseconds."""
+    finished_at: int | None = None
+    """The provider's, else the first poll that shows it terminated."""
+    finished_low: int | None = None
+    """The earliest it can have ended: `finished_at` where that is the provider's, else the last poll before."""
+    unseen_end: bool = False
+    """It was over when a poll first showed it, and nobody says since when: `finished_at` is the end of the last run we
+    know on it (else `created`), and it can have been `first_at` at the latest.
+    """
+    confirmed: bool = False
+    """`finished_at` is what somebody saw in the cloud's own console."""
+    first_position: int
+    first_at: int
+    last_position: int
+    last_at: int
+    """Of the newest poll that showed it."""
+    started: dict[str, int] = msgspec.field(default_factory=dict)
+    """Source → the newest `started_at` of a poll of it that showed the machine."""
+    prices: tuple[PriceStep, ...] = ()
+    steps: tuple[VmStep, ...] = ()
+    dates: tuple[VmDate, ...] = ()
+    """In order of time, shifted by `skew`."""
+    unreachable: tuple[Span, ...] = ()
+    runs: tuple[str, ...] = ()
+    """Runs that were on it, in order."""
+    occupancies: tuple[Occupancy, ...] = ()
+    idle_from: int | None = None
+    """The source's answered time when it was first seen idle in this idle phase; None: not idle. Idle evidence is the
+    source's answered time now, less this."""
+    idle_since: int | None = None
+    """When that was."""
+    made_for: str | None = None
+    """The run whose cold start made it."""
+    ours: bool = False
+    """Steno made it: its fleet was ensured by us, or it was made for a run we submitted, or it is this machine's."""
+    drain: Drain | None = None
+    told: Told | None = None
+    wish: Wish | None = None
+    ending_since: int | None = None
+    """When it was told to go, or first seen terminating."""
+    ending_from: int | None = None
+    """Its source's answered time then."""
+    missing: VmMissing | None = None
+    noted: tuple[str, ...] = ()
+    """Anomalies already written down for this machine."""
+    archive: str | None = None
+    """The archive that alone shows it; None: a live source does."""
+    hidden: bool = False
+    """Lists leave it out."""
+
+    @property
+    def billed(self) -> bool:
+        """Whether it may be billed now."""
+        return self.state in BILLED
+
+    @property
+    def occupants(self) -> tuple[Occupancy, ...]:
+        """Submissions that are on it now."""
+        return tuple(one for one in self.occupancies if one.until is None)

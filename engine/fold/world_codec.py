@@ -1,0 +1,87 @@
+"""Everything a fold knows, as one value that can be written down and taken up again."""
+
+import msgspec
+
+from engine.facts import RunFacts
+from engine.fold.change import Anomaly, Blind
+from engine.fold.run import Run
+from engine.fold.sources import Source
+from engine.fold.sweeps import Sweep
+from engine.fold.vm import Vm, VmDate
+from engine.policy import Policy
+
+
+class PolicyStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A policy and from when it was in force."""
+
+    position: int
+    at: int
+    policy: Policy
+
+
+class WorldState(msgspec.Struct, kw_only=True):
+    """The world after `position`."""
+
+    rules: str
+    """The name of the rule set it was folded with."""
+    position: int = 0
+    """The last event folded."""
+    events: int = 0
+    """Polls and intents folded."""
+    last_at: int | None = None
+    """The newest `observed_at` of any poll of a live source; archives have clocks of their own."""
+    importing: str | None = None
+    """The project of the newest imported poll."""
+    runs: dict[str, Run] = {}
+    """By run_id, in order of first sight (or of request)."""
+    by_provider: dict[str, str] = {}
+    """`<provider>/<provider_id>` → run_id."""
+    former: dict[str, str] = {}
+    """As `by_provider`: requests that found no capacity and were made again. What polls say of them moves nothing."""
+    unsettled: dict[str, None] = {}
+    """The runs without a verdict, in the same order."""
+    sources: dict[str, Source] = {}
+    sweeps: dict[str, Sweep] = {}
+    first_of_name: dict[str, RunFacts] = {}
+    """For the rule set that only looks once."""
+    vms: dict[str, Vm] = {}
+    """By vm_id, in order of first sight."""
+    open_vms: dict[str, None] = {}
+    """The machines not seen gone, in the same order."""
+    by_host: dict[str, list[str]] = {}
+    """`<provider>/<project>/<hostname>` → the machines that had it."""
+    waiting: dict[str, list[str]] = {}
+    """As `by_host` → runs with a submission there that has no machine yet."""
+    early_dates: dict[str, tuple[VmDate, ...]] = {}
+    """By vm_id: what the provider dated, by its own clock, of machines that no poll has shown yet."""
+    fleets: dict[str, None] = {}
+    """`<provider>/<project>/<name>` of fleets we ensured."""
+    policies: dict[str, tuple[PolicyStep, ...]] = {}
+    """Source → the policies in force, oldest first."""
+    crossed: dict[str, int] = {}
+    """`<threshold>/<total>` → the position of the alert."""
+    anomalies: list[Anomaly] = []
+    blind: list[Blind] = []
+    noted: dict[str, None] = {}
+    """Anomalies of sources already written down."""
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(WorldState)
+
+
+def dump(state: WorldState) -> bytes:
+    """The state as bytes; `load` gives it back equal."""
+    return _encoder.encode(state)
+
+
+def load(data: bytes) -> WorldState:
+    """The state `dump` wrote.
+
+    Raises:
+        ValueError: the bytes are of another version of this structure; fold again from the start.
+    """
+    try:
+        return _decoder.decode(data)
+    except msgspec.DecodeError as error:
+        raise ValueError("a snapshot of another version") from error

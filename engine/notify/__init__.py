@@ -1,0 +1,1 @@
+"""Notices to a webhook: what is news, how it reads, and its delivery."""

@@ -1,0 +1,198 @@
+"""What the webhook is told: a sentence for people, blocks that Slack shows, and fields for programs.
+
+`text` and `blocks` are Slack's, escaped as Slack asks (`&`, `<`, `>`): no name of a run calls a whole channel.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from engine.decide.decisions import Alert
+from engine.fold.change import Anomaly, AnomalyKind
+from engine.fold.run import Run
+from engine.fold.vm import Vm
+from engine.fold.world_codec import WorldState
+from engine.money.bill import bill_of
+from engine.money.charge import charges
+from engine.money.words import rate, span, usd
+from engine.notify.news import ANOMALY, ORPHAN, RUN_END, Fact
+from engine.replay.objects import anomaly_object, run_object
+from engine.rules.sets import CURRENT
+from events.clock import SECOND, format_time
+
+_LONGEST = 2900
+"""Characters of a block: Slack takes 3,000."""
+_DETAIL = 300
+_NAMED = 10
+"""Facts a digest names; the others are counted."""
+_LATE = 300 * SECOND
+"""A run that ended longer ago than this is told with its time."""
+
+Fields = dict[str, Any]
+
+
+def envelope(text: str, link: str | None, fields: Fields) -> bytes:
+    """The JSON text of a notice. `fields` are ours and stand beside Slack's."""
+    said = _escaped(text if link is None else f"{text} {link}")
+    shown = _escaped(text)[:_LONGEST]
+    block = shown if link is None else f"{shown}\n<{_escaped(link)}|Show in Steno>"
+    section = {"type": "section", "text": {"type": "mrkdwn", "text": block}}
+    return msgspec.json.encode({"text": said} | fields | {"blocks": [section]})
+
+
+def budget_text(alert: Alert) -> str:
+    """`Steno: $1120.40 of $1400.00 are spent: the alert at 80 % of the budget`."""
+    share = f"{alert.threshold / 10:g}"
+    return f"Steno: {usd(alert.spent)} of {usd(alert.total)} are spent: the alert at {share} % of the budget"
+
+
+def one(fact: Fact, state: WorldState, now: int) -> tuple[str, str, Fields]:
+    """(text, path of its page, fields) of one fact."""
+    match fact.subject:
+        case Run() as run:
+            cost = cost_of(run, state)
+            return run_text(run, cost, now), f"/runs/{run.run_id}", _run_fields(run, cost)
+        case Anomaly() as anomaly:
+            vm = state.vms.get(anomaly.subject.removeprefix("vm/"))
+            if fact.kind == ORPHAN and vm is not None:
+                return orphan_text(anomaly, vm), f"/machines/{vm.vm_id}", _orphan_fields(anomaly, vm)
+            return anomaly_text(anomaly, state), page_of(anomaly.subject), anomaly_fields(anomaly)
+
+
+def digest(facts: Sequence[Fact], state: WorldState) -> tuple[str, str, Fields]:
+    """(text, path of its page, fields) of several facts of one kind, told together."""
+    lines = [_line(fact, state) for fact in facts]
+    more = f", and {len(lines) - _NAMED} more" if len(lines) > _NAMED else ""
+    named = "; ".join(lines[:_NAMED]) + more
+    match facts[0].kind:
+        case "run_end":
+            ends = [fact.subject.state.value for fact in facts if isinstance(fact.subject, Run)]
+            counts = ", ".join(f"{ends.count(end)} {end}" for end in dict.fromkeys(sorted(ends)))
+            text, page = f"Steno: {len(facts)} runs ended ({counts}): {named}", "/runs"
+        case "orphan":
+            text, page = f"Steno: {len(facts)} machines may be billed that nobody needs: {named}", "/machines"
+        case _:
+            text, page = f"Steno: {len(facts)} anomalies: {named}", "/incidents"
+    return text, page, {"count": len(facts), _PLURAL[facts[0].kind]: [_entry(fact, state) for fact in facts]}
+
+
+_PLURAL = {RUN_END: "runs", ANOMALY: "anomalies", ORPHAN: "anomalies"}
+
+
+def _line(fact: Fact, state: WorldState) -> str:
+    match fact.subject:
+        case Run() as run:
+            return f"{run.name or run.run_id} {_verdict(run)}"
+        case Anomaly() as anomaly:
+            return f"{_who(anomaly.subject, state)}: {anomaly.kind.value}"
+
+
+def _entry(fact: Fact, state: WorldState) -> Fields:
+    match fact.subject:
+        case Run() as run:
+            reason = None if run.reason is None else run.reason.value
+            return {"run_id": run.run_id, "name": run.name, "state": run.state.value, "reason": reason}
+        case Anomaly() as anomaly:
+            return anomaly_object(anomaly) | {"of": _who(anomaly.subject, state)}
+
+
+# -- runs
+
+
+def run_text(run: Run, cost: int | None, now: int) -> str:
+    """`Steno: matmul-1 succeeded (exit_zero), ran 2s, cold start, cost $0.0029`."""
+    parts = [f"Steno: {run.name or run.run_id} {_verdict(run)}"]
+    ran = run.finished_at - run.started_at if run.started_at is not None and run.finished_at is not None else 0
+    if ran > 0:
+        parts.append(f"ran {span(ran if ran < SECOND else round(ran / (SECOND // 10)) * (SECOND // 10))}")
+    if run.start is not None:
+        parts.append(f"{run.start} start")
+    if cost is not None:
+        parts.append(f"cost {usd(cost)}")
+    text = ", ".join(parts)
+    late = run.finished_at is not None and now - run.finished_at > _LATE
+    return f"{text}; it ended {format_time(run.finished_at or 0)[:19]}Z" if late else text
+
+
+def _verdict(run: Run) -> str:
+    reason = "" if run.reason is None else run.reason.value
+    if run.exit_status:
+        reason += f", exit {run.exit_status}"
+    return f"{run.state.value} ({reason})" if reason else run.state.value
+
+
+def _run_fields(run: Run, cost: int | None) -> Fields:
+    return {"position": run.transitions[-1].position, "run": run_object(run, CURRENT, cost)}
+
+
+def cost_of(run: Run, state: WorldState) -> int | None:
+    """What a run was charged so far, micro-dollars; None where it is not known to have had a machine."""
+    machines = {*run.links.values(), *(() if run.vm_id is None else (run.vm_id,))}
+    known = [vm for vm_id in machines if (vm := state.vms.get(vm_id)) is not None]
+    if not known:
+        return None
+    billed = [charge for vm in known for charge in charges(bill_of(state, vm))]
+    return sum(charge.cost for charge in billed if charge.run_id == run.run_id)
+
+
+# -- anomalies
+
+
+def anomaly_text(anomaly: Anomaly, state: WorldState) -> str:
+    """`Steno: contradiction: matmul-1: failed/exit_nonzero (exit 1), now succeeded/exit_zero`."""
+    return f"Steno: {anomaly.kind.value}: {_who(anomaly.subject, state)}: {_clipped(anomaly.detail)}"
+
+
+def anomaly_fields(anomaly: Anomaly) -> Fields:
+    """As the API gives it."""
+    told = anomaly_object(anomaly)
+    return {"anomaly": told.pop("kind"), **told}
+
+
+def orphan_text(anomaly: Anomaly, vm: Vm) -> str:
+    """What is wrong with the machine, its name, where it is and what it costs."""
+    name = vm.facts.name or vm.provider_id
+    cost = "" if vm.facts.price is None else f" at {rate(vm.facts.price)}"
+    what = (
+        "a machine nobody we know of asked for"
+        if anomaly.kind is AnomalyKind.ORPHAN
+        else "a machine that should be gone was not seen gone and may still be billed"
+    )
+    return f"Steno: {what}: {name} of {vm.source}{cost}: {_clipped(anomaly.detail)}"
+
+
+def _orphan_fields(anomaly: Anomaly, vm: Vm) -> Fields:
+    return {
+        "anomaly": anomaly.kind.value,
+        "vm_id": vm.vm_id,
+        "provider_id": vm.provider_id,
+        "name": vm.facts.name,
+        "source": vm.source,
+        "position": anomaly.position,
+        "detail": anomaly.detail,
+    }
+
+
+def page_of(subject: str) -> str:
+    """Where the dashboard shows what an anomaly is about."""
+    kind, _, name = subject.partition("/")
+    return {"run": f"/runs/{name}", "vm": f"/machines/{name}"}.get(kind, "/incidents")
+
+
+def _who(subject: str, state: WorldState) -> str:
+    kind, _, name = subject.partition("/")
+    if kind == "run" and (run := state.runs.get(name)) is not None:
+        return run.name or name
+    if kind == "vm" and (vm := state.vms.get(name)) is not None:
+        return vm.facts.name or vm.provider_id
+    return name
+
+
+def _clipped(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _DETAIL else line[: _DETAIL - 1] + "…"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,0 +1,200 @@
+"""What of a world is news: ends, anomalies and machines that cost, seen live since the webhook is told of such things.
+
+The rules are those of docs/adr/0024. Everything is decided from the record, so that any process comes to the same.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from engine.act.cost_figures import Figures
+from engine.act.outbox import Ledger, Mark
+from engine.fold.change import Anomaly, AnomalyKind
+from engine.fold.run import Run
+from engine.fold.vm import Vm
+from engine.fold.world_codec import WorldState
+from events.clock import SECOND, foreign_run_id
+
+if TYPE_CHECKING:
+    from events.store.record import Record
+    from events.stored import Stored
+
+RUN_END, ANOMALY, BUDGET, ORPHAN = "run_end", "anomaly", "budget", "orphan"
+
+AT_ONCE = 60 * SECOND
+"""A run that no poll showed before its end is news while that is no longer ago: after this a source is blind."""
+TOO_OLD = 24 * 3600 * SECOND
+"""What was seen longer ago, by a process that was killed before it told of it, nobody waits for any more."""
+
+_ORPHANS = frozenset({AnomalyKind.ORPHAN, AnomalyKind.ORPHAN_SUSPECTED})
+_POLLS = frozenset({"PollRecorded", "PollFailed"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """One thing to be told."""
+
+    fact_id: str
+    """The same for the same fact, whoever tells it and however often."""
+    kind: str
+    subject: Run | Anomaly
+
+
+class News:
+    """Looks over the world of one source, each time at what is new in it since the last look."""
+
+    def __init__(self, record: "Record", source: str, made_again: Callable[[str], bool] | None = None) -> None:
+        """
+        Args:
+            source: whose facts these are; what other sources show is told by those who watch them.
+            made_again: whether a run (by id) that ended may be handed over once more, so that it is no end yet;
+                None: none is.
+        """
+        self._record = record
+        self._source = source
+        self._made_again = made_again if made_again is not None else _never
+        self._figures = Figures(record, lambda position: self._poll_of_ours(position) is not None)
+        self.forget()
+
+    def forget(self) -> None:
+        """Look over everything at the next look: another process may have had its turn."""
+        self._open: set[str] = set()
+        self._position = 0
+        self._anomalies = 0
+        self._waiting: dict[str, Fact] = {}
+        self._figures.forget()
+
+    def look(self, state: WorldState, ledger: Ledger, kinds: frozenset[str], now: int) -> list[Fact]:
+        """The facts that nobody has told of yet, oldest first; those that stay untold are found again."""
+        found = self._waiting | {fact.fact_id: fact for fact in self._new(state, ledger, kinds, now)}
+        noticed = ledger.noticed
+        self._waiting = {
+            fact.fact_id: fact for fact in found.values() if fact.fact_id not in noticed and self._stands(fact, state)
+        }
+        return list(self._waiting.values())
+
+    def _new(self, state: WorldState, ledger: Ledger, kinds: frozenset[str], now: int) -> Iterator[Fact]:
+        marks = ledger.told.get(self._source, {})
+        runs = self._ended(state)
+        if RUN_END in kinds and (mark := marks.get(RUN_END)) is not None:
+            yield from (self._end(run) for run in runs if self._is_new_end(run, mark, now))
+        anomalies = state.anomalies[self._anomalies :]
+        self._anomalies = len(state.anomalies)
+        for one in anomalies:
+            if one.kind in _ORPHANS:
+                if ORPHAN in kinds and self._is_ours(one, state):
+                    yield self._fact(ORPHAN, f"{one.kind.value}/{one.subject}/{one.position}", one)
+            elif ANOMALY in kinds and (mark := marks.get(ANOMALY)) is not None and self._is_odd(one, state, mark, now):
+                yield self._fact(ANOMALY, f"{one.kind.value}/{one.subject}/{one.position}/{one.detail}", one)
+        if ANOMALY in kinds and (mark := marks.get(ANOMALY)) is not None:
+            self._figures.wait_for(run for run in runs if self._is_new_end(run, mark, now))
+            for one in self._figures.wrong(state, now - TOO_OLD):
+                # Not by its position: the same figure stands in every later answer.
+                run = state.runs[one.subject.removeprefix("run/")]
+                yield self._fact(ANOMALY, f"{one.kind.value}/{_name(run)}", one)
+
+    # -- runs
+
+    def _ended(self, state: WorldState) -> list[Run]:
+        """The runs that ended, or may have, since the last look, in the order in which they ended."""
+        new: list[Run] = []
+        for run in reversed(state.runs.values()):
+            if run.first_position <= self._position:
+                break
+            new.append(run)
+        known = [state.runs[run_id] for run_id in self._open if run_id in state.runs]
+        both = {run.run_id: run for run in (*known, *reversed(new))}
+        ended = [run for run in both.values() if run.terminal and not self._made_again(run.run_id)]
+        self._open = {*state.unsettled, *(run.run_id for run in both.values() if run.terminal)} - {
+            run.run_id for run in ended
+        }
+        self._position = state.position
+        return sorted(ended, key=lambda run: (run.finished_at or 0, run.first_position))
+
+    def _is_new_end(self, run: Run, mark: Mark, now: int) -> bool:
+        if not run.transitions:
+            return False
+        step = run.transitions[-1]
+        return step.position > mark.position and self._is_live(run, step.position, mark, now)
+
+    def _end(self, run: Run) -> Fact:
+        return self._fact(RUN_END, f"{RUN_END}/{_name(run)}/{run.transitions[-1].position}", run)
+
+    # -- anomalies
+
+    def _is_odd(self, anomaly: Anomaly, state: WorldState, mark: Mark, now: int) -> bool:
+        if anomaly.position <= mark.position:
+            return False
+        return self._is_live(_subject(anomaly, state), anomaly.position, mark, now)
+
+    def _is_ours(self, anomaly: Anomaly, state: WorldState) -> bool:
+        vm = state.vms.get(anomaly.subject.removeprefix("vm/"))
+        return vm is not None and vm.source == self._source
+
+    def _stands(self, fact: Fact, state: WorldState) -> bool:
+        """Whether it is to be told now: of a machine, while it may cost and somebody saw so live."""
+        if fact.kind != ORPHAN or not isinstance(fact.subject, Anomaly):
+            return True
+        vm = state.vms.get(fact.subject.subject.removeprefix("vm/"))
+        if vm is None or not vm.billed:
+            return False
+        return any(self._poll_of_ours(position) is not None for position in (vm.last_position, fact.subject.position))
+
+    # -- what was seen live
+
+    def _is_live(self, thing: Run | Vm | None, position: int, mark: Mark, now: int) -> bool:
+        """Whether the event at that position was written by who watches this source, as it happened."""
+        seen_at = self._poll_of_ours(position)
+        if seen_at is None and isinstance(thing, Run) and f"{thing.provider}/{thing.project}" == self._source:
+            seen_at = self._event_of_ours(position)
+        if seen_at is None or now - seen_at > TOO_OLD:
+            return False
+        return thing is None or not _was_over(thing, position, seen_at, mark)
+
+    def _poll_of_ours(self, position: int) -> int | None:
+        """When that poll of this source was taken; None where it is no poll, another's, or was imported."""
+        stored = self._stored(position)
+        if stored is None or stored.type not in _POLLS or stored.stream != f"source/{self._source}":
+            return None
+        return None if stored.event_id is not None else stored.observed_at  # an import gives its polls ids
+
+    def _event_of_ours(self, position: int) -> int | None:
+        """When that intent or outcome was written; None where it is a poll."""
+        stored = self._stored(position)
+        return None if stored is None or stored.type in _POLLS else stored.observed_at
+
+    def _stored(self, position: int) -> "Stored | None":
+        return next(self._record.read(after=position - 1, until=position), None)
+
+    def _fact(self, kind: str, what: str, subject: Run | Anomaly) -> Fact:
+        return Fact(fact_id=notice_id(self._record.id, what), kind=kind, subject=subject)
+
+
+def _never(run_id: str) -> bool:  # noqa: ARG001 - stands for a question about a run
+    return False
+
+
+def notice_id(record_id: str, what: str) -> str:
+    """The id of what is to be told, or of the notice that tells it."""
+    return foreign_run_id(f"notice/{record_id}", what)
+
+
+def _name(run: Run) -> str:
+    """By the provider's id: a run that was seen before its request was known to be it changes its own."""
+    return f"{run.provider}/{run.provider_id or run.run_id}"
+
+
+def _was_over(thing: Run | Vm, position: int, seen_at: int, mark: Mark) -> bool:
+    """Whether it was over before anybody who would have told of it could see it."""
+    if thing.finished_at is None:
+        return False
+    if thing.finished_at < mark.at:
+        return True
+    asked = isinstance(thing, Run) and thing.requested_at is not None
+    return thing.first_position >= position and not asked and seen_at - thing.finished_at > AT_ONCE
+
+
+def _subject(anomaly: Anomaly, state: WorldState) -> Run | Vm | None:
+    kind, _, name = anomaly.subject.partition("/")
+    things: Mapping[str, Run] | Mapping[str, Vm] = state.vms if kind == "vm" else state.runs
+    return things.get(name)

@@ -1,0 +1,79 @@
+"""The policy that the settings describe for one provider, checked: what decisions are made by from now on."""
+
+from engine.errors import NotConfigured
+from engine.policy import Billing, Policy, Rate
+from engine.settings.settings import Settings
+from engine.settings.table import setting
+from engine.settings.values import budget, duration, machines, positive_duration, price, rate, thresholds, timeout
+
+_MINIMUM, _GRANULARITY = ".minimum", ".granularity"
+
+
+def policy_from(settings: Settings, provider: str) -> Policy:
+    """The policy in force for `local` or `dstack`; rates in micro-dollars, times in microseconds.
+
+    Machines of the local provider are free unless `local.price` says otherwise, and each costs that. A rate that
+    somebody set is an override; the shipped one of the MI300X is what estimates assume where no price was ever
+    recorded.
+
+    Raises:
+        NotConfigured: `vms.share = user` without `vms.mode = pool`: dstack chooses among its idle machines without
+            asking whose they were.
+    """
+    mode, share = _text(settings, "vms.mode"), _text(settings, "vms.share")
+    if share == "user" and mode != "pool":
+        raise NotConfigured(
+            f"vms.share is user ({settings.find('vms.share').source}), and only Steno's own pool can see to that: "
+            "set vms.mode to pool"
+        )
+    overrides, assumed = _rates(settings)
+    hourly = price(_text(settings, "local.price"))
+    if provider == "local":
+        assumed = (Rate(gpu="", hourly=hourly),) if hourly else ()
+    return Policy(
+        mode="pool" if mode == "pool" else "provider",
+        max_vms=machines(_text(settings, "vms.max")),
+        idle_timeout=timeout(_text(settings, "vms.idle_timeout")),
+        share="user" if share == "user" else "any",
+        queue_patience=duration(_text(settings, "queue.patience")),
+        rates=overrides,
+        assumed=assumed,
+        billing=_billing(settings),
+        budget_total=budget(_text(settings, "budget.total")),
+        thresholds=thresholds(_text(settings, "budget.alerts")),
+        assumed_duration=positive_duration(_text(settings, "budget.assumed_duration")),
+        free=provider == "local" and hourly == 0,
+    )
+
+
+def _text(settings: Settings, name: str) -> str:
+    known = setting(name)
+    assert known is not None  # noqa: S101 - names of our own table
+    return settings.value(name) or known.default or ""
+
+
+def _rates(settings: Settings) -> tuple[tuple[Rate, ...], tuple[Rate, ...]]:
+    """(what somebody set, what is only assumed), each in the order of `steno config`."""
+    found = [
+        (entry.given, Rate(gpu=entry.name.removeprefix("rates."), hourly=rate(entry.value)))
+        for entry in settings.entries
+        if entry.name.startswith("rates.") and entry.value is not None
+    ]
+    return tuple(one for given, one in found if given), tuple(one for given, one in found if not given)
+
+
+def _billing(settings: Settings) -> tuple[Billing, ...]:
+    spans = {
+        entry.name.removeprefix("billing."): duration(entry.value)
+        for entry in settings.entries
+        if entry.name.startswith("billing.") and entry.value is not None
+    }
+    backends = dict.fromkeys(name.rsplit(".", 1)[0] for name in spans)
+    return tuple(
+        Billing(
+            backend=backend,
+            minimum=spans.get(backend + _MINIMUM, 0),
+            granularity=spans.get(backend + _GRANULARITY, 0),
+        )
+        for backend in backends
+    )

@@ -1,0 +1,1 @@
+"""The store of a record: append, read, schema, hash chain, vault, verification."""

@@ -1,0 +1,265 @@
+"""The record: everything that happened, in order, for ever. One class in front of opening, appending, reading and
+verifying.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from events.clock import SECOND, Clock
+from events.errors import IdConflict, PositionNotFound, RecordNotWritable
+from events.poll import Poll
+from events.shape.answer import Listing
+from events.shape.shape import Router, no_shapes
+from events.store.append import ANY, AnyVersion, Appender, Batch
+from events.store.chain import committer
+from events.store.head import Head
+from events.store.ingest import Ingest, PollAppended, StreamOf
+from events.store.opening import Opened, open_record, translated
+from events.store.parts import READER_CACHE, WRITER_CACHE, Parts
+from events.store.question import Scope
+from events.store.read import Reader, Row
+from events.store.vault import Vault
+from events.store.verify import Verdict, verify
+from events.stored import Stored
+from events.types import Event
+
+__all__ = [
+    "ANY",
+    "AnyVersion",
+    "Batch",
+    "Head",
+    "Listing",
+    "PollAppended",
+    "Record",
+    "Row",
+    "Scope",
+    "Stored",
+    "Verdict",
+]
+
+_WAIT_STEP = SECOND // 50
+
+
+class Record:
+    """One open record; used by one thread at a time, shared with any number of other processes."""
+
+    def __init__(self, opened: Opened, clock: Clock, router: Router, *, write: bool) -> None:
+        self.url = opened.url
+        self.path = opened.path
+        self.id = opened.identity.record_id
+        self.vault = Vault(opened.path.with_name(opened.path.name + ".vault"), write=write)
+        self._opened = opened
+        self._clock = clock
+        self._write = write
+        where = str(opened.path)
+        parts = Parts(opened.connection, committer(opened.identity.key), cache=WRITER_CACHE if write else READER_CACHE)
+        self._reader = Reader(opened.connection, parts, where)
+        self._appender = Appender(opened.connection, opened.identity.key, where)
+        self._ingest = Ingest(self._appender, parts, self.vault, router)
+
+    @staticmethod
+    def open(
+        where: str | Path,
+        *,
+        clock: Clock,
+        write: bool = False,
+        create: bool = False,
+        check: bool = True,
+        shapes: Router = no_shapes,
+    ) -> "Record":
+        """Open the record at a path or SQLite URL.
+
+        Args:
+            where: a path, or `sqlite:///PATH`.
+            clock: says when events are recorded.
+            write: events will be appended; without it the file is only read.
+            create: make the record (and its folder) if it is not there; only with `write`.
+            check: look that the newest events are there; `verify` looks for itself.
+            shapes: how the answers of each endpoint are built.
+
+        Raises:
+            RecordNotFound, NotARecord, RecordDamaged, RecordTooNew, RecordNotWritable, RecordLocked: nothing was
+            written.
+        """
+        opened = open_record(where, write=write, create=create, check=check, clock=clock)
+        return Record(opened, clock, shapes, write=write)
+
+    def append_many(self, batches: Sequence[Batch], *, durable: bool = False) -> tuple[int, ...]:
+        """Append events to streams, all or none; their positions, in order.
+
+        `durable` waits until the disk has them. An event whose id is already there, with the same bytes, is not
+        appended again: its position is the old one.
+
+        Raises:
+            VersionConflict, IdConflict, RecordLocked, RecordNotWritable: nothing was appended.
+        """
+        self._expect_writing()
+        return self._appender.append_many(batches, self._clock.now(), durable=durable)
+
+    def append_polls(
+        self, polls: Sequence[Poll], *, ids: Sequence[str] | None = None, stream_of: StreamOf | None = None
+    ) -> tuple[PollAppended, ...]:
+        """Append polls in one transaction, each with an observation event for every item it shows otherwise than
+        before.
+
+        Secrets are replaced first. `ids` make it repeatable: a poll whose id is there is left out. `stream_of` names
+        the stream of a run or machine; by default `run/` or `vm/` and the id every foreign one gets.
+
+        Raises:
+            IdConflict, RecordLocked, RecordNotWritable: nothing was appended.
+        """
+        self._expect_writing()
+        return self._ingest.append_polls(polls, self._clock.now(), ids=ids, stream_of=stream_of, known=self._known)
+
+    def scrubbed(self, poll: Poll) -> Poll:
+        """A poll with its secrets replaced, as it would be stored: what a trace may show."""
+        return self._ingest.scrubbed(poll)
+
+    def read(
+        self,
+        *,
+        after: int = 0,
+        until: int | None = None,
+        stream: str | None = None,
+        types: Collection[str] | None = None,
+        limit: int | None = None,
+        backwards: bool = False,
+    ) -> Iterator[Stored]:
+        """Events with after < position ≤ until, of one stream and of some types if given, in order or backwards."""
+        return self._reader.read(after=after, until=until, stream=stream, types=types, limit=limit, backwards=backwards)
+
+    def at(self, positions: Sequence[int], *, backwards: bool = False) -> Iterator[Stored]:
+        """The events at these positions, which are in order, or backwards; where there is none, none is given."""
+        return self._reader.at(positions, backwards=backwards)
+
+    def kinds(self, *, after: int, until: int) -> list[tuple[int, int]]:
+        """(kind, position) of every event that is no answered poll, in order; kinds are those of `events.kinds`."""
+        return self._reader.kinds(after, until)
+
+    def scan(self, *, after: int = 0, until: int | None = None) -> Iterator[Row]:
+        """Polls and intents as plain rows, for a fold: (position, kind, stream, observed_at, took, scope part or None,
+        listing part or None). Kinds 1 (recorded) and 2 (failed) are polls; `event()` reads the others, `stream_name()`
+        names the stream. Observation events are left out: the polls say it all.
+        """
+        return self._reader.scan(after, until)
+
+    def event(self, position: int) -> Event:
+        """The typed event at a scanned position that is no poll.
+
+        Raises:
+            PositionNotFound: there is no such position.
+        """
+        return self._reader.event(position)
+
+    def stream_name(self, stream_id: int) -> str:
+        """The name of a scanned row's stream."""
+        return self._reader.stream_name(stream_id)
+
+    def listing(self, listing_id: int) -> Listing:
+        """The items of an answer."""
+        return self._reader.listing(listing_id)
+
+    def children(self, listing_id: int) -> tuple[str, tuple[int, ...]]:
+        """The kind and the item parts of an answer, in its order: what `listing` says, without reading the items."""
+        return self._reader.children(listing_id)
+
+    def item(self, item_id: int) -> bytes:
+        """The JSON text of an item, with null where its volatile values were."""
+        return self._reader.item(item_id)
+
+    def items(self, position: int) -> tuple[bytes, ...]:
+        """The items of the answer at `position` with their volatile values, in the order of `listing().items`."""
+        return self._reader.items(position)
+
+    def scope(self, scope_id: int) -> Scope:
+        """What was asked, and how it went."""
+        return self._reader.scope(scope_id)
+
+    def poll(self, position: int) -> Poll:
+        """The poll at `position`, equal as JSON to what happened, but for secrets.
+
+        Raises:
+            PositionNotFound: there is no poll there.
+            RecordDamaged: its bytes are gone or changed.
+        """
+        return self._reader.poll(position)
+
+    def polled(self, *, until: int | None = None) -> list[tuple[str, int, int, int]]:
+        """(source, polls, first and last `observed_at`) of every source that was polled up to `until`."""
+        return self._reader.polled(until)
+
+    def is_imported(self, position: int) -> bool:
+        """Whether the poll at a scanned position was imported, and not taken by a recorder."""
+        return self._reader.is_imported(position)
+
+    def changed(self, position: int) -> tuple[str, ...]:
+        """The streams the poll at `position` moved."""
+        return self._reader.changed(position)
+
+    def head(self) -> Head:
+        """Where the record ends now."""
+        with translated(str(self.path)):
+            row = self._opened.connection.exec_driver_sql("SELECT position, hash FROM head").one()
+        return Head(position=row[0], hash=bytes(row[1]).hex())
+
+    def streams(self) -> tuple[tuple[str, int], ...]:
+        """Every stream's name and version, in order of first sight."""
+        with translated(str(self.path)):
+            rows = self._opened.connection.exec_driver_sql("SELECT name, version FROM streams ORDER BY id").all()
+        return tuple([(str(name), int(version)) for name, version in rows])
+
+    def version(self, stream: str) -> int:
+        """A stream's version: how many events it has; 0 if there is none of that name."""
+        with translated(str(self.path)):
+            found = self._opened.connection.exec_driver_sql(
+                "SELECT version FROM streams WHERE name = ?", (stream,)
+            ).scalar()
+        return 0 if found is None else int(found)
+
+    def verify(self, *, expect: Head | None = None, progress: Callable[[int, int], None] | None = None) -> Verdict:
+        """Whether every byte that carries data is as it was written; `expect` is a head saved earlier."""
+        return verify(self._opened, expect=expect, progress=progress)
+
+    def wait(self, after: int, timeout: int) -> bool:
+        """Whether the record goes beyond position `after` within `timeout` microseconds."""
+        end = self._clock.now() + timeout
+        while self.head().position <= after:
+            left = end - self._clock.now()
+            if left <= 0:
+                return False
+            self._clock.sleep(min(_WAIT_STEP, left))
+        return True
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._opened.connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _expect_writing(self) -> None:
+        if not self._write:
+            raise RecordNotWritable(f"The record {self.path} was opened for reading only.")
+
+    def _known(self, event_id: bytes, poll: Poll) -> int | None:
+        """The position of a poll of that id, if it is there and the same."""
+        position = self._reader.position_of(event_id)
+        if position is None:
+            return None
+        try:
+            there = self._reader.poll(position)
+        except PositionNotFound:
+            there = None
+        if there is None or not self._ingest.same(there, poll):
+            raise IdConflict(
+                f"The poll at position {position} has this event's id and is another: the record was changed by hand "
+                "(`steno verify`), or an id was given twice."
+            )
+        return position

@@ -1,0 +1,1 @@
+"""Traces: recordings of polls, one a line, read, written and imported."""

@@ -1,0 +1,1 @@
+"""Read models: what people and programs are told, computed from the folded world."""

@@ -1,0 +1,143 @@
+"""Why a verdict is what it is: its rule, the polls that say so, what would flip it, and what was odd or unseen."""
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from engine.decide.capacity import capacity_sentence
+from engine.facts import RunFacts
+from engine.fold.queries import policy_of, source_of
+from engine.fold.tick_reader import PollReader
+from engine.rules.flip import flips
+from engine.rules.sets import CURRENT
+from events.clock import format_time, parse_time
+from events.errors import PositionNotFound
+from events.poll import Poll
+from projections.models.evidence import Quote, quote, quote_event
+from projections.models.objects import Anomaly, RunObject
+from projections.models.rule_sentences import sentence
+from projections.models.timeline import Gap, timeline
+from projections.models.view import View
+from projections.store.store import RunRow
+from projections.store.world_table import decode_run
+
+if TYPE_CHECKING:
+    from events.store.record import Record
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One transition with the words of the poll that moved the run."""
+
+    position: int
+    at: int
+    state: str
+    said: Quote | None
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that speaks for a verdict, and what would speak against it."""
+
+    run: RunObject
+    sentence: str
+    """What the rule says, in one sentence."""
+    evidence: tuple[Quote, ...]
+    steps: tuple[Step, ...]
+    flips: tuple[str, ...]
+    """One sentence each: had the provider said this instead, the verdict would be another."""
+    anomalies: tuple[Anomaly, ...]
+    gaps: tuple[Gap, ...]
+
+
+def explain(record: "Record", view: View, row: RunRow, now: int) -> Explanation:
+    """Why a run is where it is; reads the polls that moved it.
+
+    Args:
+        now: where an open run's time ends (microseconds, UTC).
+    """
+    folded, run = decode_run(row.folded), view.run(row.run_id)
+    positions = {*run.evidence, *(move.position for move in run.transitions)}
+    polls = {position: _poll(record, position) for position in positions}
+
+    def said(position: int) -> Quote | None:
+        poll = polls[position]
+        if poll is not None:
+            return _quoted(poll, position, (run.provider_id, *folded.former_ids))
+        stored = next(iter(record.read(after=position - 1, limit=1)), None)
+        return None if stored is None else quote_event(stored)
+
+    facts = _facts(polls[run.evidence[-1]], run.provider_id) if run.evidence else None
+    by_policy = folded.stop_by == "policy"
+    said_by_rule = sentence(run.rule, facts, run.provider, stop_requested=folded.stop_by is not None)
+    capacity = capacity_sentence(folded, policy_of(view.world().state, source_of(folded)), now)
+    return Explanation(
+        run=run,
+        sentence=" ".join(part for part in (said_by_rule, capacity) if part is not None),
+        evidence=tuple(found for position in run.evidence if (found := said(position)) is not None),
+        steps=tuple(
+            Step(position=move.position, at=parse_time(move.at), state=move.target, said=said(move.position))
+            for move in run.transitions
+        ),
+        flips=()
+        if facts is None
+        else tuple(str(one) for one in flips(facts, lambda other: CURRENT.judge(other, stopped_by_policy=by_policy))),
+        anomalies=view.anomalies_of(row.run_id),
+        gaps=timeline(run, view.blind_of(row), now).gaps,
+    )
+
+
+def _quoted(poll: Poll, position: int, provider_ids: tuple[str | None, ...]) -> Quote:
+    """What a poll said about a run under any of the ids the provider gave it."""
+    quotes = (quote(poll, position, provider_id) for provider_id in provider_ids)
+    first = next(quotes)
+    return first if first.fields else next((other for other in quotes if other.fields), first)
+
+
+def _poll(record: "Record", position: int) -> Poll | None:
+    """The poll there; None where one of our own intents stands."""
+    try:
+        return record.poll(position)
+    except PositionNotFound:
+        return None
+
+
+def _facts(poll: Poll | None, provider_id: str | None) -> RunFacts | None:
+    """What a poll says about a run, as the rules read it."""
+    if poll is None:
+        return None
+    shown = (seen.facts for seen in PollReader().read(0, poll).runs)
+    return next((facts for facts in shown if facts.provider_id == provider_id), None)
+
+
+def explanation_object(found: Explanation) -> dict[str, object]:
+    """The explanation as JSON values; a quote is `{"position", "at", "source", "path", "fields"}`."""
+    return {
+        "run": found.run,
+        "sentence": found.sentence,
+        "rule": found.run.rule,
+        "evidence": [_quote_object(one) for one in found.evidence],
+        "steps": [
+            {
+                "position": step.position,
+                "at": format_time(step.at),
+                "to": step.state,
+                "said": None if step.said is None else _quote_object(step.said),
+            }
+            for step in found.steps
+        ],
+        "flips": list(found.flips),
+        "anomalies": list(found.anomalies),
+        "blind": [
+            {"source": gap.source, "from": format_time(gap.start), "to": format_time(gap.end)} for gap in found.gaps
+        ],
+    }
+
+
+def _quote_object(one: Quote) -> dict[str, object]:
+    return {
+        "position": one.position,
+        "kind": one.kind,
+        "at": format_time(one.observed_at),
+        "source": one.source,
+        "path": one.endpoint,
+        "fields": [{"path": field.path, "value": field.value} for field in one.fields],
+    }

@@ -1,0 +1,228 @@
+"""The story of a kernel, as the first site's front end is told it: from the run's events to its statuses, purely.
+
+The task itself says what it does; whether it succeeded says its provider alone. So a status that would end the story
+waits for the verdict, and a run that succeeded never ends in an error, whatever its task said, nor the other way round.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from engine.fold.run import Run
+from engine.fold.run_reasons import Reason
+from engine.fold.run_states import State, is_terminal
+from engine.kernel.mark import Mark, read_mark
+from events import types
+
+BENCHMARKED: Final = "Benchmark completed successfully"
+CHECKED: Final = "All tests passed"
+_ENDS: Final = {
+    Reason.COMPILE_ERROR: "COMPILE_ERROR",
+    Reason.WRONG_ANSWER: "WRONG_ANSWER",
+    Reason.RUNTIME_ERROR: "RUNTIME_ERROR",
+}
+_LAST: Final = frozenset({*_ENDS.values(), "BENCHMARKED", "ERROR"})
+_WAITS: Final = {
+    State.QUEUED: ("IN_QUEUE", "waiting for a machine"),
+    State.PROVISIONING: ("PROVISIONING", "the machine is being made ready"),
+    State.PULLING: ("PROVISIONING", "the machine fetches the image"),
+}
+_WORDS: Final = {
+    Reason.STOPPED_BY_USER: "stopped by a user",
+    Reason.ABORTED_BY_USER: "aborted by a user",
+    Reason.STOPPED_BY_POLICY: "stopped by a policy",
+    Reason.TIMED_OUT: "it took longer than it may",
+    Reason.NO_CAPACITY: "the provider has no machine for it",
+    Reason.INTERRUPTED: "its machine was taken away",
+    Reason.UNREACHABLE: "its machine cannot be reached",
+    Reason.REJECTED: "it was refused",
+    Reason.NODE_FAILED: "its machine failed",
+    Reason.PROVIDER_ERROR: "the provider failed",
+    Reason.EXIT_NONZERO: "its task failed",
+}
+_SECRET: Final = frozenset({"key", "seq", "status"})
+
+
+class Fact(msgspec.Struct, frozen=True, kw_only=True):
+    """One event about the run."""
+
+    position: int
+    at: int
+    """Microseconds, UTC."""
+    event: types.Event
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """One step of the story."""
+
+    position: int
+    """Of the event it follows from."""
+    at: int
+    status: str
+    message: str
+    facts: dict[str, Any] = {}
+    """What else was said."""
+    final: bool = False
+
+
+def statuses(run: Run, facts: Iterable[Fact], *, may_go_on: bool = False) -> tuple[Status, ...]:
+    """The story so far, in order; as the run goes on it only grows, unless its provider takes an end back.
+
+    Args:
+        run: as it is now; None of its figures matter, only its moves.
+        facts: its `RunRequested`, `RunHeld`, `RunRequeued`, `TaskReported`, `SubmitFailed` and `IntentAbandoned`, in
+            order.
+        may_go_on: it found no capacity, and the same request may be made again.
+    """
+    known = tuple(facts)
+    mark = None if run.said is None else read_mark(run.said.mark)
+    steps = [_moved(run, index) for index, move in enumerate(run.transitions) if move.after in _WAITS]
+    steps += [step for fact in known if (step := _said(fact, run, mark)) is not None]
+    steps.sort(key=lambda step: step.position)  # of one position an event says more than the move it is
+    story: list[Status] = []
+    for step in steps:
+        before = story[-1] if story else None
+        if before is not None and step.position == before.position:
+            story[-1] = step
+        elif before is None or not _repeats(step, before):
+            story.append(step)
+    end = None if may_go_on else _end(run, known, mark)
+    if end is None:
+        return tuple(story)
+    return (*(step for step in story if step.position < end.position), end)
+
+
+def _repeats(step: Status, before: Status) -> bool:
+    """A provider's queue says less than ours did."""
+    if step.status != before.status or step.status not in {"IN_QUEUE", "PROVISIONING"}:
+        return False
+    return step.message == before.message or (step.status == "IN_QUEUE" and not step.facts)
+
+
+def _moved(run: Run, index: int) -> Status:
+    move = run.transitions[index]
+    status, message = _WAITS[move.after]
+    return Status(position=move.position, at=move.at, status=status, message=message)
+
+
+def _said(fact: Fact, run: Run, mark: Mark | None) -> Status | None:
+    """A step that does not wait for the verdict."""
+    match fact.event:
+        case types.RunRequested():
+            return Status(position=fact.position, at=fact.at, status="IN_QUEUE", message="submitted")
+        case types.RunHeld() as held:
+            message = held.detail or held.why
+            return Status(
+                position=fact.position, at=fact.at, status="IN_QUEUE", message=message, facts={"why": held.why}
+            )
+        case types.RunRequeued():
+            message = "the provider has no machine for it now; it is asked again"
+            return Status(
+                position=fact.position, at=fact.at, status="IN_QUEUE", message=message, facts={"why": "capacity"}
+            )
+        case types.TaskReported(last=False) as report if report.provider_id == run.provider_id:
+            frame = _frame(report)
+            status = frame.get("status")
+            if not isinstance(status, str) or _is_last(status, mark):
+                return None
+            said = {name: value for name, value in frame.items() if name not in _SECRET}
+            message = str(said.pop("message", "")) or _message(status, said)
+            return Status(position=fact.position, at=fact.at, status=status, message=message, facts=said)
+        case _:
+            return None
+
+
+def _is_last(status: str, mark: Mark | None) -> bool:
+    return status in _LAST or (status == "CHECKED" and mark is not None and mark.endpoint == "checker")
+
+
+def _end(run: Run, facts: tuple[Fact, ...], mark: Mark | None) -> Status | None:
+    """The last step; None while there is no verdict, or more of the output is to be read."""
+    said = run.said
+    if not is_terminal(run.state) or said is None or mark is None or not run.transitions:
+        return None
+    closing = _closing(run, facts, mark)
+    if not closing and run.provider_id is not None:
+        return None
+    status, message = _ending(run, mark)
+    words: dict[str, Any] = next((frame for _, frame in reversed(closing) if frame), {})
+    fits = words.get("status") == status
+    found = {name: value for name, value in words.items() if name not in _SECRET} if fits else {}
+    told = str(found.pop("message", "")) if fits and run.state is not State.SUCCEEDED else ""
+    refusal = _refusal(facts) if run.provider_id is None and run.state is State.FAILED else None
+    move = run.transitions[-1]
+    position, at = max([(move.position, move.at), *((fact.position, fact.at) for fact, _ in closing[-1:])])
+    return Status(
+        position=position,
+        at=at,
+        status=status,
+        message=told or refusal or message,
+        facts={**found, "reason": None if run.reason is None else run.reason.value, "exit_status": run.exit_status},
+        final=True,
+    )
+
+
+def _closing(run: Run, facts: Iterable[Fact], mark: Mark) -> list[tuple[Fact, dict[str, Any]]]:
+    """The task's last words, each with what it says; nothing where its output was given up without one."""
+    found = []
+    for fact in facts:
+        match fact.event:
+            case types.TaskReported(last=True) as report if report.provider_id == run.provider_id:
+                found.append((fact, dict[str, Any]()))
+            case types.TaskReported() as report if report.provider_id == run.provider_id:
+                frame = _frame(report)
+                if _is_last(str(frame.get("status")), mark):
+                    found.append((fact, frame))
+            case _:
+                pass
+    return found
+
+
+def _ending(run: Run, mark: Mark) -> tuple[str, str]:
+    if run.state is State.SUCCEEDED:
+        return ("CHECKED", CHECKED) if mark.endpoint == "checker" else ("BENCHMARKED", BENCHMARKED)
+    reason = run.reason or Reason.UNKNOWN_REASON
+    if run.state is State.FAILED and reason in _ENDS:
+        return _ENDS[reason], reason.value.replace("_", " ")
+    return "ERROR", _WORDS.get(reason, "it ended for a reason nobody gave")
+
+
+def _refusal(facts: Iterable[Fact]) -> str | None:
+    """Why it never reached its provider."""
+    found = None
+    for fact in facts:
+        match fact.event:
+            case types.SubmitFailed() as failed:
+                found = failed.error
+            case types.IntentAbandoned(intent="submit") as abandoned:
+                found = abandoned.why
+            case _:
+                pass
+    return found
+
+
+def _frame(report: types.TaskReported) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(report.frame, type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+
+
+def _message(status: str, said: dict[str, Any]) -> str:
+    """A line for a person, of what has none of its own."""
+    match status:
+        case "COMPILING":
+            return f"compiling with {said.get('compiler', 'a compiler')}"
+        case "CHECKING":
+            return f"checking {said.get('tests')} tests"
+        case "TEST_RESULT":
+            return f"test {said.get('test')} of {said.get('tests')}: {'right' if said.get('passed') else 'wrong'}"
+        case "CHECKED":
+            return CHECKED
+        case "BENCHMARKING":
+            return f"timing {said.get('benchmarks')} benchmarks"
+        case "BENCHMARK_RESULT":
+            return f"benchmark {said.get('benchmark')} of {said.get('benchmarks')}: {said.get('median_ms')} ms"
+        case _:
+            return status.lower()

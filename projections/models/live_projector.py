@@ -1,0 +1,237 @@
+"""Keeps the projections of a record caught up while it grows: a thread of the service."""
+
+import logging
+import sqlite3
+import threading
+import time
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from engine.readings.shapes import shape_of
+from events.clock import SECOND, Clock
+from events.errors import StenoError
+from events.store.record import Record
+from projections.models.build_progress import Building
+from projections.models.projection_writer import Keeper
+from projections.models.projector import belongs, build
+from projections.store.generations import beside, only_builder, only_writer
+from projections.store.store import Store
+
+_log: Final = logging.getLogger(__name__)
+_LEAST: Final = 0.02
+"""Seconds between two catch-ups at least."""
+_MOST: Final = 1.0
+_REST: Final = 3
+"""It rests so many times as long as it works: a busy record does not take a core."""
+_IDLE: Final = 0.25
+"""Seconds after which it looks by itself."""
+_PATIENCE: Final = 10.0
+"""Seconds that a stop waits: another process may hold the lock while it catches up."""
+_AGAIN: Final = 1.0
+"""Seconds after which it tries again what went wrong."""
+_LONG: Final = 50_000
+"""Positions whose reading takes so long that the log tells how far it is."""
+_TENTHS: Final = 10
+"""How often it does."""
+
+
+class Lag(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the projections are behind the record."""
+
+    positions: int
+    seconds: float
+    """The age of the oldest event they do not show yet; 0 where they show all."""
+
+
+class Projector:
+    """One thread; `wake` it when the record has grown. Several processes may each have one.
+
+    Args:
+        path: the record.
+    """
+
+    def __init__(self, path: Path, *, clock: Clock) -> None:
+        self._path = path
+        self._clock = clock
+        self._woken = threading.Event()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._record: Record | None = None
+        self._keeper: Keeper | None = None
+        self._position = 0
+        self._building: Building | None = None
+
+    @property
+    def building(self) -> Building | None:
+        """How far it is with read models that have to be built; None: it builds none. Any thread may ask."""
+        return self._building
+
+    @property
+    def position(self) -> int:
+        """The last position the projections show."""
+        return self._position
+
+    @property
+    def lag(self) -> Lag:
+        """How far they are behind. Any thread may ask."""
+        with Record.open(self._path, clock=self._clock, check=False, shapes=shape_of) as record:
+            shown = self._position
+            behind = max(0, record.head().position - shown)
+            first = next(iter(record.read(after=shown, limit=1)), None) if behind else None
+            if first is None:
+                return Lag(positions=behind, seconds=0.0)
+            return Lag(positions=behind, seconds=max(0, self._clock.now() - first.recorded_at) / SECOND)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread = threading.Thread(target=self._run, name="projector", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; the transaction under way is finished first."""
+        self._stopping.set()
+        self._woken.set()
+        if self._thread is not None:
+            self._thread.join(_PATIENCE)
+            self._thread = None
+
+    def wake(self) -> None:
+        """Say that the record has grown; returns at once."""
+        self._woken.set()
+
+    def catch_up(self) -> None:
+        """Bring the projections up to the record's head as it is now; builds them where there are none.
+
+        Raises:
+            StenoError, OSError, sqlite3.Error: as they say; the next call begins anew.
+        """
+        try:
+            record = self._opened()
+            if self._is_done(record):
+                return
+            if not self._advanced(record):
+                self._build(record)
+                self._advanced(record)
+        except BaseException:
+            self._close()
+            raise
+
+    def _run(self) -> None:
+        told = ""
+        try:
+            while not self._stopping.is_set():
+                self._woken.clear()
+                began = time.thread_time()
+                try:
+                    self.catch_up()
+                except _Stopped:
+                    break
+                except (StenoError, OSError, sqlite3.Error) as error:
+                    if str(error) != told:
+                        told = str(error)
+                        _log.warning("the read models cannot be brought up to the record: %s", error)
+                    self._stopping.wait(_AGAIN)
+                    continue
+                told, worked = "", time.thread_time() - began
+                self._stopping.wait(min(_MOST, max(_LEAST, _REST * worked)))
+                self._woken.wait(_IDLE)
+        finally:
+            self._close()
+
+    def _opened(self) -> Record:
+        if self._record is None:
+            self._record = Record.open(self._path, clock=self._clock, check=False, shapes=shape_of)
+        return self._record
+
+    def _is_done(self, record: Record) -> bool:
+        """Whether nothing has happened since the last time."""
+        keeper = self._keeper
+        if keeper is None or not _is_file(keeper.store, beside(self._path)):
+            return False
+        return self._position == record.head().position
+
+    def _advanced(self, record: Record) -> bool:
+        """Whether there is a file of this record, by these rules; it is brought up to the head."""
+        path = beside(self._path)
+        while True:
+            head = record.head().position
+            with only_writer(path):
+                keeper = self._keeper
+                if keeper is None or not _is_file(keeper.store, path):
+                    self._let_go()
+                    store = Store.open(path, write=True)
+                    if store is None:
+                        return False
+                    keeper = self._keeper = Keeper(record, store)
+                checkpoint = keeper.store.checkpoint()
+                if not belongs(record, checkpoint):
+                    self._let_go()
+                    return False
+                try:
+                    keeper.advance(head, most=1)
+                except sqlite3.OperationalError:
+                    raise
+                except sqlite3.DatabaseError:
+                    self._let_go()
+                    return False
+            self._position = keeper.position
+            if self._position >= head or self._stopping.is_set():
+                return True
+
+    def _build(self, record: Record) -> None:
+        """Make new ones, unless another process is at it: then wait for those."""
+        total = record.head().position
+        self._building = Building(done=None, total=total)
+        try:
+            with only_builder(beside(self._path)):
+                if self._advanced(record):
+                    return
+                self._tell(Building(done=0, total=total))
+                build(record, beside(self._path), lambda done, end: self._tell(Building(done=done, total=end)))
+                if total >= _LONG:
+                    _log.info("the read models are built")
+        finally:
+            self._building = None
+
+    def _tell(self, now: Building) -> None:
+        """How far it is, also in the log where that takes long.
+
+        Raises:
+            _Stopped: the service ends.
+        """
+        before, self._building = self._building, now
+        if self._stopping.is_set():
+            raise _Stopped
+        if now.total >= _LONG and now.left and _tenth(now) != (-1 if before is None else _tenth(before)):
+            _log.info("building the read models: %s", now)
+
+    def _let_go(self) -> None:
+        if self._keeper is not None:
+            self._keeper.store.close()
+            self._keeper = None
+
+    def _close(self) -> None:
+        self._let_go()
+        if self._record is not None:
+            self._record.close()
+            self._record = None
+
+
+class _Stopped(Exception):
+    """The service ends while the projections are built."""
+
+
+def _tenth(building: Building) -> int:
+    """How many tenths are done; -1 where nobody knows."""
+    return -1 if building.percent is None else building.percent * _TENTHS // 100
+
+
+def _is_file(store: Store, path: Path) -> bool:
+    """Whether a store is the file that is at a path now."""
+    try:
+        found = path.stat()
+    except OSError:
+        return False
+    return store.file == (found.st_dev, found.st_ino)

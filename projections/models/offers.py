@@ -1,0 +1,88 @@
+"""GPUs that a person can choose from: what the record has seen machines with, and what policies give a price of."""
+
+from typing import Final, NamedTuple
+
+from engine.fold.run import Terms
+from engine.fold.vm import Vm
+from engine.money.prices import price_of
+from engine.policy import DOLLAR, Policy
+from engine.replay.objects import money
+from projections.store.reader_pool import Look
+from projections.store.world_table import decode_vm
+
+MEMORY_GB: Final = {
+    "MI210": 64,
+    "MI250X": 128,
+    "MI300X": 192,
+    "MI308X": 192,
+    "MI325X": 256,
+    "MI350X": 288,
+    "MI355X": 288,
+    "H100": 80,
+    "H200": 141,
+    "L4": 24,
+    "L40S": 48,
+}
+"""By model, gigabytes of one GPU, as its maker's data sheet says; for those that no machine of the record had."""
+_MAKERS: Final = (("MI", "AMD"), ("H100", "NVIDIA"), ("H200", "NVIDIA"), ("A100", "NVIDIA"), ("L4", "NVIDIA"))
+
+
+class Offer(NamedTuple):
+    """A GPU with how many of it a machine has, and what that costs an hour."""
+
+    gpu: str
+    gpus: int
+    memory_gb: int | None
+    hourly: int
+    recorded: bool
+
+    def to_json(self) -> dict[str, object]:
+        """`{"gpu", "count", "memory_gb", "label", "price_usd_per_hour", "from"}`."""
+        return {
+            "gpu": self.gpu,
+            "count": self.gpus,
+            "memory_gb": self.memory_gb,
+            "label": self.label,
+            "price_usd_per_hour": money(self.hourly),
+            "from": "recorded" if self.recorded else "assumed",
+        }
+
+    @property
+    def label(self) -> str:
+        """As a person reads it: `AMD MI300X (192GB, $1.99/hr)`."""
+        maker = next((f"{name} " for begin, name in _MAKERS if self.gpu.upper().startswith(begin)), "")
+        times = "" if self.gpus == 1 else f"{self.gpus} × "
+        memory = "" if self.memory_gb is None else f"{self.memory_gb}GB, "
+        return f"{times}{maker}{self.gpu} ({memory}${_cents(self.hourly)}/hr)"
+
+
+def offers(look: Look, policy: Policy) -> list[Offer]:
+    """Every GPU a machine of the record had, on demand, and those that the policy has a price of; by name and count."""
+    machines = [decode_vm(row.folded) for row in look.view.store.vms.kinds() if row.archive is None]
+    seen = [vm for vm in machines if vm.facts.gpu and vm.facts.gpu_count > 0 and vm.prices]
+    on_demand = [vm for vm in seen if not vm.facts.spot]
+    wanted = {one.gpu.casefold(): one.gpu for one in (*policy.rates, *policy.assumed) if one.gpu}
+    wanted |= {(vm.facts.gpu or "").casefold(): vm.facts.gpu or "" for vm in seen}
+    found = []
+    for key, gpu in sorted(wanted.items()):
+        having = [vm for vm in seen if (vm.facts.gpu or "").casefold() == key]
+        counts = sorted({vm.facts.gpu_count for vm in having}) or [1]
+        found += [_offer(gpu, count, having, on_demand or seen, policy) for count in counts]
+    return [one for one in found if one is not None]
+
+
+def _offer(gpu: str, count: int, having: list[Vm], known: list[Vm], policy: Policy) -> Offer | None:
+    exactly = [vm for vm in known if vm.facts.gpu_count == count] or known
+    guess = price_of(Terms(submitter="", gpu=(gpu,), gpu_count=count), policy, exactly)
+    if guess is None:
+        return None
+    memory = next((vm.facts.gpu_memory_mib for vm in reversed(having) if vm.facts.gpu_memory_mib), None)
+    overridden = any(one.gpu.casefold() == gpu.casefold() for one in policy.rates)
+    known_gb = MEMORY_GB.get(gpu.upper()) if memory is None else round(memory / 1024)
+    return Offer(gpu, count, known_gb, guess.hourly, recorded=bool(having) and not overridden)
+
+
+def _cents(hourly: int) -> str:
+    """Micro-dollars as dollars and cents, half up."""
+    cents = (2 * hourly + DOLLAR // 100) // (2 * (DOLLAR // 100))
+    return f"{cents // 100}.{cents % 100:02d}"

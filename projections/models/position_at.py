@@ -1,0 +1,69 @@
+"""What a moment stands for in the record: a position, and how far archives were by their own clocks."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from events.store.record import Record
+
+Stretch = tuple[int, int]
+"""The first and the last of some positions."""
+
+
+class Beyond(NamedTuple):
+    """What archives behind a position had come to by their own clocks."""
+
+    archives: tuple[Stretch, ...] = ()
+    """Stretches of positions, in order."""
+    time: int | None = None
+    """What is newer (microseconds, UTC) is not part of it."""
+
+
+NOTHING: Final = Beyond()
+
+
+def moment_at(record: "Record", time: int, head: int, archives: Sequence[Stretch]) -> tuple[int, Beyond]:
+    """(the last position, and what is beyond it) of what was known at a time: of live sources by the record's order,
+    of archives by their own clocks.
+
+    So a run of an archive is there from the time at which its trace showed it, whenever the trace was imported.
+
+    Args:
+        archives: where they stand in the record, in order.
+    """
+    # The observations of an archive's last poll stand behind it.
+    archives = [(first, min(last + len(record.changed(last)), head)) for first, last in archives if last <= head]
+    edges = [0, *(edge for first, last in archives for edge in (first - 1, last)), head]
+    live = [(edges[index] + 1, edges[index + 1]) for index in range(0, len(edges), 2)]
+    position = 0
+    for first, last in live:
+        found = last_before(record, time, last, after=first - 1)
+        position = found if found >= first else position
+        if found < last:
+            break
+    reached: list[Stretch] = []
+    for first, last in archives:
+        if first <= position:
+            continue
+        found = last_before(record, time, last, after=first - 1)
+        if found == last and first == position + 1:
+            position = last
+        elif found >= first:
+            reached.append((first, found))
+    return position, Beyond(tuple(reached), time) if reached else NOTHING
+
+
+def last_before(record: "Record", time: int, head: int, after: int = 0) -> int:
+    """The last position behind `after` and up to `head` observed at or before `time`; `after` where there is none.
+
+    Found by halving: positions follow time but for clock steps, and for what was imported.
+    """
+    low, high = after, head
+    while low < high:
+        middle = (low + high + 1) // 2
+        stored = next(iter(record.read(after=middle - 1, limit=1)))
+        if stored.observed_at <= time:
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -1,0 +1,148 @@
+"""Brings the projections up to the record: idempotent, safe under several processes, in memory where need be."""
+
+import sqlite3
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from projections.models.position_at import NOTHING, Beyond
+from projections.models.projection_writer import RULES, Keeper, Progress
+from projections.store.generations import beside, only_builder, only_writer, publish, remove, unused
+from projections.store.store import Checkpoint, Store
+
+if TYPE_CHECKING:
+    from events.store.record import Record
+
+__all__ = ["RULES", "as_it_was", "belongs", "build", "caught_up", "rebuilt"]
+
+_WHOLE = 1 << 62
+"""A spacing of moments at which none is kept."""
+
+
+def caught_up(record: "Record", *, progress: Progress | None = None) -> Store:
+    """The projections of a record, up to its head as it is now; the caller closes them.
+
+    They are kept in a file beside the record, so that the next call folds only what is new. Where that file cannot be
+    written the rest is folded in memory.
+    """
+    path = beside(record.path)
+    store = _current(record, path)
+    if store is not None and _is_at_head(record, store):
+        return store
+    try:
+        _bring_up(record, path, progress)
+    except (OSError, sqlite3.Error):
+        return _in_memory(record, store, progress)
+    if store is not None:
+        store.close()
+    opened = Store.open(path, write=False)
+    return opened if opened is not None else _in_memory(record, None, progress)
+
+
+def rebuilt(record: "Record", *, progress: Progress | None = None) -> int:
+    """Build the projections anew in another file and put it in the old one's place; how many runs they have.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    path = beside(record.path)
+    with only_builder(path):
+        return build(record, path, progress)
+
+
+def as_it_was(record: "Record", position: int, beyond: Beyond = NOTHING, *, progress: Progress | None = None) -> Store:
+    """The projections as they were after `position`, folded in memory from the start; `Moments` is faster."""
+    store = Store.create(None)
+    Keeper(record, store, spacing=_WHOLE).advance(position, progress)
+    add_archives(record, store, beyond)
+    return store
+
+
+def add_archives(record: "Record", store: Store, beyond: Beyond) -> None:
+    """Fold what archives behind the store's position had come to by their own clocks."""
+    for first, last in beyond.archives:
+        with store.writing():
+            store.set_checkpoint(Checkpoint(rules=RULES, record=record.id, position=first - 1))
+        Keeper(record, store, spacing=_WHOLE, time=beyond.time).advance(last)
+
+
+def belongs(record: "Record", checkpoint: Checkpoint | None) -> bool:
+    """Whether a store was made from this record by these rules."""
+    if checkpoint is None or (checkpoint.version, checkpoint.rules) != (Checkpoint(rules="").version, RULES):
+        return False
+    return checkpoint.record == record.id and checkpoint.position <= record.head().position
+
+
+def build(record: "Record", path: Path, progress: Progress | None = None) -> int:
+    """Fill a new file, catch up and swap; how many runs it has. The caller is the only builder.
+
+    Nobody waits for it: others write and read the old file until the new one, no less far, is in its place.
+    """
+    fresh = unused(path)
+    try:
+        with Store.create(fresh) as store:
+            keeper = Keeper(record, store)
+            keeper.advance(record.head().position, progress)
+            with only_writer(path):
+                keeper.advance(record.head().position)
+                publish(path, fresh)
+            return store.count()
+    except BaseException:
+        if not (path.exists() and path.samefile(fresh)):
+            remove(fresh)
+        raise
+
+
+def _bring_up(record: "Record", path: Path, progress: Progress | None) -> None:
+    """Catch up the file at `path`, or make it."""
+    if _written(record, path, progress):
+        return
+    with only_builder(path):
+        if not _written(record, path, progress):  # somebody else may have built it meanwhile
+            build(record, path, progress)
+
+
+def _written(record: "Record", path: Path, progress: Progress | None) -> bool:
+    """Whether there is a file that belongs to the record; it is caught up."""
+    with only_writer(path):
+        store = Store.open(path, write=True)
+        if store is None:
+            return False
+        with store:
+            if not belongs(record, store.checkpoint()):
+                return False
+            try:
+                Keeper(record, store).advance(record.head().position, progress)
+            except sqlite3.OperationalError:
+                raise
+            except sqlite3.DatabaseError:
+                return False  # damaged: it is built anew
+            return True
+
+
+def _current(record: "Record", path: Path) -> Store | None:
+    """The store at `path`, if it was made from this record by these rules."""
+    store = Store.open(path, write=False)
+    if store is None or belongs(record, store.checkpoint()):
+        return store
+    store.close()
+    return None
+
+
+def _is_at_head(record: "Record", store: Store) -> bool:
+    checkpoint = store.checkpoint()
+    return checkpoint is not None and checkpoint.position == record.head().position
+
+
+def _in_memory(record: "Record", store: Store | None, progress: Progress | None) -> Store:
+    found = Store.create(None) if store is None else _copied(store)
+    Keeper(record, found, spacing=_WHOLE).advance(record.head().position, progress)
+    return found
+
+
+def _copied(store: Store) -> Store:
+    """The same in memory; an empty one where it cannot be read."""
+    with store:
+        try:
+            return store.copy()
+        except sqlite3.Error:
+            return Store.create(None)

@@ -1,0 +1,178 @@
+"""The record itself, page by page: its events and its polls, and each of them whole."""
+
+from collections.abc import Collection, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from events.errors import PositionNotFound
+from events.kinds import KINDS
+from events.traces.trace import write_trace_line
+from projections.models.event_rows import event_row
+from projections.models.poll_rows import poll_row
+from projections.store.reader_pool import Look
+
+if TYPE_CHECKING:
+    from events.store.record import Record
+    from events.stored import Stored
+
+POLLS: Final = frozenset({"PollRecorded", "PollFailed"})
+_CHANGES: Final = frozenset({"RunObserved", "VmObserved", "ProviderEventSeen"})
+_FEW: Final = 8
+_MANY: Final = "PollRecorded"
+"""The one type of which there is always another near: the read models know where all others are."""
+PAGE_BYTES: Final = 4 << 20
+"""Bytes of text after which a page of events ends, however few they are: one request for a run has up to 1 MiB."""
+_PAGE: Final = 500
+"""Events of one source that are looked for among those of all, at a time."""
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows as JSON values, and the position behind which more follow; None: there are none."""
+
+    rows: list[dict[str, object]]
+    next: int | None
+
+
+def events(
+    look: Look,
+    *,
+    behind: int | None = None,
+    limit: int = 50,
+    stream: str | None = None,
+    types: Collection[str] | None = None,
+    backwards: bool = False,
+) -> Page:
+    """Events of one stream and of some types if given, in order or backwards, from behind a position on."""
+    shown: list[Stored] = []
+    size = 0
+    for stored in _read(look, behind, limit + 1, stream, types, backwards=backwards):
+        if len(shown) == limit or size > PAGE_BYTES:
+            return Page(rows=[event_row(one) for one in shown], next=shown[-1].position)
+        shown.append(stored)
+        values = msgspec.structs.astuple(stored.data)
+        size += sum(len(value) for value in values if isinstance(value, bytes | str))
+    return Page(rows=[event_row(one) for one in shown], next=None)
+
+
+def polls(
+    look: Look, *, behind: int | None = None, limit: int = 50, source: str | None = None, failed: bool = False,
+    backwards: bool = False,
+) -> Page:  # fmt: skip
+    """Polls of one source if given, in order or backwards, from behind a position on; each with what it changed."""
+    types = frozenset({"PollFailed"}) if failed else POLLS
+    stream = None if source is None else f"source/{source}"
+    found = list(_read(look, behind, limit + 1, stream, types, backwards=backwards))
+    shown = found[:limit]
+    rows = [poll_row(look.record, stored, _changed(look.record, stored.position)) for stored in shown]
+    return Page(rows=rows, next=shown[-1].position if len(found) > limit else None)
+
+
+def event(look: Look, position: int) -> dict[str, object]:
+    """One event whole. A poll's has its trace line as `poll`; an observation's the item it saw as `observed`.
+
+    Raises:
+        PositionNotFound: nothing is there yet, at the moment looked at.
+    """
+    stored = _one(look, position)
+    row = event_row(stored)
+    if stored.type in POLLS:
+        row["poll"] = _trace_line(look.record, position)
+    elif stored.type in _CHANGES:
+        row["observed"] = _observed(look.record, stored)
+    return row
+
+
+def poll(look: Look, position: int) -> dict[str, object]:
+    """One poll: its position, the fields of its trace line, and the answer's JSON as `body`; null where none came.
+
+    Raises:
+        PositionNotFound: there is no poll, at the moment looked at.
+    """
+    _one(look, position)
+    return {"position": position, **_trace_line(look.record, position)}
+
+
+def _read(
+    look: Look, behind: int | None, limit: int, stream: str | None, types: Collection[str] | None, *, backwards: bool
+) -> "Iterator[Stored]":
+    after, until = 0, look.position
+    if backwards and behind is not None:
+        until = min(until, behind - 1)
+    elif behind is not None:
+        after = behind
+    if types is None or _MANY in types or (stream is not None and not stream.startswith("source/")):
+        record = look.record
+        return record.read(after=after, until=until, stream=stream, types=types, limit=limit, backwards=backwards)
+    return islice(_found(look, after, until, limit, stream, types, backwards=backwards), limit)
+
+
+def _found(
+    look: Look,
+    after: int,
+    until: int,
+    size: int,
+    stream: str | None,
+    types: Collection[str],
+    *,
+    backwards: bool,
+) -> "Iterator[Stored]":
+    """Events of some types, where the read models say they are."""
+    kinds = [code for code, (name, _) in KINDS.items() if name in types]
+    while positions := look.view.store.positions(kinds, after=after, until=until, limit=size, backwards=backwards):
+        for stored in look.record.at(positions, backwards=backwards):
+            if stream is None or stored.stream == stream:
+                yield stored
+        if len(positions) < size:
+            return
+        if backwards:
+            until = positions[-1] - 1
+        else:
+            after = positions[-1]
+        size = _PAGE
+
+
+def _one(look: Look, position: int) -> "Stored":
+    found = None
+    if 0 < position <= look.position:
+        found = next(iter(look.record.read(after=position - 1, limit=1)), None)
+    if found is None:
+        raise PositionNotFound(f"The record ends at position {look.position}; there is no event at {position}.")
+    return found
+
+
+def _changed(record: "Record", position: int) -> list[str]:
+    """The streams that a poll moved: their observations follow it."""
+    streams: list[str] = []
+    size = _FEW
+    while True:
+        found = list(record.read(after=position + len(streams), limit=size))
+        for stored in found:
+            if stored.type not in _CHANGES:
+                return streams
+            streams.append(stored.stream)
+        if len(found) < size:
+            return streams
+        size = 500
+
+
+def _trace_line(record: "Record", position: int) -> dict[str, object]:
+    line: dict[str, msgspec.Raw] = msgspec.json.decode(
+        write_trace_line(record.poll(position)), type=dict[str, msgspec.Raw]
+    )
+    return {"body": None, **line}
+
+
+def _observed(record: "Record", stored: "Stored") -> msgspec.Raw | None:
+    """The item of the answer that an observation is of."""
+    poll_position = getattr(stored.data, "poll", None)
+    wanted = getattr(stored.data, "provider_id", None)
+    if poll_position is None:
+        return None
+    from engine.readings.answers import identity_of
+
+    for item in record.items(poll_position):
+        if identity_of(item) == wanted:
+            return msgspec.Raw(item)
+    return None

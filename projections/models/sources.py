@@ -1,0 +1,88 @@
+"""The sources of a record, live ones and archives, and how much of each there is."""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from engine.errors import Conflict, SourceNotFound
+from engine.fold.queries import source_of
+from events.clock import format_time
+from projections.store.world_table import decode_run, decode_vm
+
+if TYPE_CHECKING:
+    from events.store.record import Record
+    from projections.models.view import View
+
+LIVE, ARCHIVE = "live", "archive"
+
+
+class SourceRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One source. Times are microseconds, UTC."""
+
+    source: str
+    kind: str
+    """`live`: a recorder polls it, or has; `archive`: it was imported."""
+    hidden: bool
+    first_at: int
+    """Its first poll."""
+    last_at: int
+    """Its last poll."""
+    polls: int
+    runs: int
+    machines: int
+
+
+def source_rows(record: "Record", view: "View") -> tuple[SourceRow, ...]:
+    """Every source by name; reads every poll's row, so it takes a moment on a long record."""
+    sources = view.world().state.sources
+    runs = Counter(row.archive or source_of(decode_run(row.folded)) for row in view.store.runs())
+    machines = Counter(row.archive or decode_vm(row.folded).source for row in view.store.vms.all())
+    return tuple(
+        SourceRow(
+            source=name,
+            kind=ARCHIVE if sources[name].archive else LIVE,
+            hidden=sources[name].hidden,
+            first_at=first_at,
+            last_at=last_at,
+            polls=polls,
+            runs=runs[name],
+            machines=machines[name],
+        )
+        for name, polls, first_at, last_at in sorted(record.polled(until=view.position))
+        # dstack's event log is of no project: what was imported of it belongs to the archive beside it.
+        if name in sources and (not sources[name].archive or sources[name].imported_to is not None)
+    )
+
+
+def archive_named(view: "View", name: str) -> str:
+    """The archive that a person means: `dstack/march-outage`, or `march-outage` where only one ends so.
+
+    Raises:
+        SourceNotFound: there is none of that name, or several.
+        Conflict: it is a live source.
+    """
+    sources = view.world().state.sources
+    archives = [one for one, source in sources.items() if source.imported_to is not None]
+    found = [one for one in archives if one == name] or [one for one in archives if one.endswith(f"/{name}")]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise SourceNotFound(f"Several archives are named {name!r}: {', '.join(found)}. Write the whole name.")
+    if name in sources and sources[name].archive is False:
+        raise Conflict(f"{name} is recorded live: only an archive can be hidden.")
+    raise SourceNotFound(f"There is no archive {name!r}; `steno sources` lists them all.")
+
+
+def source_object(row: SourceRow) -> dict[str, object]:
+    """A source as JSON values."""
+    return {
+        "source": row.source,
+        "kind": row.kind,
+        "hidden": row.hidden,
+        "first_poll_at": format_time(row.first_at),
+        "last_poll_at": format_time(row.last_at),
+        "polls": row.polls,
+        "runs": row.runs,
+        "machines": row.machines,
+    }

@@ -1,0 +1,1 @@
+"""The projections' own file: tables of runs, machines, notes and the folded world."""

@@ -1,0 +1,319 @@
+"""Readers of the projections for the threads of the service: as they are now, or as they were at a position."""
+
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from engine.readings.shapes import shape_of
+from events.clock import SECOND, Clock
+from events.errors import PositionNotFound, StenoError
+from events.store.record import Record
+from projections.models.build_progress import Building
+from projections.models.past_worlds import Moments
+from projections.models.position_at import NOTHING, Beyond
+from projections.models.projection_writer import RULES
+from projections.models.projector import caught_up
+from projections.models.view import View
+from projections.store.generations import beside, only_writer
+from projections.store.store import Checkpoint, Store
+
+PATIENCE = 2 * SECOND
+"""How long a reader waits for a position it wants to see."""
+_DAMAGED = "The read models were damaged and are being built anew: ask again in a moment."
+_STEP = SECOND // 100
+_SOON = 20_000
+"""Positions that are read in about the time a reader waits."""
+_KEPT = 16
+"""Readers kept open while nobody has them."""
+
+
+class Behind(StenoError):
+    """The read models do not show that position yet."""
+
+
+class BeingBuilt(Behind):
+    """There are no read models yet."""
+
+    def __init__(self, progress: Building) -> None:
+        super().__init__(f"The read models are being built: {progress}. Ask again in a moment.")
+        self.progress = progress
+
+
+class Look(msgspec.Struct, frozen=True, kw_only=True):
+    """The record and its projections, seen at one position."""
+
+    record: Record
+    """It may hold more than `position` by now."""
+    view: View
+    position: int
+    now: int
+    """The moment it is seen from (microseconds, UTC): now, or of a moment past, its own."""
+    past: bool = False
+    """It is the world as it was, not as it is."""
+
+
+class _Reader:
+    """One open record with one open projections file; lent to one thread at a time."""
+
+    __slots__ = ("position", "record", "store", "view")
+
+    def __init__(self, record: Record, store: Store) -> None:
+        self.record = record
+        self.store = store
+        self.view = View(store)
+        self.position = -1
+
+    def look(self) -> int:
+        """The position the file shows. What was read of another position is forgotten.
+
+        Raises:
+            sqlite3.DatabaseError: it cannot be read.
+        """
+        checkpoint = self.store.read_checkpoint()
+        if checkpoint.position != self.position:
+            self.position, self.view = checkpoint.position, View(self.store)
+        return self.position
+
+    def close(self) -> None:
+        self.store.close()
+        self.record.close()
+
+
+class Pool:
+    """Lends out readers; any thread may borrow one.
+
+    Args:
+        path: the record.
+        wake: tells the projector that somebody waits for more; None: there is none, and every look catches up first.
+        building: how far it is with read models that are not there yet; None: it builds none.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        clock: Clock,
+        wake: Callable[[], None] | None = None,
+        building: Callable[[], Building | None] = lambda: None,
+    ) -> None:
+        self._path = path
+        self._clock = clock
+        self._wake = wake
+        self._building = building
+        self._lock = threading.Lock()
+        self._free: list[_Reader] = []
+        self._records: list[Record] = []
+        """Records open for looks at the past."""
+        self._moments = Moments()
+        self._closed = False
+
+    @contextmanager
+    def now(self, *, min_position: int | None = None) -> Iterator[Look]:
+        """The projections as they are, at `min_position` or later; everything read in one look is of one position.
+
+        Raises:
+            BeingBuilt: there are none yet, and will not be within two seconds.
+            Behind: they did not get there within two seconds, or are being built.
+        """
+        reader = self._ready(min_position)
+        whole = False
+        try:
+            yield Look(record=reader.record, view=reader.view, position=reader.position, now=self._clock.now())
+            whole = True
+        except sqlite3.DatabaseError as error:
+            if not _is_damage(error):
+                raise
+            self._doubt(reader.store.file)
+            raise Behind(_DAMAGED) from error
+        except Exception:
+            whole = True
+            raise
+        finally:
+            self._end(reader, whole=whole)
+
+    @contextmanager
+    def at(self, position: int, beyond: Beyond = NOTHING) -> Iterator[Look]:
+        """The world as it was after `position`, and of archives `beyond` it.
+
+        Raises:
+            PositionNotFound: the record does not go that far.
+            BeingBuilt: there are no read models yet, and without them it would be a long fold.
+            Behind: the read models were damaged and are being built.
+        """
+        record, file = self._lent(), _file(beside(self._path))
+        try:
+            head = record.head().position
+            if not 0 <= position <= head:
+                raise PositionNotFound(f"The record ends at position {head}; {position} is beyond it.")
+            if file is None and position > _SOON and (building := self._building()) is not None:
+                raise BeingBuilt(building)
+            with self._moments.at(record, position, beyond) as view:
+                now = view.last_at
+                yield Look(
+                    record=record,
+                    view=view,
+                    position=max(position, *(last for _, last in beyond.archives), 0),
+                    now=self._clock.now() if now is None else now,
+                    past=True,
+                )
+        except sqlite3.DatabaseError as error:
+            if not _is_damage(error):
+                raise
+            self._doubt(file)
+            raise Behind(_DAMAGED) from error
+        finally:
+            self._given_back(record)
+
+    def close(self) -> None:
+        """Close every reader that nobody has; those that are out are closed when they come back."""
+        with self._lock:
+            self._closed = True
+            found: list[_Reader | Record] = [*self._free, *self._records]
+            self._free, self._records = [], []
+        for one in found:
+            one.close()
+        self._moments.close()
+
+    # -- readers ---
+
+    def _ready(self, min_position: int | None) -> _Reader:
+        """A reader in a transaction that shows what is wanted."""
+        end = self._clock.now() + PATIENCE
+        shown: int | None = None
+        while True:
+            reader = self._borrow()
+            shown = None if reader is None else self._begun(reader)
+            if reader is not None and shown is not None:
+                if min_position is None or shown >= min_position:
+                    return reader
+                self._end(reader, whole=True)
+            building = self._building() if shown is None else None
+            if building is not None and building.left > _SOON:
+                raise BeingBuilt(building)
+            if self._clock.now() >= end:
+                break
+            if self._wake is not None:
+                self._wake()
+            self._clock.sleep(_STEP)
+        if building is not None:
+            raise BeingBuilt(building)
+        if shown is None:
+            raise Behind("The read models are being built: ask again in a moment.")
+        raise Behind(f"The read models are at position {shown}, not yet at {min_position}: ask again in a moment.")
+
+    def _begun(self, reader: _Reader) -> int | None:
+        """The position a reader shows, in a transaction; None: it cannot be read, and is gone."""
+        try:
+            reader.store.begin()
+            return reader.look()
+        except sqlite3.DatabaseError as error:
+            self._end(reader, whole=False)
+            if _is_damage(error):
+                self._doubt(reader.store.file)
+            return None
+
+    def _borrow(self) -> _Reader | None:
+        """A reader of the file as it is now; None while there is none that can be read."""
+        if self._wake is None:
+            self._catch_up()
+        with self._lock:
+            reader = self._free.pop() if self._free else None
+        if reader is not None and self._is_current(reader):
+            return reader
+        store = Store.open(beside(self._path), write=False)
+        if store is None and reader is None and self._is_kept():
+            return None
+        record = reader.record if reader is not None else self._record()
+        if store is not None and _is_readable(record, store.checkpoint()):
+            if reader is not None:
+                reader.store.close()
+            return _Reader(record, store)
+        if store is not None:
+            store.close()
+        if not self._is_kept():
+            # Nobody can keep read models here: each reader has its own, in memory.
+            if reader is not None:
+                reader.store.close()
+            return _Reader(record, caught_up(record))
+        if reader is None:
+            record.close()
+        return reader
+
+    def _is_kept(self) -> bool:
+        """Whether somebody can write read models here."""
+        return os.access(self._path.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+
+    def _is_current(self, reader: _Reader) -> bool:
+        """Whether a reader reads the file that is in use now; one in memory, whether it shows all of the record."""
+        if reader.store.file is None:
+            return reader.position == reader.record.head().position
+        return reader.store.file == _file(beside(self._path))
+
+    def _end(self, reader: _Reader, *, whole: bool) -> None:
+        """Take a reader back; one that is not whole is closed."""
+        with suppress(sqlite3.Error):
+            reader.store.end()
+        with self._lock:
+            if whole and not self._closed and len(self._free) < _KEPT:
+                self._free.append(reader)
+                return
+        reader.close()
+
+    def _doubt(self, file: tuple[int, int] | None) -> None:
+        """A file cannot be read: it is disposable, and another is built."""
+        path = beside(self._path)
+        with suppress(OSError), only_writer(path):
+            if file is not None and _file(path) == file:
+                path.unlink()
+        if self._wake is not None:
+            self._wake()
+
+    def _catch_up(self) -> None:
+        with self._record() as record:
+            caught_up(record).close()
+
+    def _lent(self) -> Record:
+        with self._lock:
+            if self._records:
+                return self._records.pop()
+        return self._record()
+
+    def _given_back(self, record: Record) -> None:
+        with self._lock:
+            if not self._closed and len(self._records) < _KEPT:
+                self._records.append(record)
+                return
+        record.close()
+
+    def _record(self) -> Record:
+        return Record.open(self._path, clock=self._clock, check=False, shapes=shape_of)
+
+
+def _is_damage(error: sqlite3.DatabaseError) -> bool:
+    """Whether the file is to blame, and not that it is busy or that we use it wrongly."""
+    if isinstance(error, sqlite3.ProgrammingError):
+        return False
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
+    return code & 0xFF not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _is_readable(record: Record, checkpoint: Checkpoint | None) -> bool:
+    """Whether a file says something true of this record, if perhaps by older rules: better that than nothing while a
+    new one is built.
+    """
+    if checkpoint is None or checkpoint.version != Checkpoint(rules="").version or checkpoint.record != record.id:
+        return False
+    return checkpoint.rules.rpartition(" ")[2] == RULES.rpartition(" ")[2]
+
+
+def _file(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

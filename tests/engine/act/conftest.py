@@ -1,0 +1,218 @@
+"""A record, the real local provider and what acts between them."""
+
+import platform
+import time
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from stenotest.hook import Hook
+
+from engine.act.executor import Executor
+from engine.act.lease import lease_path
+from engine.commands.desk import Desk
+from engine.commands.request import request_run, request_stop
+from engine.errors import VmInUse, VmNotFound
+from engine.fold.run_stepper import TransitionsStepper
+from engine.fold.world import World
+from engine.notify.webhook import Webhook
+from engine.policy import Policy
+from engine.providers.local.provider import LocalProvider
+from engine.readings.shapes import shape_of
+from engine.recorder.recorder import Recorder
+from engine.recorder.watch import Watch
+from engine.rules.sets import CURRENT
+from events.clock import SECOND, RandomIds, SystemClock
+from events.store.record import Record
+
+FREE = Policy(free=True)
+DEADLINE = 600
+"""Seconds after which a test gives up waiting: no test takes that long, whatever else the machine does."""
+
+
+class Shifted(SystemClock):
+    """The machine's clock, moved on by hand."""
+
+    def __init__(self):
+        self.ahead = 0
+        self.still = None
+
+    def now(self):
+        return (super().now() if self.still is None else self.still) + self.ahead
+
+    def stand_still(self):
+        """From now on it moves by hand only."""
+        self.still = super().now()
+
+
+@dataclass
+class Bench:
+    """Everything one test needs of one record."""
+
+    record: Record
+    provider: LocalProvider
+    path: Path
+    policy: Policy
+    clock: Shifted
+    notify: Webhook | None = None
+    executor: Executor | None = None
+
+    def __post_init__(self):
+        self.ids = RandomIds()
+        self.world = World(CURRENT, TransitionsStepper())
+        self.recorder = Recorder(
+            record=self.record,
+            provider=self.provider,
+            world=self.world,
+            clock=self.clock,
+            policy=self.policy,
+            notify=self.notify,
+            executor=self.executor,
+        )
+        self.recorder.stays = True  # as `steno up`: it ends idle machines before the provider's own timer does
+        self.journal, self.actor = self.recorder.journal, self.recorder.actor
+        self.watch = Watch(self.record, self.recorder, lease_path(self.path, self.provider.source))
+
+    @property
+    def desk(self):
+        """A desk; the lease is held from the first use on."""
+        return Desk(self.watch, self.recorder, self.clock)
+
+    def ask(self, *commands, name=None, fallback=(), **configuration):
+        """Request a run of these shell lines; its id."""
+        run_id = self.ids.new()
+        request_run(
+            self.journal,
+            self.record.vault,
+            run_id=run_id,
+            provider="local",
+            project=self.provider.project,
+            name=name or f"run-{run_id[:8]}",
+            configuration={"type": "task", "commands": list(commands), **configuration},
+            submitter="ada",
+            base=str(self.path.parent),
+            fallback=fallback,
+        )
+        return run_id
+
+    def ask_to_stop(self, run_id, *, abort=False):
+        ledger = self.journal.ledger()
+        request_stop(
+            self.journal,
+            run_id=run_id,
+            provider="local",
+            project=self.provider.project,
+            provider_id=ledger.provider_ids.get(run_id),
+            name=f"run-{run_id[:8]}",
+            abort=abort,
+            submitter="ada",
+        )
+
+    def run(self, run_id):
+        return self.world.state.runs[run_id]
+
+    def poll_until(self, done):
+        end = time.monotonic() + DEADLINE
+        while not done():
+            assert time.monotonic() < end, "it took too long"
+            self.recorder.round()
+            self.clock.sleep(SECOND // 20)
+
+    def finish(self, run_id):
+        """Poll until the run has a verdict; the run."""
+        self.poll_until(lambda: run_id in self.world.state.runs and self.run(run_id).terminal)
+        return self.run(run_id)
+
+    def kinds(self, run_id):
+        return [stored.type for stored in self.record.read(stream=f"run/{run_id}")]
+
+    def facts(self, *types):
+        """Every event of these types."""
+        return [stored.data for stored in self.record.read(types=types)]
+
+    def files(self):
+        """Every byte of every file beside the record; supervisors may be clearing theirs away meanwhile."""
+        found = {}
+        for path in self.path.parent.rglob("*"):
+            with suppress(FileNotFoundError, IsADirectoryError):
+                found[path] = path.read_bytes()
+        return found
+
+    def machines(self):
+        """Every machine, gone or not, in order of first sight."""
+        return list(self.world.state.vms.values())
+
+    def clear(self):
+        """End what still runs on this machine."""
+        self.recorder.round(act=False)
+        for run in self.world.state.runs.values():
+            if not run.terminal and run.provider_id is not None:
+                self.provider.stop(run.provider_id, run.name, True)
+        end = time.monotonic() + DEADLINE
+        for vm in self.machines():
+            while vm.billed and time.monotonic() < end:
+                try:
+                    self.provider.stop_vm(vm.provider_id)
+                    break
+                except VmInUse:  # its run is just being stopped
+                    self.clock.sleep(SECOND // 20)
+                except VmNotFound:
+                    break
+
+
+def bench_at(path, policy, notify, executor, offer):
+    clock = Shifted()
+    record = Record.open(path, write=True, create=True, shapes=shape_of, clock=clock)
+    state = path.with_name(path.name + ".local")
+    provider = LocalProvider(
+        state,
+        clock=clock,
+        ids=RandomIds(),
+        host=platform.node() or "localhost",
+        environment={"PATH": "/usr/bin:/bin"},
+        **offer,
+    )
+    return Bench(
+        record=record, provider=provider, path=path, policy=policy, clock=clock, notify=notify, executor=executor
+    )
+
+
+@pytest.fixture
+def open_bench():
+    """`open_bench(path)`: a bench over the record at that path, made if it is not there.
+
+    `policy`: what is decided by, free unless given; `notify`: where alerts go; `executor`: where calls are made; the
+    rest is what machines are like.
+    """
+    with ExitStack() as opened:
+
+        def at(path, *, policy=FREE, notify=None, executor=None, **offer):
+            made = bench_at(path, policy, notify, executor, offer)
+            opened.enter_context(made.record)
+            opened.callback(made.watch.release)
+            opened.callback(made.clear)
+            return made
+
+        yield at
+
+
+@pytest.fixture
+def bench(open_bench, tmp_path):
+    """A bench over a new record."""
+    return open_bench(tmp_path / "record.db")
+
+
+@pytest.fixture
+def gate(tmp_path):
+    """The file that runs wait for until the test makes it: `holding(gate)` is their line; there when the test ends."""
+    path = tmp_path / "gate"
+    yield path
+    path.touch()
+
+
+@pytest.fixture
+def hook():
+    """A webhook that listens."""
+    with Hook() as made:
+        yield made

@@ -1,0 +1,68 @@
+"""One of several processes that decide about one queue at once, none of them with the lease: `python race.py RECORD N`.
+
+Asks for N runs, waits for the others' requests and goes on deciding until every run in the record is over.
+"""
+
+import platform
+import sys
+from pathlib import Path
+
+from engine.commands.request import request_run
+from engine.decide.controller import decide
+from engine.errors import ProviderError
+from engine.fold.world import World
+from engine.policy import HOUR, Policy
+from engine.providers.local.provider import LocalProvider
+from engine.readings.shapes import shape_of
+from engine.recorder.recorder import Recorder
+from events.clock import SECOND, RandomIds, SystemClock
+from events.store import opening
+from events.store.record import Record
+
+RACERS = 3
+POLICY = Policy(max_vms=2, idle_timeout=0, assumed_duration=HOUR)
+
+
+def main(path, runs):
+    clock, ids = SystemClock(), RandomIds()
+    host = platform.node() or "localhost"
+    provider = LocalProvider(
+        path.with_name(path.name + ".local"), clock=clock, ids=ids, host=host, environment={}, price=1_990_000
+    )
+    with Record.open(path, write=True, create=True, shapes=shape_of, clock=clock) as record:
+
+        def slowly(*scene):
+            decisions = decide(*scene)
+            clock.sleep(SECOND // 20)  # time for the others to decide about the same queue
+            return decisions
+
+        recorder = Recorder(record=record, provider=provider, world=World(), clock=clock, policy=POLICY, decide=slowly)
+        for _ in range(runs):
+            run_id = ids.new()
+            request_run(
+                recorder.journal,
+                record.vault,
+                run_id=run_id,
+                provider="local",
+                project=host,
+                name=f"run-{run_id[:8]}",
+                configuration={"type": "task", "commands": [f"echo {run_id} >> ran.txt; sleep 0.05"]},
+                submitter="ada",
+                base=str(path.parent),
+            )
+        end = clock.now() + 600 * SECOND
+        while len(list(record.read(types={"RunRequested"}))) < runs * RACERS and clock.now() < end:
+            clock.sleep(SECOND // 50)
+        while clock.now() < end:
+            try:
+                recorder.round()
+            except ProviderError:
+                continue
+            state = recorder.world.state
+            if state.runs and all(run.terminal for run in state.runs.values()):
+                return
+        sys.exit("it took too long")
+
+
+opening.BUSY_TIMEOUT = 600.0  # three that write at once on a machine that is busy: nobody gives up its turn
+main(Path(sys.argv[1]), int(sys.argv[2]))

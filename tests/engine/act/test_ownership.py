@@ -1,0 +1,189 @@
+"""Which run at the provider is ours: the one that carries our run id, never one that only has our name."""
+
+import pytest
+from stenotest.gate import holding
+
+from engine.commands.desk import refuse
+from engine.errors import Conflict, NameInUse
+from engine.fold.run_states import State
+from engine.policy import HOUR, Policy
+from engine.providers.base import Named, Submission
+from engine.providers.dstack.names import choose_name
+from events import types
+from events.clock import SECOND, foreign_run_id
+
+pytestmark = pytest.mark.slow
+
+WAIT = 600 * SECOND
+PRICE = 1_990_000
+ONE = Policy(max_vms=1, idle_timeout=2 * SECOND, assumed_duration=HOUR)
+
+
+@pytest.fixture
+def one(open_bench, tmp_path):
+    """A bench whose machines cost something, and of which there may be one."""
+    return open_bench(tmp_path / "record.db", policy=ONE, price=PRICE)
+
+
+def strangers(bench, *commands, name):
+    """A run that somebody else submits straight to the provider; its id there."""
+    task = {"type": "task", "commands": list(commands)}
+    wanted = Submission(
+        run_id=bench.ids.new(),
+        name=name,
+        project=bench.provider.project,
+        configuration=task,
+        base=str(bench.path.parent),
+    )
+    return bench.provider.submit(wanted).provider_id
+
+
+def foreign(bench, provider_id):
+    """The run that the provider knows under that id, as somebody else's."""
+    return bench.world.state.runs[foreign_run_id("local", provider_id)]
+
+
+def named(provider_id, *, mark=None, ended=False, at=None):
+    return Named(provider_id=provider_id, mark=mark, ended=ended, submitted_at=at)
+
+
+def test_a_strangers_run_of_a_waiting_requests_name_stays_theirs_and_ours_runs(one, gate, tmp_path):
+    """It comes while ours waits under the cap and ends before ours starts: ours is handed over all the same."""
+    first, ours = one.ask(holding(gate)), one.ask("echo ours >> ran.txt", name="train")
+    one.desk.submitted(first, WAIT)
+    assert isinstance(one.desk.submitted(ours, WAIT), types.RunHeld)
+    theirs = strangers(one, "true", name="train")
+    one.poll_until(lambda: one.world.state.by_provider.get(f"local/{theirs}") and foreign(one, theirs).terminal)
+    assert (one.run(ours).provider_id, one.run(ours).state) == (None, State.QUEUED)
+    gate.touch()
+    assert one.finish(ours).state is State.SUCCEEDED
+    assert (tmp_path / "ran.txt").read_text() == "ours\n"
+    assert one.run(ours).provider_id == ours
+    assert foreign(one, theirs).state is State.SUCCEEDED
+
+
+def test_a_stop_of_a_waiting_request_leaves_the_strangers_run_of_its_name_alone(one, gate):
+    """The request ends; theirs goes on until its own end."""
+    first, ours = one.ask(holding(gate)), one.ask("true", name="train")
+    one.desk.submitted(first, WAIT)
+    one.desk.submitted(ours, WAIT)
+    theirs = strangers(one, holding(gate), name="train")
+    one.poll_until(lambda: f"local/{theirs}" in one.world.state.by_provider)
+    one.ask_to_stop(ours, abort=True)
+    assert isinstance(one.desk.stopped(ours, WAIT), types.IntentAbandoned)
+    one.recorder.round()
+    assert one.run(ours).state is State.STOPPED
+    assert not foreign(one, theirs).terminal
+    assert "StopIntended" not in [stored.type for stored in one.record.read()]
+    gate.touch()
+    one.poll_until(lambda: foreign(one, theirs).terminal)
+    assert foreign(one, theirs).state is State.SUCCEEDED
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_name_the_user_chose_is_refused_where_a_strangers_run_has_it(bench, monkeypatch, ended):
+    """Before any call: an active run would refuse it, a finished one would be deleted for it."""
+    monkeypatch.setattr(bench.provider, "holder", lambda name: named("theirs", ended=ended))
+    run_id = bench.ask("true", name="train")
+    outcome = bench.desk.submitted(run_id, WAIT)
+    with pytest.raises(NameInUse, match="dstack delete train" if ended else "steno stop theirs"):
+        refuse(outcome)
+    assert "SubmitIntended" not in bench.kinds(run_id)
+    assert bench.provider.find("train", 0) == ()
+
+
+def test_a_finished_run_of_ours_gives_its_name_back(bench, monkeypatch):
+    """As ever: a task file with a fixed name is submitted again and again."""
+    first = bench.ask("true", name="train")
+    bench.desk.submitted(first, WAIT)
+    bench.finish(first)
+    monkeypatch.setattr(bench.provider, "holder", lambda name: named(first, mark=first, ended=True))
+    assert isinstance(bench.desk.submitted(bench.ask("true", name="train"), WAIT), types.SubmitSucceeded)
+
+
+def test_a_name_that_steno_chose_gets_a_number_where_it_is_taken(bench, monkeypatch):
+    """The run is known by the name it was handed over under."""
+    run_id = bench.ids.new()
+    name = choose_name(run_id, "a-stem-of-28-characters-long")
+    bench.ids.new = lambda: run_id
+    monkeypatch.setattr(bench.provider, "holder", lambda asked: named("theirs") if asked == name else None)
+    bench.ask("true", name=name)
+    outcome = bench.desk.submitted(run_id, WAIT)
+    assert (outcome.name, len(outcome.name) <= 41) == (f"{name[:26]}-{name[-12:]}-2", True)
+    assert bench.finish(run_id).name == outcome.name
+    assert bench.run(run_id).state is State.SUCCEEDED
+
+
+def test_a_run_that_says_it_is_this_request_is_never_joined_by_a_second(bench, monkeypatch):
+    """A record brought back from a copy: what it does not know it handed over is not handed over under another name."""
+    run_id = bench.ids.new()
+    bench.ids.new = lambda: run_id
+    monkeypatch.setattr(bench.provider, "holder", lambda name: named("x", mark=run_id))
+    bench.ask("true", name=choose_name(run_id))
+    with pytest.raises(NameInUse, match="steno stop x"):
+        refuse(bench.desk.submitted(run_id, WAIT))
+
+
+# -- calls of versions that gave the provider no mark
+
+
+def lost(bench, name="train"):
+    """A request whose call was made by an older version, which died before the answer."""
+    run_id = bench.ask("echo ran >> ran.txt", name=name)
+    bench.journal.run(run_id, types.SubmitIntended(run_id=run_id, provider="local", name=name))
+    return run_id
+
+
+def test_a_run_without_a_mark_is_ours_if_everything_about_it_is(bench, monkeypatch):
+    run_id = lost(bench)
+    theirs = strangers(bench, "true", name="train")
+    found = (named(theirs, at=bench.clock.now()),)
+    monkeypatch.setattr(bench.provider, "find", lambda name, since: found)
+    monkeypatch.setattr(bench.provider, "is_same", lambda submission, one: one == theirs and submission.name == "train")
+    bench.recorder.round()
+    (outcome,) = bench.facts("SubmitSucceeded")
+    assert (outcome.run_id, outcome.provider_id, outcome.found) == (run_id, theirs, True)
+    assert bench.finish(run_id).provider_id == theirs
+
+
+def test_a_run_that_only_has_the_name_is_left_to_a_person(bench, monkeypatch, tmp_path):
+    """Nothing is called and nothing adopted until somebody stops the request; the run itself goes on."""
+    run_id = lost(bench)
+    theirs = strangers(bench, "sleep 3600", name="train")
+    found = (named(theirs, at=bench.clock.now()),)
+    monkeypatch.setattr(bench.provider, "find", lambda name, since: found)
+    for _ in range(3):
+        bench.recorder.round()
+    assert len(bench.facts("RunHeld")) == 1
+    run = bench.run(run_id)
+    assert (run.provider_id, run.terminal, run.held.why) == (None, False, "ambiguous")
+    (anomaly,) = bench.world.state.anomalies
+    assert (anomaly.kind, anomaly.subject) == ("ambiguous_submission", f"run/{run_id}")
+    assert f"steno stop {run_id}" in anomaly.detail
+    assert theirs in anomaly.detail
+
+    bench.ask_to_stop(run_id)
+    outcome = bench.desk.stopped(run_id, WAIT)
+    assert isinstance(outcome, types.IntentAbandoned)
+    with pytest.raises(Conflict):
+        refuse(bench.journal.ledger().outcomes[run_id])
+    bench.recorder.round()
+    assert bench.run(run_id).state is State.STOPPED
+    assert foreign(bench, theirs).state is State.RUNNING
+    assert not (tmp_path / "ran.txt").exists()
+
+
+@pytest.mark.parametrize("there", ["older", "marked", "seen before"])
+def test_a_run_that_cannot_come_from_the_lost_call_is_nobodys_doubt(bench, monkeypatch, there):
+    """It was submitted before the call, or carries another's mark, or was known before the request: ours is called."""
+    theirs = strangers(bench, "true", name="train")
+    if there == "seen before":
+        bench.recorder.round()
+    run_id = lost(bench)
+    at = bench.clock.now() - (60 * SECOND if there == "older" else 0)
+    found = (named(theirs, at=at, mark="another" if there == "marked" else None),)
+    real = bench.provider.find
+    monkeypatch.setattr(bench.provider, "find", lambda name, since: (*found, *real(name, since)))
+    assert bench.finish(run_id).state is State.SUCCEEDED
+    assert bench.run(run_id).provider_id == run_id
+    assert not bench.facts("RunHeld")

@@ -1,0 +1,263 @@
+"""From the queue to the provider: with real processes of this machine that cost something."""
+
+import pytest
+from stenotest.gate import holding
+
+from engine.act.policy_events import adopt_policy
+from engine.act.submitter import _submission
+from engine.commands.desk import refuse
+from engine.decide.decisions import Hold, Place, Refuse, Requeue
+from engine.errors import ProviderUnreachable, RefusedByPolicy
+from engine.facts import RunFacts
+from engine.fold.run_states import State
+from engine.fold.vm_states import VmState
+from engine.policy import HOUR, Policy, Rate
+from engine.providers.base import Named
+from events import types
+from events.clock import SECOND, foreign_run_id
+from events.errors import VersionConflict
+
+pytestmark = pytest.mark.slow
+
+WAIT = 600 * SECOND
+PRICE = 1_990_000
+ONE = Policy(max_vms=1, idle_timeout=2 * SECOND, assumed_duration=HOUR)
+SCARCE = Policy(max_vms=3, idle_timeout=0, assumed_duration=HOUR, assumed=(Rate(gpu="MI210", hourly=PRICE),))
+
+
+@pytest.fixture
+def one(open_bench, tmp_path):
+    """A bench whose machines cost something, and of which there may be one."""
+    return open_bench(tmp_path / "record.db", policy=ONE, price=PRICE)
+
+
+def queued(bench):
+    return [stored.type for stored in bench.record.read(stream=f"queue/{bench.provider.source}")]
+
+
+def test_a_request_is_handed_over_once_it_has_its_place(one):
+    """Requested, placed, intended, taken: in this order, and the place is on the queue of its source."""
+    run_id = one.ask("true")
+    assert isinstance(one.desk.submitted(run_id, WAIT), types.SubmitSucceeded)
+    wanted = {"RunRequested", "RunPlaced", "SubmitIntended", "SubmitSucceeded"}
+    assert [stored.type for stored in one.record.read(types=wanted)] == [
+        "RunRequested",
+        "RunPlaced",
+        "SubmitIntended",
+        "SubmitSucceeded",
+    ]
+    assert queued(one) == ["RunPlaced"]
+    assert one.finish(run_id).state is State.SUCCEEDED
+
+
+def test_a_run_without_a_place_waits_and_goes_to_the_machine_that_comes_free(one, gate):
+    """Held once, with the reason; then one machine has had both, cold and warm, and is ended when it has idled."""
+    first, second = one.ask(holding(gate)), one.ask("true")
+    assert isinstance(one.desk.submitted(first, WAIT), types.SubmitSucceeded)
+    held = one.desk.submitted(second, WAIT)
+    assert isinstance(held, types.RunHeld)
+    assert held.why == "cap"
+    gate.touch()
+    one.poll_until(lambda: one.run(second).state is State.SUCCEEDED)
+    assert queued(one) == ["RunPlaced", "RunHeld", "RunPlaced"]
+    assert (one.run(first).start, one.run(second).start) == ("cold", "warm")
+    one.poll_until(lambda: all(vm.state is VmState.TERMINATED for vm in one.machines()))
+    (vm,) = one.machines()
+    assert vm.runs == (first, second)
+    (stop,) = one.facts("VmStopIntended")
+    assert (stop.by, stop.vm_id) == ("idle", vm.vm_id)
+
+
+def test_a_waiting_run_is_stopped_without_having_been_anywhere(one):
+    """`steno stop` ends a queue's entry; nothing is said to the provider about it."""
+    first, second = one.ask("sleep 3600"), one.ask("true")
+    one.desk.submitted(first, WAIT)
+    one.desk.submitted(second, WAIT)
+    one.ask_to_stop(second)
+    assert isinstance(one.desk.stopped(second, WAIT), types.IntentAbandoned)
+    one.recorder.round()
+    assert one.run(second).state is State.STOPPED
+    assert "SubmitIntended" not in one.kinds(second)
+    one.ask_to_stop(first, abort=True)
+    one.finish(first)
+
+
+def test_a_run_the_provider_has_no_capacity_for_is_handed_over_again_as_the_same_run(open_bench, tmp_path):
+    """Its next GPU is asked for at once; the provider's new id is the run's, the former one stays known as former."""
+    bench = open_bench(tmp_path / "record.db", policy=SCARCE, price=PRICE, gpu="MI210", gpu_count=1)
+    run_id = bench.ask('test "$TOKEN" = x', resources={"gpu": "MI300X:1"}, fallback=("MI210",), env={"TOKEN": "x"})
+    bench.desk.submitted(run_id, WAIT)
+    bench.poll_until(lambda: bench.run(run_id).state is State.SUCCEEDED)
+    run = bench.run(run_id)
+    (again,) = bench.facts("RunRequeued")
+    assert (again.attempt, again.gpu, again.provider_id) == (2, "MI210", run.former_ids[0])
+    assert run.provider_id != again.provider_id
+    outcomes = bench.facts("SubmitSucceeded")
+    assert [one.provider_id for one in outcomes] == [again.provider_id, run.provider_id]
+    bench.recorder.round()
+    assert not bench.record.vault.owners()
+
+
+def test_a_former_attempt_has_a_stream_of_its_own(open_bench, tmp_path):
+    """Both attempts are listed for ever: in one stream each would be news to the other."""
+    bench = open_bench(tmp_path / "record.db", policy=SCARCE, price=PRICE, gpu="MI210", gpu_count=1)
+    run_id = bench.ask("true", resources={"gpu": "MI300X:1"}, fallback=("MI210",))
+    bench.desk.submitted(run_id, WAIT)
+    run = bench.finish(run_id)
+    (former,) = run.former_ids
+    assert bench.world.identify("local", RunFacts(provider_id=run.provider_id)) == run_id
+    assert bench.world.identify("local", RunFacts(provider_id=former)) == foreign_run_id("local", former)
+
+
+def test_without_patience_the_first_answer_stands(open_bench, tmp_path):
+    policy = Policy(max_vms=3, idle_timeout=0, queue_patience=0, assumed_duration=HOUR)
+    bench = open_bench(tmp_path / "record.db", policy=policy, price=PRICE, gpu="MI210", gpu_count=1)
+    run_id = bench.ask("true", resources={"gpu": "MI300X:1"}, fallback=("MI210",))
+    bench.desk.submitted(run_id, WAIT)
+    assert bench.finish(run_id).state is State.FAILED
+    assert not bench.facts("RunRequeued")
+
+
+@pytest.mark.parametrize("called", [False, True])
+def test_a_look_for_a_new_attempt_does_not_find_the_former(open_bench, tmp_path, called):
+    """A crash after the second intent: the provider knows a run of that name, and it may be the first attempt's."""
+    bench = open_bench(tmp_path / "record.db", policy=SCARCE, price=PRICE, gpu="MI210", gpu_count=1)
+    run_id = bench.ask("echo ran >> ran.txt", resources={"gpu": "MI300X:1"}, fallback=("MI210",))
+    former = bench.desk.submitted(run_id, WAIT).provider_id
+    bench.recorder._decide = lambda *_: ()
+    bench.finish(run_id)
+    where = {"run_id": run_id, "provider": "local"}
+    again = types.RunRequeued(**where, provider_id=former, attempt=2, gpu="MI210", not_before=0)
+    bench.journal.queue(bench.provider.source, [again, types.RunPlaced(**where, gpu="MI210")], version=1)
+    bench.journal.run(run_id, types.SubmitIntended(**where, name=f"run-{run_id[:8]}"))
+    assert [one.provider_id for one in bench.provider.find(f"run-{run_id[:8]}", 0)] == [former]
+    if called:
+        (submit,) = bench.actor.open()
+        sent = _submission(submit, {"type": "task", "commands": ["echo ran >> ran.txt"]}, submit.request.name)
+        bench.provider.submit(sent)
+    bench.poll_until(lambda: bench.run(run_id).state is State.SUCCEEDED)
+    outcome = bench.facts("SubmitSucceeded")[-1]
+    assert outcome.provider_id != former
+    assert outcome.found is called
+    assert (tmp_path / "ran.txt").read_text() == "ran\n"
+
+
+def test_a_new_attempt_waits_for_the_end_of_the_former_whose_name_it_has(open_bench, tmp_path, monkeypatch):
+    """dstack fails the job first and the run a moment later: until then its name is in use, by ourselves."""
+    bench = open_bench(tmp_path / "record.db", policy=SCARCE, price=PRICE, gpu="MI210", gpu_count=1)
+    run_id = bench.ask("true", resources={"gpu": "MI300X:1"}, fallback=("MI210",))
+    bench.desk.submitted(run_id, WAIT)
+
+    asked = []
+
+    def holder(name):
+        asked.append(name)
+        return Named(provider_id=bench.run(run_id).former_ids[-1], mark=run_id, ended=False)
+
+    monkeypatch.setattr(bench.provider, "holder", holder)
+    bench.poll_until(lambda: len(asked) > 2)
+    assert bench.facts("RunRequeued")
+    assert not bench.facts("SubmitFailed")
+    monkeypatch.undo()
+    assert bench.finish(run_id).state is State.SUCCEEDED
+
+
+def test_a_request_that_cannot_be_afforded_is_refused_with_the_arithmetic(open_bench, tmp_path):
+    """The controller looks at the budget once more when the run gets its place."""
+    policy = Policy(budget_total=1_000_000, rates=(Rate(gpu="MI300X", hourly=PRICE),))
+    bench = open_bench(tmp_path / "record.db", policy=policy, price=PRICE)
+    run_id = bench.ask("true", resources={"gpu": "MI300X:1"})
+    outcome = bench.desk.submitted(run_id, WAIT)
+    assert isinstance(outcome, types.IntentAbandoned)
+    assert outcome.policy
+    with pytest.raises(RefusedByPolicy, match=r"\$1.99/h"):
+        refuse(outcome)
+    assert "SubmitIntended" not in bench.kinds(run_id)
+
+
+def place(run_id):
+    return Place(run_id=run_id, slot=None, vm_id=None, creation="reuse-or-create", gpu=None, idle=None)
+
+
+def test_a_decision_made_on_an_older_queue_is_not_carried_out(one):
+    """None of it: neither the place nor what else was decided with it."""
+    first, second = one.ask("true"), one.ask("true")
+    one.recorder._fold.run()
+    state, before = one.world.state, one.journal.queue_version(one.provider.source)
+    one.journal.queue(one.provider.source, [types.RunPlaced(run_id=first, provider="local")], version=before)
+    with pytest.raises(VersionConflict):
+        one.actor.carry_out((place(second), Refuse(run_id=first, why="no")), state, before)
+    assert queued(one) == ["RunPlaced"]
+    assert "IntentAbandoned" not in one.kinds(first)
+
+
+def test_a_round_whose_decision_is_overtaken_decides_again(one):
+    """Another process takes the one place between the decision and its append: this one then holds its run."""
+    first, second = one.ask("sleep 3600"), one.ask("true")
+    real, overtaken = one.recorder._decide, []
+
+    def decide(state, source, policy, *more):
+        decisions = real(state, source, policy, *more)
+        if not overtaken:
+            overtaken.append(decisions)
+            one.journal.queue(source, [types.RunPlaced(run_id=first, provider="local")], version=0)
+        return decisions
+
+    one.recorder._decide = decide
+    one.recorder.round()
+    assert any(isinstance(one, Place) and one.run_id == first for one in overtaken[0])
+    assert queued(one) == ["RunPlaced", "RunHeld"]
+    assert one.run(second).held is not None
+    one.ask_to_stop(first, abort=True)
+    one.finish(first)
+
+
+def test_what_is_decided_twice_is_done_once(one):
+    """A decision about what is there already adds nothing, in this round or after a crash."""
+    run_id = one.ask("sleep 3600")
+    one.recorder._fold.run()
+    state, source = one.world.state, one.provider.source
+    hold = Hold(run_id=run_id, why="cap", detail="1 of 1 machines")
+    for _ in range(2):
+        one.actor.carry_out((hold,), state, one.journal.queue_version(source))
+    for _ in range(2):
+        one.actor.carry_out((place(run_id),), state, one.journal.queue_version(source))
+    assert queued(one) == ["RunHeld", "RunPlaced"]
+    late = Requeue(run_id=run_id, provider_id="another", attempt=2, gpu=None, not_before=0)
+    assert one.actor.carry_out((late, hold, Refuse(run_id=run_id, why="no")), state, 2) == ()
+    assert one.kinds(run_id).count("SubmitSucceeded") == 1
+    one.ask_to_stop(run_id, abort=True)
+    one.finish(run_id)
+
+
+def test_a_server_that_goes_away_ends_no_run_that_waited(one, monkeypatch, gate):
+    """Whoever waits at a terminal is told; a run of the queue is handed over when the server is back."""
+    first, second = one.ask(holding(gate)), one.ask("true")
+    one.desk.submitted(first, WAIT)
+    assert isinstance(one.desk.submitted(second, WAIT), types.RunHeld)
+
+    def gone(*_, **__):
+        raise ProviderUnreachable("the server does not answer", sent=False)
+
+    monkeypatch.setattr(one.provider, "plan_fleet", gone)
+    gate.touch()
+    one.poll_until(lambda: one.journal.ledger().submits[second].placed is not None)
+    assert second in one.journal.ledger().submits
+    fresh = one.ask("true", name="fresh")
+    one.journal.queue(one.provider.source, [types.RunPlaced(run_id=fresh, provider="local")], version=3)
+    outcome = one.desk.submitted(fresh, WAIT)
+    assert isinstance(outcome, types.SubmitFailed)
+    assert outcome.reason == "unreachable"
+    monkeypatch.undo()
+    assert one.finish(second).state is State.SUCCEEDED
+
+
+def test_a_policy_is_adopted_where_it_differs_from_the_one_in_force(one):
+    """Once a change, by whoever acts: a replay then decides by the same."""
+    for _ in range(2):
+        one.recorder.round()
+    state, source = one.world.state, one.provider.source
+    assert [step.policy for step in state.policies[source]] == [ONE]
+    assert not adopt_policy(one.journal, source, ONE, state)
+    assert adopt_policy(one.journal, source, Policy(max_vms=2), state)
+    assert len(one.facts("PolicyAdopted")) == 2

@@ -1,0 +1,356 @@
+"""`why_not_warm` names every cause for which a run started cold; `why_up` why a machine has not gone."""
+
+from typing import Any
+
+from stenotest.stage import Stage, run_row, vm_row
+from stenotest.story import START
+
+from engine.decide.why_cold import why_not_warm, why_up
+from engine.policy import Policy
+from events import types
+from events.clock import SECOND
+
+PLAIN = Policy(budget_total=None)
+POOL = Policy(mode="pool", budget_total=None)
+
+
+def story(policy: Policy = PLAIN) -> Stage:
+    made = Stage(policy)
+    for fleet in ("shared", "steno-slot-1", "steno-slot-2"):
+        made.ensured(fleet)
+    return made
+
+
+class Told:
+    """A stage told in rows: machines and runs by name, shown again at every look."""
+
+    def __init__(self, policy: Policy = PLAIN) -> None:
+        self.stage = story(policy)
+        self.vms: dict[str, dict[str, Any]] = {}
+        self.jobs: dict[str, dict[str, Any]] = {}
+
+    def look(self, seconds: int = 5, times: int = 1) -> None:
+        for _ in range(times):
+            self.stage.wait(seconds)
+            self.stage.runs(*(run_row(name, **row) for name, row in reversed(self.jobs.items())))
+            self.stage.machines(*(vm_row(name, **row) for name, row in self.vms.items()))
+
+    def hand_over(self, name: str, **task: Any) -> int:
+        self.stage.request(name, **task)
+        self.stage.tell(types.RunPlaced(run_id=f"run-{name}", provider="dstack"))
+        self.stage.taken(name)
+        return self.stage.now
+
+    def cold(
+        self, name: str, on: str, *, submitter: str = "ada", task: dict[str, Any] | None = None, **row: Any
+    ) -> None:
+        submitted = self.hand_over(name, submitter=submitter, **(task or {}))
+        self.stage.wait(5)
+        self.vms[on] = {"status": "busy", "created": self.stage.now, **row}
+        self.jobs[name] = {"status": "running", "on": on, "submitted": submitted}
+        self.look()
+
+    def over(self, name: str) -> None:
+        self.stage.wait(1)
+        on = self.jobs[name]["on"]
+        self.jobs[name] |= {"status": "done", "finished": self.stage.now, "exit_status": 0}
+        self.vms[on] |= {"status": "idle"}
+        self.look(0)
+
+    def gone(self, on: str, **row: Any) -> None:
+        self.vms[on] |= {"status": "terminated", "finished_at": self.stage.now, **row}
+        self.look()
+
+    def why(self, name: str) -> tuple[str, ...]:
+        return tuple(one.split(": ", 1)[-1] for one in why_not_warm(self.stage.world.state, self.stage.run(name)))
+
+    def up(self, name: str = "m", now: int | None = None) -> tuple[str, ...]:
+        made = self.stage
+        return why_up(made.world.state, made.vm(name), made.policy, made.now if now is None else now)
+
+
+# -- why not warm -----------------------------------------------------------------------------------------------------
+
+
+def test_the_first_run_of_all_had_no_machine_to_go_to() -> None:
+    told = Told()
+    told.cold("a", "m")
+    assert told.stage.run("a").start == "cold"
+    assert told.why("a") == ("There was no earlier machine.",)
+
+
+def test_a_warm_run_has_nothing_to_explain() -> None:
+    told = Told()
+    told.cold("a", "m")
+    told.over("a")
+    submitted = told.hand_over("b")
+    told.vms["m"]["status"] = "busy"
+    told.jobs["b"] = {"status": "running", "on": "m", "submitted": submitted}
+    told.look()
+    assert told.stage.run("b").start == "warm"
+    assert told.why("b") == ()
+
+
+def test_a_window_that_was_over_says_by_how_long() -> None:
+    told = Told()
+    told.cold("a", "m")
+    told.over("a")
+    told.look(50, 12)
+    told.gone("m", reason="idle_timeout")
+    told.stage.wait(115)
+    told.cold("b", "n")
+    (why,) = told.why("b")
+    assert why.startswith("it had ended 2m earlier (idle timeout); its idle window had ended ")
+
+
+def test_a_machine_that_differs_says_in_what() -> None:
+    told = Told()
+    told.cold("a", "m", gpu="MI210", spot=True)
+    told.over("a")
+    told.cold("b", "n", task={"resources": {"gpu": "MI300X"}, "backends": ["hotaisle"]})
+    (why,) = told.why("b")
+    assert why.split("; ") == [
+        "GPU: MI300X requested, the machine has MI210",
+        "backend: hotaisle requested, the machine has amddevcloud",
+        "spot policy: on-demand requested, the machine is spot.",
+    ]
+
+
+def test_a_busy_machine_says_with_what() -> None:
+    told = Told()
+    told.cold("a", "m")
+    told.cold("b", "n")
+    told.over("a")
+    told.over("b")
+    assert told.why("b") == ("it was busy with run a.",)
+
+
+def test_create_is_cause_enough() -> None:
+    """What machines there were does not matter."""
+    told = Told()
+    told.cold("a", "m")
+    told.over("a")
+    told.cold("b", "n", task={"creation_policy": "create"})
+    assert told.why("b") == ("it always gets a new machine.",)
+
+
+def test_a_run_the_provider_had_no_capacity_for_says_when_it_is_asked_again() -> None:
+    told = Told()
+    told.hand_over("a")
+    told.stage.tell(
+        types.RunRequeued(
+            run_id="run-a", provider="dstack", provider_id="p-a", attempt=2, not_before=told.stage.now + 15 * SECOND
+        )
+    )
+    why = why_not_warm(told.stage.world.state, told.stage.run("a"))
+    assert why[0].startswith("It waits (capacity): the provider had none")
+    assert why[0].endswith(", not before 2025-12-15T09:00:15Z.")
+
+
+def test_a_draining_machine_takes_no_run() -> None:
+    told = Told()
+    told.cold("a", "m")
+    told.over("a")
+    vm_id = told.stage.vm_id("m")
+    told.stage.tell(types.VmDrainStarted(vm_id=vm_id, provider="dstack", by="user"))
+    told.cold("b", "n")
+    assert told.why("b") == ("it was draining (user), so no new run was placed on it.",)
+
+
+def test_another_users_machine_is_not_shared() -> None:
+    told = Told(Policy(mode="pool", share="user", budget_total=None))
+    told.cold("a", "m", submitter="ada", fleet="steno-slot-1")
+    told.over("a")
+    told.cold("b", "n", submitter="bob", fleet="steno-slot-2")
+    assert told.why("b") == ("runs of other users were on it (`vms.share` is `user`).",)
+
+
+def test_what_was_in_the_way_is_what_was_then() -> None:
+    """Later runs of other users on the machine change nothing of why this one was cold."""
+    told = Told(Policy(mode="pool", share="user", budget_total=None))
+    told.cold("a", "m", submitter="ada", fleet="steno-slot-1")
+    told.cold("b", "n", submitter="ada", fleet="steno-slot-2")
+    told.over("a")
+    told.jobs["theirs"] = {"status": "running", "on": "m", "submitted": told.stage.now}
+    told.vms["m"]["status"] = "busy"
+    told.look()
+    assert told.why("b") == ("it was busy with run a.",)
+
+
+def test_a_run_that_waits_says_for_what() -> None:
+    told = Told(Policy(max_vms=1, budget_total=None))
+    told.cold("a", "m")
+    told.stage.request("b")
+    told.stage.settle()
+    why = why_not_warm(told.stage.world.state, told.stage.run("b"))
+    assert why[0] == "It waits (cap): the machine limit (1, `vms.max`) is reached."
+    assert why[1].endswith("it was busy with run a.")
+
+
+def test_a_foreign_machine_is_no_candidate() -> None:
+    told = Told()
+    told.vms["theirs"] = {"fleet": "theirs", "created": START - SECOND}
+    told.look()
+    told.cold("a", "m")
+    assert told.why("a") == ("Steno did not create the machine.",)
+
+
+def test_an_unreachable_machine_is_passed_over() -> None:
+    told = Told()
+    told.cold("a", "m")
+    told.over("a")
+    told.vms["m"]["unreachable"] = True
+    told.look()
+    told.cold("b", "n")
+    assert told.why("b") == ("it was unreachable for the provider.",)
+
+
+FITS = "it was idle and fits by what is recorded"
+
+
+def idle_machine(policy: Policy = PLAIN) -> Told:
+    told = Told(policy)
+    told.cold("a", "m")
+    told.over("a")
+    return told
+
+
+def test_the_provider_is_said_to_have_chosen_only_where_it_did() -> None:
+    """A run that it was never given, or that has no machine yet, says nothing of its choice."""
+    told = idle_machine()
+    told.stage.request("b")
+    assert told.why("b") == (f"{FITS}; the run has not been submitted to dstack yet.",)
+    told.stage.tell(types.RunPlaced(run_id="run-b", provider="dstack"))
+    told.stage.taken("b")
+    told.jobs["b"] = {"status": "provisioning", "submitted": told.stage.now}
+    told.look()
+    assert told.why("b") == (f"{FITS}; dstack shows no machine for the run.",)
+    told.vms["n"] = {"status": "busy", "created": told.stage.now}
+    told.jobs["b"] |= {"status": "running", "on": "n"}
+    told.look()
+    assert told.stage.run("b").start == "cold"
+    assert told.why("b") == (f"{FITS}; dstack chose another machine.",)
+
+
+def test_a_run_that_ended_before_it_was_handed_over_had_no_machine_to_go_to() -> None:
+    told = idle_machine()
+    told.stage.request("b")
+    told.stage.tell(types.IntentAbandoned(run_id="run-b", provider="dstack", intent="submit", why="stopped"))
+    assert told.why("b") == ("It was never submitted to dstack, so no machine was chosen for it.",)
+
+
+def test_a_slot_that_steno_reserved_is_not_the_providers_choice() -> None:
+    told = Told(POOL)
+    told.cold("a", "m", fleet="steno-slot-1")
+    told.over("a")
+    told.stage.request("b")
+    told.stage.tell(types.RunPlaced(run_id="run-b", provider="dstack", slot="steno-slot-2"))
+    told.stage.taken("b")
+    submitted = told.stage.now
+    told.stage.wait(5)
+    told.vms["n"] = {"status": "busy", "created": told.stage.now, "fleet": "steno-slot-2"}
+    told.jobs["b"] = {"status": "running", "on": "n", "submitted": submitted}
+    told.look()
+    assert told.why("b") == (f"{FITS}; Steno had chosen steno-slot-2 for the run.",)
+    told.over("b")
+    assert told.why("b") == (f"{FITS}; Steno had chosen steno-slot-2 for the run.",)
+
+
+# -- why up ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_busy_machine_is_up_for_its_run() -> None:
+    told = Told()
+    told.cold("a", "m")
+    assert told.up() == ("It is busy with run a.",)
+
+
+def test_an_idle_machine_says_how_much_of_which_timeout_it_has_used() -> None:
+    told = Told()
+    told.cold("a", "m", task={"idle_duration": "5m"})
+    told.over("a")
+    told.look(50, 2)
+    (up,) = told.up()
+    assert up.endswith("polls show 1m40s of the 5m timeout (idle_duration of run a, for which it was created).")
+    told.look(50, 5)
+    assert told.up()[-1] == "Its timeout has passed: it is drained in the next round."
+
+
+def test_a_timeout_that_is_off_says_whose() -> None:
+    told = Told()
+    told.cold("a", "m", task={"idle_duration": "off"})
+    told.over("a")
+    assert told.up()[0].endswith("its timeout is off: idle_duration of run a, for which it was created.")
+
+
+def test_a_draining_machine_waits_for_its_last_look_and_then_for_the_provider() -> None:
+    told = Told()
+    told.cold("a", "m")
+    told.over("a")
+    told.look(50, 12)
+    told.stage.settle()
+    assert told.up()[-1] == "It is stopped once a poll that began after the drain shows it empty."
+    told.look()
+    told.stage.settle()
+    assert told.up()[-1] == "The stop request was sent; the provider's answer is not recorded yet."
+    told.stage.stop_refused("m")
+    assert told.up()[-1] == "The provider refused to stop it (once): Fleet is in use. Steno tries again."
+    told.look(20)
+    told.stage.settle()
+    told.stage.stop_taken("m")
+    told.vms["m"]["status"] = "terminating"
+    told.look()
+    assert told.up()[0].startswith("It is being stopped; the provider accepted the stop request at ")
+
+
+def test_blindness_comes_first() -> None:
+    told = Told()
+    told.cold("a", "m")
+    told.over("a")
+    up = told.up(now=told.stage.now + 3600 * SECOND)
+    assert up[0] == (
+        "dstack/main is blind: last answer 1h ago. Until it answers, no idle timer advances and nothing is stopped."
+    )
+
+
+def test_what_is_not_ours_is_said_to_be_so() -> None:
+    told = Told()
+    told.vms["m"] = {"fleet": "theirs"}
+    told.look()
+    told.stage.wish("m")
+    assert told.up()[0] == "Steno did not create it: it is listed and billed, and Steno never stops it."
+
+
+def test_a_foreign_run_keeps_a_machine_that_a_user_wants_gone() -> None:
+    told = Told()
+    told.cold("a", "m")
+    told.over("a")
+    told.jobs["theirs"] = {"status": "running", "on": "m", "submitted": told.stage.now}
+    told.vms["m"]["status"] = "busy"
+    told.look()
+    told.stage.wish("m")
+    assert "was not submitted through Steno, so Steno stops neither the run nor the machine." in told.up()[1]
+
+
+def test_an_unconfirmed_a_missing_and_a_gone_machine_say_what_they_are() -> None:
+    told = Told()
+    told.cold("a", "m")
+    told.over("a")
+    told.vms["m"]["status"] = "terminating"
+    told.look(50, 20)
+    assert told.up()[0].startswith("It should be gone, but no poll shows that: it is still billed.")
+    rows = told.vms.pop("m")
+    told.look()
+    assert told.up()[-1].endswith("that alone does not end its bill.")
+    told.vms["m"] = rows
+    told.gone("m")
+    assert told.up()[0].startswith("It has been gone since ")
+
+
+def test_a_machine_with_a_run_on_its_way_says_which() -> None:
+    told = Told(POOL)
+    told.cold("a", "m", fleet="steno-slot-1")
+    told.over("a")
+    told.stage.request("b")
+    told.stage.settle()
+    assert told.up()[0].startswith("run b has been placed and may start on it")

@@ -1,0 +1,188 @@
+"""Machines made by hand, for tests of bills: a life told phase by phase, and random lives that obey the machine.
+
+Times are seconds after `START`, prices dollars an hour.
+"""
+
+from collections.abc import Sequence
+
+from hypothesis import strategies as st
+
+from engine.facts import VmFacts
+from engine.fold.run import Run
+from engine.fold.run_states import State
+from engine.fold.vm import Occupancy, PriceStep, Span, Vm, VmDate, VmStep
+from engine.fold.vm_states import VmState
+from engine.fold.world_codec import PolicyStep, WorldState
+from engine.policy import DOLLAR, Policy
+from events.clock import SECOND, parse_time
+
+START = parse_time("2026-11-20T09:00:00Z")
+SOURCE = "dstack:main"
+
+Told = tuple[float, VmState] | tuple[float, VmState, float]
+"""(seconds, the state from then on[, the last poll that showed the one before])."""
+
+
+def at(seconds: float) -> int:
+    """A moment, `seconds` after `START`."""
+    return START + round(seconds * SECOND)
+
+
+def machine(
+    vm_id: str = "vm",
+    *told: Told,
+    created: float = 0,
+    ended: float | None = None,
+    ended_low: float | None = None,
+    last: float | None = None,
+    prices: Sequence[tuple[float, float]] = ((0, 1.99),),
+    occupancies: Sequence[Occupancy] = (),
+    unreachable: Sequence[tuple[float, float | None]] = (),
+    made_for: str | None = None,
+    gpu: str | None = "MI300X",
+    gpus: int = 1,
+    spot: bool = False,
+    blocks: int = 1,
+    backend: str = "amddevcloud",
+    ours: bool = True,
+) -> Vm:
+    """A machine that went through these states; `ended` is the provider's own end unless `ended_low` is given."""
+    steps, before = [], VmState.REQUESTED
+    for moment, after, *low in told:
+        steps.append(VmStep(position=1, at=at(moment), low_at=at(*(low or (moment,))), before=before, after=after))
+        before = after
+    newest = last if last is not None else max([created, *(moment for moment, *_ in told)])
+    return Vm(
+        vm_id=vm_id,
+        provider="dstack",
+        provider_id=vm_id,
+        source=SOURCE,
+        state=before,
+        facts=VmFacts(
+            provider_id=vm_id,
+            name="f-0",
+            project="main",
+            backend=backend,
+            region="atl1",
+            price=round(prices[-1][1] * DOLLAR),
+            spot=spot,
+            gpu=gpu,
+            gpu_count=gpus if gpu else 0,
+            total_blocks=blocks,
+            instance_type="gpu-mi300x1",
+        ),
+        created=at(created),
+        finished_at=None if ended is None else at(ended),
+        finished_low=None if ended is None else at(ended if ended_low is None else ended_low),
+        first_position=1,
+        first_at=at(created),
+        last_position=2,
+        last_at=at(newest),
+        prices=tuple(
+            PriceStep(at=at(moment), low_at=at(max(created, moment - 5)), hourly=round(price * DOLLAR))
+            for moment, price in prices
+        ),
+        steps=tuple(steps),
+        unreachable=tuple(
+            Span(since=at(since), until=None if until is None else at(until)) for since, until in unreachable
+        ),
+        runs=tuple(dict.fromkeys(one.run_id for one in occupancies)),
+        occupancies=tuple(occupancies),
+        made_for=made_for,
+        ours=ours,
+    )
+
+
+def on(
+    run_id: str, since: float, until: float | None = None, *, seen: float | None = None, blocks: int = 1
+) -> Occupancy:
+    """A submission of a run on the machine."""
+    return Occupancy(
+        run_id=run_id,
+        job="0/0/0",
+        since=at(since),
+        seen_at=at(since if seen is None else seen),
+        until=None if until is None else at(until),
+        cold=False,
+        blocks=blocks,
+    )
+
+
+def a_run(run_id: str, state: State = State.SUCCEEDED, **more: object) -> Run:
+    """A run with nothing said of it but its state, and what is given."""
+    run = Run(
+        run_id=run_id, provider="dstack", state=state, first_position=1, first_at=START, last_position=1, last_at=START
+    )
+    for name, value in more.items():
+        setattr(run, name, value)
+    return run
+
+
+def world(*vms: Vm, last: float, runs: Sequence[Run] = (), policies: Sequence[tuple[float, Policy]] = ()) -> WorldState:
+    """A world of these machines whose newest poll was `last`."""
+    state = WorldState(rules="current", last_at=at(last))
+    state.vms.update((vm.vm_id, vm) for vm in vms)
+    state.runs.update((run.run_id, run) for run in runs)
+    state.unsettled.update((run.run_id, None) for run in runs if not run.terminal)
+    if policies:
+        steps = (PolicyStep(position=1, at=at(moment), policy=policy) for moment, policy in policies)
+        state.policies[SOURCE] = tuple(steps)
+    return state
+
+
+_WORDS = ("pending", "provisioning", "busy", "idle", "terminating", "terminated")
+
+
+@st.composite
+def dates(draw: st.DrawFn, moments: st.SearchStrategy[int]) -> VmDate:
+    """Any status change that a provider can date."""
+    before, after = draw(st.permutations(_WORDS))[:2]
+    return VmDate(at=at(draw(moments)), before=before, after=after)
+
+
+_ALIVE = (VmState.PROVISIONING, VmState.IDLE, VmState.BUSY, VmState.DRAINING, VmState.TERMINATING, VmState.UNCONFIRMED)
+_MOMENTS = st.integers(min_value=-100, max_value=5_000)
+
+
+@st.composite
+def machines(draw: st.DrawFn, vm_id: str = "vm") -> Vm:
+    """Any machine, its clocks jumping: edges may lie before its creation, behind its end, or out of order."""
+    states = draw(st.lists(st.sampled_from(_ALIVE), min_size=1, max_size=8))
+    told: list[Told] = []
+    for state in states:
+        moment = draw(_MOMENTS)
+        told.append((moment, state, moment - draw(st.integers(0, 90))))
+    over = draw(st.booleans())
+    end = draw(_MOMENTS) if over else None
+    if over:
+        moment = draw(_MOMENTS)
+        told.append((moment, VmState.TERMINATED, moment - draw(st.integers(0, 90))))
+    occupancies = []
+    for number in range(draw(st.integers(0, 4))):
+        since = draw(_MOMENTS)
+        until = draw(st.none() | st.integers(min_value=since - 20, max_value=6_000))
+        seen = since + draw(st.integers(0, 100))
+        occupancies.append(on(f"run-{number % 3}", since, until, seen=seen, blocks=draw(st.integers(1, 4))))
+    changes = st.tuples(st.integers(1, 4_000), st.sampled_from((0.0, 0.5, 1.99, 3.98)))
+    prices = [(0, 1.99), *sorted(draw(st.lists(changes, max_size=3)))]
+    vm = machine(
+        vm_id,
+        *told,
+        ended=end,
+        ended_low=None if end is None else end - draw(st.integers(0, 60)),
+        last=draw(_MOMENTS),
+        prices=prices,
+        occupancies=occupancies,
+        unreachable=[
+            (since, draw(st.none() | st.integers(since, 6_000)))
+            for since in sorted(draw(st.lists(_MOMENTS, max_size=2)))
+        ],
+        made_for=draw(st.sampled_from((None, "run-0"))),
+        gpus=draw(st.sampled_from((1, 2))),
+        spot=draw(st.booleans()),
+        blocks=draw(st.sampled_from((1, 1, 4, 8))),
+    )
+    vm.dates = tuple(sorted(draw(st.lists(dates(_MOMENTS), max_size=6)), key=lambda one: one.at))
+    vm.first_at = at(draw(_MOMENTS))
+    vm.unseen_end, vm.confirmed = draw(st.sampled_from(((False, False), (True, False), (False, True))))
+    return vm

@@ -1,0 +1,24 @@
+"""Types for tests of the command line."""
+
+import subprocess
+from typing import Protocol
+
+
+class Steno(Protocol):
+    """The genuine command, run to its end in a home of its own."""
+
+    def __call__(
+        self, *words: object, stdin: str | None = None, **variables: str
+    ) -> "subprocess.CompletedProcess[str]":
+        """Its output as text, and its exit code."""
+        ...
+
+
+def refused(done: "subprocess.CompletedProcess[str]", code: int) -> str:
+    """The one line on stderr of a call that left with this code and printed nothing; no traceback."""
+    assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
+    assert done.stdout == ""
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1, done.stderr
+    assert lines[0].startswith("steno: ")
+    return lines[0]

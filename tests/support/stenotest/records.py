@@ -1,0 +1,108 @@
+"""For tests of what uses a record: a clock that stands still, a record in a folder, and given/when/then.
+
+with temporary_record(tmp_path) as record:
+    case = Case(record)
+    case.given("run/1", requested)
+    case.when(lambda: my_command(record))
+    case.then("run/1", SubmitIntended(...))
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Self, TypeVar
+
+from events.clock import SECOND
+from events.poll import Poll
+from events.shape.shape import Router, no_shapes
+from events.store.append import Batch
+from events.store.record import Record
+from events.types import Event
+
+T = TypeVar("T")
+
+START = 1_795_000_000 * SECOND
+"""2026-11-18T11:06:40Z: when a standing clock starts, if nobody says otherwise."""
+
+
+class StandingClock:
+    """A clock that moves only when it is told to, or asked to sleep."""
+
+    def __init__(self, now: int = START) -> None:
+        self._now = now
+
+    def now(self) -> int:
+        """Where the clock stands, microseconds."""
+        return self._now
+
+    def sleep(self, duration: int) -> None:
+        """Move on by `duration` microseconds, at once."""
+        self._now += max(0, duration)
+
+
+def temporary_record(
+    folder: Path, *, shapes: Router = no_shapes, clock: StandingClock | None = None, name: str = "record.db"
+) -> Record:
+    """A writable record in `folder`, made if it is not there."""
+    return Record.open(folder / name, clock=clock or StandingClock(), write=True, create=True, shapes=shapes)
+
+
+def poll_of(
+    body: bytes | None,
+    *,
+    path: str = "/api/runs/list",
+    req: bytes = b'{"project_name":"main"}',
+    at: int = START,
+    took: int = 20_000,
+    status: int | None = 200,
+    answered: bool = True,
+    source: str = "dstack/main",
+    error: str | None = None,
+) -> Poll:
+    """A poll whose answer came at `at`."""
+    return Poll(
+        source=source,
+        path=path,
+        req=req,
+        started_at=at - took,
+        observed_at=at,
+        status=status,
+        error=error,
+        body=body,
+        text=body is not None and body.startswith(b'"'),
+        answered=answered,
+    )
+
+
+class Case:
+    """What happened before, what is done, what must have been recorded."""
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+        self._before = record.head().position
+
+    def given(self, stream: str, *events: Event) -> Self:
+        """Record events that are the past."""
+        self.record.append_many([Batch(stream, events)])
+        self._before = self.record.head().position
+        return self
+
+    def given_polls(self, *polls: Poll) -> Self:
+        """Record polls that are the past."""
+        self.record.append_polls(polls)
+        self._before = self.record.head().position
+        return self
+
+    def when(self, act: Callable[[], T]) -> T:
+        """Do it; what it gives."""
+        return act()
+
+    def then(self, stream: str, *expected: Event) -> Self:
+        """Exactly these events were recorded on the stream since the past.
+
+        Raises:
+            AssertionError: others were.
+        """
+        found: Sequence[Event] = [stored.data for stored in self.record.read(after=self._before, stream=stream)]
+        if list(found) != list(expected):
+            raise AssertionError(f"{stream}: expected {list(expected)}, found {list(found)}")
+        return self

@@ -1,0 +1,279 @@
+"""A provider in memory that behaves as dstack was seen to, for simulations: its fleets, machines, runs and refusals.
+
+Time is seconds as floats and moves only by `advance`. Everything that happens is drawn from one seeded generator, so
+that a history can be had again from its number. It keeps no secrets from the test: `machines` and `jobs` are the truth.
+"""
+
+import heapq
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from engine.facts import JobFacts, RunFacts, SubmissionFacts, VmFacts
+from events.clock import SECOND
+from stenotest.stage import PROJECT
+from stenotest.story import START
+
+ACTIVE = frozenset({"provisioning", "idle", "busy"})
+"""States of a machine that count to a fleet's most; one that is terminating does not (both servers, observed)."""
+
+RUN_REASON = {"done": "all_jobs_done", "failed": "job_failed", "terminated": "stopped_by_user"}
+
+
+@dataclass(slots=True, eq=False)
+class Machine:
+    """One machine; `job` is the run on it by truth, whatever a poll has shown."""
+
+    id: str
+    fleet: str
+    created: float
+    maker: str
+    """The name of the run it was made for."""
+    backstop: float
+    """Seconds it may idle before the provider itself ends it."""
+    state: str = "provisioning"
+    hostname: str | None = None
+    job: "Job | None" = None
+    assigned_at: float = 0
+    idle_since: float = 0
+    ended_at: float | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """One run."""
+
+    id: str
+    name: str
+    fleet: str
+    creation: str
+    lasts: float
+    submitted: float
+    backstop: float
+    patience: float = 0
+    """Seconds in which the provider itself tries again where there is no capacity."""
+    status: str = "submitted"
+    reason: str | None = None
+    machine: Machine | None = None
+    finished: float | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended."""
+        return self.finished is not None
+
+
+class InUse(Exception):
+    """The provider refuses to end a machine."""
+
+
+@dataclass(slots=True)
+class Rented:
+    """The provider. `most` is the number of machines its cloud has; `limits` the most active machines of a fleet."""
+
+    draw: random.Random
+    most: int = 4
+    limits: dict[str, int] = field(default_factory=dict)
+    no_capacity: float = 0.0
+    """How often the cloud has none though there would be room."""
+    forgets: float = 0.0
+    """How often it takes an end and does nothing."""
+    refuses: float = 0.0
+    """How often it refuses to end one that is empty."""
+    interrupts: float = 0.0
+    """How often the cloud takes a machine away while a run is on it."""
+    now: float = 0.0
+    machines: list[Machine] = field(default_factory=list)
+    jobs: list[Job] = field(default_factory=list)
+    made: list[Callable[[Machine], None]] = field(default_factory=list)
+    """Called with every machine that is made."""
+    _due: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
+    _count: int = 0
+
+    def advance(self, seconds: float) -> None:
+        """Time passes, and what is due happens in its order."""
+        until = self.now + seconds
+        while self._due and self._due[0][0] <= until:
+            self.now, _, happen = heapq.heappop(self._due)
+            happen()
+        self.now = until
+
+    # -- what one can ask of it ----------------------------------------------------------------------------------------
+
+    def submit(
+        self, name: str, *, fleet: str, creation: str, lasts: float, backstop: float, patience: float = 0
+    ) -> Job:
+        """Take a run; a machine is looked for a little later."""
+        job = Job(f"j{len(self.jobs)}", name, fleet, creation, lasts, self.now, backstop, patience)
+        self.jobs.append(job)
+        self._later(self.draw.uniform(0.2, 6), lambda: self._assign(job))
+        return job
+
+    def find(self, name: str) -> Job | None:
+        """The newest run of that name."""
+        return next((job for job in reversed(self.jobs) if job.name == name), None)
+
+    def stop(self, job: Job) -> None:
+        """End a run; one that has ended is left alone."""
+        self._later(self.draw.uniform(0.5, 3), lambda: self._end(job, "terminated", "terminated_by_user"))
+
+    def machine(self, machine_id: str) -> Machine:
+        """The machine of that id."""
+        return next(one for one in self.machines if one.id == machine_id)
+
+    def land(self, machine_id: str, *, lasts: float) -> None:
+        """Somebody else's run comes to this idle machine at this very moment."""
+        machine = self.machine(machine_id)
+        if machine.state == "idle":
+            job = Job(f"j{len(self.jobs)}", f"land-{len(self.jobs)}", machine.fleet, "reuse", lasts, self.now, 0)
+            self.jobs.append(job)
+            self._occupy(machine, job)
+
+    def delete(self, machine_id: str) -> None:
+        """End a machine.
+
+        Raises:
+            InUse: a run is on it, or the provider is busy with it.
+        """
+        machine = self.machine(machine_id)
+        if self.draw.random() < self.refuses:
+            raise InUse("Fleet is being changed")
+        if machine.state in ("busy", "provisioning") or machine.job is not None:
+            raise InUse("Fleet is in use")
+        if machine.state == "idle" and self.draw.random() >= self.forgets:
+            self._go(machine)
+
+    def vm_rows(self) -> tuple[VmFacts, ...]:
+        """What a poll of all machines shows now; the provider's time 0 is `START`."""
+        return tuple(
+            VmFacts(
+                provider_id=one.id,
+                project=PROJECT,
+                fleet=one.fleet,
+                hostname=one.hostname,
+                status=one.state,
+                created=_moment(one.created),
+                finished_at=None if one.ended_at is None else _moment(one.ended_at),
+                price=1_990_000,
+                spot=False,
+                gpu="MI300X",
+                gpu_count=1,
+                busy_blocks=1 if one.job is not None else 0,
+            )
+            for one in self.machines
+        )
+
+    def run_rows(self) -> tuple[RunFacts, ...]:
+        """What a poll of all runs shows now, newest first."""
+        return tuple(_run_row(one) for one in reversed(self.jobs))
+
+    # -- what happens --------------------------------------------------------------------------------------------------
+
+    def _later(self, seconds: float, happen: Callable[[], None]) -> None:
+        self._count += 1
+        heapq.heappush(self._due, (self.now + seconds, self._count, happen))
+
+    def _assign(self, job: Job) -> None:
+        if job.over:
+            return
+        there = [one for one in self.machines if one.fleet == job.fleet]
+        idle = [one for one in there if one.state == "idle"]
+        if idle:
+            self._occupy(self.draw.choice(idle), job)
+            return
+        active = sum(one.state in ACTIVE for one in there)
+        alive = sum(one.state != "terminated" for one in self.machines)
+        full = active >= self.limits.get(job.fleet, 100) or alive >= self.most
+        if job.creation == "reuse" or full or self.draw.random() < self.no_capacity:
+            if self.now - job.submitted < job.patience:
+                self._later(5, lambda: self._assign(job))
+                return
+            self._end(job, "failed", "failed_to_start_due_to_no_capacity")
+            return
+        machine = Machine(f"m{len(self.machines)}", job.fleet, self.now, job.name, job.backstop)
+        self.machines.append(machine)
+        for notice in self.made:
+            notice(machine)
+        machine.job, job.machine, job.status, machine.assigned_at = job, machine, "provisioning", self.now
+        boot = self.draw.uniform(2, 15)
+        self._later(boot * self.draw.random(), lambda: setattr(machine, "hostname", f"host-{machine.id}"))
+        self._later(boot, lambda: self._boot(machine, job))
+
+    def _boot(self, machine: Machine, job: Job) -> None:
+        if machine.job is job:
+            machine.state = "busy"
+            self._run(job)
+        elif machine.state == "provisioning":
+            self._idle(machine)
+
+    def _occupy(self, machine: Machine, job: Job) -> None:
+        machine.state, machine.job, machine.assigned_at = "busy", job, self.now
+        job.machine, job.status = machine, "provisioning"
+        self._later(self.draw.uniform(0.1, 2), lambda: self._run(job))
+
+    def _run(self, job: Job) -> None:
+        if not job.over:
+            job.status = "running"
+            self._later(job.lasts, lambda: self._end(job, "done", "done_by_runner"))
+            if self.draw.random() < self.interrupts:
+                self._later(job.lasts * self.draw.random(), lambda: self._interrupt(job))
+
+    def _interrupt(self, job: Job) -> None:
+        machine = job.machine
+        if machine is not None and machine.job is job:
+            self._end(job, "failed", "interrupted_by_no_capacity")
+            self._go(machine)
+
+    def _end(self, job: Job, status: str, reason: str) -> None:
+        if job.over:
+            return
+        job.status, job.reason, job.finished = status, reason, self.now
+        machine = job.machine
+        if machine is not None and machine.job is job:
+            machine.job = None
+            if machine.state == "busy":
+                self._idle(machine)
+
+    def _idle(self, machine: Machine) -> None:
+        machine.state, machine.idle_since = "idle", self.now
+        since = self.now
+
+        def backstop() -> None:
+            if machine.state == "idle" and machine.idle_since == since:
+                self._go(machine)
+
+        self._later(machine.backstop, backstop)
+
+    def _go(self, machine: Machine) -> None:
+        machine.state = "terminating"
+        self._later(self.draw.uniform(0.1, 15), lambda: self._gone(machine))
+
+    def _gone(self, machine: Machine) -> None:
+        machine.state, machine.ended_at = "terminated", self.now
+
+
+def _run_row(one: Job) -> RunFacts:
+    submission = SubmissionFacts(
+        id=one.id,
+        status=one.status,
+        reason=one.reason,
+        exit_status=0 if one.status == "done" else None,
+        submitted_at=_moment(one.submitted),
+        finished_at=None if one.finished is None else _moment(one.finished),
+        hostname=None if one.machine is None else one.machine.hostname,
+    )
+    return RunFacts(
+        provider_id=one.id,
+        name=one.name,
+        project=PROJECT,
+        kind="task",
+        status=one.status,
+        reason=RUN_REASON.get(one.status),
+        submitted_at=_moment(one.submitted),
+        jobs=(JobFacts(newest=submission, submissions=(submission,)),),
+        latest=submission,
+    )
+
+
+def _moment(at: float) -> int:
+    return START + round(at * SECOND)

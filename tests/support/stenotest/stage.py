@@ -1,0 +1,305 @@
+"""A world under a frozen clock: requests, polls and decisions, folded by the real fold; no provider is in it.
+
+For tests of decisions: `stage.decide()` asks the controller, `stage.write(…)` writes its decisions down as the events
+that carrying them out would leave. Rows are facts, as a reading gives them.
+"""
+
+from collections.abc import Iterable
+from typing import Any, assert_never
+
+import msgspec
+
+from engine.decide.controller import decide
+from engine.decide.decisions import (
+    Alert,
+    CancelDrain,
+    Decision,
+    Hold,
+    Place,
+    Refuse,
+    Requeue,
+    StartDrain,
+    StopRun,
+    StopVm,
+)
+from engine.facts import JobFacts, RunFacts, SubmissionFacts, VmFacts
+from engine.fold.run import Run
+from engine.fold.tick import Seen, Tick
+from engine.fold.vm import Vm
+from engine.fold.world import World
+from engine.policy import Policy, dump_policy
+from engine.readings.scope import INSTANCES_LIST, RUNS_LIST, Scope
+from events import types
+from events.clock import SECOND, foreign_run_id
+from stenotest.story import START
+
+PROVIDER = "dstack"
+PROJECT = "main"
+SOURCE = f"{PROVIDER}/{PROJECT}"
+
+
+class Stage:
+    """One source; `now` is the clock, `world` everything folded so far."""
+
+    def __init__(self, policy: Policy | None = None, *, now: int = START) -> None:
+        self.world = World()
+        self.now = now
+        self.policy = policy if policy is not None else Policy(budget_total=None)
+        self._position = 0
+        self.adopt(self.policy)
+
+    # -- what happens --------------------------------------------------------------------------------------------------
+
+    def wait(self, seconds: float) -> None:
+        """Time passes; nobody looks."""
+        self.now += round(seconds * SECOND)
+
+    def tell(self, event: types.Event) -> None:
+        """Fold one event of ours."""
+        self._position += 1
+        self.world.apply_event(self._position, self.now, event)
+
+    def adopt(self, policy: Policy) -> None:
+        """From now on this policy is in force."""
+        self.policy = policy
+        self.tell(types.PolicyAdopted(source=SOURCE, policy=dump_policy(policy)))
+
+    def request(self, name: str, *, submitter: str = "ada", fallback: tuple[str, ...] = (), **task: object) -> str:
+        """Somebody asks for a run; `task` are fields of its configuration. Its run id, which is `run-<name>`."""
+        configuration = msgspec.json.encode({"type": "task", "name": name, "commands": ["true"], **task})
+        self.tell(
+            types.RunRequested(
+                run_id=f"run-{name}",
+                provider=PROVIDER,
+                project=PROJECT,
+                name=name,
+                configuration=configuration,
+                submitter=submitter,
+                fallback=fallback,
+            )
+        )
+        return f"run-{name}"
+
+    def taken(self, name: str, provider_id: str | None = None) -> None:
+        """The provider took the run of that name."""
+        self.tell(
+            types.SubmitSucceeded(
+                run_id=f"run-{name}", provider=PROVIDER, provider_id=provider_id or f"p-{name}", name=name
+            )
+        )
+
+    def ensured(self, fleet: str = "shared") -> None:
+        """We made this fleet: its machines are ours."""
+        self.tell(types.FleetEnsured(provider=PROVIDER, project=PROJECT, name=fleet))
+
+    def wish(self, machine: str, *, when_idle: bool = False) -> None:
+        """A user wants a machine gone."""
+        self.tell(
+            types.VmStopRequested(
+                vm_id=self.vm_id(machine),
+                provider=PROVIDER,
+                project=PROJECT,
+                provider_id=machine,
+                when_idle=when_idle,
+                submitter="ada",
+            )
+        )
+
+    def machines(self, *rows: VmFacts, started: int | None = None, answered: bool = True) -> None:
+        """A poll of all machines."""
+        self._poll(INSTANCES_LIST, started, answered, vms=rows)
+
+    def runs(self, *rows: RunFacts, started: int | None = None, answered: bool = True) -> None:
+        """A poll of all runs, newest first."""
+        self._poll(RUNS_LIST, started, answered, runs=tuple(Seen(facts=row) for row in rows))
+
+    def _poll(self, endpoint: str, started: int | None, answered: bool, **rows: Any) -> None:
+        self._position += 1
+        tick = Tick(
+            position=self._position,
+            source=SOURCE,
+            scope=Scope(provider=PROVIDER, source=SOURCE, endpoint=endpoint, project=PROJECT, limit=10_000),
+            started_at=self.now if started is None else started,
+            observed_at=self.now,
+            answered=answered,
+            **(rows if answered else {}),
+        )
+        self.world.apply(tick)
+
+    # -- what is decided ----------------------------------------------------------------------------------------------
+
+    def decide(self, now: int | None = None) -> tuple[Decision, ...]:
+        """What the controller decides now."""
+        return decide(self.world.state, SOURCE, self.policy, self.now if now is None else now)
+
+    def write(self, decisions: Iterable[Decision]) -> None:
+        """Write decisions down; no provider is called."""
+        for decision in decisions:
+            self.tell(self._event_of(decision))
+
+    def settle(self) -> tuple[Decision, ...]:
+        """Decide and write down until nothing new is decided; everything that was."""
+        found: list[Decision] = []
+        for _ in range(20):
+            decisions = self.decide()
+            if not decisions:
+                return tuple(found)
+            found += decisions
+            self.write(decisions)
+        raise AssertionError(f"it never comes to rest: {decisions}")
+
+    def _event_of(self, decision: Decision) -> types.Event:
+        match decision:
+            case Place():
+                return types.RunPlaced(
+                    run_id=decision.run_id,
+                    provider=PROVIDER,
+                    slot=decision.slot,
+                    vm_id=decision.vm_id,
+                    creation=decision.creation,
+                    gpu=decision.gpu,
+                    idle=decision.idle,
+                )
+            case Hold():
+                return types.RunHeld(
+                    run_id=decision.run_id,
+                    provider=PROVIDER,
+                    why=decision.why,
+                    detail=decision.detail,
+                    not_before=decision.not_before,
+                )
+            case Requeue():
+                return types.RunRequeued(
+                    run_id=decision.run_id,
+                    provider=PROVIDER,
+                    provider_id=decision.provider_id,
+                    attempt=decision.attempt,
+                    gpu=decision.gpu,
+                    not_before=decision.not_before,
+                )
+            case Refuse():
+                return types.IntentAbandoned(
+                    run_id=decision.run_id, provider=PROVIDER, intent="submit", why=decision.why
+                )
+            case StartDrain():
+                return types.VmDrainStarted(
+                    vm_id=decision.vm_id, provider=PROVIDER, by=decision.by, detail=decision.detail
+                )
+            case CancelDrain():
+                return types.VmDrainCancelled(vm_id=decision.vm_id, provider=PROVIDER, why=decision.why)
+            case StopRun():
+                run = self.world.state.runs[decision.run_id]
+                return types.StopRequested(
+                    run_id=run.run_id,
+                    provider=PROVIDER,
+                    name=run.name or "",
+                    provider_id=run.provider_id,
+                    project=PROJECT,
+                    by="policy",
+                    submitter="steno",
+                )
+            case StopVm():
+                return types.VmStopIntended(
+                    vm_id=decision.vm_id, provider=PROVIDER, provider_id=decision.provider_id, by=decision.by
+                )
+            case Alert():
+                return types.BudgetCrossed(threshold=decision.threshold, spent=decision.spent, total=decision.total)
+            case _:
+                assert_never(decision)
+
+    def stop_taken(self, machine: str) -> None:
+        """The provider took the end of a machine."""
+        self.tell(types.VmStopSucceeded(vm_id=self.vm_id(machine), provider=PROVIDER))
+
+    def stop_refused(self, machine: str, error: str = "Fleet is in use") -> None:
+        """The provider refused it."""
+        self.tell(types.VmStopFailed(vm_id=self.vm_id(machine), provider=PROVIDER, error=error))
+
+    # -- what is known -------------------------------------------------------------------------------------------------
+
+    def vm_id(self, machine: str) -> str:
+        """The id of the machine the provider calls so."""
+        return foreign_run_id(PROVIDER, machine)
+
+    def vm(self, machine: str) -> Vm:
+        """That machine as folded."""
+        return self.world.state.vms[self.vm_id(machine)]
+
+    def run(self, name: str) -> Run:
+        """The run of that name that was requested here."""
+        return self.world.state.runs[f"run-{name}"]
+
+
+def vm_row(
+    provider_id: str = "m1",
+    status: str = "idle",
+    *,
+    created: int = START,
+    fleet: str = "shared",
+    hostname: str | None = "",
+    **more: Any,
+) -> VmFacts:
+    """A row of an MI300X machine; its hostname is `host-<provider_id>` unless told otherwise."""
+    return VmFacts(
+        **{
+            "provider_id": provider_id,
+            "name": f"{fleet}-0",
+            "project": PROJECT,
+            "fleet": fleet,
+            "hostname": f"host-{provider_id}" if hostname == "" else hostname,
+            "backend": "amddevcloud",
+            "region": "atl1",
+            "status": status,
+            "created": created,
+            "price": 1_990_000,
+            "spot": False,
+            "gpu": "MI300X",
+            "gpu_count": 1,
+            "gpu_memory_mib": 196_608,
+            "cpus": 20,
+            "memory_mib": 245_760,
+            "disk_mib": 737_280,
+            "total_blocks": 1,
+            "busy_blocks": 1 if status in ("busy", "provisioning") else 0,
+            **more,
+        }
+    )
+
+
+def run_row(
+    name: str,
+    status: str = "running",
+    *,
+    on: str | None = None,
+    submitted: int = START,
+    finished: int | None = None,
+    exit_status: int | None = None,
+    reason: str | None = None,
+    provider_id: str | None = None,
+) -> RunFacts:
+    """A row of a run with one job whose submission says the same; `on` is the machine it is on."""
+    ended = status in ("done", "failed", "terminated")
+    job = SubmissionFacts(
+        id=f"s-{name}",
+        num=0,
+        status=status if status != "pending" else "submitted",
+        reason=reason,
+        exit_status=exit_status,
+        submitted_at=submitted,
+        finished_at=finished,
+        hostname=None if on is None else f"host-{on}",
+    )
+    return RunFacts(
+        provider_id=provider_id or f"p-{name}",
+        name=name,
+        project=PROJECT,
+        user="admin",
+        kind="task",
+        status=status,
+        reason={"done": "all_jobs_done", "failed": "job_failed", "terminated": "stopped_by_user"}.get(status)
+        if ended
+        else None,
+        submitted_at=submitted,
+        jobs=(JobFacts(newest=job, submissions=(job,)),),
+        latest=job,
+    )
