@@ -61,9 +61,9 @@ def serve(kind: str, record: str, body: str) -> None:
         bare.start()
         print(bare.port, flush=True)
         bare.wait()
-    from cli.app import App
-    from cli.logs import log_for_daemon
     from cli.serving import serving
+    from cli.wiring.app import App
+    from cli.wiring.logging_setup import log_for_daemon
     from engine.settings.settings import load_settings
 
     log_for_daemon()

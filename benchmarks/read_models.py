@@ -95,8 +95,8 @@ def milliseconds(work: Callable[[], object], rounds: int) -> float:
 
 
 IMPORTS = (
-    "import cli.program, cli.commands.{0}, cli.stores, cli.moments, cli.render.runs, cli.render.timeline, "
-    "cli.render.explain, projections.models.projector, projections.models.view, "
+    "import cli.program, cli.commands.{0}, cli.stores, cli.wiring.time_arguments, cli.render.runs, "
+    "cli.render.timeline, cli.render.explain, projections.models.projector, projections.models.view, "
     "projections.models.explain, engine.readings.shapes, engine.settings.settings, events.store.record, "
     "platformdirs, sqlalchemy.dialects.sqlite"
 )

@@ -6,11 +6,12 @@ import csv
 import io
 from typing import TYPE_CHECKING
 
-from cli.output import columns, emit, emit_json, hint
+from cli.wiring.output import emit, emit_json, hint
+from cli.wiring.terminal import columns
 
 if TYPE_CHECKING:
-    from cli.app import App
     from cli.money import Books
+    from cli.wiring.app import App
 
 
 def focus(found: Books) -> None:

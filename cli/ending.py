@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.output import emit, emit_json
+from cli.wiring.output import emit, emit_json
 from engine.errors import Conflict, VmInUse
 from engine.fold.archives import refuse_archive
 from engine.fold.vm_states import VmState
 
 if TYPE_CHECKING:
-    from cli.app import App
+    from cli.wiring.app import App
     from engine.fold.vm import Vm
     from events.store.record import Record
 
@@ -64,9 +64,9 @@ def confirm_machine_gone(app: App, word: str, when: str) -> None:
         Conflict: it has been seen to end, or is seen alive.
         click.BadParameter: the moment lies before its start or in the future.
     """
-    from cli.moments import moment
     from cli.render.words import moment as shown
     from cli.stores import writing
+    from cli.wiring.time_arguments import moment
     from engine.act.journal import Journal
     from engine.commands.request import confirm_gone
     from events.clock import format_time
@@ -104,8 +104,8 @@ def _ended(app: App, record: Record, vm: Vm, *, when_idle: bool) -> Vm:
         VmInUse: the provider refused.
     """
     from cli.providers import named
-    from cli.signals import stoppable
     from cli.watching import watching
+    from cli.wiring.signals import stoppable
     from engine.commands.desk import Desk
     from engine.commands.request import request_vm_stop
     from events.types import VmStopFailed

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.colour import colour_wanted
-from cli.output import columns
 from cli.render import paint, words
 from cli.render.runs import costs
+from cli.wiring.terminal import colour_wanted, columns
 from events.clock import parse_time
 
 if TYPE_CHECKING:

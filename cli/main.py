@@ -1,15 +1,14 @@
-"""The command `steno`: where the process starts; click is imported only if there is more to do than to print a page."""
+"""The entry point of `steno`; imports click only if there is more to do than to print the help page."""
 
-import os
 import sys
 
-from cli.colour import colour_wanted
-from cli.front import page
+from cli.catalogue import page
+from cli.wiring.terminal import colour_wanted, fill_closed_streams
 
 
 def main() -> None:
-    """Run one command and leave with its exit code."""
-    _fill_closed_streams()
+    """Run one command and exit with its code."""
+    fill_closed_streams()
     if sys.argv[1:] in (["--help"], ["-h"]) and _printed(page(colour_wanted(sys.stdout.isatty()))):
         return
     from cli.program import run
@@ -18,25 +17,13 @@ def main() -> None:
 
 
 def _printed(text: str) -> bool:
-    """Whether the text went out; where not, click is loaded after all, and it is told as every other trouble is."""
+    """Whether the text was written; if not, `cli.program` reports the error like any other."""
     try:
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
     except OSError:
         return False
     return True
-
-
-def _fill_closed_streams() -> None:
-    """Nothing instead of streams that were closed (`>&-`): else the record could be opened in their place."""
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        if getattr(sys, name) is not None:
-            continue
-        nothing = os.open(os.devnull, os.O_RDONLY if number == 0 else os.O_WRONLY)
-        if nothing != number:
-            os.dup2(nothing, number)
-            os.close(nothing)
-        setattr(sys, name, open(number, "r" if number == 0 else "w", encoding="utf-8"))  # noqa: SIM115, PTH123
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cli.app import App
+    from cli.wiring.app import App
     from engine.fold.world_codec import WorldState
     from engine.money.bill import Bill
     from engine.money.budget import Account
@@ -47,8 +47,8 @@ def books(app: App, at: str | None, *, every_run: bool = True) -> Iterator[Books
         RecordNotFound, NotARecord, RecordDamaged, RecordTooNew: as they say.
         NotConfigured: the settings describe no policy.
     """
-    from cli.moments import seen_from
     from cli.stores import viewing
+    from cli.wiring.time_arguments import seen_from
     from engine.fold.archives import shown_part
     from engine.money.bill import bills
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from cli.app import App
+    from cli.wiring.app import App
     from engine.fold.run import Run
     from engine.policy import Policy
     from events.clock import Clock

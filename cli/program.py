@@ -7,10 +7,10 @@ from typing import TextIO
 
 import click
 
-from cli.app import App
-from cli.errors import exit_code_of
-from cli.group import LazyGroup
-from cli.options import common, version_option
+from cli.groups import LazyGroup
+from cli.wiring.app import App
+from cli.wiring.errors import exit_code_of
+from cli.wiring.options import common, version_option
 
 
 @click.group(
@@ -23,7 +23,7 @@ from cli.options import common, version_option
 @common
 @click.pass_context
 def steno(ctx: click.Context) -> None:
-    """The front page is `cli.front`."""
+    """The front page is `cli.catalogue`."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 

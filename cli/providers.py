@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cli.app import App
+    from cli.wiring.app import App
     from engine.fold.run import Run
     from engine.providers.dstack.provider import DstackProvider
     from engine.providers.local.provider import LocalProvider

@@ -6,23 +6,23 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.errors import NOT_SUCCEEDED, Detached
 from cli.example import example_file
-from cli.output import emit, emit_json
 from cli.providers import dstack
 from cli.render import words
 from cli.render.runs import ended
 from cli.stores import writing
 from cli.submitting import follow, submit
 from cli.task import described
+from cli.wiring.errors import NOT_SUCCEEDED, Detached
+from cli.wiring.output import emit, emit_json
 from engine.providers.dstack.doctor import worst_case
 from engine.providers.dstack.task import normal_task
 from engine.replay.objects import money
 from events.clock import SECOND, parse_time
 
 if TYPE_CHECKING:
-    from cli.app import App
     from cli.task import Task
+    from cli.wiring.app import App
     from engine.providers.dstack.doctor import Diagnosis
     from projections.models.objects import RunObject
 

@@ -7,9 +7,9 @@ import signal
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from cli.errors import INTERRUPTED
 from cli.said import Said
-from cli.signals import ending, stoppable
+from cli.wiring.errors import INTERRUPTED
+from cli.wiring.signals import ending, stoppable
 from engine.act.lease import holder, lease_path
 from events.clock import SECOND
 from events.errors import RecordLocked

@@ -11,15 +11,15 @@ import threading
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from cli.errors import INTERRUPTED
 from cli.recording import Terminated
-from cli.signals import ending, stoppable
+from cli.wiring.errors import INTERRUPTED
+from cli.wiring.signals import ending, stoppable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from cli.app import App
+    from cli.wiring.app import App
     from projections.api.server import Server
     from projections.api.service import Service
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cli.app import App
+    from cli.wiring.app import App
     from events.store.record import Record
     from projections.models.view import View
 
@@ -56,9 +56,9 @@ def viewing(app: App, at: str | None = None) -> Iterator[tuple[Record, View]]:
     Raises:
         RecordNotFound, NotARecord, RecordDamaged, RecordTooNew: as they say.
     """
-    from cli.looking import look_here
-    from cli.moments import at_moment
-    from cli.output import progress
+    from cli.wiring.live_status import look_here
+    from cli.wiring.output import progress
+    from cli.wiring.time_arguments import at_moment
     from projections.models.projector import as_it_was, caught_up
     from projections.models.view import View
 

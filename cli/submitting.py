@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cli.errors import Detached, WaitEnded
 from cli.live import Live
-from cli.output import hint
 from cli.render import words
-from cli.signals import stoppable
 from cli.watching import watching
+from cli.wiring.errors import Detached, WaitEnded
+from cli.wiring.output import hint
+from cli.wiring.signals import stoppable
 from engine.commands.desk import Desk, refuse
 from engine.commands.request import request_run
 from engine.errors import ProviderError, ProviderRefused, ProviderUnreachable
@@ -32,8 +32,8 @@ from projections.models.objects import RunObject
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cli.app import App
     from cli.task import Task
+    from cli.wiring.app import App
     from engine.decide.queue import Queued
     from engine.fold.run import Run
     from engine.providers.base import Provider

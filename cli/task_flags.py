@@ -2,7 +2,7 @@
 
 import click
 
-from cli.options import Command
+from cli.wiring.options import Command
 from engine.settings.profiles import PROFILES
 
 _OPTIONS = (

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.output import columns, emit
+from cli.wiring.output import emit
+from cli.wiring.terminal import columns
 from events.clock import SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cli.app import App
+    from cli.wiring.app import App
     from engine.providers.base import Provider
     from events.store.record import Record
     from projections.models.objects import RunObject, VmObject

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cli.app import App
+    from cli.wiring.app import App
     from engine.notify.webhook import Webhook
     from engine.providers.base import Provider
     from engine.recorder.interval import Pace

@@ -1,7 +1,6 @@
 """Everything that can go wrong with a record, one class a cause.
 
-Each message says what happened and what to do, in one line. `cli/errors.py` maps classes to exit codes; nothing else
-does.
+Each message says what happened and what to do, in one line. Exit codes are in `cli/wiring/errors.py` alone.
 """
 
 

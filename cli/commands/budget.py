@@ -2,9 +2,10 @@
 
 import click
 
-from cli.app import App
-from cli.options import at_option, common, pass_app
-from cli.output import columns, emit, emit_json
+from cli.wiring.app import App
+from cli.wiring.options import at_option, common, pass_app
+from cli.wiring.output import emit, emit_json
+from cli.wiring.terminal import columns
 
 
 @click.command("budget")

@@ -2,7 +2,7 @@
 
 import click
 
-from cli.options import common
+from cli.wiring.options import common
 
 
 @click.command("completion")

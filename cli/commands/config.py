@@ -2,9 +2,9 @@
 
 import click
 
-from cli.app import App
-from cli.options import common, pass_app, project_option, provider_option
-from cli.output import emit, emit_json
+from cli.wiring.app import App
+from cli.wiring.options import common, pass_app, project_option, provider_option
+from cli.wiring.output import emit, emit_json
 
 
 @click.command("config")

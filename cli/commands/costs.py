@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from cli.app import App
-from cli.options import at_option, common, pass_app
-from cli.output import columns, emit, emit_json, hint
+from cli.wiring.app import App
+from cli.wiring.options import at_option, common, pass_app
+from cli.wiring.output import emit, emit_json, hint
+from cli.wiring.terminal import columns
 
 if TYPE_CHECKING:
     from cli.money import Books

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.app import App
-from cli.options import common, pass_app
-from cli.output import columns, emit, emit_json
 from cli.tour import indented, title, typed
+from cli.wiring.app import App
+from cli.wiring.options import common, pass_app
+from cli.wiring.output import emit, emit_json
+from cli.wiring.terminal import columns
 
 if TYPE_CHECKING:
     from engine.replay.result import Replay
@@ -41,7 +42,7 @@ def command(app: App) -> None:
       steno demo
     """
     from cli import tour
-    from cli.logs import log_for_data
+    from cli.wiring.logging_setup import log_for_data
 
     log_for_data()
     where = app.flags.get("record") or _folder()

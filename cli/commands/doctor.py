@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.app import App
-from cli.errors import NOT_FOUND, NOT_SUCCEEDED, UNREACHABLE, code_of
-from cli.options import common, pass_app, project_option, provider_option
-from cli.output import emit, emit_json
+from cli.wiring.app import App
+from cli.wiring.errors import NOT_FOUND, NOT_SUCCEEDED, UNREACHABLE, code_of
+from cli.wiring.options import common, pass_app, project_option, provider_option
+from cli.wiring.output import emit, emit_json
 
 if TYPE_CHECKING:
     from engine.providers.dstack.doctor import Check, Diagnosis

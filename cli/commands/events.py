@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.app import App
-from cli.options import common, pass_app
-from cli.output import emit, emit_json_line
+from cli.wiring.app import App
+from cli.wiring.options import common, pass_app
+from cli.wiring.output import emit, emit_json_line
 
 if TYPE_CHECKING:
     from events.store.record import Record
@@ -40,8 +40,8 @@ def command(
       steno events --stream run/5f0c… --json
       steno events --type RunRequested --type SubmitSucceeded -f
     """
-    from cli.moments import after_position
     from cli.stores import reading
+    from cli.wiring.time_arguments import after_position
 
     with reading(app) as record:
         _check_types(types)

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.app import App
-from cli.options import at_option, common, pass_app, run_or_vm_argument
-from cli.output import columns, emit, emit_json
+from cli.wiring.app import App
+from cli.wiring.options import at_option, common, pass_app, run_or_vm_argument
+from cli.wiring.output import emit, emit_json
+from cli.wiring.terminal import columns
 
 if TYPE_CHECKING:
     from projections.models.objects import VmObject
@@ -38,8 +39,8 @@ def command(app: App, run: str, at: str | None) -> None:
       steno explain matmul --at 15m
       steno explain steno-slot-1-0
     """
-    from cli.moments import seen_from
     from cli.stores import viewing
+    from cli.wiring.time_arguments import seen_from
     from projections.models.explain import explain, explanation_object
     from projections.store.vm_table import VmRow
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.app import App
-from cli.options import common, pass_app
-from cli.output import emit, emit_json, hint
+from cli.wiring.app import App
+from cli.wiring.options import common, pass_app
+from cli.wiring.output import emit, emit_json, hint
 
 if TYPE_CHECKING:
     from events.store.record import Record
@@ -35,8 +35,8 @@ def command(app: App, run: str | None, target: str, start: str | None, end: str 
       steno export matmul --trace matmul.jsonl.zst
       steno export --from 2h --trace - | steno replay - --rules 2025-12-sdk
     """
-    from cli.exporting import export_polls, part_of_run
     from cli.stores import viewing
+    from cli.wiring.trace_export import export_polls, part_of_run
 
     with viewing(app) as (record, view):
         after, until = _bounds(app, record, start, end)
@@ -63,7 +63,7 @@ def command(app: App, run: str | None, target: str, start: str | None, end: str 
 
 
 def _bounds(app: App, record: Record, start: str | None, end: str | None) -> tuple[int, int]:
-    from cli.moments import after_position, at_position
+    from cli.wiring.time_arguments import after_position, at_position
 
     until = record.head().position if end is None else at_position(app, record, end)
     return after_position(app, record, start), until

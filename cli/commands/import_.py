@@ -5,9 +5,9 @@ from typing import Final
 
 import click
 
-from cli.app import App
-from cli.options import common, pass_app
-from cli.output import emit, emit_json
+from cli.wiring.app import App
+from cli.wiring.options import common, pass_app
+from cli.wiring.output import emit, emit_json
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 

@@ -2,12 +2,13 @@
 
 import codecs
 import sys
+from collections.abc import Iterable, Iterator
 
 import click
 
-from cli.app import App
-from cli.options import common, pass_app, run_argument
-from cli.output import emit_json_line
+from cli.wiring.app import App
+from cli.wiring.options import common, pass_app, run_argument
+from cli.wiring.output import emit_json_line
 
 
 @click.command("logs")
@@ -28,11 +29,10 @@ def command(app: App, run: str, follow: bool) -> None:
       steno logs matmul
       steno logs matmul -f
     """
-    from cli.lines import lines
-    from cli.logs import log_for_data
     from cli.providers import of_run
     from cli.render.paint import visible_output
     from cli.stores import viewing
+    from cli.wiring.logging_setup import log_for_data
     from engine.errors import Conflict
     from projections.store.world_table import decode_run
 
@@ -48,7 +48,7 @@ def command(app: App, run: str, follow: bool) -> None:
     try:
         pieces = provider.logs(found.provider_id, found.name or "", follow=follow)
         if app.json:
-            for line in lines(pieces):
+            for line in _lines(pieces):
                 emit_json_line({"text": line.decode("utf-8", "replace")})
             return
         shown = sys.stdout.isatty()
@@ -58,3 +58,13 @@ def command(app: App, run: str, follow: bool) -> None:
             sys.stdout.buffer.flush()
     finally:
         provider.close()
+
+
+def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Each line without its end; the last one also if it has none."""
+    rest = b""
+    for piece in pieces:
+        *whole, rest = (rest + piece).split(b"\n")
+        yield from whole
+    if rest:
+        yield rest

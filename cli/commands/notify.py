@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.app import App
-from cli.default_group import DefaultGroup
-from cli.errors import UNREACHABLE, say
-from cli.options import common, pass_app
-from cli.output import columns, emit, emit_json, hint
+from cli.groups import DefaultGroup
+from cli.wiring.app import App
+from cli.wiring.errors import UNREACHABLE, say
+from cli.wiring.options import common, pass_app
+from cli.wiring.output import emit, emit_json, hint
+from cli.wiring.terminal import columns
 
 if TYPE_CHECKING:
     from cli.notice_rows import NoticeRow

@@ -4,9 +4,9 @@ import sys
 
 import click
 
-from cli.app import App
-from cli.options import common, pass_app
-from cli.output import emit, hint
+from cli.wiring.app import App
+from cli.wiring.options import common, pass_app
+from cli.wiring.output import emit, hint
 
 
 @click.command("poll")

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.app import App
-from cli.options import common, pass_app
-from cli.output import emit, emit_json_line
+from cli.wiring.app import App
+from cli.wiring.options import common, pass_app
+from cli.wiring.output import emit, emit_json_line
 
 if TYPE_CHECKING:
     from events.store.record import Record
@@ -47,7 +47,7 @@ def command(app: App, start: str | None, end: str | None, failed: bool, source: 
 
 
 def _bounds(app: App, record: Record, start: str | None, end: str | None) -> tuple[int, int]:
-    from cli.moments import after_position, at_position
+    from cli.wiring.time_arguments import after_position, at_position
 
     until = record.head().position if end is None else at_position(app, record, end)
     return after_position(app, record, start), until

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.app import App
-from cli.options import at_option, common, hidden_option, pass_app
-from cli.output import columns, emit, emit_json, hint
+from cli.wiring.app import App
+from cli.wiring.options import at_option, common, hidden_option, pass_app
+from cli.wiring.output import emit, emit_json, hint
+from cli.wiring.terminal import columns
 
 if TYPE_CHECKING:
     from projections.models.view import SourceView, View
@@ -39,15 +40,15 @@ def command(app: App, everything: bool, hidden: bool, at: str | None) -> None:
       steno ps --all --json | jq '.runs[] | {name, state, reason}'
       steno ps --at 2026-11-20T15:00:00Z
     """
-    from cli.moments import seen_from
     from cli.stores import viewing
+    from cli.wiring.time_arguments import seen_from
 
     with viewing(app, at) as (_, view):
         now = seen_from(app, view, at)
         runs = view.runs(open_or_since=None if everything else now - _DAY, newest_first=True, hidden=hidden)
         sources, waiting = view.sources(now), view.queued(now)
         if app.json:
-            from cli.looking import source_object
+            from cli.wiring.live_status import source_object
             from projections.models.queue_rows import queued_object
 
             emit_json(
@@ -70,8 +71,8 @@ def command(app: App, everything: bool, hidden: bool, at: str | None) -> None:
 
 def _footer(view: View, shown: int, sources: list[SourceView], now: int) -> None:
     """What the table leaves out, on stderr: older runs, and sources of open runs that do not answer."""
-    from cli.looking import say_unseen
     from cli.render.words import count
+    from cli.wiring.live_status import say_unseen
 
     total = view.count()
     if total == 0:

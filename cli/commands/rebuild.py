@@ -2,9 +2,9 @@
 
 import click
 
-from cli.app import App
-from cli.options import common, pass_app
-from cli.output import emit, emit_json, progress
+from cli.wiring.app import App
+from cli.wiring.options import common, pass_app
+from cli.wiring.output import emit, emit_json, progress
 
 
 @click.command("rebuild")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
-from cli.app import App
-from cli.options import common, pass_app, project_option, provider_option
+from cli.wiring.app import App
+from cli.wiring.options import common, pass_app, project_option, provider_option
 
 
 @click.command("record")
@@ -41,13 +41,13 @@ def command(app: App, trace: Path | None, since: str | None, interval: str | Non
       steno record --provider dstack --project main --since 7d
       steno record --provider dstack --trace incident.jsonl
     """
-    from cli.logs import log_for_daemon
-    from cli.moments import length, moment
     from cli.providers import named
     from cli.recording import record_forever
     from cli.stores import writing
-    from cli.traces import TraceFile
     from cli.watching import watching
+    from cli.wiring.logging_setup import log_for_daemon
+    from cli.wiring.time_arguments import length, moment
+    from cli.wiring.trace_file import TraceFile
     from engine.providers.local.provider import LocalProvider
     from engine.recorder.interval import Pace
 

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.app import App
-from cli.errors import NOT_SUCCEEDED
-from cli.options import common, pass_app
-from cli.output import columns, emit, emit_json, emit_json_line
+from cli.wiring.app import App
+from cli.wiring.errors import NOT_SUCCEEDED
+from cli.wiring.options import common, pass_app
+from cli.wiring.output import emit, emit_json, emit_json_line
+from cli.wiring.terminal import columns
 
 if TYPE_CHECKING:
-    from cli.history import History
+    from cli.wiring.replay_source import History
     from engine.replay.result import Replay
     from engine.replay.until import Until
 
@@ -57,7 +58,7 @@ def command(
       steno replay incident.jsonl.zst --diff 2025-12-sdk
       steno replay --until 2026-11-20T15:00:00Z --json | jq '.runs[].state'
     """
-    from cli.history import opened
+    from cli.wiring.replay_source import opened
     from engine.replay.until import parse_until
 
     if step and other is not None:

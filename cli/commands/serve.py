@@ -2,8 +2,8 @@
 
 import click
 
-from cli.app import App
-from cli.options import common, host_option, pass_app, port_option, project_option, provider_option
+from cli.wiring.app import App
+from cli.wiring.options import common, host_option, pass_app, port_option, project_option, provider_option
 
 
 @click.command("serve")
@@ -33,9 +33,9 @@ def command(app: App, *, show: bool) -> None:
       steno token create --role read --name grafana
       steno serve --host 0.0.0.0
     """
-    from cli.logs import log_for_daemon
     from cli.serving import serve_until_stopped
     from cli.stores import writing
+    from cli.wiring.logging_setup import log_for_daemon
 
     log_for_daemon(json=app.json)
     with writing(app) as record:  # made if it is not there, and looked at before anybody asks

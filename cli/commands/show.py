@@ -2,9 +2,9 @@
 
 import click
 
-from cli.app import App
-from cli.options import at_option, common, pass_app, run_argument
-from cli.output import emit, emit_json
+from cli.wiring.app import App
+from cli.wiring.options import at_option, common, pass_app, run_argument
+from cli.wiring.output import emit, emit_json
 
 
 @click.command("show")
@@ -25,8 +25,8 @@ def command(app: App, run: str, at: str | None) -> None:
       steno show 5f0c --json | jq '.reported'
       steno show matmul --at 1204
     """
-    from cli.moments import seen_from
     from cli.stores import viewing
+    from cli.wiring.time_arguments import seen_from
 
     with viewing(app, at) as (_, view):
         row = view.row(run)

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.app import App
-from cli.default_group import DefaultGroup
-from cli.options import at_option, common, pass_app
-from cli.output import columns, emit, emit_json, hint
+from cli.groups import DefaultGroup
+from cli.wiring.app import App
+from cli.wiring.options import at_option, common, pass_app
+from cli.wiring.output import emit, emit_json, hint
+from cli.wiring.terminal import columns
 
 if TYPE_CHECKING:
     from projections.models.sources import SourceRow

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.app import App
-from cli.options import common, pass_app, run_argument
-from cli.output import emit, emit_json
+from cli.wiring.app import App
+from cli.wiring.options import common, pass_app, run_argument
+from cli.wiring.output import emit, emit_json
 
 if TYPE_CHECKING:
     from cli.submitting import Counter
@@ -38,11 +38,11 @@ def command(app: App, run: str, abort: bool) -> None:
       steno stop matmul
       steno stop 5f0c --abort
     """
-    from cli.logs import log_for_data
     from cli.providers import of_run
     from cli.render.runs import ended
     from cli.stores import writing
     from cli.submitting import counter
+    from cli.wiring.logging_setup import log_for_data
     from engine.act.next_step import may_be_made_again
     from engine.fold.archives import refuse_archive
     from engine.settings.policy import policy_from

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.app import App
-from cli.errors import NOT_SUCCEEDED
-from cli.options import common, pass_app, project_option, provider_option
-from cli.output import emit, emit_json, hint
 from cli.task_flags import task_options
+from cli.wiring.app import App
+from cli.wiring.errors import NOT_SUCCEEDED
+from cli.wiring.options import common, pass_app, project_option, provider_option
+from cli.wiring.output import emit, emit_json, hint
 
 if TYPE_CHECKING:
     from cli.submitting import Submitted
@@ -62,12 +62,12 @@ def command(
       steno submit --provider dstack -f train.dstack.yml --max-duration 2h
       steno submit --gpu MI300X:1 --image rocm/rocm-terminal -- rocm-smi
     """
-    from cli.logs import log_for_data
-    from cli.moments import length
     from cli.providers import named
     from cli.stores import writing
     from cli.submitting import counter, to_the_end
     from cli.task import described
+    from cli.wiring.logging_setup import log_for_data
+    from cli.wiring.time_arguments import length
 
     log_for_data()
     limit = None if timeout is None else length(timeout)

@@ -2,9 +2,10 @@
 
 import click
 
-from cli.app import App
-from cli.options import at_option, common, pass_app, run_argument
-from cli.output import columns, emit, emit_json
+from cli.wiring.app import App
+from cli.wiring.options import at_option, common, pass_app, run_argument
+from cli.wiring.output import emit, emit_json
+from cli.wiring.terminal import columns
 
 
 @click.command("timeline")
@@ -25,8 +26,8 @@ def command(app: App, run: str, at: str | None) -> None:
       steno timeline matmul
       steno timeline matmul --json | jq '.spans[] | {state, seconds}'
     """
-    from cli.moments import seen_from
     from cli.stores import viewing
+    from cli.wiring.time_arguments import seen_from
     from projections.models.timeline import timeline, timeline_object
     from projections.store.world_table import decode_run
 

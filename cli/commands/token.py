@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.app import App
-from cli.default_group import DefaultGroup
-from cli.options import common, pass_app
-from cli.output import emit, emit_json, hint
+from cli.groups import DefaultGroup
+from cli.wiring.app import App
+from cli.wiring.options import common, pass_app
+from cli.wiring.output import emit, emit_json, hint
 
 if TYPE_CHECKING:
     from projections.api.access.issuing import TokenObject
@@ -95,8 +95,8 @@ def create(app: App, role: str, name: str | None, expires: int | None) -> None:
     """
     import getpass
 
-    from cli.logs import log_for_data
     from cli.stores import writing
+    from cli.wiring.logging_setup import log_for_data
     from projections.api.access.issuing import Issuer
     from projections.api.access.who import Role
 
@@ -166,8 +166,8 @@ def revoke(app: App, token: str) -> None:
     """
     import getpass
 
-    from cli.logs import log_for_data
     from cli.stores import writing
+    from cli.wiring.logging_setup import log_for_data
     from projections.api.access.issuing import Issuer
 
     log_for_data()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.app import App
-from cli.options import common, host_option, pass_app, port_option, project_option, provider_option
+from cli.wiring.app import App
+from cli.wiring.options import common, host_option, pass_app, port_option, project_option, provider_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -56,9 +56,9 @@ def command(
             app.set_flag(name, value)
     import signal
 
-    from cli.logs import log_for_daemon
     from cli.recording import Terminated
-    from cli.signals import stoppable
+    from cli.wiring.logging_setup import log_for_daemon
+    from cli.wiring.signals import stoppable
 
     log_for_daemon(json=app.json)
     with stoppable(signal.SIGTERM, Terminated) as ended, contextlib.suppress(Terminated):

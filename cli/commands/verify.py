@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.app import App
-from cli.errors import DAMAGED, say
-from cli.options import common, pass_app
-from cli.output import emit, emit_json, progress
+from cli.wiring.app import App
+from cli.wiring.errors import DAMAGED, say
+from cli.wiring.options import common, pass_app
+from cli.wiring.output import emit, emit_json, progress
 
 if TYPE_CHECKING:
     from events.store.head import Head

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.app import App
-from cli.default_group import DefaultGroup
-from cli.options import at_option, common, hidden_option, optional_vm_argument, pass_app, vm_argument
-from cli.output import columns, emit, emit_json, hint
+from cli.groups import DefaultGroup
+from cli.wiring.app import App
+from cli.wiring.options import at_option, common, hidden_option, optional_vm_argument, pass_app, vm_argument
+from cli.wiring.output import emit, emit_json, hint
+from cli.wiring.terminal import columns
 
 if TYPE_CHECKING:
     from projections.models.objects import VmObject
@@ -50,8 +51,8 @@ def command() -> None:
 @pass_app
 def listed(app: App, vm: str | None, everything: bool, hidden: bool, at: str | None) -> None:
     """List machines, or show one."""
-    from cli.moments import seen_from
     from cli.stores import viewing
+    from cli.wiring.time_arguments import seen_from
 
     with viewing(app, at) as (_, view):
         now = seen_from(app, view, at)
@@ -81,7 +82,7 @@ def stop(app: App, vm: str, when_idle: bool) -> None:
       steno vms stop 5f0c --when-idle
     """
     from cli.ending import end_machine
-    from cli.logs import log_for_data
+    from cli.wiring.logging_setup import log_for_data
 
     log_for_data()
     end_machine(app, vm, when_idle=when_idle)
@@ -110,7 +111,7 @@ def gone(app: App, vm: str, when: str) -> None:
 
 def _list(app: App, view: View, now: int, *, everything: bool, hidden: bool) -> None:
     vms = view.vms(billed_or_since=None if everything else now - _DAY, hidden=hidden)
-    from cli.looking import say_unseen, source_object
+    from cli.wiring.live_status import say_unseen, source_object
 
     sources = view.sources(now)
     if app.json:
@@ -155,6 +156,6 @@ def _show(app: App, view: View, word: str, now: int) -> None:
     if anomalies:
         emit("\n" + odd.anomalies(anomalies))
     if machine.billed and source is not None:
-        from cli.looking import say_unseen
+        from cli.wiring.live_status import say_unseen
 
         say_unseen([source], now)

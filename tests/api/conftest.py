@@ -21,8 +21,8 @@ import httpx
 import msgspec
 import pytest
 
-from cli.app import App
 from cli.serving import serving
+from cli.wiring.app import App
 from engine.readings.shapes import shape_of
 from engine.replay.trace import open_trace
 from engine.settings.settings import load_settings

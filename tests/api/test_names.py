@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from cli.app import App
 from cli.program import steno
+from cli.wiring.app import App
 from engine.readings.shapes import shape_of
 from engine.replay.trace import open_trace
 from events.clock import SystemClock

@@ -11,8 +11,8 @@ from typing import Any
 
 import httpx
 
-from cli.app import App
 from cli.serving import assembled
+from cli.wiring.app import App
 from engine.settings.settings import load_settings
 from projections.api.hot import HotReads
 from projections.store.store import beside

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 from stenotest.command_line import Steno
 
-from cli.app import App
 from cli.program import steno
+from cli.wiring.app import App
 from engine.readings.shapes import shape_of
 from engine.replay.trace import open_trace
 from events import types

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cli.app import App
 from cli.program import steno
+from cli.wiring.app import App
 from engine.settings.table import TABLE
 
 

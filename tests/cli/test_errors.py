@@ -5,8 +5,8 @@ import errno
 import click
 import pytest
 
-from cli import errors
-from cli.errors import code_of, exit_code_of
+from cli.wiring import errors
+from cli.wiring.errors import code_of, exit_code_of
 from engine import errors as engine
 from events import errors as events
 

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from stenotest.command_line import Steno
 
-from cli.app import App
 from cli.providers import local
 from cli.watching import watching
+from cli.wiring.app import App
 from engine.fold.vm_states import VmState
 from engine.fold.world_codec import WorldState
 from engine.readings.shapes import shape_of

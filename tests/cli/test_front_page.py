@@ -8,11 +8,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from cli.app import App
-from cli.catalogue import ENTRIES, near
+from cli.catalogue import ENTRIES, near, page
 from cli.commands.replay import _NAMES
-from cli.front import page
 from cli.program import steno
+from cli.wiring.app import App
 from engine.rules.sets import RULE_SETS
 
 

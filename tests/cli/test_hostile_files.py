@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from cli.app import App
-from cli.errors import code_of
 from cli.program import steno
+from cli.wiring.app import App
+from cli.wiring.errors import code_of
 
 TRACE = Path(__file__).parent.parent / "traces" / "dstack-0.22.5" / "failure.jsonl.zst"
 

@@ -12,9 +12,9 @@ from click.testing import CliRunner, Result
 from stenotest.machines import machine_item
 from stenotest.story import job, run_item, submission
 
-from cli.app import App
-from cli.errors import exit_code_of
 from cli.program import steno
+from cli.wiring.app import App
+from cli.wiring.errors import exit_code_of
 
 ODD = {
     "a huge number": "9" * 400,

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from cli.app import App
 from cli.program import steno
+from cli.wiring.app import App
 
 pytestmark = pytest.mark.slow
 

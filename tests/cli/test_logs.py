@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cli.logs import log_for_daemon, log_for_data
+from cli.wiring.logging_setup import log_for_daemon, log_for_data
 
 
 @pytest.fixture(autouse=True)

@@ -14,8 +14,8 @@ import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 
-from cli.app import App
 from cli.program import steno
+from cli.wiring.app import App
 from engine.readings.shapes import shape_of
 from engine.replay.trace import open_trace
 from events.clock import SystemClock

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from cli.app import App
 from cli.program import steno
+from cli.wiring.app import App
 
 TRACES = Path(__file__).parent.parent / "traces" / "dstack-0.22.5"
 

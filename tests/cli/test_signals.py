@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from cli.signals import stoppable
+from cli.wiring.signals import stoppable
 
 
 class Stop(Exception):

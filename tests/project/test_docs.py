@@ -15,8 +15,8 @@ from typing import Any
 import click
 import pytest
 
-from cli.app import App
 from cli.program import steno
+from cli.wiring.app import App
 from engine.notify.webhook import sign
 from engine.readings.shapes import shape_of
 from engine.replay.trace import open_trace

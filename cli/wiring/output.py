@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from typing import TYPE_CHECKING
 
 import click
 
-from cli.colour import colour_wanted
-from cli.errors import say
 from cli.render.paint import visible, visible_json
+from cli.wiring.errors import say
+from cli.wiring.terminal import colour_wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -47,21 +46,6 @@ def hint(text: str) -> None:
 def warn(text: str) -> None:
     """A line on stderr about something that went wrong while the command goes on."""
     say(text)
-
-
-def columns() -> int:
-    """Width of the terminal; 100 where output is no terminal, COLUMNS where it is set."""
-    with contextlib.suppress(ValueError):
-        return max(40, int(os.environ["COLUMNS"])) if "COLUMNS" in os.environ else _terminal_columns()
-    return _terminal_columns()
-
-
-def _terminal_columns() -> int:
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            if stream.isatty():
-                return max(40, os.get_terminal_size(stream.fileno()).columns)
-    return 100
 
 
 @contextlib.contextmanager

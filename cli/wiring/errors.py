@@ -7,8 +7,8 @@ import sys
 
 import click
 
-from cli.colour import colour_wanted
 from cli.render.paint import visible
+from cli.wiring.terminal import colour_wanted
 from engine import errors as engine
 from events import errors as events
 

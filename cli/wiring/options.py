@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from cli.app import App
+from cli.wiring.app import App
 
 if TYPE_CHECKING:
     from projections.store.store import Store

@@ -6,8 +6,8 @@ import copy
 import sys
 from typing import TYPE_CHECKING
 
-from cli.colour import colour_wanted
-from cli.errors import DONE
+from cli.wiring.errors import DONE
+from cli.wiring.terminal import colour_wanted
 
 if TYPE_CHECKING:
     from engine.settings.settings import Settings

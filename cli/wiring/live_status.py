@@ -12,7 +12,7 @@ from events.errors import RecordLocked, RecordNotWritable
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cli.app import App
+    from cli.wiring.app import App
     from events.store.record import Record
     from projections.models.view import SourceView
 
@@ -22,8 +22,8 @@ _NEVER = 1 << 62
 
 def say_unseen(sources: Iterable[SourceView], now: int) -> None:
     """Say on stderr which of these sources do not answer, so that what is shown of them may be old."""
-    from cli.output import hint
     from cli.render.words import ago
+    from cli.wiring.output import hint
 
     for source in sources:
         if source.observability != "fresh":

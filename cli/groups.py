@@ -1,13 +1,43 @@
-"""A group that is a command too: `steno vms` lists, `steno vms web-0` shows one, `steno vms stop web-0` stops it."""
+"""Groups of commands: one that imports a command when it is called, one that is a command too."""
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
 import click
 
+from cli.catalogue import ENTRIES, near, page
+from cli.wiring.app import App
+
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+
+
+class LazyGroup(click.Group):
+    """Commands from the catalogue, listed by section, loaded on call."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(ENTRIES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        entry = ENTRIES.get(cmd_name)
+        if entry is None:
+            return None
+        command = importlib.import_module(f"cli.commands.{entry.module}").command
+        assert isinstance(command, click.Command)  # noqa: S101 - narrows importlib's Any
+        command.short_help = entry.help
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and args[0] not in ENTRIES:
+            raise click.UsageError(f"there is no command {args[0]!r}{near(args[0], list(ENTRIES))}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def get_help(self, ctx: click.Context) -> str:
+        return page(ctx.ensure_object(App).colour)
 
 
 class DefaultGroup(click.Group):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cli.app import App
+    from cli.wiring.app import App
     from engine.replay.result import Replay
     from engine.replay.step import Step
     from engine.replay.until import Until
@@ -96,8 +96,8 @@ def opened(app: App, what: str | None, *, lenient: bool) -> Iterator[History]:
 def _tell(broken: set[int]) -> None:
     """Say which lines of a trace were left out."""
     if broken:
-        from cli.output import warn
         from cli.render.words import count
+        from cli.wiring.output import warn
 
         first = f"line {min(broken)}" if len(broken) == 1 else f"the first is line {min(broken)}"
         warn(f"{count(len(broken), 'broken line')} skipped: {first}")

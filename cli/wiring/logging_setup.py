@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import click
 
-from cli.colour import colour_wanted
 from cli.render.paint import visible
+from cli.wiring.terminal import colour_wanted
 
 
 def log_for_data() -> None:

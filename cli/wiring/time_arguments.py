@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from cli.app import App
+    from cli.wiring.app import App
     from events.store.record import Record
     from projections.models.position_at import Beyond
     from projections.models.view import View
