@@ -89,7 +89,7 @@ def serve():
 
 def measure(port, folder):
     from engine.fold.change import Moved
-    from engine.fold.run_stepper import TransitionsStepper
+    from engine.fold.run_machine import RUN
     from engine.fold.world import World
     from engine.providers.dstack.address import address
     from engine.providers.dstack.provider import DstackProvider
@@ -114,7 +114,7 @@ def measure(port, folder):
             latencies.extend(clock.now() - move.at for move in moves)
 
     with Record.open(folder / "record.db", write=True, create=True, shapes=shape_of, clock=clock) as record:
-        recorder = Timed(record=record, provider=provider, world=World(CURRENT, TransitionsStepper()), clock=clock)
+        recorder = Timed(record=record, provider=provider, world=World(CURRENT, RUN.live()), clock=clock)
         recorder.round()
         latencies.clear()
         cpu, requests = [], 0

@@ -25,8 +25,7 @@ from record_table import Measured, show
 from stenotest.machines import machine_item
 from stenotest.story import START, job, run_item, submission
 
-from engine.fold.run_states import PROGRESS, TRIGGER_TO, Trigger
-from engine.fold.run_stepper import TableStepper, TransitionsStepper
+from engine.fold.run_machine import PROGRESS, RUN, TRIGGER_TO, Trigger
 from engine.money.bill import bills
 from engine.readings.shapes import shape_of
 from engine.replay.record import world_of
@@ -174,7 +173,7 @@ def folded(path: Path) -> tuple[float, float]:
     return scanned, rate(fold)
 
 
-def stepped(stepper: TableStepper | TransitionsStepper) -> float:
+def stepped(stepper: RUN | RUN) -> float:
     """Steps a second of CPU through the Run machine, forward and back by a retry."""
     way = [(PROGRESS[place], TRIGGER_TO[PROGRESS[place + 1]]) for place in range(5)] + [(PROGRESS[5], Trigger.RETRY)]
 
@@ -262,7 +261,7 @@ def main(count: int) -> None:
         scanned, polls = folded(path)
         _, quiet = folded(weeks)
         baseline = rebuilt()
-        table, live = stepped(TableStepper()), stepped(TransitionsStepper())
+        table, live = stepped(RUN.table()), stepped(RUN.live())
         taken = memory(weeks)
         bill = billed(path)
     show(

@@ -12,7 +12,7 @@ import click
 from cli.wiring.output import emit, emit_json
 from engine.errors import Conflict, VmInUse
 from engine.fold.archives import refuse_archive
-from engine.fold.vm_states import VmState
+from engine.fold.vm_machine import VmState
 
 if TYPE_CHECKING:
     from cli.wiring.app import App

@@ -44,9 +44,9 @@ def watching(
     from engine.act.executor import Threads
     from engine.act.lease import lease_path
     from engine.fold.record_fold import RecordFold
-    from engine.fold.run_stepper import TransitionsStepper
+    from engine.fold.run_machine import RUN
     from engine.fold.snapshot_store import AT_START, SnapshotStore
-    from engine.fold.vm_stepper import VmTransitionsStepper
+    from engine.fold.vm_machine import VM
     from engine.fold.world import World
     from engine.recorder.recorder import Recorder as Polling
     from engine.recorder.watch import Watch as Watching
@@ -54,7 +54,7 @@ def watching(
     from engine.settings.policy import policy_from
 
     snapshots = SnapshotStore(record)
-    world = World(CURRENT, TransitionsStepper(), snapshots.load(), VmTransitionsStepper())
+    world = World(CURRENT, RUN.live(), snapshots.load(), VM.live())
     RecordFold(record, world).run()
     snapshots.save(world.state, every=AT_START)
     in_force = provider.source in world.state.policies

@@ -1,4 +1,6 @@
-"""`steno machine`: the state machines, drawn from the tables the verdicts come from."""
+"""`steno machine`: the state machines, drawn as text."""
+
+from typing import Literal
 
 import click
 
@@ -9,7 +11,7 @@ from cli.wiring.output import emit_json
 
 @click.group("machine")
 def command() -> None:
-    """Draw a state machine the verdicts come from.
+    """Draw a state machine that the verdicts come from.
 
     \b
     Examples:
@@ -27,7 +29,7 @@ _notation = click.option(
 @_notation
 @common
 @pass_app
-def run(app: App, form: str) -> None:
+def run(app: App, form: Literal["mermaid", "dot"]) -> None:
     """The Run machine. With --json: {"machine", "format", "diagram"}.
 
     \b
@@ -35,16 +37,16 @@ def run(app: App, form: str) -> None:
       steno machine run
       steno machine run --format dot | dot -Tsvg > run.svg
     """
-    from engine.fold.run_diagram import diagram
+    from engine.fold.run_machine import RUN
 
-    _draw(app, "run", form, diagram("dot" if form == "dot" else "mermaid"))
+    _draw(app, "run", form, RUN.diagram(form))
 
 
 @command.command("vm")
 @_notation
 @common
 @pass_app
-def vm(app: App, form: str) -> None:
+def vm(app: App, form: Literal["mermaid", "dot"]) -> None:
     """The VM machine. With --json: {"machine", "format", "diagram"}.
 
     \b
@@ -52,9 +54,9 @@ def vm(app: App, form: str) -> None:
       steno machine vm
       steno machine vm --format dot | dot -Tsvg > vm.svg
     """
-    from engine.fold.vm_diagram import diagram
+    from engine.fold.vm_machine import VM
 
-    _draw(app, "vm", form, diagram("dot" if form == "dot" else "mermaid"))
+    _draw(app, "vm", form, VM.diagram(form))
 
 
 def _draw(app: App, machine: str, form: str, text: str) -> None:

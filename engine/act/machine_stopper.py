@@ -8,7 +8,7 @@ from engine.act.journal import Journal
 from engine.decide.decisions import CancelDrain, StartDrain, StopVm
 from engine.errors import VmInUse, VmNotFound
 from engine.fold.vm import Vm
-from engine.fold.vm_states import VmState
+from engine.fold.vm_machine import VmState
 from engine.providers.base import Provider
 from events import types
 

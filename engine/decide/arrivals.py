@@ -8,7 +8,7 @@ from engine.decide.decisions import Place
 from engine.decide.matching import differences
 from engine.decide.source_view import SLOT, Scene, terms_of
 from engine.fold.run import Run
-from engine.fold.run_states import State
+from engine.fold.run_machine import State
 from engine.fold.vm import Vm
 from engine.policy import MINUTE
 

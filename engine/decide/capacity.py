@@ -7,9 +7,8 @@ from engine.decide.decisions import Requeue
 from engine.decide.source_view import Scene
 from engine.fold.queries import source_of
 from engine.fold.run import Run
-from engine.fold.run_reasons import Reason
-from engine.fold.run_states import State
-from engine.fold.vm_states import VmState
+from engine.fold.run_machine import Reason, State
+from engine.fold.vm_machine import VmState
 from engine.money.words import span
 from engine.policy import MINUTE, Policy
 from events.clock import SECOND

@@ -16,7 +16,7 @@ from engine.decide.source_view import Scene
 from engine.fold.queries import idle_evidence
 from engine.fold.sources import BLIND_AFTER
 from engine.fold.vm import Drain, DrainBy, Vm
-from engine.fold.vm_states import VmState
+from engine.fold.vm_machine import VmState
 from engine.policy import HOUR, MINUTE
 from events.clock import SECOND
 

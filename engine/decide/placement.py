@@ -10,7 +10,7 @@ from engine.decide.matching import differences
 from engine.decide.source_view import Scene, fleet_slot, gpu_of, terms_of
 from engine.fold.run import Run
 from engine.fold.vm import Vm
-from engine.fold.vm_states import VmState
+from engine.fold.vm_machine import VmState
 
 
 @dataclass(frozen=True, slots=True)

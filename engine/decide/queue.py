@@ -13,7 +13,7 @@ from engine.decide.source_view import Scene, terms_of
 from engine.errors import RefusedByPolicy
 from engine.fold.queries import source_of
 from engine.fold.run import Held, Run
-from engine.fold.vm_states import VmState
+from engine.fold.vm_machine import VmState
 from engine.fold.world_codec import WorldState
 from engine.policy import Policy
 from events.clock import format_time

@@ -8,9 +8,9 @@ import msgspec
 
 from engine.fold.queries import runs_of, source_of, vms_of
 from engine.fold.run import Run, Terms
-from engine.fold.run_states import State
+from engine.fold.run_machine import State
 from engine.fold.vm import Vm
-from engine.fold.vm_states import VmState
+from engine.fold.vm_machine import VmState
 from engine.fold.world_codec import WorldState
 from engine.policy import Policy
 

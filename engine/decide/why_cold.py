@@ -13,8 +13,7 @@ from engine.decide.why_up import why_up
 from engine.fold.queries import source_of
 from engine.fold.run import Run
 from engine.fold.vm import Vm
-from engine.fold.vm_reasons import VmReason
-from engine.fold.vm_states import VmState
+from engine.fold.vm_machine import VmReason, VmState
 from engine.fold.world_codec import WorldState
 from engine.money.words import span
 from engine.policy import Policy

@@ -10,7 +10,7 @@ from engine.fold.archives import until_of
 from engine.fold.queries import idle_evidence
 from engine.fold.sources import Observability, observability
 from engine.fold.vm import Vm
-from engine.fold.vm_states import VmState
+from engine.fold.vm_machine import VmState
 from engine.fold.world_codec import WorldState
 from engine.money.words import span
 from engine.policy import Policy

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from engine.fold.run_states import State
+from engine.fold.run_machine import State
 from engine.fold.vm import VmStep
 
 DETAIL: Final = 1000

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from engine.facts import RunFacts, VmFacts
-from engine.fold.run_states import PROGRESS
+from engine.fold.run_machine import PROGRESS
 from engine.fold.tick import Seen
 from engine.rules.evidence import decisive
 from engine.rules.progress import attempt_of, progress

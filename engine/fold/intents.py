@@ -6,9 +6,7 @@ from engine.fold.change import Anomaly, AnomalyKind, Change, Moved, Transition
 from engine.fold.decisions import Decisions
 from engine.fold.machines import Machines
 from engine.fold.run import Held, Placed, Run, Said
-from engine.fold.run_reasons import Reason
-from engine.fold.run_states import State
-from engine.fold.run_stepper import Stepper
+from engine.fold.run_machine import Reason, RunStepper, State
 from engine.fold.run_turn import Turn
 from engine.fold.world_codec import WorldState
 from engine.readings.terms import read_terms
@@ -23,7 +21,7 @@ class Intents:
 
     __slots__ = ("machines", "rules", "state", "stepper")
 
-    def __init__(self, state: WorldState, rules: RuleSet, stepper: Stepper, machines: Machines) -> None:
+    def __init__(self, state: WorldState, rules: RuleSet, stepper: RunStepper, machines: Machines) -> None:
         self.state = state
         self.machines = machines
         self.rules = rules

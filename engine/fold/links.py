@@ -12,7 +12,7 @@ from engine.fold.change import Anomaly, AnomalyKind, Change, Moved, VmMoved
 from engine.fold.run import Run
 from engine.fold.sources import source_named
 from engine.fold.vm import Occupancy, Vm
-from engine.fold.vm_states import VmState
+from engine.fold.vm_machine import VmState
 from engine.fold.vm_turn import EMPTY, last_asked
 from engine.fold.world_codec import WorldState
 from engine.readings.words import ENDED_JOB_STATUSES, FINAL_RUN_STATUSES, MACHINE_LOST

@@ -13,8 +13,7 @@ from engine.fold.sources import LOST_AFTER, Source, is_watched, list_read, lists
 from engine.fold.sweeps import Sweep, sweep_ended
 from engine.fold.tick import Tick
 from engine.fold.vm import Vm, VmDate, VmMissing, vm_id_of
-from engine.fold.vm_states import VmState
-from engine.fold.vm_stepper import VmStepper
+from engine.fold.vm_machine import VmState, VmStepper
 from engine.fold.vm_turn import VmTurn
 from engine.fold.world_codec import WorldState
 from engine.readings.scope import INSTANCES_LIST

@@ -1,7 +1,7 @@
 """What decisions and bills ask of a world about the machines and runs of one source."""
 
 from engine.fold.run import Run
-from engine.fold.run_states import State
+from engine.fold.run_machine import State
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
 from engine.policy import Policy

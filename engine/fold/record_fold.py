@@ -24,7 +24,7 @@ from engine.fold.sweeps import is_page
 from engine.fold.tick import Seen, Tick
 from engine.fold.tick_reader import PollReader
 from engine.fold.vm import Vm, vm_id_of
-from engine.fold.vm_states import VmState
+from engine.fold.vm_machine import VmState
 from engine.fold.world import World
 from engine.readings.answers import says_not_exists
 from engine.readings.dstack import decode_run, facts_of

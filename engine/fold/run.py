@@ -7,8 +7,7 @@ import msgspec
 
 from engine.facts import RunFacts
 from engine.fold.change import Transition
-from engine.fold.run_reasons import Reason
-from engine.fold.run_states import State, is_terminal
+from engine.fold.run_machine import Reason, State, is_terminal
 
 
 class ReportedJob(msgspec.Struct, frozen=True):

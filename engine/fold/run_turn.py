@@ -5,9 +5,7 @@ import msgspec
 from engine.facts import RunFacts
 from engine.fold.change import Anomaly, AnomalyKind, Change, Moved, Transition
 from engine.fold.run import Attempt, Reported, ReportedJob, Run, Said
-from engine.fold.run_reasons import Reason
-from engine.fold.run_states import PROGRESS, TRIGGER_TO, State, Trigger
-from engine.fold.run_stepper import Stepper
+from engine.fold.run_machine import PROGRESS, TRIGGER_TO, Reason, RunStepper, State, Trigger
 from engine.fold.task_reports import heard, unheard
 from engine.fold.tick import Seen, Tick
 from engine.readings.scope import Scope
@@ -21,7 +19,7 @@ class Turn:
 
     __slots__ = ("at", "changes", "position", "rules", "run", "stepper")
 
-    def __init__(self, run: Run, *, position: int, at: int, rules: RuleSet, stepper: Stepper) -> None:
+    def __init__(self, run: Run, *, position: int, at: int, rules: RuleSet, stepper: RunStepper) -> None:
         self.run = run
         self.position = position
         self.at = at

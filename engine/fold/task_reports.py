@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from engine.fold.run import Phase, PhaseStep, Said
-from engine.fold.run_reasons import Reason
+from engine.fold.run_machine import Reason
 from engine.kernel.mark import read_frame, read_mark
 
 _PHASES: Final = {

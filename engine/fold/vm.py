@@ -6,8 +6,7 @@ from typing import Literal
 import msgspec
 
 from engine.facts import VmFacts
-from engine.fold.vm_reasons import VmReason
-from engine.fold.vm_states import BILLED, VmState
+from engine.fold.vm_machine import BILLED, VmReason, VmState
 from events.clock import foreign_run_id
 
 DrainBy = Literal["idle", "user", "create", "room", "orphan"]

@@ -7,9 +7,7 @@ from engine.fold.change import Anomaly, AnomalyKind, Change, VmMoved
 from engine.fold.sources import Source
 from engine.fold.tick import Tick
 from engine.fold.vm import PriceStep, Span, Told, Vm, VmStep
-from engine.fold.vm_reasons import VmReason
-from engine.fold.vm_states import VmState, VmTrigger
-from engine.fold.vm_stepper import VmStepper
+from engine.fold.vm_machine import VmReason, VmState, VmStepper, VmTrigger
 from engine.fold.vm_words import ALIVE, TRIGGER_OF, reason_of
 
 EMPTY: Final = frozenset({VmState.IDLE, VmState.DRAINING})

@@ -2,8 +2,7 @@
 
 from typing import Final
 
-from engine.fold.vm_reasons import VmReason
-from engine.fold.vm_states import VmTrigger
+from engine.fold.vm_machine import VmReason, VmTrigger
 from engine.readings.words import instance_reason
 
 TRIGGER_OF: Final[dict[str, VmTrigger]] = {

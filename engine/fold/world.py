@@ -14,13 +14,12 @@ from engine.fold.duplicates import Once, listed_once
 from engine.fold.intents import Intents
 from engine.fold.machines import Machines
 from engine.fold.run import Missing, Run
-from engine.fold.run_states import State
-from engine.fold.run_stepper import Stepper, TableStepper
+from engine.fold.run_machine import RUN, RunStepper, State
 from engine.fold.run_turn import Turn
 from engine.fold.sources import LOST_AFTER, Source, heard, is_watched, source_named
 from engine.fold.sweeps import Sweep, sweep_ended
 from engine.fold.tick import Seen, Tick
-from engine.fold.vm_stepper import VmStepper, VmTableStepper
+from engine.fold.vm_machine import VM, VmStepper
 from engine.fold.world_codec import WorldState
 from engine.readings.scope import RUNS_GET, RUNS_LIST, Scope
 from engine.readings.words import FINAL_RUN_STATUSES
@@ -38,16 +37,16 @@ class World:
     def __init__(
         self,
         rules: RuleSet = CURRENT,
-        stepper: Stepper | None = None,
+        stepper: RunStepper | None = None,
         state: WorldState | None = None,
         vm_stepper: VmStepper | None = None,
     ) -> None:
         self.rules = rules
-        self.stepper = stepper if stepper is not None else TableStepper()
+        self.stepper = stepper if stepper is not None else RUN.table()
         self.state = state if state is not None else WorldState(rules=rules.name)
         if self.state.rules != rules.name:
             raise ValueError(f"a snapshot folded with {self.state.rules}, not {rules.name}")
-        self.machines = Machines(self.state, vm_stepper if vm_stepper is not None else VmTableStepper())
+        self.machines = Machines(self.state, vm_stepper if vm_stepper is not None else VM.table())
 
     # -- polls -------------------------------------------------------------------------------------------------------
 

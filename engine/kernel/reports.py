@@ -11,7 +11,7 @@ from typing import Final
 
 from engine.act.journal import Journal
 from engine.fold.run import Run, Said
-from engine.fold.run_states import State
+from engine.fold.run_machine import State
 from engine.fold.world_codec import WorldState
 from engine.kernel.mark import read_mark
 from engine.kernel.reader import Reader

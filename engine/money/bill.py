@@ -6,7 +6,7 @@ import msgspec
 
 from engine.fold.archives import until_of
 from engine.fold.vm import Vm
-from engine.fold.vm_states import Phase, VmState
+from engine.fold.vm_machine import Phase, VmState
 from engine.fold.world_codec import WorldState
 from engine.money.holds import Holds, blocks_of
 from engine.money.life import certain_end, certain_start, life_end, possible_end, possible_start

@@ -15,7 +15,7 @@ from engine.decide.idle_timeout import BACKSTOP, OFF, backstop, timeout_of
 from engine.errors import RefusedByPolicy
 from engine.fold.run import Run, Terms
 from engine.fold.vm import Vm
-from engine.fold.vm_states import VmState
+from engine.fold.vm_machine import VmState
 from engine.fold.world_codec import WorldState
 from engine.money.bill import life_cost
 from engine.money.prices import price_of

@@ -12,7 +12,7 @@ from itertools import pairwise
 import msgspec
 
 from engine.fold.run import Run
-from engine.fold.vm_states import Phase
+from engine.fold.vm_machine import Phase
 from engine.fold.world_codec import WorldState
 from engine.money.bill import Bill, Interval
 

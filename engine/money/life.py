@@ -3,8 +3,7 @@
 from typing import Final
 
 from engine.fold.vm import Occupancy, Vm
-from engine.fold.vm_reasons import VmReason
-from engine.fold.vm_states import Phase, VmState
+from engine.fold.vm_machine import Phase, VmReason, VmState
 from engine.fold.vm_turn import last_asked
 from events.clock import SECOND
 

@@ -7,8 +7,7 @@ import msgspec
 
 from engine.fold.run import Run
 from engine.fold.vm import Vm
-from engine.fold.vm_reasons import VmReason
-from engine.fold.vm_states import VmState
+from engine.fold.vm_machine import VmReason, VmState
 from engine.fold.world_codec import WorldState
 from engine.money.bill import Bill
 from engine.policy import MINUTE

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from engine.fold.sources import BLIND_AFTER
 from engine.fold.vm import Vm, VmDate, VmStep
-from engine.fold.vm_states import PHASE_OF, Phase, VmState
+from engine.fold.vm_machine import PHASE_OF, Phase, VmState
 from engine.money.holds import Holds, blocks_of
 from engine.money.life import life_end, silent_from
 

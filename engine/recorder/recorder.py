@@ -17,7 +17,7 @@ from engine.decide.decisions import Decision
 from engine.fold.change import Change
 from engine.fold.queries import ours_of, policy_of
 from engine.fold.record_fold import RecordFold
-from engine.fold.vm_states import VmState
+from engine.fold.vm_machine import VmState
 from engine.fold.world import World
 from engine.fold.world_codec import WorldState
 from engine.kernel.reports import Reports

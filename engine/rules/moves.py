@@ -2,8 +2,7 @@
 
 import msgspec
 
-from engine.fold.run_reasons import Reason
-from engine.fold.run_states import State
+from engine.fold.run_machine import Reason, State
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,8 +7,7 @@ Each judges one run as that poller saw it; which observations reached it is the 
 from typing import Final
 
 from engine.facts import RunFacts
-from engine.fold.run_reasons import Reason
-from engine.fold.run_states import State
+from engine.fold.run_machine import Reason, State
 from engine.rules.moves import Live, Move, Verdict
 from engine.rules.progress import state_by_run
 

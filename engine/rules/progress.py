@@ -3,7 +3,7 @@
 from typing import Final
 
 from engine.facts import RunFacts, SubmissionFacts
-from engine.fold.run_states import PROGRESS, State
+from engine.fold.run_machine import PROGRESS, State
 from engine.rules.evidence import has_ended
 from engine.rules.moves import Live
 

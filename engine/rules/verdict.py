@@ -3,8 +3,7 @@
 from typing import Final
 
 from engine.facts import RunFacts, SubmissionFacts
-from engine.fold.run_reasons import Reason
-from engine.fold.run_states import State
+from engine.fold.run_machine import Reason, State
 from engine.rules.evidence import is_failing
 from engine.rules.moves import Verdict
 

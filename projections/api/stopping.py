@@ -12,7 +12,7 @@ from engine.commands.request import request_stop, request_vm_stop
 from engine.errors import Conflict
 from engine.fold.archives import refuse_archive
 from engine.fold.queries import source_of
-from engine.fold.vm_states import VmState
+from engine.fold.vm_machine import VmState
 from engine.settings.policy import policy_from
 from projections.store.world_table import decode_run
 

@@ -10,8 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from engine.fold.run import Run
-from engine.fold.run_reasons import Reason
-from engine.fold.run_states import State, is_terminal
+from engine.fold.run_machine import Reason, State, is_terminal
 from engine.kernel.mark import Mark, read_mark
 from events import types
 

@@ -12,9 +12,9 @@ import msgspec
 
 from engine.fold.archives import archive_about, seen_at
 from engine.fold.run import Run
-from engine.fold.run_states import is_terminal
+from engine.fold.run_machine import is_terminal
 from engine.fold.vm import Vm
-from engine.fold.vm_states import VmState
+from engine.fold.vm_machine import VmState
 from engine.fold.world import World
 from engine.fold.world_codec import WorldState
 from engine.money.figure import divergences

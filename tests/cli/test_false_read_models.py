@@ -12,7 +12,7 @@ from stenotest.command_line import Steno
 from cli.providers import local
 from cli.watching import watching
 from cli.wiring.app import App
-from engine.fold.vm_states import VmState
+from engine.fold.vm_machine import VmState
 from engine.fold.world_codec import WorldState
 from engine.readings.shapes import shape_of
 from engine.replay.record import world_of

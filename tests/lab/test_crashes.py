@@ -16,8 +16,8 @@ from stenolab.lab import GPU, IMAGE, LOADED_S, Lab
 from stenolab.ledger import bills_of
 
 from engine.commands.request import request_run
-from engine.fold.run_stepper import TransitionsStepper
-from engine.fold.vm_states import VmState
+from engine.fold.run_machine import RUN
+from engine.fold.vm_machine import VmState
 from engine.fold.world import World
 from engine.policy import Policy
 from engine.providers.dstack.address import address
@@ -58,7 +58,7 @@ def recording(lab: Lab, project: str, folder: Path, policy: Policy) -> Iterator[
     provider = DstackProvider(address(lab.url, lab.token, project), clock=clock, ids=RandomIds(), read_timeout=LOADED_S)
     opened = Record.open(folder / "record.db", write=True, create=True, shapes=shape_of, clock=clock)
     with closing(provider), opened as record:
-        world = World(CURRENT, TransitionsStepper())
+        world = World(CURRENT, RUN.live())
         yield Recorder(record=record, provider=provider, world=world, clock=clock, policy=policy)
         assert record.verify().ok
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from engine.fold.change import Transition
 from engine.fold.run import Run, Said
-from engine.fold.run_reasons import Reason
-from engine.fold.run_states import TERMINAL, State
+from engine.fold.run_machine import TERMINAL, Reason, State
 from engine.fold.task_reports import heard
 from engine.kernel.mark import STATUSES, Mark, hashed
 from events import types

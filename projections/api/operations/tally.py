@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from engine.fold.archives import archive_about, live_part
 from engine.fold.change import Anomaly, Blind, Change, Moved
-from engine.fold.run_states import State
+from engine.fold.run_machine import State
 from engine.readings.scope import read_scope
 from events.clock import SECOND
 from events.stored import Stored

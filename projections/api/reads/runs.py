@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from engine.fold.run_states import State
+from engine.fold.run_machine import State
 from engine.money.bill import bill_of
 from engine.money.charge import all_charges
 from engine.money.reconcile import reconcile_run

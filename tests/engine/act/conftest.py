@@ -14,7 +14,7 @@ from engine.act.lease import lease_path
 from engine.commands.desk import Desk
 from engine.commands.request import request_run, request_stop
 from engine.errors import VmInUse, VmNotFound
-from engine.fold.run_stepper import TransitionsStepper
+from engine.fold.run_machine import RUN
 from engine.fold.world import World
 from engine.notify.webhook import Webhook
 from engine.policy import Policy
@@ -60,7 +60,7 @@ class Bench:
 
     def __post_init__(self):
         self.ids = RandomIds()
-        self.world = World(CURRENT, TransitionsStepper())
+        self.world = World(CURRENT, RUN.live())
         self.recorder = Recorder(
             record=self.record,
             provider=self.provider,

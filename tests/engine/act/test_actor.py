@@ -5,8 +5,7 @@ import pytest
 from engine.commands.desk import refuse
 from engine.commands.request import request_stop
 from engine.errors import Conflict, NameInUse, ProviderError, TaskInvalid
-from engine.fold.run_reasons import Reason
-from engine.fold.run_states import State
+from engine.fold.run_machine import Reason, State
 from events import types
 from events.clock import SECOND
 

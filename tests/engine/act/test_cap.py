@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.fold.run_states import State
+from engine.fold.run_machine import State
 from engine.fold.tick_reader import PollReader
 from engine.fold.world import World
 from engine.readings.shapes import shape_of

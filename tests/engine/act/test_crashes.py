@@ -9,9 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from engine.fold.run_reasons import Reason
-from engine.fold.run_states import State
-from engine.fold.vm_states import VmState
+from engine.fold.run_machine import Reason, State
+from engine.fold.vm_machine import VmState
 from engine.notify.webhook import Webhook
 from engine.policy import DOLLAR, Policy
 from events.clock import SECOND

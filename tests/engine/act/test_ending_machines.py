@@ -5,8 +5,8 @@ import pytest
 from engine.commands.request import confirm_gone, request_vm_stop
 from engine.decide.decisions import StopVm
 from engine.errors import ProviderError, ProviderRefused, ProviderUnreachable, VmInUse, VmNotFound
-from engine.fold.run_states import State
-from engine.fold.vm_states import VmState
+from engine.fold.run_machine import State
+from engine.fold.vm_machine import VmState
 from engine.policy import HOUR, Policy
 from events import types
 from events.clock import SECOND

@@ -12,8 +12,8 @@ from engine.act import executor as module
 from engine.act.executor import AT_ONCE, Effects, Inline, Result, Threads
 from engine.act.lease import Lease
 from engine.errors import ProviderError, ProviderUnreachable
-from engine.fold.run_states import State
-from engine.fold.vm_states import VmState
+from engine.fold.run_machine import State
+from engine.fold.vm_machine import VmState
 from engine.policy import HOUR, Policy
 from events.clock import SECOND
 

@@ -13,7 +13,7 @@ import pytest
 from engine.decide.decisions import Alert
 from engine.fold.change import Anomaly, AnomalyKind
 from engine.fold.vm import Vm, VmFacts
-from engine.fold.vm_states import VmState
+from engine.fold.vm_machine import VmState
 from engine.fold.world_codec import WorldState
 from engine.notify import webhook as posting
 from engine.notify.delivery import PAUSES

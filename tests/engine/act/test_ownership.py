@@ -5,7 +5,7 @@ from stenotest.gate import holding
 
 from engine.commands.desk import refuse
 from engine.errors import Conflict, NameInUse
-from engine.fold.run_states import State
+from engine.fold.run_machine import State
 from engine.policy import HOUR, Policy
 from engine.providers.base import Named, Submission
 from engine.providers.dstack.names import choose_name

@@ -9,8 +9,8 @@ from engine.commands.desk import refuse
 from engine.decide.decisions import Hold, Place, Refuse, Requeue
 from engine.errors import ProviderUnreachable, RefusedByPolicy
 from engine.facts import RunFacts
-from engine.fold.run_states import State
-from engine.fold.vm_states import VmState
+from engine.fold.run_machine import State
+from engine.fold.vm_machine import VmState
 from engine.policy import HOUR, Policy, Rate
 from engine.providers.base import Named
 from events import types

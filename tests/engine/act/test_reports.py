@@ -11,8 +11,7 @@ import pytest
 from stenotest.gate import holding
 
 from engine.commands.request import request_run
-from engine.fold.run_reasons import Reason
-from engine.fold.run_states import State
+from engine.fold.run_machine import Reason, State
 from engine.fold.world import World
 from engine.kernel.mark import Mark, hashed
 from engine.recorder.recorder import Recorder

@@ -3,7 +3,7 @@
 import pytest
 
 from engine.errors import ProviderUnreachable
-from engine.fold.run_states import State
+from engine.fold.run_machine import State
 from engine.policy import HOUR, Policy
 from events import types
 from events.clock import SECOND

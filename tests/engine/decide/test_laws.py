@@ -15,7 +15,7 @@ from engine.decide.matching import covers
 from engine.decide.source_view import Scene, terms_of
 from engine.facts import RunFacts
 from engine.fold.run import Run
-from engine.fold.vm_states import VmState
+from engine.fold.vm_machine import VmState
 from engine.policy import Policy
 from events.clock import SECOND
 

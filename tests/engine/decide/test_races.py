@@ -15,7 +15,7 @@ from stenotest.story import START
 
 from engine.decide.decisions import Place, StartDrain, StopRun, StopVm
 from engine.fold.vm import Vm
-from engine.fold.vm_states import VmState
+from engine.fold.vm_machine import VmState
 from engine.policy import Policy
 from events import types
 from events.clock import SECOND

@@ -14,7 +14,7 @@ from stenotest.town import Town, holds, places
 
 from engine.decide.decisions import CancelDrain
 from engine.decide.source_view import Scene
-from engine.fold.vm_states import VmState
+from engine.fold.vm_machine import VmState
 from engine.policy import Policy
 from events.clock import SECOND
 

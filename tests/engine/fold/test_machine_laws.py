@@ -11,8 +11,7 @@ from stenotest.story import START, Item, Story
 from engine.fold.queries import idle_evidence, vms_of
 from engine.fold.tick_reader import PollReader
 from engine.fold.vm import Vm
-from engine.fold.vm_states import BILLED, VmState
-from engine.fold.vm_stepper import VmTableStepper, VmTransitionsStepper
+from engine.fold.vm_machine import BILLED, VM, VmState
 from engine.fold.world import World
 from engine.fold.world_codec import dump, load
 from engine.rules.sets import CURRENT
@@ -224,6 +223,6 @@ def test_idle_evidence_counts_answered_time_only(history: MachineHistory, data: 
 @given(machine_histories())
 def test_both_steppers_fold_a_history_alike(history: MachineHistory) -> None:
     """The machine of the live path and the table of replay."""
-    live = fold(told(history), World(CURRENT, vm_stepper=VmTransitionsStepper()))
-    replayed = fold(told(history), World(CURRENT, vm_stepper=VmTableStepper()))
+    live = fold(told(history), World(CURRENT, vm_stepper=VM.live()))
+    replayed = fold(told(history), World(CURRENT, vm_stepper=VM.table()))
     assert live.state == replayed.state

@@ -9,8 +9,7 @@ from stenotest.told import SOURCE, TAKEN, VM, Told, drain, intended, on
 from engine.fold.change import AnomalyKind
 from engine.fold.queries import idle_evidence
 from engine.fold.tick_reader import PollReader
-from engine.fold.vm_reasons import VmReason
-from engine.fold.vm_states import VmState
+from engine.fold.vm_machine import VmReason, VmState
 from engine.fold.world import World
 from events import types
 from events.clock import SECOND

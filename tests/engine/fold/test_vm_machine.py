@@ -1,4 +1,4 @@
-"""The VM machine: one table, two steppers, one picture."""
+"""The VM machine: one declaration, two ways to step through it, the diagrams."""
 
 from pathlib import Path
 
@@ -6,12 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.fold.vm_diagram import diagram
-from engine.fold.vm_states import BILLED, PHASE_OF, VM_EDGES, VmState, VmTrigger
-from engine.fold.vm_stepper import VmTableStepper, VmTransitionsStepper
+from engine.fold.vm_machine import BILLED, PHASE_OF, VM, VmState, VmTrigger
 
 DIAGRAM = Path(__file__).parents[3] / "docs" / "machines" / "vm.mmd"
-LIVE, TABLE = VmTransitionsStepper(), VmTableStepper()
+LIVE, TABLE = VM.live(), VM.table()
 
 
 @given(st.sampled_from(VmState), st.lists(st.sampled_from(VmTrigger), max_size=20))
@@ -33,16 +31,16 @@ def test_every_pair_of_state_and_trigger_agrees(state: VmState, trigger: VmTrigg
 
 def test_the_end_is_reached_by_evidence_alone_and_left_by_contradiction_alone() -> None:
     """One trigger leads there, from everywhere; one leads away, to a machine that is billed again."""
-    into = [edge for edge in VM_EDGES if edge.dest is VmState.TERMINATED]
-    assert [edge.trigger for edge in into] == [VmTrigger.TERMINATED]
-    assert set(into[0].sources) == set(VmState) - {VmState.TERMINATED}
-    out = [(edge.trigger, edge.dest) for edge in VM_EDGES if VmState.TERMINATED in edge.sources]
+    end, moves = VmState.TERMINATED, list(VM.moves())
+    into = [(source, trigger) for source, trigger, dest in moves if dest is end]
+    assert sorted(into) == sorted((state, VmTrigger.TERMINATED) for state in VmState if state is not end)
+    out = [(trigger, dest) for source, trigger, dest in moves if source is end]
     assert out == [(VmTrigger.REAPPEAR, VmState.UNCONFIRMED)]
 
 
 def test_only_an_idle_machine_is_drained() -> None:
     """Never one that a run is on."""
-    assert [edge.sources for edge in VM_EDGES if edge.trigger is VmTrigger.DRAIN] == [(VmState.IDLE,)]
+    assert [source for source, trigger, _ in VM.moves() if trigger is VmTrigger.DRAIN] == [VmState.IDLE]
 
 
 def test_what_the_design_calls_legal_is_legal() -> None:
@@ -68,13 +66,4 @@ def test_every_state_that_may_be_billed_has_its_phase() -> None:
 
 def test_the_diagram_in_the_docs_is_current() -> None:
     """`steno machine vm --format mermaid > docs/machines/vm.mmd` makes it."""
-    assert DIAGRAM.read_text(encoding="utf-8") == diagram("mermaid")
-
-
-def test_both_pictures_show_every_move() -> None:
-    """Mermaid and Graphviz from the same table."""
-    mermaid, dot = diagram("mermaid"), diagram("dot")
-    for edge in VM_EDGES:
-        for source in edge.sources:
-            assert f"{source.value} --> {edge.dest.value}: " in mermaid
-            assert f"{source.value} -> {edge.dest.value} [" in dot
+    assert DIAGRAM.read_text(encoding="utf-8") == VM.diagram("mermaid")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.fold.vm_reasons import VmReason
+from engine.fold.vm_machine import VmReason
 from engine.fold.vm_words import TRIGGER_OF, reason_of
 from engine.readings.words import INSTANCE_REASONS, INSTANCE_STATUSES, OLD_INSTANCE_REASONS
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from stenotest.bills import SOURCE, at, machine, machines, on, world
 
 from engine.fold.vm import Vm
-from engine.fold.vm_states import Phase, VmState
+from engine.fold.vm_machine import Phase, VmState
 from engine.fold.world_codec import PolicyStep
 from engine.money.bill import Bill, Book, bill_vm, bills, life_cost, split
 from engine.money.charge import Line, charges, run_costs

@@ -8,9 +8,9 @@ from stenotest.bills import a_run, at, machine, machines, on, world
 from engine.decide.idle_timeout import BACKSTOP
 from engine.errors import RefusedByPolicy
 from engine.fold.run import Placed, Run, Terms
-from engine.fold.run_states import State
+from engine.fold.run_machine import State
 from engine.fold.vm import Vm
-from engine.fold.vm_states import VmState
+from engine.fold.vm_machine import VmState
 from engine.money.budget import account, check, committed, due_alerts, worst_case
 from engine.policy import DOLLAR, HOUR, MINUTE, Billing, Policy, Rate
 from events.clock import SECOND

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from stenotest.machines import MachineHistory, machine_histories
 from stenotest.story import Story
 
-from engine.fold.vm_states import VmState
+from engine.fold.vm_machine import VmState
 from engine.fold.world import World
 from engine.fold.world_codec import WorldState
 from engine.money.bill import Bill, bills

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stenotest.bills import at, machine, on
 
-from engine.fold.vm_states import VmState
+from engine.fold.vm_machine import VmState
 from engine.money.bill import Book, bill_vm
 from engine.money.model import (
     Inputs,

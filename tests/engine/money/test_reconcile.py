@@ -10,9 +10,9 @@ from stenotest.bills import a_run, at, machine, machines, on, world
 from engine.facts import JobFacts, RunFacts, SubmissionFacts
 from engine.fold.change import AnomalyKind
 from engine.fold.run import Run
-from engine.fold.run_states import State
+from engine.fold.run_machine import State
 from engine.fold.vm import Vm
-from engine.fold.vm_states import VmState
+from engine.fold.vm_machine import VmState
 from engine.fold.world_codec import WorldState
 from engine.money.bill import bills
 from engine.money.figure import divergences

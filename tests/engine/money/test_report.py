@@ -12,10 +12,9 @@ from stenotest.bills import a_run, at, machine, machines, on, world
 
 from engine.facts import RunFacts
 from engine.fold.run import Terms
-from engine.fold.run_states import State
+from engine.fold.run_machine import State
 from engine.fold.vm import Vm
-from engine.fold.vm_reasons import VmReason
-from engine.fold.vm_states import VmState
+from engine.fold.vm_machine import VmReason, VmState
 from engine.fold.world_codec import WorldState
 from engine.money.bill import bills
 from engine.money.budget import account

@@ -8,7 +8,7 @@ from stenotest.machines import HOST, machine_item
 from stenotest.story import Item, Story, job, run_item, submission
 
 from engine.fold.vm import Vm
-from engine.fold.vm_states import VmState as S
+from engine.fold.vm_machine import VmState as S
 from engine.fold.world import World
 from engine.fold.world_codec import PolicyStep
 from engine.money.bill import Book, bill_vm

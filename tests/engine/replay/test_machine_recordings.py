@@ -10,7 +10,7 @@ import pytest
 
 from engine.fold.change import AnomalyKind
 from engine.fold.vm import Vm
-from engine.fold.vm_states import VmState
+from engine.fold.vm_machine import VmState
 from engine.fold.world import World
 from engine.replay.trace import NumberedPoll, fold_polls, open_trace
 from events.clock import SECOND, format_time

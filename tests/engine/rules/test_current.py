@@ -8,7 +8,7 @@ import pytest
 from stenotest.story import Item, job, run_item, single, submission
 
 from engine.facts import RunFacts
-from engine.fold.run_reasons import Reason
+from engine.fold.run_machine import Reason
 from engine.readings.dstack import read_run
 from engine.readings.words import RETRY_EVENT_OF, RUN_REASONS
 from engine.rules.current import judge

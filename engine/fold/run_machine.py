@@ -1,7 +1,9 @@
-"""The states of a run and the table between them, as data: both steppers and the diagrams read this."""
+"""The Run machine: its states, triggers and moves, and the reasons of its states."""
 
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
+
+from engine.fold.state_machine import Row, StateMachine, Stepper
 
 
 class State(StrEnum):
@@ -35,12 +37,26 @@ class Trigger(StrEnum):
     REOPEN = "reopen"  # the provider takes an end back
 
 
-class Edge(NamedTuple):
-    """One row of the table."""
+class Reason(StrEnum):
+    """The reason beside a verdict (or beside `lost`)."""
 
-    trigger: Trigger
-    sources: tuple[State, ...]
-    dest: State
+    EXIT_ZERO = "exit_zero"
+    EXIT_NONZERO = "exit_nonzero"
+    STOPPED_BY_USER = "stopped_by_user"
+    ABORTED_BY_USER = "aborted_by_user"
+    STOPPED_BY_POLICY = "stopped_by_policy"
+    TIMED_OUT = "timed_out"
+    NO_CAPACITY = "no_capacity"
+    INTERRUPTED = "interrupted"
+    UNREACHABLE = "unreachable"
+    REJECTED = "rejected"  # the provider refused the task, or it was never handed over
+    COMPILE_ERROR = "compile_error"
+    WRONG_ANSWER = "wrong_answer"
+    RUNTIME_ERROR = "runtime_error"
+    NODE_FAILED = "node_failed"
+    DELETED = "deleted"  # of `lost` only: the provider says the id does not exist
+    PROVIDER_ERROR = "provider_error"
+    UNKNOWN_REASON = "unknown_reason"
 
 
 PROGRESS: Final = (
@@ -60,20 +76,26 @@ def _before(state: State) -> tuple[State, ...]:
     return (*PROGRESS[: PROGRESS.index(state)], State.LOST)
 
 
-EDGES: Final[tuple[Edge, ...]] = (
-    Edge(Trigger.QUEUE, _before(State.QUEUED), State.QUEUED),
-    Edge(Trigger.PROVISION, _before(State.PROVISIONING), State.PROVISIONING),
-    Edge(Trigger.PULL, _before(State.PULLING), State.PULLING),
-    Edge(Trigger.RUN, _before(State.RUNNING), State.RUNNING),
-    Edge(Trigger.FINISH, _before(State.FINISHING), State.FINISHING),
-    Edge(Trigger.RETRY, (*PROGRESS[2:], State.LOST), State.QUEUED),
-    Edge(Trigger.SUCCEED, (*PROGRESS, State.LOST, State.FAILED, State.STOPPED), State.SUCCEEDED),
-    Edge(Trigger.FAIL, (*PROGRESS, State.LOST, State.SUCCEEDED, State.STOPPED), State.FAILED),
-    Edge(Trigger.STOP, (*PROGRESS, State.LOST, State.SUCCEEDED, State.FAILED), State.STOPPED),
-    Edge(Trigger.LOSE, PROGRESS, State.LOST),
-    Edge(Trigger.REOPEN, TERMINAL, State.QUEUED),
+RUN: Final = StateMachine(
+    "run",
+    State,
+    Trigger,
+    (
+        Row(Trigger.QUEUE, _before(State.QUEUED), State.QUEUED),
+        Row(Trigger.PROVISION, _before(State.PROVISIONING), State.PROVISIONING),
+        Row(Trigger.PULL, _before(State.PULLING), State.PULLING),
+        Row(Trigger.RUN, _before(State.RUNNING), State.RUNNING),
+        Row(Trigger.FINISH, _before(State.FINISHING), State.FINISHING),
+        Row(Trigger.RETRY, (*PROGRESS[2:], State.LOST), State.QUEUED),
+        Row(Trigger.SUCCEED, (*PROGRESS, State.LOST, State.FAILED, State.STOPPED), State.SUCCEEDED),
+        Row(Trigger.FAIL, (*PROGRESS, State.LOST, State.SUCCEEDED, State.STOPPED), State.FAILED),
+        Row(Trigger.STOP, (*PROGRESS, State.LOST, State.SUCCEEDED, State.FAILED), State.STOPPED),
+        Row(Trigger.LOSE, PROGRESS, State.LOST),
+        Row(Trigger.REOPEN, TERMINAL, State.QUEUED),
+    ),
+    ends=TERMINAL,
 )
-"""Every legal move. From one terminal state to another only by a newer decisive observation that contradicts it."""
+"""From one terminal state to another only by a newer decisive observation that contradicts it."""
 
 TRIGGER_TO: Final[dict[State, Trigger]] = {
     State.QUEUED: Trigger.QUEUE,
@@ -87,6 +109,8 @@ TRIGGER_TO: Final[dict[State, Trigger]] = {
     State.LOST: Trigger.LOSE,
 }
 """The trigger by which a reading moves a run to a state."""
+
+RunStepper: TypeAlias = Stepper[State, Trigger]
 
 
 def is_terminal(state: State) -> bool:
