@@ -110,10 +110,8 @@ def _ended(app: App, record: Record, vm: Vm, *, when_idle: bool) -> Vm:
     from engine.commands.request import request_vm_stop
     from events.types import VmStopFailed
 
-    if vm.facts.project is not None and vm.provider == "dstack":
-        app.set_flag("project", vm.facts.project)
     with (
-        closing(named(app, vm.provider, record.path)) as provider,
+        closing(named(app, vm.provider, record.path, project=vm.facts.project)) as provider,
         watching(app, record, provider, adopt=False) as (watch, recorder),
     ):
         desk = Desk(watch, recorder, app.clock)

@@ -65,8 +65,8 @@ class Provided:
             TaskInvalid: dstack would refuse it, or it takes something from this machine.
         """
         from cli.task import apply_profile
-        from engine.providers.dstack.names import check_name, choose_name
         from engine.providers.dstack.task import complete_task
+        from engine.providers.naming import check_name, choose_name
         from projections.api.outside import Completed as Done
 
         for field, instead in _OF_THIS_MACHINE.items():

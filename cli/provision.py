@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.example import example_file
-from cli.providers import dstack
+from cli.providers import named
 from cli.render import words
 from cli.render.runs import ended
 from cli.stores import writing
@@ -42,7 +42,7 @@ def provision(app: App, found: Diagnosis, *, yes: bool) -> None:
     if not yes and not click.confirm(question, err=True):
         raise Detached("nothing was rented")
     with writing(app) as record:
-        provider = dstack(app)
+        provider = named(app, "dstack", record.path)
         try:
             run = follow(app, record, provider, submit(app, record, provider, task, run_id), timeout=None)
         finally:

@@ -59,8 +59,8 @@ def described(
     """
     from engine.errors import TaskInvalid
     from engine.providers.dstack.flags import configuration_from_flags
-    from engine.providers.dstack.names import check_name, choose_name
     from engine.providers.dstack.task import complete_task, resolve_env
+    from engine.providers.naming import check_name, choose_name
 
     if command and not "".join(command).strip():
         raise click.UsageError("the command is blank: write one behind --, or leave -- out")

@@ -44,12 +44,12 @@ def prepare(app: App) -> None:
 
 def machines(app: App) -> tuple[list[RunObject], tuple[VmObject, ...]]:
     """Two runs on one machine, each followed to its end, then the machine to its own."""
-    from cli.providers import local
+    from cli.providers import named
     from cli.stores import viewing, writing
 
     title("Two commands on a machine of this host that costs $1.99 an hour and boots in 2 s", app)
     typed("export " + " ".join(f"{variable}={value}" for variable, value in SETTINGS.values()), app)
-    with writing(app) as record, closing(local(app, record.path)) as provider:
+    with writing(app) as record, closing(named(app, "local", record.path)) as provider:
         runs = [_run(app, record, provider, name, line) for name, line in _RUNS.items()]
         title("It idles for 3 s, and goes", app)
         typed("steno up", app)

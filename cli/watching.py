@@ -96,4 +96,4 @@ def _pace(provider: Provider) -> Pace:
     from engine.recorder.interval import Pace
     from events.clock import SECOND
 
-    return Pace(fast=SECOND // 5, slow=5 * SECOND) if provider.name == "local" else Pace()
+    return Pace(fast=SECOND // 5, slow=5 * SECOND) if provider.nearby else Pace()

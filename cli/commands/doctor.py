@@ -149,14 +149,14 @@ def _record(app: App) -> tuple[Check, int]:
 def _dstack(app: App) -> tuple[Diagnosis | None, str | None, int]:
     """What dstack says, or why it cannot be asked and the exit code that stands for."""
     from cli.example import example_task
-    from cli.providers import dstack
     from engine.errors import NotConfigured, ProjectNotFound
     from engine.providers.dstack.doctor import diagnose
     from engine.providers.dstack.idle import Timeout
+    from engine.providers.dstack.kind import DstackKind
     from engine.settings.values import timeout as parse_timeout
 
     try:
-        provider = dstack(app)
+        provider = DstackKind().open(app.settings, clock=app.clock, ids=app.ids, record=None)
     except (NotConfigured, ProjectNotFound) as error:
         return None, str(error), code_of(error)
     settings = app.settings

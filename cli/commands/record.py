@@ -48,7 +48,6 @@ def command(app: App, trace: Path | None, since: str | None, interval: str | Non
     from cli.wiring.logging_setup import log_for_daemon
     from cli.wiring.time_arguments import length, moment
     from cli.wiring.trace_file import TraceFile
-    from engine.providers.local.provider import LocalProvider
     from engine.recorder.interval import Pace
 
     log_for_daemon(json=app.json)
@@ -59,7 +58,6 @@ def command(app: App, trace: Path | None, since: str | None, interval: str | Non
         sink = None if trace is None else stack.enter_context(contextlib.closing(TraceFile(trace)))
         record = stack.enter_context(writing(app))
         provider = stack.enter_context(contextlib.closing(named(app, app.settings.provider, record.path)))
-        if not isinstance(provider, LocalProvider):
-            provider.expect_project()
+        provider.expect_project()
         with watching(app, record, provider, since=beginning, pace=pace, trace=sink) as (watch, recorder):
             record_forever(record, watch, recorder, provider, app.clock)

@@ -70,13 +70,11 @@ def _up(app: App, ended: Callable[[], None], *, api: bool, show: bool) -> None:
     from cli.recording import record_forever
     from cli.stores import writing
     from cli.watching import watching
-    from engine.providers.local.provider import LocalProvider
 
     with contextlib.ExitStack() as stack:
         record = stack.enter_context(writing(app))
         provider = stack.enter_context(contextlib.closing(named(app, app.settings.provider, record.path)))
-        if not isinstance(provider, LocalProvider):
-            provider.expect_project()
+        provider.expect_project()
         checks = [stack.enter_context(_serving(app, record.path, show=show))] if api else []
         watch, recorder = stack.enter_context(watching(app, record, provider))
         record_forever(record, watch, recorder, provider, app.clock, ended, *checks)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cli.providers import local, runs_folder
+from cli.providers import named
 from cli.watching import watching
 from engine.act.lease import Lease, lease_path
 from events.errors import RecordLocked, RecordNotWritable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from cli.wiring.app import App
     from events.store.record import Record
@@ -50,11 +51,13 @@ def look_here(app: App, record: Record) -> None:
 
     Only looks: a request that waits is left to `record` and `submit`.
     """
-    if not runs_folder(record.path).is_dir() or not _goes_on(record):
+    from engine.providers.local.kind import runs_folder
+
+    if not runs_folder(record.path).is_dir() or not _goes_on(record, runs_folder(record.path)):
         return
     from cli.stores import writing  # which imports this module
 
-    provider = local(app, record.path)
+    provider = named(app, "local", record.path)
     try:
         lease = Lease.take(lease_path(record.path, provider.source))
         if lease is None:
@@ -65,7 +68,7 @@ def look_here(app: App, record: Record) -> None:
         return
 
 
-def _goes_on(record: Record) -> bool:
+def _goes_on(record: Record, folder: Path) -> bool:
     from engine.providers.local.machines import was_kept
     from projections.models.projector import caught_up
 
@@ -73,5 +76,4 @@ def _goes_on(record: Record) -> bool:
         if any(row.provider == "local" for row in store.runs(open_or_since=_NEVER)):
             return True
         # a machine that outlived its run goes by itself, and nobody may have seen that
-        folder = runs_folder(record.path)
         return any(was_kept(folder, row.provider_id) for row in store.vms.all(billed_or_since=_NEVER))

@@ -59,12 +59,35 @@ def _keep_setting(ctx: click.Context, parameter: click.Parameter, value: str | N
         ctx.ensure_object(App).flags[parameter.name] = value
 
 
+def _keep_provider(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    """A name that is built in is taken without a search through installed packages."""
+    if value is None:
+        return
+    from engine.errors import NotConfigured
+    from engine.providers import registry
+
+    try:
+        registry.kind(value)
+    except NotConfigured as error:
+        raise click.BadParameter(str(error), ctx, parameter) from None
+    _keep_setting(ctx, parameter, value)
+
+
+def _providers(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001
+    """Names of providers that begin so."""
+    from engine.providers import registry
+
+    return [name for name in registry.names() if name.startswith(incomplete)]
+
+
 provider_option = click.option(
     "--provider",
-    type=click.Choice(["local", "dstack"]),
+    metavar="NAME",
     expose_value=False,
-    callback=_keep_setting,
-    help="Where tasks run; else STENO_PROVIDER, steno.toml, local.",
+    callback=_keep_provider,
+    shell_complete=_providers,
+    help="Where tasks run: local, dstack, or one that another package registers; else STENO_PROVIDER, steno.toml, "
+    "local.",
 )
 
 project_option = click.option(

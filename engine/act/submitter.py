@@ -18,8 +18,7 @@ from engine.act.journal import Journal
 from engine.act.next_step import Abandon, Call, Look, Wait, next_step
 from engine.act.outbox import OpenSubmit, SubmitOutcome
 from engine.errors import NameInUse, ProjectNotFound, ProviderError, ProviderRefused, ProviderUnreachable, TaskInvalid
-from engine.providers.base import FleetPlan, Named, Provider, Submission
-from engine.providers.dstack.names import names_for
+from engine.providers.base import Named, Preparation, Provider, Submission
 from events import types
 from events.clock import SECOND, Clock, foreign_run_id
 from events.errors import SecretGone, StenoError
@@ -153,7 +152,7 @@ class Handover:
             submission = _submission(submit, configuration, (yield from self._free_name(submit)))
             nodes = configuration.get("nodes")
             self._ahead[submission.run_id] = nodes if isinstance(nodes, int) else 1
-            yield from self._ensure_fleet(submission)
+            yield from self._prepare(submission)
         except (ProviderUnreachable, ProviderRefused, ProviderError) as error:
             if submit.queued:
                 raise
@@ -173,7 +172,7 @@ class Handover:
             ProviderError: it is taken by this request's attempt before, which has not ended yet.
         """
         request, ledger, taken = submit.request, self._journal.ledger(), ""
-        for name in names_for(_name(submit), request.run_id):
+        for name in self._provider.names(_name(submit), request.run_id):
             there: Named | None = yield partial(self._provider.holder, name)
             if there is None:
                 return name
@@ -229,30 +228,20 @@ class Handover:
         else:
             self._doubt(submit, found.provider_id)
 
-    def _ensure_fleet(self, submission: Submission) -> Generator[ProviderCall, Any, None]:
-        plan: FleetPlan | None = yield self._plan(submission)
+    def _prepare(self, submission: Submission) -> Generator[ProviderCall, Any, None]:
+        ahead = sum(self._ahead.values()) - self._ahead[submission.run_id]
+        plan: Preparation | None = yield partial(self._provider.plan, submission, ahead=ahead)
         if plan is None:
             return
         where = {"provider": self._provider.name, "project": plan.project, "name": plan.name}
         configuration = self._vault.commit(msgspec.json.encode(plan.configuration))
         self._journal.fleet(plan.project, plan.name, types.FleetIntended(**where, configuration=configuration))
         try:
-            yield partial(self._provider.ensure_fleet, plan)
+            yield partial(self._provider.prepare, plan)
         except (TaskInvalid, ProjectNotFound) as error:
             self._journal.fleet(plan.project, plan.name, types.FleetFailed(**where, error=str(error)))
             raise
         self._journal.fleet(plan.project, plan.name, types.FleetEnsured(**where))
-
-    def _plan(self, submission: Submission) -> ProviderCall:
-        """The question which fleet is to be made first."""
-        task = submission.configuration
-        if submission.gpu is not None:
-            asked = task.get("resources")
-            task = {**task, "resources": {**(asked if isinstance(asked, dict) else {}), "gpu": submission.gpu}}
-        if submission.slot is not None:
-            return partial(self._provider.plan_slot, submission.slot, task)
-        ahead = sum(self._ahead.values()) - self._ahead[submission.run_id]
-        return partial(self._provider.plan_fleet, task, ahead=ahead)
 
     def _look(self, submit: OpenSubmit, name: str) -> Generator[ProviderCall, Any, _Found | None]:
         """The run this attempt already became, by the run id it carries; None where there is none.

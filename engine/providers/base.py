@@ -4,22 +4,24 @@ The engine holds providers by this interface only, so that a run on a rented mac
 recorded, folded and explained by the same code.
 """
 
-from collections.abc import Collection, Iterator, Mapping
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator
 
 import msgspec
 
+from engine.errors import VmNotFound
+from engine.providers.naming import alternatives
 from events.poll import Poll
 
 
 class Submitted(msgspec.Struct, frozen=True, kw_only=True):
-    """What a provider said when it took a task."""
+    """A provider's answer when it took a task."""
 
     provider_id: str
     """The provider's own id of the run; names can be used again, ids cannot."""
     name: str
     submitted_at: int | None = None
-    """The provider's time of the submission, where it says (microseconds, UTC)."""
+    """The provider's time of the submission, where it gives one (microseconds, UTC)."""
 
 
 class Named(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,11 +44,11 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     """Chosen before the call and unique among active runs, so that the same submission cannot run twice."""
     project: str
     configuration: dict[str, object]
-    """A dstack task configuration as JSON values; secrets in clear, so it is held in memory only."""
+    """The task as JSON values; secrets in clear, so it is held in memory only."""
     base: str | None = None
     """The folder that relative `files:` and `repos:` paths start from; None: the current one."""
     slot: str | None = None
-    """The fleet of one machine it must go to; None: the provider chooses."""
+    """The pool slot of one machine it must go to; None: the provider chooses."""
     creation: str = "reuse-or-create"
     """`reuse` or `reuse-or-create`, whatever the configuration says."""
     gpu: str | None = None
@@ -55,139 +57,133 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     """`idle_duration` where the configuration says none: microseconds, -1 for off; None: leave it to the provider."""
 
 
-class FleetPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """A fleet to be made before a task can run."""
+class Preparation(msgspec.Struct, frozen=True, kw_only=True):
+    """What must exist at the provider before a task can run there: on some, a group of machines."""
 
     project: str
     name: str
     configuration: dict[str, object]
-    """The provider's own fleet configuration; no secrets in it."""
+    """In the provider's own words; no secrets in it."""
 
 
-class Provider(Protocol):
+class Provider(ABC):
     """One place that runs tasks, as seen by one user in one project.
 
-    Its methods may be called by several threads at once, but for `poll`: one round is read at a time.
+    Its methods may be called by several threads at once, except `poll`: one round is read at a time. A method that asks
+    the provider raises ProviderUnreachable, ProviderRefused or ProviderError if the provider does not answer, refuses
+    us, or answers with something unusable.
     """
 
-    @property
-    def name(self) -> str:
-        """`dstack` or `local`."""
-        ...
+    name: str
+    """As registered: `local`."""
+    source: str
+    """Whose answers these are: `<name>/<project>`."""
+    project: str
+    """Whose runs these are at the provider."""
+    nearby: bool = False
+    """It runs on this machine, so it can be polled several times a second."""
 
-    @property
-    def source(self) -> str:
-        """Whose answers these are: `dstack/<project>`, `local/<host>`."""
-        ...
-
-    @property
-    def project(self) -> str:
-        """Whose runs these are at the provider; the host's name for this machine."""
-        ...
-
+    @abstractmethod
     def poll(self, follow: Collection[str], *, since: int | None) -> Iterator[Poll]:
         """One round of questions, each answer given as soon as it is here; trouble is a failed `Poll`, no exception.
 
         The caller records each poll before it asks for the next.
 
         Args:
-            follow: provider ids of runs that have not ended; the round says something about each of them if it can.
+            follow: provider ids of runs that have not ended; the round covers each of them if it can.
             since: how far back a first contact reads history (microseconds, UTC); None: all of it.
         """
-        ...
 
-    def plan_fleet(self, configuration: Mapping[str, object], /, *, ahead: int = 0) -> FleetPlan | None:
-        """The fleet to be made before this task can run; None where none is needed.
-
-        Args:
-            ahead: machines that runs being handed over at this moment need, which the provider may not list yet.
-
-        Raises:
-            ProjectNotFound, ProviderUnreachable, ProviderRefused, ProviderError: as they say.
-        """
-        ...
-
-    def ensure_fleet(self, plan: FleetPlan, /) -> bool:
-        """Make the fleet; True if it was there already.
-
-        Raises:
-            TaskInvalid: the provider refuses it.
-            ProjectNotFound, ProviderUnreachable, ProviderRefused, ProviderError: as they say.
-        """
-        ...
-
+    @abstractmethod
     def submit(self, submission: Submission) -> Submitted:
         """Start the task.
 
         Raises:
             NameInUse: an active run has that name.
             TaskInvalid: the provider refuses the configuration.
-            ProjectNotFound, ProviderUnreachable, ProviderRefused, ProviderError: as they say.
+            ProjectNotFound: there is no such project, or we are not a member.
         """
-        ...
 
+    @abstractmethod
     def find(self, name: str, since: int) -> tuple[Named, ...]:
-        """The runs of that name submitted at or after `since`, ended or not, newest first.
+        """The runs of that name submitted at or after `since`, ended or not, newest first."""
 
-        Raises:
-            ProviderUnreachable, ProviderRefused, ProviderError: we could not look, so nothing is known.
-        """
-        ...
-
-    def holder(self, name: str) -> Named | None:
-        """The run that a new one of that name would collide with, or replace in the provider's lists; None: none.
-
-        Raises:
-            ProjectNotFound, ProviderUnreachable, ProviderRefused, ProviderError: as they say.
-        """
-        ...
-
-    def is_same(self, submission: Submission, provider_id: str) -> bool:
-        """Whether that run is in every field what this submission would be, and by the same user; False where unknown.
-
-        For a run without a mark, of a call made before runs were marked.
-
-        Raises:
-            ProviderUnreachable, ProviderRefused, ProviderError: we could not look, so nothing is known.
-        """
-        ...
-
+    @abstractmethod
     def stop(self, provider_id: str, name: str, abort: bool) -> None:
         """Ask that this run end, gracefully or (`abort`) at once; a run that has already ended is left alone.
 
         Raises:
             RunNotFound: the provider knows no such run.
-            ProviderUnreachable, ProviderRefused, ProviderError: as they say.
         """
-        ...
 
-    def plan_slot(self, name: str, configuration: Mapping[str, object], /) -> FleetPlan | None:
-        """The fleet of at most one machine of that name, fit for this task; None where it is there, or none is needed.
-
-        Raises:
-            ProjectNotFound, ProviderUnreachable, ProviderRefused, ProviderError: as they say.
-        """
-        ...
-
-    def stop_vm(self, provider_id: str) -> None:
-        """Ask that this machine end. Looks first that it is there and empty; one that is going or gone is left alone.
-
-        Raises:
-            VmInUse: a run is on it, or the provider says that its fleet is in use or being changed; nothing was done.
-            VmNotFound: the provider knows no such machine.
-            ProviderUnreachable, ProviderRefused, ProviderError: as they say.
-        """
-        ...
-
+    @abstractmethod
     def logs(self, provider_id: str, name: str, *, follow: bool) -> Iterator[bytes]:
         """The run's output in order, piece by piece; with `follow`, until the run has ended.
 
         Raises:
             RunNotFound: the provider knows no such run.
-            ProviderUnreachable, ProviderRefused, ProviderError: as they say.
         """
-        ...
 
-    def close(self) -> None:
-        """Let go of connections; the runs go on."""
-        ...
+    # What follows has an answer that suits a provider without it.
+
+    def expect_project(self) -> None:  # noqa: B027 - not every provider has projects
+        """Check before recording that the project exists; a provider that does not answer raises nothing.
+
+        Raises:
+            ProjectNotFound: there is no such project, or we are not a member.
+        """
+
+    def names(self, name: str, run_id: str) -> tuple[str, ...]:
+        """The names a run may be submitted under, in order of preference: its own first."""
+        return alternatives(name, run_id)
+
+    def holder(self, name: str) -> Named | None:
+        """The run that a new one of that name would collide with, or replace in the provider's lists; None: none.
+
+        Raises:
+            ProjectNotFound: there is no such project, or we are not a member.
+        """
+        del name
+        return None
+
+    def is_same(self, submission: Submission, provider_id: str) -> bool:
+        """Whether that run is in every field what this submission would be, and by the same user; False where unknown.
+
+        For a run without a mark, of a call made before runs were marked.
+        """
+        del submission, provider_id
+        return False
+
+    def plan(self, submission: Submission, *, ahead: int = 0) -> Preparation | None:
+        """What is to be made before this task can run; None where nothing is needed.
+
+        Args:
+            ahead: machines that other runs being submitted at this moment need, which the provider may not list yet.
+
+        Raises:
+            ProjectNotFound: there is no such project, or we are not a member.
+        """
+        del submission, ahead
+        return None
+
+    def prepare(self, preparation: Preparation) -> bool:
+        """Make it; True if it was there already.
+
+        Raises:
+            TaskInvalid: the provider refuses it.
+            ProjectNotFound: there is no such project, or we are not a member.
+        """
+        del preparation
+        return True
+
+    def stop_vm(self, provider_id: str) -> None:
+        """Ask that this machine end. Looks first that it is there and empty; one that is going or gone is left alone.
+
+        Raises:
+            VmInUse: a run is on it, or the provider refuses for now; nothing was done.
+            VmNotFound: the provider knows no such machine.
+        """
+        raise VmNotFound(f"{self.name} has no machine {provider_id}")
+
+    def close(self) -> None:  # noqa: B027 - not every provider has connections
+        """Close connections; the runs go on."""

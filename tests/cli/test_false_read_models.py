@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from stenotest.command_line import Steno
 
-from cli.providers import local
+from cli.providers import named
 from cli.watching import watching
 from cli.wiring.app import App
 from engine.fold.vm_machine import VmState
@@ -30,7 +30,7 @@ def decided_from(home: Path) -> Iterator[tuple[WorldState, WorldState]]:
     app.set_flag("record", str(home / "record.db"))
     with (
         Record.open(home / "record.db", write=True, shapes=shape_of, clock=SystemClock()) as record,
-        closing(local(app, record.path)) as provider,
+        closing(named(app, "local", record.path)) as provider,
         watching(app, record, provider) as (watch, _),
     ):
         yield watch.world.state, world_of(record).state

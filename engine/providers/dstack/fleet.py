@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from engine.errors import ProviderError, TaskInvalid
-from engine.providers.base import FleetPlan
+from engine.providers.base import Preparation
 from engine.providers.dstack.answer import trouble
 from engine.providers.dstack.client import Client
 from engine.providers.dstack.polls import rows
@@ -35,7 +35,7 @@ def plan_fleet(
     project: str,
     nodes: int | None,
     waiting: int = 0,
-) -> FleetPlan | None:
+) -> Preparation | None:
     """The fleet to make for the task; None if one that is there will do, or if the task itself names its fleets.
 
     Args:
@@ -66,7 +66,33 @@ def plan_fleet(
         configuration["backends"] = task["backends"]
     if _nodes(task) > 1:
         configuration["placement"] = "cluster"
-    return FleetPlan(project=project, name=name, configuration=configuration)
+    return Preparation(project=project, name=name, configuration=configuration)
+
+
+def plan_slot(
+    name: str, task: Mapping[str, object], fleets: Sequence[Mapping[str, object]], *, project: str
+) -> Preparation | None:
+    """The slot of that name, open to any task of one machine; None where a fleet of that name is there.
+
+    A slot is a fleet of at most one machine, so that Steno says which machine a run goes to (`fleets: [slot]`): dstack
+    has no reservation of a machine, but it never puts a second machine into a fleet of one, and a run that names the
+    fleet goes nowhere else. Neither `backends` nor `resources` is needed (tried on 0.19.37 and 0.22.5).
+
+    Args:
+        task: the task it is made for, its shorthands written out (`task.normal_task`).
+        fleets: the items of `fleets/list`.
+    """
+    if name in {str(fleet.get("name")) for fleet in fleets}:
+        return None
+    configuration: dict[str, object] = {
+        "type": "fleet",
+        "name": name,
+        "nodes": {"min": 0, "max": 1},
+        "idle_duration": kept_idle(task),
+        # a fleet without a policy is on-demand and would refuse a spot task; the task decides for itself
+        "spot_policy": "auto",
+    }
+    return Preparation(project=project, name=name, configuration=configuration)
 
 
 def fits(fleet: Mapping[str, object], task: Mapping[str, object]) -> bool:
@@ -103,7 +129,7 @@ def kept_idle(task: Mapping[str, object]) -> str:
     return "off" if asked is None else f"{max(FLEET_IDLE, asked)}s"
 
 
-def ensure_fleet(client: Client, plan: FleetPlan) -> bool:
+def ensure_fleet(client: Client, plan: Preparation) -> bool:
     """Make the fleet; True if it was there already (made by an earlier try, or by somebody else just now).
 
     Raises:

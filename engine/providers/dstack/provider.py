@@ -1,18 +1,19 @@
 """dstack as a provider: one project of one server."""
 
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import closing
 from functools import partial
 
 from engine.errors import NotConfigured, ProjectNotFound
-from engine.providers.base import FleetPlan, Named, Submission, Submitted
-from engine.providers.dstack import fleet, logs, machines, runs, slot
+from engine.providers.base import Named, Preparation, Provider, Submission, Submitted
+from engine.providers.dstack import fleet, logs, machines, runs
 from engine.providers.dstack.address import Address
 from engine.providers.dstack.answer import trouble
 from engine.providers.dstack.client import POLL_TIMEOUT, READ_TIMEOUT, Client
 from engine.providers.dstack.rounds import Rounds
 from engine.providers.dstack.task import normal_task
+from engine.providers.dstack.wording import with_gpu
 from events.clock import Clock, Ids
 from events.poll import Poll
 
@@ -20,7 +21,7 @@ FLEET_NODES = 3
 """Machines a fleet may hold where nobody says otherwise."""
 
 
-class DstackProvider:
+class DstackProvider(Provider):
     """Polls, submits, finds, stops; polls and each thread that calls have a keep-alive connection of their own."""
 
     name = "dstack"
@@ -96,32 +97,24 @@ class DstackProvider:
         with closing(Client(self.client.address, self.client.clock, read_timeout=self._read_timeout)) as client:
             yield from logs.logs(client, provider_id, follow=follow)
 
-    def plan_fleet(self, task: Mapping[str, object], /, *, ahead: int = 0) -> FleetPlan | None:
+    def plan(self, submission: Submission, *, ahead: int = 0) -> Preparation | None:
         """The fleet to be made before this task; None where one is there, or where the server makes its own.
 
-        Raises:
-            ProjectNotFound, ProviderUnreachable, ProviderRefused, ProviderError: as they say.
+        A slot is made on every version: no server makes one by itself.
         """
+        if submission.slot is not None:
+            task = normal_task(with_gpu(submission))
+            return fleet.plan_slot(submission.slot, task, fleet.list_fleets(self.client), project=self.project)
         if not fleet.needs_fleet(self.server_version()):
             return None
         # the runs first: one that gets its machine in between is counted twice rather than not at all
         waiting = ahead + fleet.count_waiting(self.client)
-        fleets = fleet.list_fleets(self.client)
-        return fleet.plan_fleet(
-            normal_task(task), fleets, project=self.project, nodes=self._fleet_nodes, waiting=waiting
-        )
+        fleets, task = fleet.list_fleets(self.client), normal_task(with_gpu(submission))
+        return fleet.plan_fleet(task, fleets, project=self.project, nodes=self._fleet_nodes, waiting=waiting)
 
-    def plan_slot(self, name: str, task: Mapping[str, object], /) -> FleetPlan | None:
-        """The slot of that name, on every version: no server makes one by itself. See `slot.plan_slot`.
-
-        Raises:
-            ProjectNotFound, ProviderUnreachable, ProviderRefused, ProviderError: as they say.
-        """
-        return slot.plan_slot(name, normal_task(task), fleet.list_fleets(self.client), project=self.project)
-
-    def ensure_fleet(self, plan: FleetPlan, /) -> bool:
-        """Make it; True if it was there already. See `fleet.ensure_fleet`."""
-        return fleet.ensure_fleet(self.client, plan)
+    def prepare(self, preparation: Preparation) -> bool:
+        """Make the fleet; True if it was there already."""
+        return fleet.ensure_fleet(self.client, preparation)
 
     def expect_project(self) -> None:
         """Ask whether the server shows us the project: its lists are empty for one that is not ours, never refused.

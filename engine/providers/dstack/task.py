@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from engine.errors import TaskInvalid
-from engine.providers.dstack.names import check_name
+from engine.providers.naming import check_name
 
 _VARIABLE = re.compile("[a-zA-Z_][a-zA-Z0-9_]*")
 _UNION_STEP = re.compile(r"^[a-z_]+\[")

@@ -20,15 +20,13 @@ def wording(submission: Submission) -> dict[str, object]:
     - `idle_duration` is what was decided, or the task's own where that is no longer (0 is something said): dstack would
       take five minutes.
     """
-    found: dict[str, object] = {**for_dstack(submission.configuration), "name": submission.name}
+    found: dict[str, object] = {**for_dstack(with_gpu(submission)), "name": submission.name}
     tags = found.get("tags")
     found["tags"] = {**(tags if isinstance(tags, dict) else {}), MARK: submission.run_id}
     if submission.creation == "reuse":
         found["creation_policy"] = "reuse"
     if submission.slot is not None:
         found["fleets"] = [submission.slot]
-    if submission.gpu is not None:
-        found["resources"] = _with_gpu(found.get("resources"), submission.gpu)
     said = idle_of(found.get("idle_duration"))
     if submission.idle is not None and (said is None or 0 <= submission.idle < said):
         found["idle_duration"] = _idle_duration(submission.idle)
@@ -40,16 +38,19 @@ def _idle_duration(idle: int) -> str:
     return "off" if idle < 0 else f"{-(-idle // SECOND)}s"
 
 
-def _with_gpu(resources: object, gpu: str) -> dict[str, object]:
-    """The resources with another GPU: as many as before, unless `gpu` says how many itself (`MI210:64GB:2`).
+def with_gpu(submission: Submission) -> Mapping[str, object]:
+    """The task with the GPU model decided on: as many as before, unless it says how many (`MI210:64GB:2`).
 
     Memory and maker asked of the first GPU are not asked of the second: they came with its name.
     """
-    before = resources if isinstance(resources, dict) else {}
-    if ":" in gpu:
-        return {**before, "gpu": gpu}
-    count = _count(before.get("gpu"))
-    return {**before, "gpu": {"name": [gpu]} if count is None else {"name": [gpu], "count": count}}
+    task, gpu = submission.configuration, submission.gpu
+    if gpu is None:
+        return task
+    before = task.get("resources")
+    resources = before if isinstance(before, dict) else {}
+    count = None if ":" in gpu else _count(resources.get("gpu"))
+    model: object = {"name": [gpu], "count": count} if count is not None else gpu if ":" in gpu else {"name": [gpu]}
+    return {**task, "resources": {**resources, "gpu": model}}
 
 
 def _count(gpu: object) -> object:

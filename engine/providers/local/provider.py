@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from engine.errors import ProviderError, TaskInvalid
-from engine.providers.base import FleetPlan, Named, Submission, Submitted
+from engine.providers.base import Named, Provider, Submission, Submitted
 from engine.providers.local.durable import write_json
 from engine.providers.local.instances import Machines
 from engine.providers.local.launch import launch
@@ -30,10 +30,11 @@ _MACHINES = "/local/instances/list"
 _log = logging.getLogger(__name__)
 
 
-class LocalProvider:
+class LocalProvider(Provider):
     """Runs tasks on this machine. All state is in one folder per run, so that every process sees the same runs."""
 
     name = "local"
+    nearby = True
 
     def __init__(
         self,
@@ -114,18 +115,6 @@ class LocalProvider:
             answered=False,
         )
 
-    def plan_fleet(self, configuration: Mapping[str, object], /, *, ahead: int = 0) -> FleetPlan | None:  # noqa: ARG002
-        """None: this machine is there."""
-        return None
-
-    def ensure_fleet(self, plan: FleetPlan, /) -> bool:  # noqa: ARG002
-        """True: this machine is there."""
-        return True
-
-    def plan_slot(self, name: str, configuration: Mapping[str, object], /) -> FleetPlan | None:  # noqa: ARG002
-        """None: a slot is there when a machine of its name is."""
-        return None
-
     def submit(self, submission: Submission) -> Submitted:
         """Start the task, once: a run id that was started before, by whomever, is given back as it is.
 
@@ -169,14 +158,6 @@ class LocalProvider:
             raise ProviderError(f"cannot read {error.filename or self._store.root}: {error.strerror}") from None
         return tuple(sorted(found, key=lambda one: one.submitted_at or 0, reverse=True))
 
-    def holder(self, name: str) -> Named | None:  # noqa: ARG002
-        """None: `submit` itself refuses a name in use, and no run here replaces another."""
-        return None
-
-    def is_same(self, submission: Submission, provider_id: str) -> bool:  # noqa: ARG002
-        """False: every run here has a mark."""
-        return False
-
     def stop(self, provider_id: str, name: str, abort: bool) -> None:
         """SIGTERM to all processes of the run, SIGKILL after its `stop_duration` (10 s); `abort` is SIGKILL at once."""
         state = self._store.known(provider_id, name)
@@ -197,9 +178,6 @@ class LocalProvider:
         """Standard output and standard error as one stream, in the order they were written."""
         self._store.known(provider_id, name)
         return read_output(self._store.folder(provider_id), follow=follow, clock=self._clock)
-
-    def close(self) -> None:
-        """Nothing to let go of; the runs go on."""
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

@@ -236,7 +236,7 @@ def test_other_runs_are_handed_over_while_one_submission_hangs(many, hang):
 def test_at_most_so_many_submissions_are_made_at_once_and_all_are_made(many, hang):
     """The others start as soon as one has ended, without another round; each counts those that are ahead of it."""
     held, plans = hang(many.provider, "submit"), []
-    many.provider.plan_fleet = lambda task, *, ahead=0: plans.append(ahead)
+    many.provider.plan = lambda submission, *, ahead=0: plans.append(ahead)
     runs = [many.ask("true") for _ in range(AT_ONCE + 2)]
     until(many, lambda: len(held.calls) == AT_ONCE)
     for _ in range(3):

@@ -8,7 +8,7 @@ from engine.errors import Conflict, NameInUse
 from engine.fold.run_machine import State
 from engine.policy import HOUR, Policy
 from engine.providers.base import Named, Submission
-from engine.providers.dstack.names import choose_name
+from engine.providers.naming import choose_name
 from events import types
 from events.clock import SECOND, foreign_run_id
 

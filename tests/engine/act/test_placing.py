@@ -239,7 +239,7 @@ def test_a_server_that_goes_away_ends_no_run_that_waited(one, monkeypatch, gate)
     def gone(*_, **__):
         raise ProviderUnreachable("the server does not answer", sent=False)
 
-    monkeypatch.setattr(one.provider, "plan_fleet", gone)
+    monkeypatch.setattr(one.provider, "plan", gone)
     gate.touch()
     one.poll_until(lambda: one.journal.ledger().submits[second].placed is not None)
     assert second in one.journal.ledger().submits

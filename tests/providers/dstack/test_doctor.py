@@ -77,10 +77,11 @@ def test_who_ends_an_idle_machine_is_told(dstack: Lab, connect: Connect) -> None
     dstack.fleet(project, "hasty", idle_duration="20s")
     dstack.fleet(project, "patient", idle_duration="1h")
     provider = connect(dstack, project)
-    slot = provider.plan_slot("steno-slot-1", TASK)
+    wanted = Submission(run_id="r", name="a-run", project=project, configuration=TASK, slot="steno-slot-1")
+    slot = provider.plan(wanted)
     assert slot is not None
-    assert provider.ensure_fleet(slot) is False
-    assert provider.plan_slot("steno-slot-1", TASK) is None
+    assert provider.prepare(slot) is False
+    assert provider.plan(wanted) is None
 
     timeout = Timeout(limit=600 * SECOND, origin="AMD_VM_IDLE_TIMEOUT in .env")
     task = {**TASK, "creation_policy": "create"}
@@ -113,12 +114,13 @@ def test_no_task_fails_for_want_of_a_fleet(dstack_22: Lab, connect: Connect) -> 
     names = ("first", "second", "third")
     made = []
     for name in names:
-        plan = provider.plan_fleet(task)
+        wanted = Submission(run_id="r", name=name, project=project, configuration=task)
+        plan = provider.plan(wanted)
         if plan is not None:
             made.append(plan.name)
-            assert provider.ensure_fleet(plan) is False
-            assert provider.ensure_fleet(plan) is True
-        provider.submit(Submission(run_id="r", name=name, project=project, configuration=task))
+            assert provider.prepare(plan) is False
+            assert provider.prepare(plan) is True
+        provider.submit(wanted)
 
     for name in names:
         assert dstack_22.wait_status(project, name, "running", "failed")["status"] == "running"

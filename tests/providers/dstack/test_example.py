@@ -94,13 +94,12 @@ def test_the_example_runs(dstack: Lab, tmp_path: Path, connect: Callable[..., Ds
     project = dstack.project()
     provider = connect(dstack, project)
     task = {**example(), "env": {"PATH": f"{tmp_path}:/usr/bin:/bin"}}
-    plan = provider.plan_fleet(task)
+    wanted = Submission(run_id="r", name="matmul", project=project, configuration=task, base=str(EXAMPLE))
+    plan = provider.plan(wanted)
     if plan is not None:
-        provider.ensure_fleet(plan)
+        provider.prepare(plan)
 
-    submitted = provider.submit(
-        Submission(run_id="r", name="matmul", project=project, configuration=task, base=str(EXAMPLE))
-    )
+    submitted = provider.submit(wanted)
     output = b"".join(provider.logs(submitted.provider_id, "matmul", follow=True))
 
     assert output == b"right\n"

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.providers.dstack.backoff import LONGEST, backoff
-from engine.providers.dstack.fleet import fits, needs_fleet, plan_fleet
-from engine.providers.dstack.slot import plan_slot
+from engine.providers.dstack.fleet import fits, needs_fleet, plan_fleet, plan_slot
 from engine.providers.dstack.task import normal_task
 from events.clock import SECOND
 

@@ -6,9 +6,10 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
-from engine.providers.base import FleetPlan, Submission
+from engine.providers.base import Preparation, Submission
 from engine.providers.dstack import doctor
 from engine.providers.dstack.address import address
 from engine.providers.dstack.answer import Answer
@@ -98,7 +99,8 @@ REFUSALS = (
     "[]",
 )
 TASK = {"type": "task", "name": "name", "commands": ["x"], "image": "i"}
-PLAN = FleetPlan(project="main", name="steno-main", configuration={"type": "fleet", "name": "steno-main"})
+WANTED = Submission(run_id="0" * 36, project="main", name="name", configuration=TASK)
+PLAN = Preparation(project="main", name="steno-main", configuration={"type": "fleet", "name": "steno-main"})
 
 CALLS: dict[str, Callable[[DstackProvider], object]] = {
     "poll twice": lambda one: [list(one.poll(["x"], since=None)) for _ in range(2)],
@@ -106,10 +108,10 @@ CALLS: dict[str, Callable[[DstackProvider], object]] = {
     "stop": lambda one: one.stop("r1", "name", False),
     "stop a machine": lambda one: one.stop_vm("v1"),
     "logs": lambda one: list(one.logs("r1", "name", follow=False)),
-    "plan a fleet": lambda one: one.plan_fleet(TASK),
-    "plan a slot": lambda one: one.plan_slot("steno-slot", TASK),
-    "make a fleet": lambda one: one.ensure_fleet(PLAN),
-    "submit": lambda one: one.submit(Submission(run_id="0" * 36, project="main", name="name", configuration=TASK)),
+    "plan a fleet": lambda one: one.plan(WANTED),
+    "plan a slot": lambda one: one.plan(msgspec.structs.replace(WANTED, slot="steno-slot")),
+    "make a fleet": lambda one: one.prepare(PLAN),
+    "submit": lambda one: one.submit(WANTED),
     "expect the project": lambda one: one.expect_project(),
     "diagnose": lambda one: doctor.diagnose(one.client, TASK, cloud_key_set=False, nodes=3),
 }

@@ -18,12 +18,14 @@ import zstandard
 from stenolab.bad import LOADED_S, TOKEN, Answers, Bad, reset, respond
 
 from engine.errors import ProviderError, ProviderRefused, ProviderUnreachable
+from engine.providers.base import Submission
 from engine.providers.dstack.address import address
 from engine.providers.dstack.provider import DstackProvider
 from events.clock import RandomIds, SystemClock
 from events.errors import StenoError
 from events.poll import Poll
 
+WANTED = Submission(run_id="r", name="a-run", project="main", configuration={"type": "task", "commands": ["x"]})
 NONSENSE = {
     "html": (200, b"<html>Bad gateway</html>", "text/html"),
     "half a json": (200, b'[{"id":', "application/json"),
@@ -67,7 +69,7 @@ def test_nonsense_is_one_line_for_whoever_asked(bad: Callable[[Answers], Bad], c
         lambda: provider.find("name", 0),
         lambda: provider.stop("id", "name", False),
         lambda: list(provider.logs("id", "name", follow=True)),
-        lambda: provider.plan_fleet({"type": "task", "commands": ["x"]}),
+        lambda: provider.plan(WANTED),
     ):
         with pytest.raises(StenoError) as error:
             call()

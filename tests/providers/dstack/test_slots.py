@@ -24,12 +24,12 @@ TASK: dict[str, object] = {"type": "task", "image": "rocm/dev-ubuntu-24.04", "re
 def start(provider: DstackProvider, name: str, command: str, **decided: Any) -> None:
     """As the engine does it: the slot where it is not there, then the task."""
     configuration = {**TASK, "commands": [command]}
-    plan = provider.plan_slot(SLOT, configuration)
-    if plan is not None:
-        assert provider.ensure_fleet(plan) is False
     wanted = Submission(
         run_id="r", name=name, project=provider.project, configuration=configuration, slot=SLOT, **decided
     )
+    plan = provider.plan(wanted)
+    if plan is not None:
+        assert provider.prepare(plan) is False
     provider.submit(wanted)
 
 

@@ -47,9 +47,9 @@ def submission(project: str, name: str, configuration: dict[str, object], base: 
 
 def start(provider: DstackProvider, wanted: Submission) -> str:
     """As the engine does it: a fleet where one is needed, then the task; gives the provider's id."""
-    plan = provider.plan_fleet(wanted.configuration)
+    plan = provider.plan(wanted)
     if plan is not None:
-        provider.ensure_fleet(plan)
+        provider.prepare(plan)
     return provider.submit(wanted).provider_id
 
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from engine.errors import TaskInvalid
 from engine.providers.dstack.flags import configuration_from_flags, with_defaults
-from engine.providers.dstack.names import PATTERN, check_name, choose_name
 from engine.providers.dstack.task import complete_task, normal_task
 from engine.providers.dstack.task_file import default_task_file, parse_task, read_task_file
+from engine.providers.naming import PATTERN, check_name, choose_name
 from events.errors import StenoError, UnreadableInput
 
 TASK = {"type": "task", "commands": ["true"]}

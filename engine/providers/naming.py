@@ -1,20 +1,20 @@
-"""Names of runs and fleets: what dstack takes, and one of our own where the task has none."""
+"""Names of runs: the form that every provider takes, and a name of our own where the task has none."""
 
 import re
 
 from engine.errors import TaskInvalid
 
 PATTERN = "^[a-z][a-z0-9-]{1,40}$"
-"""dstack's rule for names of runs and fleets."""
+"""The strictest rule of a provider's: a name that fits can be submitted anywhere."""
 
 _NAME = re.compile(PATTERN[1:-1])
 
 
 def check_name(name: str) -> str:
-    """The name, if dstack takes it.
+    """The name, if it is valid.
 
     Raises:
-        TaskInvalid: it does not.
+        TaskInvalid: it is not.
     """
     if _NAME.fullmatch(name) is None:
         raise TaskInvalid(
@@ -24,9 +24,9 @@ def check_name(name: str) -> str:
 
 
 def choose_name(run_id: str, stem: str | None = None) -> str:
-    """A name nobody else will choose: the stem (`steno` if there is none) and 12 hexadecimal digits of the run id.
+    """A name nobody else chooses: the stem (`steno` if there is none) and 12 hexadecimal digits of the run id.
 
-    The same run id gives the same name, so that a submission repeated after a crash meets itself.
+    The same run id gives the same name, so that a submission repeated after a crash finds the first one.
     """
     digits = run_id.replace("-", "").lower()[-12:]
     words = re.sub("[^a-z0-9]+", "-", (stem or "").lower()).strip("-")
@@ -34,8 +34,8 @@ def choose_name(run_id: str, stem: str | None = None) -> str:
     return f"{words[:28].rstrip('-')}-{digits}"
 
 
-def names_for(name: str, run_id: str) -> tuple[str, ...]:
-    """The names a run may be handed over under, in turn: its own and, where Steno chose that, its own with a number."""
+def alternatives(name: str, run_id: str) -> tuple[str, ...]:
+    """The names a run may be submitted under, in turn: its own and, where Steno chose that, its own with a number."""
     digits = choose_name(run_id).removeprefix("steno")
     if not name.endswith(digits):
         return (name,)

@@ -1,0 +1,57 @@
+"""Providers by name: the built-in ones without a search, others by their entry points."""
+
+import subprocess
+import sys
+from importlib.metadata import entry_points
+
+import pytest
+
+from engine.errors import NotConfigured
+from engine.providers import registry
+from engine.providers.kind import ProviderKind
+
+PROBE = """
+import importlib.metadata as metadata
+def searched(**_): raise SystemExit("searched the installed packages")
+metadata.entry_points = searched
+from engine.providers import registry
+print(*(found.name for found in registry.built_in()))
+"""
+
+
+def test_built_in_providers_are_found_without_a_search() -> None:
+    """A search through all installed packages would be the longest part of the start."""
+    done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=False)
+
+    assert (done.stdout, done.stderr) == ("local dstack\n", "")
+
+
+def test_built_in_providers_are_declared_as_entry_points_too() -> None:
+    """So that a tool that lists the group sees all of them."""
+    declared = {point.name: point.load() for point in entry_points(group=registry.GROUP)}
+
+    assert {name: declared[name] for name in ("local", "dstack")} == {one.name: one for one in registry.built_in()}
+
+
+def test_a_wrong_name_lists_the_providers_there_are() -> None:
+    with pytest.raises(NotConfigured, match=r"there is no provider 'slurn'; use one of: local, dstack"):
+        registry.kind("slurn")
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("no_such_package:KIND", "cannot be loaded: ModuleNotFoundError"),
+        ("engine.errors:KIND", "cannot be loaded: AttributeError"),
+        ("engine.errors:NotConfigured", "its entry point is not a ProviderKind"),
+    ],
+)
+def test_a_broken_package_is_one_line(monkeypatch: pytest.MonkeyPatch, value: str, said: str) -> None:
+    monkeypatch.setattr(registry, "_installed", lambda: {"broken": value})
+
+    with pytest.raises(NotConfigured, match=said):
+        registry.kind("broken")
+
+
+def test_every_built_in_provider_is_a_kind() -> None:
+    assert all(isinstance(one, ProviderKind) and one.summary for one in registry.built_in())
