@@ -16,8 +16,8 @@ from events.clock import parse_time
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from engine.objects import RunObject
     from events.clock import Clock
-    from projections.models.objects import RunObject
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _BEAT = 0.1

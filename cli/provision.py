@@ -15,16 +15,16 @@ from cli.submitting import follow, submit
 from cli.task import described
 from cli.wiring.errors import NOT_SUCCEEDED, Detached
 from cli.wiring.output import emit, emit_json
+from engine.money.words import money
 from engine.providers.dstack.doctor import worst_case
 from engine.providers.dstack.task import normal_task
-from engine.replay.objects import money
 from events.clock import SECOND, parse_time
 
 if TYPE_CHECKING:
     from cli.task import Task
     from cli.wiring.app import App
+    from engine.objects import RunObject
     from engine.providers.dstack.doctor import Diagnosis
-    from projections.models.objects import RunObject
 
 _UNUSABLE = frozenset({"not_available", "no_quota"})
 

@@ -21,13 +21,12 @@ from engine.commands.desk import Desk, refuse
 from engine.commands.request import request_run
 from engine.errors import ProviderError, ProviderRefused, ProviderUnreachable
 from engine.fold.sources import observability
-from engine.replay.objects import run_object
+from engine.objects import RunObject, run_object
 from engine.replay.record import fill_costs
 from engine.rules.sets import CURRENT
 from events import types
 from events.clock import SECOND
 from projections.models.cost_rows import cost_of
-from projections.models.objects import RunObject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -200,7 +199,7 @@ class Counter:
         if run is None:
             return None
         fill_costs(self._record, [run])
-        return msgspec.convert(run_object(run, CURRENT, cost_of(self._watch.world.state, run_id)), RunObject)
+        return run_object(run, CURRENT, cost_of(self._watch.world.state, run_id))
 
 
 @contextmanager

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cli.wiring.app import App
+    from engine.objects import RunObject, VmObject
     from engine.providers.base import Provider
     from events.store.record import Record
-    from projections.models.objects import RunObject, VmObject
 
 _RUNS = {
     "demo-works": "for n in 1 2 3; do echo step $n; sleep 0.5; done",

@@ -15,9 +15,9 @@ from cli.wiring.output import emit, emit_json
 from cli.wiring.terminal import columns
 
 if TYPE_CHECKING:
+    from engine.objects import RunObject
     from engine.replay.result import Replay
     from projections.models.evidence import Quote
-    from projections.models.objects import RunObject
 
 _OLD = "2025-12-sdk"
 

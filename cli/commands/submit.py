@@ -15,7 +15,7 @@ from cli.wiring.output import emit, emit_json, hint
 
 if TYPE_CHECKING:
     from cli.submitting import Submitted
-    from projections.models.objects import RunObject
+    from engine.objects import RunObject
 
 
 @click.command("submit", context_settings={"ignore_unknown_options": False})

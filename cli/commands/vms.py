@@ -13,7 +13,7 @@ from cli.wiring.output import emit, emit_json, hint
 from cli.wiring.terminal import columns
 
 if TYPE_CHECKING:
-    from projections.models.objects import VmObject
+    from engine.objects import VmObject
     from projections.models.view import View
 
 _DAY = 86_400_000_000

@@ -3,17 +3,17 @@
 from collections.abc import Sequence
 
 from cli.render import paint, words
+from engine.objects import AnomalyObject, BlindObject
 from events.clock import parse_time
-from projections.models.objects import Anomaly, Blind
 
 
-def anomalies(found: Sequence[Anomaly]) -> str:
+def anomalies(found: Sequence[AnomalyObject]) -> str:
     """One line an anomaly, in order of position."""
     rows = [(f"#{one.position}", one.kind, f"{one.detail} {paint.dim(f'({one.subject})')}") for one in found]
     return paint.table(("POLL", "ANOMALY", "WHAT"), rows, right=(0,))
 
 
-def blind(gaps: Sequence[Blind]) -> str:
+def blind(gaps: Sequence[BlindObject]) -> str:
     """One line a gap: which source was silent, from when to when, for how long."""
     rows = []
     for gap in gaps:

@@ -3,7 +3,7 @@
 from cli.money import Books
 from cli.render import paint, words
 from engine.money.budget import Account
-from engine.replay.objects import money
+from engine.money.words import money
 
 _BAR = 40
 

@@ -3,7 +3,7 @@
 from cli.render import paint, words
 from engine.money.charge import Line
 from engine.money.report import Report, Row
-from engine.replay.objects import money
+from engine.money.words import money
 from projections.models.money_objects import LINES
 
 _HEADS = {"vm": "MACHINE", "run": "RUN", "day": "DAY", "user": "USER", "gpu": "GPU"}

@@ -8,9 +8,9 @@ import msgspec
 from cli.render import paint, vms, words
 from cli.render.runs import called, identity, verdict
 from engine.fold.vm import Vm
+from engine.objects import AnomalyObject, VmObject
 from projections.models.evidence import Quote, brief
 from projections.models.explain import Explanation, Step
-from projections.models.objects import Anomaly, VmObject
 
 _MARGIN = "  "
 
@@ -44,7 +44,7 @@ def page(found: Explanation, not_warm: Sequence[str], columns: int) -> str:
 
 
 def vm_page(
-    found: VmObject, machine: Vm, why: Sequence[str], anomalies: Sequence[Anomaly], until: int, columns: int
+    found: VmObject, machine: Vm, why: Sequence[str], anomalies: Sequence[AnomalyObject], until: int, columns: int
 ) -> str:
     """A machine's page: its state, why it is still up (or gone), what was odd, and its bill so far."""
     width = min(columns, 100)

@@ -6,7 +6,7 @@ import click
 
 from cli.render import paint, words
 from engine.money.performance import Measure
-from engine.replay.objects import money
+from engine.money.words import money
 from events.clock import SECOND
 
 

@@ -8,8 +8,7 @@ import click
 from cli.render import paint
 from engine.money.model import Inputs
 from engine.money.projection import Claim, Verdict
-from engine.money.words import rate, span, usd
-from engine.replay.objects import money
+from engine.money.words import money, rate, span, usd
 from events.clock import SECOND
 
 _COLOURS = {Verdict.HOLDS: "green", Verdict.PARTLY: "yellow", Verdict.WRONG: "red", Verdict.ADDED: "bright_black"}

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from cli.render import paint, words
 from engine.fold.world_codec import WorldState
 from engine.money.reconcile import Difference, Reconciliation
-from engine.replay.objects import money
+from engine.money.words import money
 
 
 def page(runs: Sequence[Reconciliation], everything: Reconciliation, state: WorldState, columns: int) -> str:

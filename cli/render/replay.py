@@ -2,29 +2,29 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-import msgspec
-
 from cli.render import anomalies as odd
 from cli.render import paint, words
 from cli.render.runs import replayed, side_by_side
 from cli.render.vms import listing
-from engine.fold.change import Anomaly as Odd
-from engine.fold.change import Moved
+from engine.fold.change import Anomaly, Moved
 from engine.fold.run import Run
+from engine.objects import (
+    RunObject,
+    anomaly_object,
+    blind_object,
+    run_object,
+    vm_object,
+)
 from engine.replay.diff import Difference
-from engine.replay.objects import anomaly_object, blind_object, run_object, vm_object
 from engine.replay.result import Replay
 from engine.replay.step import Step
 from events.clock import format_time
 from projections.models.evidence import brief, quote
-from projections.models.objects import Anomaly, Blind, RunObject, VmObject
 
 
 def runs_of(replay: Replay) -> list[RunObject]:
     """The run objects of a replay."""
-    return [
-        msgspec.convert(run_object(run, replay.rules, replay.costs.get(run.run_id)), RunObject) for run in replay.runs
-    ]
+    return [run_object(run, replay.rules, replay.costs.get(run.run_id)) for run in replay.runs]
 
 
 def summary(replay: Replay, columns: int) -> str:
@@ -38,7 +38,7 @@ def summary(replay: Replay, columns: int) -> str:
         lines += ["", replayed(runs, columns)]
     if replay.vms:
         machines = {vm.vm_id: vm for vm in replay.vms}
-        vms = [msgspec.convert(vm_object(vm, replay.bills[vm.vm_id]), VmObject) for vm in replay.vms]
+        vms = [vm_object(vm, replay.bills[vm.vm_id]) for vm in replay.vms]
         now = max(bill.until for bill in replay.bills.values())
         lines += ["", listing(vms, machines.__getitem__, lambda _: now, columns)]
     return "\n".join([*lines, *_trouble(replay)])
@@ -62,7 +62,7 @@ def step_lines(step: Step, runs: Mapping[str, Run]) -> Iterator[str]:
     """One line for each move and each oddity of a step; `runs` are those of the whole replay."""
     front = f"{step.position:>8}  {words.hour(step.at)}"
     for change in step.changes:
-        if isinstance(change, Odd):
+        if isinstance(change, Anomaly):
             yield f"{front}  {paint.bold(change.kind.value)}  {change.detail}"
         elif isinstance(change, Moved) and change.transition is not None:
             run, move = runs[change.run_id], change.transition
@@ -88,8 +88,8 @@ def step_objects(step: Step, runs: Mapping[str, Run]) -> Iterator[dict[str, obje
 
 
 def _trouble(replay: Replay) -> list[str]:
-    found = [msgspec.convert(anomaly_object(one), Anomaly) for one in replay.anomalies]
-    gaps = [msgspec.convert(blind_object(one), Blind) for one in replay.blind]
+    found = [anomaly_object(one) for one in replay.anomalies]
+    gaps = [blind_object(one) for one in replay.blind]
     lines = []
     if found:
         lines += ["", odd.anomalies(found)]

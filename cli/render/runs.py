@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from cli.render import paint, words
 from engine.decide.queue import Queued
+from engine.objects import RunObject
 from events.clock import SECOND, parse_time
-from projections.models.objects import RunObject
 
 
 def verdict(run: RunObject) -> str:

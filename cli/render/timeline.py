@@ -4,8 +4,8 @@ import click
 
 from cli.render import paint, words
 from cli.render.runs import called, identity, paid, verdict
+from engine.objects import RunObject
 from events.clock import SECOND, parse_time
-from projections.models.objects import RunObject
 from projections.models.timeline import Span, Timeline
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"

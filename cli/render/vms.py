@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from cli.render import paint, words
 from engine.fold.vm import Vm
-from engine.replay.objects import money as dollars
+from engine.money.words import money as dollars
+from engine.objects import IntervalObject, VmObject
 from events.clock import parse_time
-from projections.models.objects import Interval, VmObject
 
 Machine = Callable[[str], Vm]
 """The engine's machine of an id."""
@@ -125,7 +125,7 @@ def bill(vm: VmObject, until: int) -> str:
     return paint.table(("PHASE", "FROM", "TO", "LASTED", "COST"), rows, right=(3, 4))
 
 
-def _interval(one: Interval, until: int) -> tuple[str, str, str, str, str]:
+def _interval(one: IntervalObject, until: int) -> tuple[str, str, str, str, str]:
     start = parse_time(one.start)
     end = until if one.end is None else parse_time(one.end)
     shown = "–" if one.end is None else words.moment(end)

@@ -1,9 +1,23 @@
 """Money and durations as people read them; exact, never rounded silently."""
 
+from typing import overload
+
 from engine.policy import DOLLAR
 from events.clock import SECOND
 
 _UNITS = ((24 * 3600, "d"), (3600, "h"), (60, "m"), (1, "s"))
+
+
+@overload
+def money(amount: int) -> str: ...
+@overload
+def money(amount: int | None) -> str | None: ...
+def money(amount: int | None) -> str | None:
+    """Micro-dollars as dollars with six decimals, as JSON objects have them: `1.990000`."""
+    if amount is None:
+        return None
+    sign = "-" if amount < 0 else ""
+    return f"{sign}{abs(amount) // DOLLAR}.{abs(amount) % DOLLAR:06d}"
 
 
 def usd(amount: int) -> str:

@@ -17,7 +17,7 @@ from engine.money.bill import bill_of
 from engine.money.charge import charges
 from engine.money.words import rate, span, usd
 from engine.notify.news import ANOMALY, ORPHAN, RUN_END, Fact
-from engine.replay.objects import anomaly_object, run_object
+from engine.objects import anomaly_object, run_object
 from engine.rules.sets import CURRENT
 from events.clock import SECOND, format_time
 
@@ -94,7 +94,7 @@ def _entry(fact: Fact, state: WorldState) -> Fields:
             reason = None if run.reason is None else run.reason.value
             return {"run_id": run.run_id, "name": run.name, "state": run.state.value, "reason": reason}
         case Anomaly() as anomaly:
-            return anomaly_object(anomaly) | {"of": _who(anomaly.subject, state)}
+            return msgspec.structs.asdict(anomaly_object(anomaly)) | {"of": _who(anomaly.subject, state)}
 
 
 # -- runs
@@ -146,7 +146,7 @@ def anomaly_text(anomaly: Anomaly, state: WorldState) -> str:
 
 def anomaly_fields(anomaly: Anomaly) -> Fields:
     """As the API gives it."""
-    told = anomaly_object(anomaly)
+    told = msgspec.structs.asdict(anomaly_object(anomaly))
     return {"anomaly": told.pop("kind"), **told}
 
 

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from engine.fold.run import Run
-from engine.replay.objects import JsonObject
-from engine.replay.result import Replay
+from engine.replay.result import JsonObject, Replay
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,9 @@
 """What a replay found."""
 
 from dataclasses import dataclass
+from typing import Any
+
+import msgspec
 
 from engine.fold.change import Anomaly, Blind
 from engine.fold.run import Run
@@ -10,8 +13,10 @@ from engine.fold.world import World
 from engine.money.bill import Bill, bills
 from engine.money.charge import run_costs
 from engine.money.figure import divergences
-from engine.replay.objects import JsonObject, anomaly_object, blind_object, run_object, vm_object
+from engine.objects import anomaly_object, blind_object, run_object, vm_object
 from engine.rules.sets import RuleSet
+
+JsonObject = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +60,7 @@ class Replay:
 
     def to_json(self) -> JsonObject:
         """The object `steno replay --json` prints."""
-        return {
+        found: JsonObject = {
             "rules": self.rules.name,
             "events": self.events,
             "runs": [run_object(run, self.rules, self.costs.get(run.run_id)) for run in self.runs],
@@ -63,3 +68,4 @@ class Replay:
             "anomalies": [anomaly_object(anomaly) for anomaly in self.anomalies],
             "blind": [blind_object(blind) for blind in self.blind],
         }
+        return msgspec.json.decode(msgspec.json.encode(found), type=JsonObject)

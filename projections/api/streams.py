@@ -12,12 +12,12 @@ from msgspec import UNSET, UnsetType
 from starlette.requests import Request
 from starlette.routing import BaseRoute, Route
 
+from engine.objects import RunObject, VmObject
 from projections.api.feed.listener import cancelling
 from projections.api.parameters import Parameter, asked_of
 from projections.api.problems import Problem
 from projections.api.reads.read import check_word, path_parameters
 from projections.api.stopping import latest
-from projections.models.objects import RunObject, VmObject
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send

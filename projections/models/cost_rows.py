@@ -10,7 +10,7 @@ from engine.fold.world_codec import WorldState
 from engine.money.bill import Bill, Book, bill_of
 from engine.money.charge import Charge, charges, run_costs
 from engine.money.reconcile import reconcile_run
-from engine.replay.objects import vm_object
+from engine.objects import vm_object
 from projections.models.bill_sums import Basis, decode_against, encode_against, encode_paid
 from projections.store.vm_table import VmRow
 

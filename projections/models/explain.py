@@ -8,13 +8,13 @@ from engine.decide.capacity import capacity_sentence
 from engine.facts import RunFacts
 from engine.fold.queries import policy_of, source_of
 from engine.fold.tick_reader import PollReader
+from engine.objects import AnomalyObject, RunObject
 from engine.rules.flip import flips
 from engine.rules.sets import CURRENT
 from events.clock import format_time, parse_time
 from events.errors import PositionNotFound
 from events.poll import Poll
 from projections.models.evidence import Quote, quote, quote_event
-from projections.models.objects import Anomaly, RunObject
 from projections.models.rule_sentences import sentence
 from projections.models.timeline import Gap, timeline
 from projections.models.view import View
@@ -44,7 +44,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[Step, ...]
     flips: tuple[str, ...]
     """One sentence each: had the provider said this instead, the verdict would be another."""
-    anomalies: tuple[Anomaly, ...]
+    anomalies: tuple[AnomalyObject, ...]
     gaps: tuple[Gap, ...]
 
 

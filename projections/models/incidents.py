@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from engine.objects import AnomalyObject, BlindObject
 from events.clock import format_time
-from projections.models.objects import Anomaly, Blind
 from projections.store.reader_pool import Look
 
 if TYPE_CHECKING:
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 _BLIND: Final = 200
 """Gaps shown at most."""
-_anomaly: Final = msgspec.json.Decoder(Anomaly)
-_blind: Final = msgspec.json.Decoder(Blind)
+_anomaly: Final = msgspec.json.Decoder(AnomalyObject)
+_blind: Final = msgspec.json.Decoder(BlindObject)
 
 
 class Incidents(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,7 +22,7 @@ class Incidents(msgspec.Struct, frozen=True, kw_only=True):
 
     anomalies: list[dict[str, object]]
     """`{"kind", "subject", "position", "at", "detail"}`."""
-    blind: tuple[Blind, ...]
+    blind: tuple[BlindObject, ...]
     """Those that last first; on the first page only."""
     next: tuple[int, int] | None
     """The place of the last anomaly, where there are more."""
@@ -44,13 +44,13 @@ def newest(look: Look, count: int) -> list[dict[str, object]]:
     return [_object(look.record, _anomaly.decode(one)) for _, one in look.view.store.newest_anomalies(count)]
 
 
-def blind(look: Look) -> tuple[Blind, ...]:
+def blind(look: Look) -> tuple[BlindObject, ...]:
     """Gaps in which a source told us nothing: those that last, and then those that ended last."""
     over = (_blind.decode(one) for one in look.view.store.newest_blind(_BLIND, but=look.view.hidden()))
     return (*look.view.open_gaps(), *over)
 
 
-def _object(record: "Record", one: Anomaly) -> dict[str, object]:
+def _object(record: "Record", one: AnomalyObject) -> dict[str, object]:
     stored = next(iter(record.read(after=one.position - 1, limit=1)), None)
     return {
         "kind": one.kind,

@@ -4,8 +4,8 @@ from typing import Final
 
 import msgspec
 
+from engine.objects import RunObject, VmObject
 from events.clock import SECOND, format_time
-from projections.models.objects import RunObject, VmObject
 from projections.store.reader_pool import Look
 from projections.store.store import Store
 from projections.store.vm_table import VmRow

@@ -5,8 +5,8 @@ from engine.money.budget import Account
 from engine.money.charge import Charge, Line
 from engine.money.reconcile import Reconciliation
 from engine.money.report import Report, Row
+from engine.money.words import money
 from engine.policy import Policy
-from engine.replay.objects import money
 from events.clock import SECOND, format_time
 
 LINES = (Line.PROVISIONING, Line.BUSY, Line.IDLE, Line.TERMINATING, Line.UNCONFIRMED, Line.UNATTRIBUTED, Line.ROUNDING)

@@ -5,8 +5,8 @@ from typing import Final, NamedTuple
 from engine.fold.run import Terms
 from engine.fold.vm import Vm
 from engine.money.prices import price_of
+from engine.money.words import money
 from engine.policy import DOLLAR, Policy
-from engine.replay.objects import money
 from projections.store.reader_pool import Look
 from projections.store.world_table import decode_vm
 

@@ -9,8 +9,8 @@ from engine.money.bill import bill_of
 from engine.money.budget import account
 from engine.money.charge import charges, cut_at
 from engine.money.report import midnights
+from engine.money.words import money
 from engine.policy import Policy
-from engine.replay.objects import money
 from events.clock import SECOND, format_time
 from projections.models import incidents
 from projections.models.lanes import lanes

@@ -19,7 +19,7 @@ from engine.fold.world import World
 from engine.fold.world_codec import WorldState
 from engine.money.figure import divergences
 from engine.money.report import user_of
-from engine.replay.objects import anomaly_object, blind_object, run_object
+from engine.objects import anomaly_object, blind_object, run_object
 from engine.replay.until import Until
 from engine.rules.sets import CURRENT
 from engine.rules.verdict import NAME

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from engine.replay.objects import money
+from engine.money.words import money
 from events.clock import format_time
 from projections.store.reader_pool import Look
 

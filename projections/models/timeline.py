@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from engine.fold.run import Attempt, Said
+from engine.objects import BlindObject, RunObject, VmObject
 from events.clock import SECOND, foreign_run_id, format_time, parse_time
-from projections.models.objects import Blind, RunObject, VmObject
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
 
 def timeline(
     run: RunObject,
-    blind: Iterable[Blind],
+    blind: Iterable[BlindObject],
     now: int,
     vm: VmObject | None = None,
     said: Said | None = None,
@@ -205,7 +205,7 @@ def _task(said: Said, until: int) -> tuple[TaskPhase, ...]:
     )
 
 
-def _gaps(blind: Iterable[Blind], start: int, until: int) -> tuple[Gap, ...]:
+def _gaps(blind: Iterable[BlindObject], start: int, until: int) -> tuple[Gap, ...]:
     gaps = []
     for gap in blind:
         begin = max(start, parse_time(gap.start))

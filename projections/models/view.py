@@ -15,9 +15,8 @@ from engine.fold.vm import Vm
 from engine.fold.world import World
 from engine.fold.world_codec import WorldState
 from engine.money.budget import DAY, Settled
-from engine.replay.objects import blind_object
+from engine.objects import AnomalyObject, BlindObject, RunObject, VmObject, blind_object
 from engine.rules.sets import CURRENT
-from projections.models.objects import Anomaly, Blind, RunObject, VmObject
 from projections.models.queue_rows import queues, waits
 from projections.store.store import RunRow, Store
 from projections.store.vm_table import VmRow
@@ -25,8 +24,8 @@ from projections.store.world_table import decode_run, decode_vm, take_up, take_u
 
 _run = msgspec.json.Decoder(RunObject)
 _vm = msgspec.json.Decoder(VmObject)
-_anomaly = msgspec.json.Decoder(Anomaly)
-_blind = msgspec.json.Decoder(Blind)
+_anomaly = msgspec.json.Decoder(AnomalyObject)
+_blind = msgspec.json.Decoder(BlindObject)
 _SUGGESTED = 5
 _LEARNT_FROM = 200
 """Runs that an estimate of how long others last looks through."""
@@ -127,7 +126,7 @@ class View:
         """
         return _run.decode(self.row(word).object)
 
-    def anomalies_of(self, run_id: str) -> tuple[Anomaly, ...]:
+    def anomalies_of(self, run_id: str) -> tuple[AnomalyObject, ...]:
         """What was odd about a run."""
         return tuple(_anomaly.decode(one) for one in self._store.anomalies(f"run/{run_id}"))
 
@@ -185,7 +184,7 @@ class View:
         """The engine's own machine, with all that its object leaves out."""
         return self.world().state.vms[vm_id]
 
-    def anomalies_of_vm(self, vm_id: str) -> tuple[Anomaly, ...]:
+    def anomalies_of_vm(self, vm_id: str) -> tuple[AnomalyObject, ...]:
         """What was odd about a machine."""
         return tuple(_anomaly.decode(one) for one in self._store.anomalies(f"vm/{vm_id}"))
 
@@ -248,7 +247,7 @@ class View:
         state = take_up_whole(self._store)
         return World(CURRENT).state if state is None else state
 
-    def blind_of(self, row: RunRow) -> tuple[Blind, ...]:
+    def blind_of(self, row: RunRow) -> tuple[BlindObject, ...]:
         """When the sources that show a run told us nothing, gaps that still last included."""
         sources = tuple(decode_run(row.folded).started)
         over = [_blind.decode(one) for one in self._store.blind(sources)]
@@ -256,13 +255,13 @@ class View:
         if state is None:
             return tuple(over)
         lasting = [open_blind(one) for name, one in state.sources.items() if name in sources and not one.archive]
-        return (*over, *(msgspec.convert(blind_object(one), Blind) for one in lasting if one is not None))
+        return (*over, *(blind_object(one) for one in lasting if one is not None))
 
-    def open_gaps(self) -> tuple[Blind, ...]:
+    def open_gaps(self) -> tuple[BlindObject, ...]:
         """Times in which a source tells us nothing that still last."""
         sources = () if self._world is None else self._world.sources.values()
         lasting = (open_blind(source) for source in sources if not source.archive)
-        return tuple(msgspec.convert(blind_object(one), Blind) for one in lasting if one is not None)
+        return tuple(blind_object(one) for one in lasting if one is not None)
 
     def sources(self, now: int) -> tuple[SourceView, ...]:
         """Every live source of runs and machines, and whether it still answers at `now`."""

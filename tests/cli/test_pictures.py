@@ -8,8 +8,8 @@ from stenotest.run_objects import T, a_run
 
 from cli.render import paint, words
 from cli.render.timeline import draw
+from engine.objects import BlindObject
 from events.clock import SECOND, format_time
-from projections.models.objects import Blind
 from projections.models.timeline import timeline
 
 ENDED = {"reason": "exit_zero", "exit_status": 0, "execution_seconds": 41.2, "provider_cost_usd": "0.034700"}
@@ -38,7 +38,7 @@ def test_a_cold_run_is_drawn_on_one_scale() -> None:
 def test_silence_of_the_source_is_drawn_under_the_scale() -> None:
     """A stretch nobody saw is marked, with its length."""
     run = a_run(*COLD, **ENDED)
-    gap = Blind(source="dstack/main", start=format_time(T + 20 * SECOND), end=format_time(T + 26 * SECOND))
+    gap = BlindObject(source="dstack/main", start=format_time(T + 20 * SECOND), end=format_time(T + 26 * SECOND))
     drawn = unstyle(draw(run, timeline(run, [gap], T), 80))
     line = next(line for line in drawn.splitlines() if line.startswith("no answer"))
     assert "░" in line

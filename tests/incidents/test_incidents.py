@@ -15,8 +15,7 @@ from engine.money.bill import bills
 from engine.money.reconcile import reconcile
 from engine.replay.diff import diff
 from engine.replay.incident import incident_path
-from engine.replay.objects import JsonObject
-from engine.replay.result import Replay
+from engine.replay.result import JsonObject, Replay
 from engine.replay.trace import fold_polls, open_trace, replay_trace
 from events.traces.lines import numbered_lines
 

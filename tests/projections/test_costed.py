@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.replay.objects import money
+from engine.money.words import money
 from events.poll import Poll
 from events.store.record import Record
 from projections.models.cost_rows import cost_of

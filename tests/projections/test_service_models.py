@@ -13,8 +13,8 @@ from stenotest.story import START
 from engine.money.bill import bills
 from engine.money.budget import account
 from engine.money.report import cost_report
+from engine.money.words import money
 from engine.policy import Policy, Rate
-from engine.replay.objects import money
 from events.clock import SECOND, SystemClock, format_time, parse_time
 from events.errors import PositionNotFound
 from events.poll import Poll

@@ -1,6 +1,5 @@
 """A timeline is a run's transitions laid end to end."""
 
-import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 from stenotest.histories import History, histories
@@ -9,11 +8,10 @@ from stenotest.story import single
 from stenotest.told import OURS, Told, requested
 
 from engine.fold.run import Attempt, Run
-from engine.replay.objects import run_object
+from engine.objects import BlindObject, RunObject, run_object
 from engine.rules.sets import CURRENT
 from events import types
 from events.clock import SECOND, format_time
-from projections.models.objects import Blind, RunObject
 from projections.models.timeline import Timeline, timeline, timeline_object
 
 
@@ -51,7 +49,7 @@ def test_a_return_to_the_queue_is_a_new_attempt_even_where_it_took_no_time() -> 
 
 def folded(run: Run) -> tuple[RunObject, Timeline]:
     """The run as every reader gets it, and its timeline."""
-    shown = msgspec.convert(run_object(run, CURRENT), RunObject)
+    shown = run_object(run, CURRENT)
     return shown, timeline(shown, [], run.last_at, later=run.later_attempts)
 
 
@@ -120,8 +118,8 @@ def test_gaps_are_cut_to_the_runs_life() -> None:
     """Nobody minds that a source was silent before or after."""
     run = a_run(("running", 0), ("succeeded", 10))
     silent = [
-        Blind(source="dstack/main", start=format_time(T - 100 * SECOND), end=format_time(T + 4 * SECOND)),
-        Blind(source="dstack/main", start=format_time(T + 20 * SECOND), end=None),
+        BlindObject(source="dstack/main", start=format_time(T - 100 * SECOND), end=format_time(T + 4 * SECOND)),
+        BlindObject(source="dstack/main", start=format_time(T + 20 * SECOND), end=None),
     ]
     life = timeline(run, silent, now=T + 90 * SECOND)
     assert [(gap.start - T, gap.end - T) for gap in life.gaps] == [(0, 4 * SECOND)]

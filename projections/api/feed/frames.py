@@ -9,7 +9,7 @@ from engine.fold.change import Change, Moved, VmMoved
 from engine.fold.record_fold import RecordFold
 from engine.fold.vm import Vm
 from engine.fold.world import World
-from engine.replay.objects import JsonObject, run_object, vm_object
+from engine.objects import RunObject, VmObject, run_object, vm_object
 from engine.replay.record import fill_costs
 from engine.replay.until import Until
 from engine.rules.sets import CURRENT
@@ -185,10 +185,10 @@ class Framer:
         runs = self.state.runs
         fill_costs(self._record, [run for run_id in run_ids if (run := runs.get(run_id)) is not None])
 
-    def _run_object(self, run_id: str) -> JsonObject:
+    def _run_object(self, run_id: str) -> RunObject:
         return run_object(self.state.runs[run_id], CURRENT, self._the_costs.of_run(run_id))
 
-    def _vm_object(self, vm_id: str, about: set[str]) -> JsonObject:
+    def _vm_object(self, vm_id: str, about: set[str]) -> VmObject:
         vm = self.state.vms[vm_id]
         about.add(f"vm/{vm_id}")
         about.update(f"run/{run_id}" for run_id in self._on(vm))

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from engine.objects import RunObject
 from projections.api.reads.shapes import (
     BlindAnswer,
     BudgetAlert,
@@ -20,7 +21,6 @@ from projections.api.reads.shapes import (
     Time,
     Usd,
 )
-from projections.models.objects import RunObject
 
 __all__ = [
     "EventInFull",

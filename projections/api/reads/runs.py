@@ -10,7 +10,8 @@ from engine.fold.run_machine import State
 from engine.money.bill import bill_of
 from engine.money.charge import all_charges
 from engine.money.reconcile import reconcile_run
-from engine.replay.objects import money
+from engine.money.words import money
+from engine.objects import RunObject
 from projections.api.paging import CURSOR, LIMIT, SORTED_CURSOR, Place, cursor_of, cut
 from projections.api.parameters import HIDDEN, Asked, choice, text
 from projections.api.reads import shapes
@@ -18,7 +19,6 @@ from projections.api.reads.read import Read
 from projections.models.cost_rows import machines_of
 from projections.models.explain import explain, explanation_object
 from projections.models.money_objects import charge_object, reconciliation_object
-from projections.models.objects import RunObject
 from projections.models.queue_rows import queued_object
 from projections.models.record_pages import events
 from projections.models.timeline import timeline, timeline_object

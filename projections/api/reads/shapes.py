@@ -1,6 +1,6 @@
 """What answers look like: structures for the OpenAPI, and what tests hold real answers against.
 
-Runs, machines and anomalies are those of `projections.models.objects`. Money is decimal strings of US dollars, times
+Runs, machines and anomalies are those of `engine.objects`. Money is decimal strings of US dollars, times
 are ISO 8601 UTC, null is unknown.
 """
 
@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from projections.models.objects import Anomaly, Interval, RunObject
+from engine.objects import AnomalyObject, IntervalObject, RunObject
 
 Usd = Annotated[str, msgspec.Meta(pattern=r"^-?[0-9]+\.[0-9]{6}$", description="US dollars, six decimals.")]
 Time = Annotated[str, msgspec.Meta(description="ISO 8601, UTC, microseconds.")]
@@ -157,7 +157,7 @@ class ExplanationAnswer(Shape, kw_only=True):
     evidence: list[QuoteAnswer]
     steps: list[StepAnswer]
     flips: list[str]
-    anomalies: list[Anomaly]
+    anomalies: list[AnomalyObject]
     blind: list[BlindAnswer]
     not_warm: list[str]
     observability: str | None
@@ -241,7 +241,7 @@ class MachineObject(Shape, kw_only=True):
     cost_usd: Usd | None
     cost_low_usd: Usd | None
     cost_high_usd: Usd | None
-    intervals: list[Interval]
+    intervals: list[IntervalObject]
     source: Annotated[str, msgspec.Meta(description="Whose polls show it, as `sources` and `blind` name it.")]
     archive: ArchiveName | None = None
 
@@ -270,7 +270,7 @@ class MachineAnswer(MachineObject, kw_only=True):
     idle_since: Time | None
     unreachable: bool | None
     why_up: list[str]
-    anomalies: list[Anomaly]
+    anomalies: list[AnomalyObject]
     position: Position
     observability: str | None
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from stenotest.story import Story, job, run_item, single, submission
 
-from engine.replay.objects import JsonObject
+from engine.replay.result import JsonObject
 from engine.replay.trace import replay_polls
 from events.clock import foreign_run_id
 

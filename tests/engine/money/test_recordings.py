@@ -12,8 +12,7 @@ from engine.fold.world import World
 from engine.money.bill import bills
 from engine.money.charge import run_costs
 from engine.money.reconcile import Cause, reconcile
-from engine.replay.objects import JsonObject
-from engine.replay.result import Replay
+from engine.replay.result import JsonObject, Replay
 from engine.replay.trace import fold_polls, open_trace, replay_trace
 from events.clock import parse_time
 

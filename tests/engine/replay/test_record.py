@@ -11,9 +11,8 @@ from stenotest.histories import History, histories, rows_of
 from stenotest.story import Story
 
 from engine.readings.shapes import shape_of
-from engine.replay.objects import JsonObject
 from engine.replay.record import fill_costs, replay_record, snapshot, step_record, world_of
-from engine.replay.result import Replay
+from engine.replay.result import JsonObject, Replay
 from engine.replay.trace import NumberedPoll, open_trace, replay_polls
 from engine.replay.until import Until
 from engine.rules.sets import RULE_SETS

@@ -1,0 +1,224 @@
+"""The public JSON objects of runs, machines, anomalies and blind times, for the command line, API, stream and webhook.
+
+Keys, their order and their meaning are public; a key is added at the end of its object or not at all. Times are
+ISO 8601 UTC, money is decimal strings of US dollars with six decimals, None is unknown.
+"""
+
+from itertools import groupby
+
+import msgspec
+
+from engine.fold.change import Anomaly, Blind, Transition
+from engine.fold.run import Run
+from engine.fold.vm import Vm
+from engine.money.bill import Bill, Interval
+from engine.money.words import money
+from engine.rules.sets import RuleSet
+from events.clock import SECOND, format_time
+
+TERMINAL = frozenset({"succeeded", "failed", "stopped"})
+"""States that a run leaves only if the provider contradicts itself."""
+
+
+class ReportedJob(msgspec.Struct, frozen=True, kw_only=True):
+    """One job in the provider's own words."""
+
+    status: str | None
+    reason: str | None
+    exit_status: int | None
+
+
+class ReportedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """The provider's own words about a run, verbatim."""
+
+    status: str | None
+    reason: str | None
+    jobs: tuple[ReportedJob, ...]
+
+
+class TransitionObject(msgspec.Struct, frozen=True, kw_only=True, rename={"origin": "from", "target": "to"}):
+    """One change of state, at the poll that caused it."""
+
+    position: int
+    at: str
+    origin: str | None
+    target: str
+    rule: str | None
+
+
+class RunObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One run."""
+
+    run_id: str
+    provider_id: str | None
+    name: str | None
+    provider: str
+    state: str
+    reason: str | None
+    exit_status: int | None
+    rule: str | None
+    evidence: tuple[int, ...]
+    reported: ReportedRun | None
+    attempts: int
+    vm_id: str | None
+    start: str | None
+    submitted_at: str | None
+    started_at: str | None
+    finished_at: str | None
+    execution_seconds: float | None
+    cost_usd: str | None
+    provider_cost_usd: str | None
+    transitions: tuple[TransitionObject, ...]
+    archive: str | None = None
+    """The archive that holds it; no key for a live run."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is a verdict."""
+        return self.state in TERMINAL
+
+
+class IntervalObject(msgspec.Struct, frozen=True, kw_only=True, rename={"start": "from", "end": "to"}):
+    """A stretch of a machine's life in one phase at one price; `to` is None while it lasts."""
+
+    phase: str
+    start: str
+    end: str | None
+    cost_usd: str | None
+
+
+class VmObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One machine with its bill; an open one is costed to the last poll."""
+
+    vm_id: str
+    provider_id: str
+    name: str | None
+    state: str
+    reason: str | None
+    price_usd_per_hour: str | None
+    runs: tuple[str, ...]
+    """Run ids, in the order they were on it."""
+    cost_usd: str | None
+    cost_low_usd: str | None
+    cost_high_usd: str | None
+    intervals: tuple[IntervalObject, ...]
+    source: str
+    """The source whose polls show it."""
+    archive: str | None = None
+    """The archive that holds it; no key for a live machine."""
+
+
+class BlindObject(msgspec.Struct, frozen=True, kw_only=True, rename={"start": "from", "end": "to"}):
+    """A gap in which a source did not answer; `to` is None while it lasts."""
+
+    source: str
+    start: str
+    end: str | None
+
+
+class AnomalyObject(msgspec.Struct, frozen=True, kw_only=True):
+    """Something the provider said or did that it should not."""
+
+    kind: str
+    subject: str
+    position: int
+    detail: str
+
+
+def run_object(run: Run, rules: RuleSet, cost: int | None = None) -> RunObject:
+    """One run; `cost` is ours (`engine.money.charge.run_costs`) in micro-dollars, None if unknown.
+
+    A rule set without metadata shows no costs, neither the provider's nor ours.
+    """
+    return RunObject(
+        run_id=run.run_id,
+        provider_id=run.provider_id,
+        name=run.name,
+        provider=run.provider,
+        state=run.state.value,
+        reason=None if run.reason is None else run.reason.value,
+        exit_status=run.exit_status if rules.metadata else None,
+        rule=run.rule,
+        evidence=tuple(run.evidence),
+        reported=ReportedRun(
+            status=run.reported.status,
+            reason=run.reported.reason,
+            jobs=tuple(
+                ReportedJob(status=job.status, reason=job.reason, exit_status=job.exit_status)
+                for job in run.reported.jobs
+            ),
+        ),
+        attempts=run.attempts,
+        vm_id=run.vm_id,
+        start=run.start,
+        submitted_at=_time(run.submitted_at if run.submitted_at is not None else run.requested_at),
+        started_at=_time(run.started_at),
+        finished_at=_time(run.finished_at),
+        execution_seconds=_execution_seconds(run),
+        cost_usd=money(cost) if rules.metadata else None,
+        provider_cost_usd=money(run.cost) if rules.metadata else None,
+        transitions=tuple(_transition_object(step) for step in run.transitions),
+        archive=run.archive,
+    )
+
+
+def vm_object(vm: Vm, bill: Bill) -> VmObject:
+    """One machine with its bill; neighbouring parts in one phase at one price are one interval, whoever used it."""
+    intervals = [list(parts) for _, parts in groupby(bill.intervals, key=lambda one: (one.phase, one.hourly))]
+    return VmObject(
+        vm_id=vm.vm_id,
+        provider_id=vm.provider_id,
+        name=vm.facts.name,
+        state=vm.state.value,
+        reason=None if vm.reason is None else vm.reason.value,
+        price_usd_per_hour=money(bill.hourly),
+        runs=tuple(vm.runs),
+        cost_usd=money(bill.cost),
+        cost_low_usd=money(bill.low),
+        cost_high_usd=money(bill.high),
+        intervals=tuple(_interval_object(parts) for parts in intervals),
+        source=vm.source,
+        archive=vm.archive,
+    )
+
+
+def anomaly_object(anomaly: Anomaly) -> AnomalyObject:
+    """One anomaly."""
+    return AnomalyObject(
+        kind=anomaly.kind.value, subject=anomaly.subject, position=anomaly.position, detail=anomaly.detail
+    )
+
+
+def blind_object(blind: Blind) -> BlindObject:
+    """One gap."""
+    return BlindObject(source=blind.source, start=format_time(blind.since), end=_time(blind.until))
+
+
+def _interval_object(parts: list[Interval]) -> IntervalObject:
+    return IntervalObject(
+        phase=parts[0].phase.value,
+        start=format_time(parts[0].since),
+        end=_time(parts[-1].until),
+        cost_usd=money(sum(part.cost for part in parts)),
+    )
+
+
+def _transition_object(step: Transition) -> TransitionObject:
+    return TransitionObject(
+        position=step.position,
+        at=format_time(step.at),
+        origin=step.before.value,
+        target=step.after.value,
+        rule=step.rule,
+    )
+
+
+def _execution_seconds(run: Run) -> float | None:
+    """Seconds from the first poll that showed the last attempt running to the end, at least 0; None if unknown."""
+    if run.started_at is None or run.finished_at is None:
+        return None
+    return max(0, run.finished_at - run.started_at) / SECOND
+
+
+def _time(moment: int | None) -> str | None:
+    return None if moment is None else format_time(moment)
