@@ -25,8 +25,8 @@ from record_table import Measured, show
 from stenotest.machines import machine_item
 from stenotest.story import START, job, run_item, submission
 
-from engine.fold.run_machine import PROGRESS, RUN, TRIGGER_TO, Trigger
-from engine.money.bill import bills
+from engine.fold.run_machine import PROGRESS, RUN, TRIGGER_TO, RunStepper, Trigger
+from engine.money.costs import Costs
 from engine.readings.shapes import shape_of
 from engine.replay.record import world_of
 from engine.replay.trace import open_trace
@@ -173,7 +173,7 @@ def folded(path: Path) -> tuple[float, float]:
     return scanned, rate(fold)
 
 
-def stepped(stepper: RUN | RUN) -> float:
+def stepped(stepper: RunStepper) -> float:
     """Steps a second of CPU through the Run machine, forward and back by a retry."""
     way = [(PROGRESS[place], TRIGGER_TO[PROGRESS[place + 1]]) for place in range(5)] + [(PROGRESS[5], Trigger.RETRY)]
 
@@ -192,7 +192,7 @@ def billed(path: Path) -> float:
         state = world_of(record).state
 
     def work() -> int:
-        return len(bills(state))
+        return len(Costs(state).bills())
 
     return 1e6 / rate(work)
 

@@ -20,7 +20,7 @@ def focus(found: Books) -> None:
 
     from engine.money.focus import focus_rows
 
-    for row in focus_rows(found.state, found.bills):
+    for row in focus_rows(found.costs):
         line = io.StringIO()
         csv.writer(line, lineterminator="\n").writerow(row)
         click.echo(line.getvalue(), nl=False)
@@ -29,10 +29,9 @@ def focus(found: Books) -> None:
 def measured(app: App, found: Books) -> None:
     """Start times, idle shutdown and cost per task beside their targets."""
     from cli.render.measures import measure_object, measures
-    from engine.money.charge import run_costs
     from engine.money.performance import performance
 
-    figures = performance(found.state, found.bills, run_costs(found.state, found.bills))
+    figures = performance(found.costs)
     if app.json:
         emit_json({"measures": [measure_object(one) for one in figures], "position": found.position})
         return
@@ -47,7 +46,7 @@ def reconciled(app: App, found: Books) -> None:
     from engine.money.reconcile import reconcile
     from projections.models.money_objects import reconciliation_object
 
-    runs, everything = reconcile(found.state, found.bills)
+    runs, everything = reconcile(found.costs)
     if app.json:
         rows = [reconciliation_object(one, found.state) for one in runs]
         total = reconciliation_object(everything, found.state)

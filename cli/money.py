@@ -1,4 +1,4 @@
-"""What the money commands reckon from: the whole world, every bill, and the policy in force."""
+"""What the money commands reckon from: the whole world, its costs, and the policy in force."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from cli.wiring.app import App
     from engine.fold.world_codec import WorldState
-    from engine.money.bill import Bill
     from engine.money.budget import Account
+    from engine.money.costs import Costs
     from engine.policy import Policy
 
 
@@ -23,7 +23,7 @@ class Books:
     """Everything that money is reckoned from, at one moment."""
 
     state: WorldState
-    bills: dict[str, Bill]
+    costs: Costs
     policy: Policy
     now: int
     position: int
@@ -50,13 +50,13 @@ def books(app: App, at: str | None, *, every_run: bool = True) -> Iterator[Books
     from cli.stores import viewing
     from cli.wiring.time_arguments import seen_from
     from engine.fold.archives import shown_part
-    from engine.money.bill import bills
+    from engine.money.costs import Costs
 
     with viewing(app, at) as (_, view):
         state = shown_part(view.whole()) if every_run else view.world().state
         yield Books(
             state=state,
-            bills=bills(state),
+            costs=Costs(state),
             policy=_policy(app, state, at),
             now=seen_from(app, view, at),
             position=view.position,

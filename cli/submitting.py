@@ -21,12 +21,12 @@ from engine.commands.desk import Desk, refuse
 from engine.commands.request import request_run
 from engine.errors import ProviderError, ProviderRefused, ProviderUnreachable
 from engine.fold.sources import observability
+from engine.money.costs import Costs
 from engine.objects import RunObject, run_object
 from engine.replay.record import fill_costs
 from engine.rules.sets import CURRENT
 from events import types
 from events.clock import SECOND
-from projections.models.cost_rows import cost_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -199,7 +199,7 @@ class Counter:
         if run is None:
             return None
         fill_costs(self._record, [run])
-        return run_object(run, CURRENT, cost_of(self._watch.world.state, run_id))
+        return run_object(run, CURRENT, Costs(self._watch.world.state).of_run(run_id))
 
 
 @contextmanager

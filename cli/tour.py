@@ -123,8 +123,7 @@ def _bill(app: App) -> None:
         emit(indented(listing(view.vms(), view.machine, lambda _: app.clock.now(), columns() - 2)))
     typed("steno costs --by run", app)
     with books(app, None) as found:
-        low, high = sum(bill.low for bill in found.bills.values()), sum(bill.high for bill in found.bills.values())
-        emit(indented(table(cost_report(found.state, found.bills, "run"), low, high, columns() - 2)))
+        emit(indented(table(cost_report(found.costs, "run"), columns() - 2)))
 
 
 def title(text: str, app: App) -> None:

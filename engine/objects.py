@@ -126,7 +126,7 @@ class AnomalyObject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_object(run: Run, rules: RuleSet, cost: int | None = None) -> RunObject:
-    """One run; `cost` is ours (`engine.money.charge.run_costs`) in micro-dollars, None if unknown.
+    """One run; `cost` is ours (`engine.money.costs.Costs`) in micro-dollars, None if unknown.
 
     A rule set without metadata shows no costs, neither the provider's nor ours.
     """

@@ -92,15 +92,14 @@ def command(
 def _report(app: App, found: Books, by: By) -> None:
     from engine.money.report import cost_report
 
-    report = cost_report(found.state, found.bills, by)
-    low, high = sum(bill.low for bill in found.bills.values()), sum(bill.high for bill in found.bills.values())
+    report = cost_report(found.costs, by)
     from cli.render.costs import table
     from projections.models.money_objects import report_object
 
     if app.json:
-        emit_json(report_object(report, low, high) | {"position": found.position})
+        emit_json(report_object(report) | {"position": found.position})
         return
     if not report.rows:
         hint("nothing has cost anything yet; `steno vms` lists machines")
         return
-    emit(table(report, low, high, columns()))
+    emit(table(report, columns()))

@@ -1,7 +1,7 @@
 """Costs as tables."""
 
 from cli.render import paint, words
-from engine.money.charge import Line
+from engine.money.costs import Line
 from engine.money.report import Report, Row
 from engine.money.words import money
 from projections.models.money_objects import LINES
@@ -9,7 +9,7 @@ from projections.models.money_objects import LINES
 _HEADS = {"vm": "MACHINE", "run": "RUN", "day": "DAY", "user": "USER", "gpu": "GPU"}
 
 
-def table(report: Report, low: int, high: int, columns: int) -> str:
+def table(report: Report, columns: int) -> str:
     """One row each, what it was for, and the sum; lines that are zero everywhere are left out."""
     shown = [line for line in LINES if report.total.lines.get(line)]
     spot = report.total.spot > 0
@@ -22,7 +22,7 @@ def table(report: Report, low: int, high: int, columns: int) -> str:
     if report.archived:
         imported = f"{words.short(money(report.archived))} of the total is from archives; no budget counts it"
         drawn = f"{drawn}\n\n{paint.dim(imported)}"
-    least, most = words.short(money(low)), words.short(money(high))
+    least, most = words.short(money(report.low)), words.short(money(report.high))
     if least == most:
         return drawn
     bounds = f"The true cost is {least}–{most}: starts and ends are not known to the moment."

@@ -4,18 +4,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from engine.fold.archives import until_of
 from engine.fold.vm import Vm
 from engine.fold.vm_machine import Phase, VmState
-from engine.fold.world_codec import WorldState
+from engine.money.bill_cache import BillCache, Mark
 from engine.money.holds import Holds, blocks_of
 from engine.money.life import certain_end, certain_start, life_end, possible_end, possible_start
-from engine.money.settled import Mark, Memory
+from engine.money.prices import HIGH, HOUR, LOW, Book, Tariff, exact, rung_at
 from engine.money.spans import Slice, slices
-from engine.money.tariff import HIGH, HOUR, LOW, Book, Tariff, exact, rung_at
 from engine.policy import Billing
-
-__all__ = ["Bill", "Book", "Interval", "Share", "bill_of", "bill_vm", "bills", "life_cost", "split"]
 
 
 class Share(msgspec.Struct, frozen=True):
@@ -67,39 +63,21 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True):
     """The price in force at `until`, also where no interval has begun at it; None: no price was ever told."""
 
 
-def bills(state: WorldState) -> dict[str, Bill]:
-    """The bill of every machine, by vm_id."""
-    book = Book.of(state)
-    return {vm_id: bill_of(state, vm, book) for vm_id, vm in state.vms.items()}
-
-
-def bill_of(state: WorldState, vm: Vm, book: Book | None = None) -> Bill:
-    """The bill of one machine of a world, as every list, page and total has it; an open one is costed to the newest
-    poll of any live source, in an archive to the archive's last.
-
-    Args:
-        book: `Book.of(state)`, where the caller has it already.
-    """
-    return bill_vm(vm, until=until_of(state, vm), book=Book.of(state) if book is None else book)
-
-
-_MEMORY = Memory()
-
-
-def bill_vm(vm: Vm, *, until: int, book: Book, memory: Memory = _MEMORY) -> Bill:
+def bill_vm(vm: Vm, *, until: int, book: Book, cache: BillCache | None = None) -> Bill:
     """The bill of one machine; an open one is costed to `until`.
 
     The cost is rounded at every edge of the sum so far, not interval by interval: so the intervals sum to it exactly,
-    and what a later poll adds changes nothing before. What is settled is not reckoned again: `memory` saves time, and
+    and what a later poll adds changes nothing before. What is settled is not reckoned again: `cache` saves time and
     changes nothing.
     """
+    cache = BillCache() if cache is None else cache
     tariff = book.tariff(vm)
     end = life_end(vm, until)
     billing = book.billing(vm, end)
     certain, possible = certain_end(vm, until), possible_end(vm, until)
     began = certain_start(vm)
     goes_on = vm.state is not VmState.TERMINATED
-    at = memory.opened(vm, tariff, began, certain)
+    at = cache.opened(vm, tariff, began, certain)
     begun, sum_before, intervals = (None, 0, list[Interval]())
     if at.settled is not None:
         begun, sum_before, intervals = at.settled.mark.begun, at.settled.mark.total, list(at.settled.intervals)
@@ -116,8 +94,8 @@ def bill_vm(vm: Vm, *, until: int, book: Book, memory: Memory = _MEMORY) -> Bill
             sum_before = sum_after
     if not intervals:
         return _nothing(vm, end)
-    if len(marks) > 2 * memory.phases:
-        memory.keep(vm, tariff, began, certain, at, marks, intervals)
+    if len(marks) > 2 * cache.phases:
+        cache.keep(vm, tariff, began, certain, at, marks, intervals)
     cost = _rounded(sum_before)
     rounding = _rounding(billing, tariff, vm.created, end)
     low = _rounded(exact(tariff, began, certain, LOW)) + _rounding(billing, tariff, began, certain)

@@ -18,8 +18,7 @@ from engine.fold.vm import Vm
 from engine.fold.vm_machine import VmState
 from engine.fold.world_codec import WorldState
 from engine.money.bill import life_cost
-from engine.money.prices import price_of
-from engine.money.tariff import HOUR, Book, hourly_now
+from engine.money.prices import HOUR, Book, hourly_now, price_of
 from engine.money.words import rate, span, usd
 from engine.policy import Policy
 from events.clock import SECOND

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from engine.fold.change import Anomaly, AnomalyKind
 from engine.fold.run import Run
 from engine.fold.world_codec import WorldState
-from engine.money.tariff import HOUR
+from engine.money.prices import HOUR
 from engine.money.words import usd
 from engine.policy import DOLLAR
 

@@ -7,16 +7,14 @@ is billed is what Steno bills. Moments are whole seconds, as the specification w
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 from engine.fold.run import Run
 from engine.fold.vm import Vm
-from engine.fold.world_codec import WorldState
-from engine.money.bill import Bill
-from engine.money.charge import Charge, Line, all_charges, cut_at
+from engine.money.costs import Charge, Costs, Line, cut_at
+from engine.money.prices import HOUR, Book, rung_at
 from engine.money.report import gpu_of, midnights, user_of
-from engine.money.tariff import HOUR, Book, rung_at
 from engine.policy import DOLLAR
 from events.clock import SECOND, format_time
 
@@ -73,11 +71,11 @@ _SAID: Final = {
 }
 
 
-def focus_rows(state: WorldState, bills: Mapping[str, Bill]) -> Iterator[tuple[str, ...]]:
+def focus_rows(costs: Costs) -> Iterator[tuple[str, ...]]:
     """The header, then one row of strings for each charge; to be written as CSV as they are."""
     yield COLUMNS
-    listed = Book()
-    for charge in all_charges(state, bills):
+    state, listed = costs.state, Book()
+    for charge in costs.charges():
         vm = state.vms[charge.vm_id]
         run = None if charge.run_id is None else state.runs.get(charge.run_id)
         for part in cut_at(charge, midnights(charge.since, charge.until)):

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from engine.money.tariff import HOUR
+from engine.money.prices import HOUR
 from engine.policy import DOLLAR, MINUTE
 from events.clock import SECOND
 

@@ -1,6 +1,6 @@
 """How long starts and idle shutdowns took and what a task cost, against the targets of the first site's documents."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final, Literal
 
 import msgspec
@@ -8,8 +8,7 @@ import msgspec
 from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.fold.vm_machine import VmReason, VmState
-from engine.fold.world_codec import WorldState
-from engine.money.bill import Bill
+from engine.money.costs import Costs
 from engine.policy import MINUTE
 from events.clock import SECOND
 
@@ -38,13 +37,14 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True):
     """Times: the 95th percentile is within the limit; money: the mean is."""
 
 
-def performance(state: WorldState, bills: Mapping[str, Bill], costs: Mapping[str, int]) -> tuple[Measure, ...]:
-    """Every figure there is a target for. `costs` are those of `engine.money.charge.run_costs`."""
+def performance(costs: Costs) -> tuple[Measure, ...]:
+    """Every figure there is a target for."""
+    state, by_run = costs.state, costs.of_runs()
     runs = [run for run in state.runs.values() if run.start is not None]
     cold = [run for run in runs if run.start == "cold"]
     warm = [run for run in runs if run.start == "warm"]
     ended = [run for run in runs if run.terminal]
-    whole = sum(bill.cost for bill in bills.values())
+    whole = sum(bill.cost for bill in costs.bills().values())
     return (
         _times("cold start", "submitted → running, machine made for it", map(_start, cold), "< 5 min", 5 * MINUTE),
         _times("warm start", "submitted → running, machine there", map(_start, warm), "< 10 s", 10 * SECOND),
@@ -57,7 +57,7 @@ def performance(state: WorldState, bills: Mapping[str, Bill], costs: Mapping[str
             "10 min",
             10 * MINUTE + SLACK,
         ),
-        _money("cost per task", "its own machine time", [costs[run.run_id] for run in ended if run.run_id in costs]),
+        _money("cost per task", "its own machine time", [by_run[run.run_id] for run in ended if run.run_id in by_run]),
         _money(
             "cost per task, idle included",
             "every machine's bill over finished tasks",

@@ -1,13 +1,143 @@
-"""What a machine for a task may cost an hour at most, from what is known before there is one."""
+"""What an hour of a machine costs: at each moment of its life, and before there is one.
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+The price is the provider's recorded one, unless the settings override it. An override is of one GPU of a model; it
+applies to on-demand machines of that model, times their GPUs, from the adoption of the policy on. Spot machines and
+other models keep the recorded price.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
+from typing import Final, Literal, NamedTuple
+
+import msgspec
 
 from engine.fold.run import Terms
-from engine.fold.vm import Vm
-from engine.money.tariff import overridden
+from engine.fold.vm import PriceStep, Vm
+from engine.fold.world_codec import PolicyStep, WorldState
 from engine.money.words import rate
-from engine.policy import Policy, Rate
+from engine.policy import Billing, Policy, Rate
+from events.clock import SECOND
+
+HOUR: Final = 3600 * SECOND
+"""Microseconds in an hour: microseconds × micro-dollars an hour ÷ this = micro-dollars."""
+
+
+class Rung(NamedTuple):
+    """Prices from a moment on, micro-dollars an hour of the whole machine."""
+
+    since: int
+    best: int
+    low: int
+    high: int
+
+
+Bound = Literal[1, 2, 3]
+BEST: Final = 1
+LOW: Final = 2
+HIGH: Final = 3
+"""Which of a rung's prices."""
+
+Tariff = tuple[Rung, ...]
+"""In order of time; the first holds before its own moment too."""
+
+
+class Book(msgspec.Struct, frozen=True, kw_only=True):
+    """What the policies that were in force say about prices and rounding."""
+
+    policies: Mapping[str, tuple[PolicyStep, ...]] = {}
+    """Source → policies, oldest first."""
+
+    @classmethod
+    def of(cls, state: WorldState) -> "Book":
+        """The book of a world."""
+        return cls(policies=state.policies)
+
+    def tariff(self, vm: Vm) -> Tariff:
+        """The machine's prices over time."""
+        recorded = _recorded(vm)
+        steps = self.policies.get(vm.source, ())
+        if vm.facts.spot or not any(step.policy.rates for step in steps):
+            return recorded
+        moments = sorted({rung.since for rung in recorded} | {step.at for step in steps})
+        rungs = []
+        for moment in moments:
+            rung = rung_at(recorded, moment)
+            override = overridden(vm.facts.gpu, vm.facts.gpu_count, _in_force(steps, moment))
+            if override is None:
+                rungs.append(rung._replace(since=moment))
+            else:
+                rungs.append(Rung(moment, override, override, override))
+        return tuple(rungs)
+
+    def billing(self, vm: Vm, moment: int) -> Billing:
+        """How its backend rounds what it charges, by the policy in force at that moment."""
+        policy = _in_force(self.policies.get(vm.source, ()), moment)
+        backend = (vm.facts.backend or "").casefold()
+        for billing in () if policy is None else policy.billing:
+            if billing.backend.casefold() == backend:
+                return billing
+        return Billing(backend=backend)
+
+
+def hourly_now(vm: Vm, book: Book, moment: int) -> int:
+    """Micro-dollars an hour of the whole machine at that moment, as it is billed."""
+    return rung_at(book.tariff(vm), moment).best
+
+
+def overridden(gpu: str | None, count: int, policy: Policy | None) -> int | None:
+    """What somebody vouches for: micro-dollars an hour of an on-demand machine with that many of that GPU."""
+    if policy is None or gpu is None or count <= 0:
+        return None
+    for one in policy.rates:
+        if one.gpu.casefold() == gpu.casefold():
+            return one.hourly * count
+    return None
+
+
+def rung_at(tariff: Tariff, moment: int) -> Rung:
+    """The prices in force at a moment."""
+    found = tariff[0]
+    for rung in tariff:
+        if rung.since > moment:
+            break
+        found = rung
+    return found
+
+
+def exact(tariff: Tariff, since: int, until: int, bound: Bound = BEST) -> int:
+    """Micro-dollars × HOUR of a span of time; 0 where it ends before it begins."""
+    if until <= since:
+        return 0
+    if len(tariff) == 1:
+        return (until - since) * tariff[0][bound]
+    edges = [since, *(rung.since for rung in tariff if since < rung.since < until), until]
+    return sum((end - start) * rung_at(tariff, start)[bound] for start, end in pairwise(edges))
+
+
+def _recorded(vm: Vm) -> Tariff:
+    """The provider's price. Between the last poll of the old one and the first of the new, either may be true."""
+    steps = vm.prices or (PriceStep(at=vm.created, low_at=vm.created, hourly=vm.facts.price or 0),)
+    first, *later = steps
+    rungs = [Rung(vm.created, first.hourly, first.hourly, first.hourly)]
+    before = first.hourly
+    for step in later:
+        at = max(step.at, rungs[-1].since)
+        doubt = min(at, max(step.low_at, rungs[-1].since))
+        rungs.append(Rung(doubt, before, min(before, step.hourly), max(before, step.hourly)))
+        rungs.append(Rung(at, step.hourly, step.hourly, step.hourly))
+        before = step.hourly
+    return tuple(rungs)
+
+
+def _in_force(steps: tuple[PolicyStep, ...], moment: int) -> Policy | None:
+    found = None
+    for step in steps:
+        if step.at <= moment:
+            found = step.policy
+    return found
+
+
+# -- before there is a machine -----------------------------------------------------------------------------------------
 
 
 class Guess(NamedTuple):
@@ -44,7 +174,7 @@ def _one(model: str | None, count: int, terms: Terms, policy: Policy, known: lis
     if override is not None:
         yield Guess(override, f"the rate set for {of}")
         return
-    recorded = _recorded(model, count, terms, known)
+    recorded = _newest(model, count, terms, known)
     if recorded is not None:
         yield Guess(recorded, f"the newest recorded price of {of}")
         return
@@ -53,7 +183,7 @@ def _one(model: str | None, count: int, terms: Terms, policy: Policy, known: lis
         yield Guess(assumed, f"assumed for {of}")
 
 
-def _recorded(model: str | None, count: int, terms: Terms, known: list[Vm]) -> int | None:
+def _newest(model: str | None, count: int, terms: Terms, known: list[Vm]) -> int | None:
     """The price of the machine seen last that fits, scaled to the GPUs asked for."""
     fitting = [vm for vm in known if vm.prices and _fits(model, count, terms, vm)]
     newest = max(fitting, key=lambda vm: vm.last_at, default=None)

@@ -18,7 +18,7 @@ from engine.money.model import (
     time_with_reuse,
     time_without_reuse,
 )
-from engine.money.tariff import HOUR
+from engine.money.prices import HOUR
 from engine.money.words import span, usd
 from engine.policy import DOLLAR
 from events.clock import SECOND

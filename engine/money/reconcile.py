@@ -16,11 +16,10 @@ import msgspec
 from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
-from engine.money.bill import Bill
-from engine.money.charge import Charge, Line, all_charges
+from engine.money.costs import Charge, Costs, Line
 from engine.money.figure import CENT, charged, is_cut, is_settled
 from engine.money.life import silent_from
-from engine.money.tariff import HOUR, Book, Tariff, exact, rung_at
+from engine.money.prices import HOUR, Book, Tariff, exact, rung_at
 
 HALF_STEP: Final = 50
 """dstack rounds to 100 micro-dollars."""
@@ -74,10 +73,11 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
         return amount if abs(amount) > CENT else 0
 
 
-def reconcile(state: WorldState, bills: Mapping[str, Bill]) -> tuple[tuple[Reconciliation, ...], Reconciliation]:
+def reconcile(costs: Costs) -> tuple[tuple[Reconciliation, ...], Reconciliation]:
     """(each run that either side charges, everything). A record's runs have their cost filled in first."""
     paid: dict[str | None, list[Charge]] = {}
-    for charge in all_charges(state, bills):
+    state = costs.state
+    for charge in costs.charges():
         paid.setdefault(charge.run_id, []).append(charge)
     machines = _machines(state)
     runs = tuple(
@@ -92,7 +92,7 @@ def reconcile(state: WorldState, bills: Mapping[str, Bill]) -> tuple[tuple[Recon
     for charge in paid.get(None, []):
         nobodys[charge.line] = nobodys.get(charge.line, 0) + charge.cost
     everything = reconcile_sums(
-        ours=sum(bill.cost for bill in bills.values()),
+        ours=sum(bill.cost for bill in costs.bills().values()),
         paid=sum(run.ours for run in runs),
         theirs=sum(run.theirs or 0 for run in runs),
         causes=causes,

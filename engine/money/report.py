@@ -4,7 +4,7 @@ A machine's time that no run pays for keeps its own lines: idle, terminating, un
 run and by user these are rows of their own, so that the rows always sum to the machines.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
@@ -12,9 +12,7 @@ import msgspec
 
 from engine.fold.run import Run
 from engine.fold.vm import Vm
-from engine.fold.world_codec import WorldState
-from engine.money.bill import Bill
-from engine.money.charge import Charge, Line, all_charges, cut_at
+from engine.money.costs import Charge, Costs, Line, cut_at
 from events.clock import SECOND
 
 By = Literal["vm", "run", "day", "user", "gpu"]
@@ -51,17 +49,20 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     rows: tuple[Row, ...]
     """In order of first appearance; days in order of time; what no run pays last."""
     total: Row
+    low: int
+    high: int
+    """Bounds of the total."""
     archived: int = 0
     """The part of the total that is from archives; no budget counts it."""
 
 
-def cost_report(state: WorldState, bills: Mapping[str, Bill], by: By) -> Report:
+def cost_report(costs: Costs, by: By) -> Report:
     """What everything cost, to the newest poll."""
-    name = _NAMERS[by]
+    state, name = costs.state, _NAMERS[by]
     archived = 0
     rows: dict[str, Row] = {}
     total = Row(key="total", label="total")
-    for charge in all_charges(state, bills):
+    for charge in costs.charges():
         vm = state.vms[charge.vm_id]
         run = None if charge.run_id is None else state.runs.get(charge.run_id)
         archived += charge.cost if vm.archive is not None else 0
@@ -73,7 +74,15 @@ def cost_report(state: WorldState, bills: Mapping[str, Bill], by: By) -> Report:
             _add(total, part, spot=bool(vm.facts.spot))
     found = sorted(rows.values(), key=lambda row: row.key) if by == "day" else list(rows.values())
     rows_in_order = tuple(sorted(found, key=lambda row: row.key.startswith("(")))
-    return Report(by=by, rows=rows_in_order, total=total, archived=archived)
+    bills = costs.bills().values()
+    return Report(
+        by=by,
+        rows=rows_in_order,
+        total=total,
+        low=sum(bill.low for bill in bills),
+        high=sum(bill.high for bill in bills),
+        archived=archived,
+    )
 
 
 def user_of(run: Run) -> str:

@@ -13,8 +13,7 @@ from engine.fold.change import Anomaly, AnomalyKind
 from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
-from engine.money.bill import bill_of
-from engine.money.charge import charges
+from engine.money.costs import Costs
 from engine.money.words import rate, span, usd
 from engine.notify.news import ANOMALY, ORPHAN, RUN_END, Fact
 from engine.objects import anomaly_object, run_object
@@ -51,7 +50,7 @@ def one(fact: Fact, state: WorldState, now: int) -> tuple[str, str, Fields]:
     """(text, path of its page, fields) of one fact."""
     match fact.subject:
         case Run() as run:
-            cost = cost_of(run, state)
+            cost = Costs(state).of_run(run.run_id)
             return run_text(run, cost, now), f"/runs/{run.run_id}", _run_fields(run, cost)
         case Anomaly() as anomaly:
             vm = state.vms.get(anomaly.subject.removeprefix("vm/"))
@@ -124,16 +123,6 @@ def _verdict(run: Run) -> str:
 
 def _run_fields(run: Run, cost: int | None) -> Fields:
     return {"position": run.transitions[-1].position, "run": run_object(run, CURRENT, cost)}
-
-
-def cost_of(run: Run, state: WorldState) -> int | None:
-    """What a run was charged so far, micro-dollars; None where it is not known to have had a machine."""
-    machines = {*run.links.values(), *(() if run.vm_id is None else (run.vm_id,))}
-    known = [vm for vm_id in machines if (vm := state.vms.get(vm_id)) is not None]
-    if not known:
-        return None
-    billed = [charge for vm in known for charge in charges(bill_of(state, vm))]
-    return sum(charge.cost for charge in billed if charge.run_id == run.run_id)
 
 
 # -- anomalies

@@ -10,8 +10,8 @@ from engine.fold.run import Run
 from engine.fold.sources import open_blind
 from engine.fold.vm import Vm
 from engine.fold.world import World
-from engine.money.bill import Bill, bills
-from engine.money.charge import run_costs
+from engine.money.bill import Bill
+from engine.money.costs import Costs
 from engine.money.figure import divergences
 from engine.objects import anomaly_object, blind_object, run_object, vm_object
 from engine.rules.sets import RuleSet
@@ -44,7 +44,7 @@ class Replay:
     def of(cls, world: World) -> "Replay":
         """What the world holds now."""
         state = world.state
-        billed = bills(state)
+        costs = Costs(state)
         still = (found for source in state.sources.values() if (found := open_blind(source)) is not None)
         return cls(
             rules=world.rules,
@@ -52,8 +52,8 @@ class Replay:
             position=state.position,
             runs=tuple(state.runs.values()),
             vms=tuple(state.vms.values()),
-            bills=billed,
-            costs=run_costs(state, billed),
+            bills=costs.bills(),
+            costs=costs.of_runs(),
             anomalies=(*state.anomalies, *(divergences(state) if world.rules.metadata else ())),
             blind=(*state.blind, *still),
         )

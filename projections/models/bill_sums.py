@@ -8,7 +8,7 @@ import msgspec
 
 from engine.fold.vm import Vm
 from engine.money.bill import Bill
-from engine.money.charge import Charge, cut_at
+from engine.money.costs import Charge, charges, cut_at
 from engine.money.life import silent_from
 from engine.money.reconcile import Reconciliation
 from engine.money.report import gpu_of, midnights
@@ -58,10 +58,10 @@ _paid: Final = msgspec.msgpack.Decoder(Paid)
 _against: Final = msgspec.msgpack.Decoder(Against)
 
 
-def encode_paid(vm: Vm, bill: Bill, charges: Iterable[Charge]) -> bytes:
-    """A machine's bill as the store keeps it; `charges` are those of the bill."""
+def encode_paid(vm: Vm, bill: Bill) -> bytes:
+    """A machine's bill as the store keeps it."""
     sums: dict[tuple[str | None, str, int], list[int]] = {}
-    for charge in charges:
+    for charge in charges(bill):
         for part in cut_at(charge, midnights(charge.since, charge.until)):
             found = sums.setdefault((part.run_id, part.line.value, part.since // DAY), [0, 0])
             found[0] += part.cost
@@ -93,7 +93,7 @@ class Basis:
     def __init__(self, vm: Vm) -> None:
         self._start = crc32(_encoder.encode((vm.prices, vm.facts.total_blocks, silent_from(vm))))
 
-    def of(self, charges: Iterable[Charge]) -> int:
+    def of(self, paid: Iterable[Charge]) -> int:
         """Of a run with these charges."""
-        told = tuple((one.line.value, one.since, one.until, one.cost, one.hourly) for one in charges)
+        told = tuple((one.line.value, one.since, one.until, one.cost, one.hourly) for one in paid)
         return crc32(_encoder.encode(told), self._start)

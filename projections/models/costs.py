@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from engine.money.charge import Line
+from engine.money.costs import Line
 from engine.money.reconcile import Cause, Reconciliation, reconcile_sums
 from engine.money.report import By, Report, Row, day_of
 from projections.models.bill_sums import DAY, Paid, Part, decode_against, decode_paid
@@ -19,14 +19,12 @@ _LAST: Final = 10**17
 _LINES: Final = tuple(Line)
 
 
-class Costs(msgspec.Struct, frozen=True, kw_only=True):
-    """A report as `engine.money.report` makes it, its bounds, and everything reconciled. Micro-dollars."""
+class StoredCosts(msgspec.Struct, frozen=True, kw_only=True):
+    """A report as `engine.money.report` makes it, and everything reconciled."""
 
     report: Report
     places: tuple[int, ...]
     """Of each row, ascending: a row keeps its place when others come behind it."""
-    low: int
-    high: int
     reconciliation: Reconciliation
 
 
@@ -40,7 +38,7 @@ class _Runs(msgspec.Struct, frozen=True, kw_only=True):
     causes: dict[Cause, int]
 
 
-def costs(store: Store, by: By) -> Costs:
+def costs(store: Store, by: By) -> StoredCosts:
     """What everything cost, to the newest poll that the store shows."""
     runs, key_of = _runs(store, by), _KEYS[by]
     rows: dict[str, Row] = {}
@@ -70,12 +68,10 @@ def costs(store: Store, by: By) -> Costs:
         ours=total.total, paid=runs.ours, theirs=runs.theirs, causes=runs.causes, nobodys=nobodys
     )
     order = sorted(rows, key=places.__getitem__)
-    report = Report(by=by, rows=tuple(rows[key] for key in order), total=total, archived=archived)
-    return Costs(
+    report = Report(by=by, rows=tuple(rows[key] for key in order), total=total, low=low, high=high, archived=archived)
+    return StoredCosts(
         report=report,
         places=tuple(places[key] for key in order),
-        low=low,
-        high=high,
         reconciliation=everything,
     )
 

@@ -2,7 +2,7 @@
 
 from engine.fold.world_codec import WorldState
 from engine.money.budget import Account
-from engine.money.charge import Charge, Line
+from engine.money.costs import Charge, Line
 from engine.money.reconcile import Reconciliation
 from engine.money.report import Report, Row
 from engine.money.words import money
@@ -13,14 +13,14 @@ LINES = (Line.PROVISIONING, Line.BUSY, Line.IDLE, Line.TERMINATING, Line.UNCONFI
 """What money is for, in the order it is shown."""
 
 
-def report_object(report: Report, low: int, high: int) -> dict[str, object]:
+def report_object(report: Report) -> dict[str, object]:
     """A report: every row, and their sum with its bounds."""
     return {
         "by": report.by,
         "rows": [_row_object(row) for row in report.rows],
         "total": _row_object(report.total),
-        "low_usd": money(low),
-        "high_usd": money(high),
+        "low_usd": money(report.low),
+        "high_usd": money(report.high),
         "archived_usd": money(report.archived),
     }
 

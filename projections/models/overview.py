@@ -5,22 +5,18 @@ from typing import Final
 import msgspec
 
 from engine.fold.world_codec import WorldState
-from engine.money.bill import bill_of
 from engine.money.budget import account
-from engine.money.charge import charges, cut_at
-from engine.money.report import midnights
 from engine.money.words import money
 from engine.policy import Policy
-from events.clock import SECOND, format_time
+from events.clock import format_time
 from projections.models import incidents
+from projections.models.bill_sums import DAY, decode_paid
 from projections.models.lanes import lanes
 from projections.models.money_objects import budget_object
 from projections.models.queue_rows import queued_object
 from projections.models.spend_curve import burn
 from projections.store.reader_pool import Look
-from projections.store.world_table import decode_vm
 
-_DAY: Final = 86_400 * SECOND
 _RUNNING: Final = 500
 _RECENT: Final = 10
 _ANOMALIES: Final = 5
@@ -50,7 +46,7 @@ def overview(look: Look, policy: Policy) -> dict[str, object]:
         "running": [msgspec.Raw(value) for _, value in running],
         "queued": {run_id: queued_object(one) for run_id, one in view.queued(look.now).items()},
         "recent": [msgspec.Raw(value) for value in store.last_ended(_RECENT)],
-        "today": today(look, world),
+        "today": today(look),
         "budget": budget_object(account(state, policy, look.now, settled), world, policy),
         "burn": burn(look),
         **lanes(look).to_json(),
@@ -59,21 +55,14 @@ def overview(look: Look, policy: Policy) -> dict[str, object]:
     }
 
 
-def today(look: Look, state: WorldState) -> dict[str, object]:
+def today(look: Look) -> dict[str, object]:
     """The day in UTC that the moment is in: what machines cost in it, and how its runs ended."""
     store = look.view.store
-    midnight = look.now - look.now % _DAY
+    midnight = look.now - look.now % DAY
     spent = 0
     for row in store.vms.all(billed_or_since=midnight):
-        if row.archive is not None:
-            continue
-        if row.created >= midnight:
-            spent += row.cost
-            continue
-        for charge in charges(bill_of(state, decode_vm(row.folded))):
-            if charge.until >= midnight:
-                parts = cut_at(charge, midnights(charge.since, charge.until))
-                spent += sum(part.cost for part in parts if midnight <= part.since)
+        if row.archive is None:
+            spent += sum(part.cost for part in decode_paid(row.paid).parts if part.day * DAY >= midnight)
     ended = store.ended_since(midnight)
     return {
         "from": format_time(midnight),

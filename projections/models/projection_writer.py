@@ -17,6 +17,7 @@ from engine.fold.vm import Vm
 from engine.fold.vm_machine import VmState
 from engine.fold.world import World
 from engine.fold.world_codec import WorldState
+from engine.money.costs import Costs
 from engine.money.figure import divergences
 from engine.money.report import user_of
 from engine.objects import anomaly_object, blind_object, run_object
@@ -70,6 +71,7 @@ class Keeper:
         self.store = store
         self._spacing = SPACING if spacing is None else spacing
         self._fold: RecordFold | None = None
+        self._costs: Costs
         self._position = 0
         self._lasting: bytes | None = None
         self._money: dict[str, Money] = {}
@@ -115,6 +117,7 @@ class Keeper:
                 )
             state.position = max(state.position, after)
             self._fold = RecordFold(self.record, World(CURRENT, state=state))
+            self._costs = Costs(state)
             self._position = after
             self._lasting = None
             self._money.clear()
@@ -168,6 +171,7 @@ class Keeper:
         assert isinstance(runs, StoredRuns)  # noqa: S101 - nothing else is put there
         assert isinstance(vms, StoredVms)  # noqa: S101
         self._fill_costs(runs)
+        self._costs.moved()
         machines = {
             vm_id: folded
             for vm_id, vm in dict.items(vms)
@@ -179,7 +183,7 @@ class Keeper:
             if hash(folded := encode_run(run)) != runs.kept.get(run_id)
         }
         machines |= self._repriced(state, after, machines)
-        money, rows = costed(state, machines, set(changed), self._money_of)
+        money, rows = costed(self._costs, machines, set(changed), self._money_of)
         for run_id in money.keys() - changed.keys():
             changed[run_id] = encode_run(runs[run_id])
         in_order = [run_id for run_id in dict.keys(runs) if run_id in changed]

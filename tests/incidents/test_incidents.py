@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 from engine.fold.world import World
-from engine.money.bill import bills
+from engine.money.costs import Costs
 from engine.money.reconcile import reconcile
 from engine.replay.diff import diff
 from engine.replay.incident import incident_path
@@ -160,7 +160,7 @@ def test_the_documents_cost_is_the_runs_and_the_machine_costs_more_than_twice_as
         ("idle", "0.333425"),
         ("terminating", "0.004875"),
     ]
-    _, everything = reconcile(world.state, bills(world.state))
+    _, everything = reconcile(Costs(world.state))
     assert {line.cause.value: line.amount for line in everything.lines} == {
         "queueing": -205,
         "rounding": -6,

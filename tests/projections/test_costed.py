@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from engine.money.costs import Costs
 from engine.money.words import money
 from events.poll import Poll
 from events.store.record import Record
-from projections.models.cost_rows import cost_of
 from projections.models.projector import as_it_was, caught_up
 from projections.models.view import View
 
@@ -26,13 +26,13 @@ def test_the_cost_of_one_run_is_that_of_its_object(
         view = View(store)
         runs = view.runs()
         assert runs
-        assert [money(cost_of(view.whole(), run.run_id)) for run in runs] == [run.cost_usd for run in runs]
+        assert [money(Costs(view.whole()).of_run(run.run_id)) for run in runs] == [run.cost_usd for run in runs]
 
 
 def test_a_run_nobody_knows_costs_nothing_known(tmp_path: Path, recorded: Recorded) -> None:
     """None, not zero."""
     with recorded(tmp_path / "record.db", []) as record, as_it_was(record, 0) as store:
-        assert cost_of(View(store).whole(), "nobody") is None
+        assert Costs(View(store).whole()).of_run("nobody") is None
 
 
 def test_what_was_settled_is_not_written_again(tmp_path: Path, recording: Polls, recorded: Recorded) -> None:

@@ -12,8 +12,7 @@ from stenotest.histories import History, histories
 from stenotest.machines import HOST, MachineHistory, machine_event, machine_histories, machine_item
 from stenotest.story import START, Item, Story, job, run_item, submission
 
-from engine.money.bill import bills
-from engine.money.charge import run_costs
+from engine.money.costs import Costs
 from engine.money.reconcile import Cause, reconcile
 from engine.money.report import By, cost_report
 from engine.policy import Billing, Policy, Rate, dump_policy
@@ -23,7 +22,6 @@ from events.clock import SECOND, SystemClock
 from events.poll import Poll
 from events.store.record import ANY, Batch, Record
 from projections.models import projection_writer as keeper
-from projections.models.cost_rows import cost_of
 from projections.models.costs import costs
 from projections.models.money_objects import reconciliation_object, report_object
 from projections.models.past_worlds import opened
@@ -104,7 +102,7 @@ def summed(store: Store, by: By) -> dict[str, Any]:
     """The report from what is kept."""
     found = costs(store, by)
     assert list(found.places) == sorted(set(found.places))
-    return report_object(found.report, found.low, found.high) | {
+    return report_object(found.report) | {
         "reconciliation": reconciliation_object(found.reconciliation, View(store).world().state)
     }
 
@@ -112,13 +110,9 @@ def summed(store: Store, by: By) -> dict[str, Any]:
 def reckoned(store: Store, by: By) -> dict[str, Any]:
     """The report from every bill, made for it."""
     state = View(store).whole()
-    found = bills(state)
-    low, high = sum(bill.low for bill in found.values()), sum(bill.high for bill in found.values())
-    _, everything = reconcile(state, found)
+    _, everything = reconcile(Costs(state))
     assert sum(line.amount for line in everything.lines) == everything.ours - (everything.theirs or 0)
-    return report_object(cost_report(state, found, by), low, high) | {
-        "reconciliation": reconciliation_object(everything, state)
-    }
+    return report_object(cost_report(Costs(state), by)) | {"reconciliation": reconciliation_object(everything, state)}
 
 
 def compare(store: Store) -> None:
@@ -126,7 +120,7 @@ def compare(store: Store) -> None:
     for by in BYS:
         assert summed(store, by) == reckoned(store, by)
     state = View(store).whole()
-    assert {row.run_id: row.cost for row in store.runs() if row.cost is not None} == run_costs(state, bills(state))
+    assert {row.run_id: row.cost for row in store.runs() if row.cost is not None} == Costs(state).of_runs()
 
 
 @pytest.fixture
@@ -282,7 +276,7 @@ def test_a_run_asked_for_again_pays_for_the_machine_it_had_before(tmp_path: Path
             compare(told.caught_up(anew=anew))
         (row,) = told.store.runs()
         assert row.cost
-        assert row.cost == cost_of(View(told.store).whole(), OURS)
+        assert row.cost == Costs(View(told.store).whole()).of_run(OURS)
 
 
 def test_a_policy_moves_the_bill_of_a_machine_that_had_gone_when_it_came_into_force(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 from stenotest.big import big_record
 from stenotest.story import START
 
-from engine.money.bill import bills
 from engine.money.budget import account
+from engine.money.costs import Costs
 from engine.money.report import cost_report
 from engine.money.words import money
 from engine.policy import Policy, Rate
@@ -104,7 +104,7 @@ def test_the_overview_is_complete_and_sums_to_what_the_money_commands_say(pool: 
         assert set(found) == KEYS
         whole = look.view.whole()
         assert found["budget"] == msgspec.to_builtins(budget_object(account(whole, POLICY, look.now), whole, POLICY))
-        rows = {row.key: row.total for row in cost_report(whole, bills(whole), "day").rows}
+        rows = {row.key: row.total for row in cost_report(Costs(whole), "day").rows}
         assert found["today"]["spent_usd"] == money(rows.get(found["at"][:10], 0))
         assert found["today"]["from"] == found["at"][:10] + "T00:00:00.000000Z"
         ended = [run for run in look.view.runs() if run.ended]
@@ -158,7 +158,7 @@ def test_the_curve_of_what_was_spent_only_rises(weeks: Pool) -> None:
         middle = parse_time(str(points[60]["at"]))
         exact = sum(
             one.cost * max(0, min(middle, until) - one.since) / (until - one.since)
-            for bill in bills(look.view.whole()).values()
+            for bill in Costs(look.view.whole()).bills().values()
             for one in bill.intervals
             if (until := bill.until if one.until is None else one.until) > one.since
         )

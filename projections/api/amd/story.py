@@ -10,10 +10,10 @@ import msgspec
 from engine.act.next_step import may_be_made_again
 from engine.errors import RunNotFound
 from engine.fold.queries import policy_of, source_of
+from engine.money.costs import Costs
 from engine.readings.shapes import shape_of
 from events.clock import SECOND, format_time
 from events.store.record import Record
-from projections.models.cost_rows import cost_of
 from projections.models.kernel import Fact, Status, statuses
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Story:
                 run=copy.copy(run),
                 stamp=stamp,
                 may_go_on=again,
-                cost=cost_of(state, run.run_id) if changed else None,
+                cost=Costs(state).of_run(run.run_id) if changed else None,
                 machine=_machine(state, run) if changed else _NOTHING,
             )
 

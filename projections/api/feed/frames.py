@@ -9,6 +9,7 @@ from engine.fold.change import Change, Moved, VmMoved
 from engine.fold.record_fold import RecordFold
 from engine.fold.vm import Vm
 from engine.fold.world import World
+from engine.money.costs import Costs
 from engine.objects import RunObject, VmObject, run_object, vm_object
 from engine.replay.record import fill_costs
 from engine.replay.until import Until
@@ -16,7 +17,6 @@ from engine.rules.sets import CURRENT
 from events.clock import format_time
 from events.stored import Stored
 from events.types import NAMES, ProviderEventSeen, RunObserved, SubmitSucceeded, VmObserved
-from projections.api.feed.costs import Costs
 
 if TYPE_CHECKING:
     from engine.fold.world_codec import WorldState
@@ -116,7 +116,7 @@ class Framer:
         """An event that is no observation; the world is as it is after it."""
         event = self._events.get(position)
         self.changes += changes
-        self._the_costs.moved(changes)
+        self._the_costs.moved()
         if event is None:
             runs, vms = self._changed(changes, self._seen_with.get(position, set()))
             if runs or vms:
@@ -133,7 +133,6 @@ class Framer:
 
     def _taken_over(self, run_id: str) -> tuple[str, ...]:
         """The machines of a run that may have been known under another id until now."""
-        self._the_costs.renamed(run_id)
         run = self.state.runs.get(run_id)
         return () if run is None else tuple(dict.fromkeys(run.links.values()))
 

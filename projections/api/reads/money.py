@@ -34,7 +34,7 @@ def _costs(_: Service, look: Look, asked: Asked) -> object:
         rows = [row for row in rows if (row[0] < behind if newest else row[0] > behind)]
     shown, more = cut(rows, limit if isinstance(limit, int) else len(rows))
     report = msgspec.structs.replace(found.report, rows=tuple(row for _, row in shown))
-    return report_object(report, found.low, found.high) | {
+    return report_object(report) | {
         "next": cursor_of(shown[-1][0]) if more else None,
         "reconciliation": reconciliation_object(found.reconciliation, look.view.world().state),
         "position": look.position,

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from engine.fold.run_machine import State
-from engine.money.bill import bill_of
-from engine.money.charge import all_charges
+from engine.money.costs import Costs
 from engine.money.reconcile import reconcile_run
 from engine.money.words import money
 from engine.objects import RunObject
@@ -16,7 +15,7 @@ from projections.api.paging import CURSOR, LIMIT, SORTED_CURSOR, Place, cursor_o
 from projections.api.parameters import HIDDEN, Asked, choice, text
 from projections.api.reads import shapes
 from projections.api.reads.read import Read
-from projections.models.cost_rows import machines_of
+from projections.models.cost_rows import stored_machines_of
 from projections.models.explain import explain, explanation_object
 from projections.models.money_objects import charge_object, reconciliation_object
 from projections.models.queue_rows import queued_object
@@ -92,11 +91,10 @@ def _events(_: Service, look: Look, asked: Asked) -> object:
 def _costs(_: Service, look: Look, asked: Asked) -> object:
     row = look.view.row(asked.path["id"])
     run, shown, state = decode_run(row.folded), look.view.run(row.run_id), look.view.world().state
-    found = (state.vms.get(vm_id) for vm_id in machines_of(run, row.against))
+    found = (state.vms.get(vm_id) for vm_id in stored_machines_of(run, row.against))
     vms = {vm.vm_id: vm for vm in sorted((vm for vm in found if vm is not None), key=lambda vm: vm.first_position)}
-    bills = {vm_id: bill_of(state, vm) for vm_id, vm in vms.items()}
     part = msgspec.structs.replace(state, vms=vms, runs={run.run_id: run})
-    charges = [charge for charge in all_charges(part, bills) if charge.run_id == run.run_id]
+    charges = [charge for charge in Costs(part).charges() if charge.run_id == run.run_id]
     machines = {(one.run_id, one.job): vm for vm in vms.values() for one in vm.occupancies}
     return {
         "run_id": run.run_id,

@@ -15,8 +15,8 @@ from engine.fold.tick import Tick
 from engine.fold.tick_reader import PollReader
 from engine.fold.world import World
 from engine.fold.world_codec import WorldState
-from engine.money.bill import bills
 from engine.money.budget import account
+from engine.money.costs import Costs
 from engine.policy import DOLLAR, Policy
 from engine.replay.trace import open_trace
 from events.poll import Poll
@@ -53,7 +53,7 @@ def folded(found: list[Tick]) -> WorldState:
 
 def things(state: WorldState, archive: str | None) -> tuple[object, ...]:
     """The runs and machines of one part of a world, with their bills."""
-    billed = bills(state)
+    billed = Costs(state).bills()
     return (
         {run_id: msgspec.to_builtins(run) for run_id, run in state.runs.items() if run.archive == archive},
         {vm_id: (msgspec.to_builtins(vm), billed[vm_id]) for vm_id, vm in state.vms.items() if vm.archive == archive},

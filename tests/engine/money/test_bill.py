@@ -11,8 +11,9 @@ from stenotest.bills import SOURCE, at, machine, machines, on, world
 from engine.fold.vm import Vm
 from engine.fold.vm_machine import Phase, VmState
 from engine.fold.world_codec import PolicyStep
-from engine.money.bill import Bill, Book, bill_vm, bills, life_cost, split
-from engine.money.charge import Line, charges, run_costs
+from engine.money.bill import Bill, bill_vm, life_cost, split
+from engine.money.costs import Costs, Line, charges
+from engine.money.prices import Book
 from engine.policy import Billing, Policy, Rate
 from events.clock import SECOND
 
@@ -125,9 +126,9 @@ def test_what_runs_pay_and_what_nobody_pays_is_what_machines_cost(vms: list[Vm],
     for number, vm in enumerate(vms):
         vm.vm_id = f"vm-{number}"
     state = world(*vms, last=last)
-    billed = bills(state)
+    billed = Costs(state).bills()
     own = sum(line.cost for bill in billed.values() for line in charges(bill) if line.run_id is None)
-    assert sum(run_costs(state, billed).values()) + own == sum(bill.cost for bill in billed.values())
+    assert sum(Costs(state).of_runs().values()) + own == sum(bill.cost for bill in billed.values())
 
 
 @given(st.integers(0, 10**9), st.lists(st.integers(0, 50), min_size=1, max_size=6).filter(any))
@@ -172,8 +173,8 @@ def test_two_runs_in_a_row_without_an_idle_poll_between_are_told_apart() -> None
         made_for="first",
     )
     state = world(vm, last=300)
-    billed = bills(state)
-    assert run_costs(state, billed) == {"first": cost_of(150), "second": cost_of(260) - cost_of(150)}
+    billed = Costs(state).bills()
+    assert Costs(state).of_runs() == {"first": cost_of(150), "second": cost_of(260) - cost_of(150)}
     assert [one.run_id for one in billed["vm"].intervals] == ["first", "first", "second", None]
 
 
@@ -188,8 +189,8 @@ def test_a_shared_machine_splits_its_price_by_blocks() -> None:
         occupancies=[on("two", 0, None, blocks=2), on("four", 0, 1800, blocks=4)],
     )
     state = world(vm, last=3600)
-    billed = bills(state)
-    assert run_costs(state, billed) == {"two": 2_000_000, "four": 2_000_000}
+    billed = Costs(state).bills()
+    assert Costs(state).of_runs() == {"two": 2_000_000, "four": 2_000_000}
     unused = [line for line in charges(billed["vm"]) if line.run_id is None]
     assert {line.line for line in unused} == {Line.UNATTRIBUTED}
     assert sum(line.cost for line in unused) == 4_000_000

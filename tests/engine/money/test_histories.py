@@ -10,7 +10,8 @@ from stenotest.story import Story
 from engine.fold.vm_machine import VmState
 from engine.fold.world import World
 from engine.fold.world_codec import WorldState
-from engine.money.bill import Bill, bills
+from engine.money.bill import Bill
+from engine.money.costs import Costs
 from engine.replay.trace import fold_polls
 
 STEP = 5
@@ -33,7 +34,7 @@ def told(history: MachineHistory, times: int = 1) -> Story:
 
 
 def the_bill(state: WorldState) -> Bill | None:
-    found = list(bills(state).values())
+    found = list(Costs(state).bills().values())
     assert len(found) <= 1
     return found[0] if found else None
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from stenotest.bills import at, machine, on
 
 from engine.fold.vm_machine import VmState
-from engine.money.bill import Book, bill_vm
+from engine.money.bill import bill_vm
 from engine.money.model import (
     Inputs,
     break_even,
@@ -18,6 +18,7 @@ from engine.money.model import (
     time_with_reuse,
     time_without_reuse,
 )
+from engine.money.prices import Book
 from engine.money.projection import Claim, Verdict, project
 from engine.policy import DOLLAR, MINUTE
 from events.clock import SECOND

@@ -14,7 +14,7 @@ from engine.fold.run_machine import State
 from engine.fold.vm import Vm
 from engine.fold.vm_machine import VmState
 from engine.fold.world_codec import WorldState
-from engine.money.bill import bills
+from engine.money.costs import Costs
 from engine.money.figure import divergences
 from engine.money.reconcile import Cause, Reconciliation, reconcile
 from engine.policy import Policy, Rate
@@ -58,7 +58,7 @@ def lines(found: Reconciliation) -> dict[Cause, int]:
 
 def of(state: WorldState) -> tuple[Reconciliation, Reconciliation]:
     """(the first run, everything)."""
-    runs, everything = reconcile(state, bills(state))
+    runs, everything = reconcile(Costs(state))
     return runs[0], everything
 
 
@@ -184,8 +184,8 @@ def test_the_lines_always_sum_to_the_difference(vm: Vm, last: int, cost: int, si
     """Of each run and of everything, whatever the two sides say."""
     runs = [charged(f"run-{n}", [(since, since + length)], cost) for n in range(2)]
     state = world(vm, last=last, runs=runs)
-    found, everything = reconcile(state, bills(state))
+    found, everything = reconcile(Costs(state))
     for one in (*found, everything):
         assert sum(line.amount for line in one.lines) == one.ours - (one.theirs or 0)
         assert all(line.amount for line in one.lines)
-    assert everything.ours == sum(bill.cost for bill in bills(state).values())
+    assert everything.ours == sum(bill.cost for bill in Costs(state).bills().values())

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.fold.world import World
-from engine.money.bill import bills
-from engine.money.charge import run_costs
+from engine.money.costs import Costs
 from engine.money.reconcile import Cause, reconcile
 from engine.replay.result import JsonObject, Replay
 from engine.replay.trace import fold_polls, open_trace, replay_trace
@@ -113,7 +112,7 @@ def test_the_clouds_bill_is_within_the_bounds_at_any_thinning(
         world = World()
         for _ in fold_polls(world, [(number, poll) for number, poll in polls if number in kept]):
             pass
-        (bill,) = bills(world.state).values()
+        (bill,) = Costs(world.state).bills().values()
         assert bill.low - 50 <= LEDGER[name] <= bill.high + 50
         assert bill.open or abs(bill.cost - LEDGER[name]) <= 50
 
@@ -134,9 +133,9 @@ def test_a_run_costs_the_same_however_few_polls_saw_it(path: Path, every: int) -
     for world, some in ((whole, polls), (thin, [(number, poll) for number, poll in polls if number in kept])):
         for _ in fold_polls(world, some):
             pass
-    costs = run_costs(whole.state, bills(whole.state))
+    costs = Costs(whole.state).of_runs()
     assert costs
-    for run_id, cost in run_costs(thin.state, bills(thin.state)).items():
+    for run_id, cost in Costs(thin.state).of_runs().items():
         assert abs(costs[run_id] - cost) <= 10_000
 
 
@@ -158,7 +157,7 @@ def test_intervals_of_every_recorded_machine_are_its_life_and_sum_to_its_cost(pa
         assert all(before["to"] == after["from"] for before, after in pairwise(parts))
         assert sum(micro(one["cost_usd"]) for one in parts) == micro(vm["cost_usd"])
         assert micro(vm["cost_low_usd"]) <= micro(vm["cost_usd"]) <= micro(vm["cost_high_usd"])
-    runs, everything = reconcile(state, bills(state))
+    runs, everything = reconcile(Costs(state))
     for one in (*runs, everything):
         assert Cause.UNEXPLAINED not in {line.cause for line in one.lines}
         assert sum(line.amount for line in one.lines) == one.ours - (one.theirs or 0)
@@ -167,7 +166,7 @@ def test_intervals_of_every_recorded_machine_are_its_life_and_sum_to_its_cost(pa
 def test_what_dstack_leaves_out_of_two_warm_runs_is_idle_and_tear_down() -> None:
     """0.1461 against 0.0985, line by line."""
     state = folded("dstack-0.22.5/warm_reuse").state
-    _, everything = reconcile(state, bills(state))
+    _, everything = reconcile(Costs(state))
     assert (everything.ours, everything.theirs) == (146_129, 98_500)
     assert {line.cause.value: line.amount for line in everything.lines} == {
         "queueing": -210,

@@ -16,9 +16,8 @@ from engine.fold.run_machine import State
 from engine.fold.vm import Vm
 from engine.fold.vm_machine import VmReason, VmState
 from engine.fold.world_codec import WorldState
-from engine.money.bill import bills
 from engine.money.budget import account
-from engine.money.charge import Charge, Line, cut_at, run_costs
+from engine.money.costs import Charge, Costs, Line, cut_at
 from engine.money.focus import COLUMNS, focus_rows
 from engine.money.metrics import metrics
 from engine.money.performance import Measure, performance
@@ -54,7 +53,7 @@ def night() -> WorldState:
 
 def rows(state: WorldState, by: By) -> dict[str, tuple[int, int]]:
     """key → (on demand, spot) in micro-dollars."""
-    return {row.key: (row.on_demand, row.spot) for row in cost_report(state, bills(state), by).rows}
+    return {row.key: (row.on_demand, row.spot) for row in cost_report(Costs(state), by).rows}
 
 
 @pytest.mark.parametrize(
@@ -79,13 +78,13 @@ def test_every_report_and_the_export_sum_to_the_machines(vms: list[Vm], last: in
     for number, vm in enumerate(vms):
         vm.vm_id = f"vm-{number}"
     state = world(*vms, last=last)
-    billed = bills(state)
+    billed = Costs(state).bills()
     whole = sum(bill.cost for bill in billed.values())
     for by in EVERY:
-        report = cost_report(state, billed, by)
+        report = cost_report(Costs(state), by)
         assert sum(row.total for row in report.rows) == report.total.total == whole
         assert all(sum(row.lines.values()) == row.total for row in report.rows)
-    header, *exported = focus_rows(state, billed)
+    header, *exported = focus_rows(Costs(state))
     billed_cost = header.index("BilledCost")
     assert sum(Decimal(row[billed_cost]) for row in exported) * DOLLAR == whole
 
@@ -126,7 +125,7 @@ def test_the_export_has_the_columns_of_focus_and_a_row_for_each_charge() -> None
         runs=list(state.runs.values()),
         policies=[(-1, Policy(rates=(Rate(gpu="MI300X", hourly=3_000_000),)))],
     )
-    header, *found = (dict(zip(COLUMNS, row, strict=True)) for row in focus_rows(state, bills(state)))
+    header, *found = (dict(zip(COLUMNS, row, strict=True)) for row in focus_rows(Costs(state)))
     assert list(header.values()) == sorted(COLUMNS)
     assert [row["BilledCost"] for row in found] == ["1.5", "1.5", "3", "1.5", "1"]
     busy = found[1]
@@ -191,8 +190,7 @@ def test_without_a_budget_there_is_nothing_to_remain() -> None:
 
 
 def measured(state: WorldState) -> dict[str, Measure]:
-    billed = bills(state)
-    return {one.name: one for one in performance(state, billed, run_costs(state, billed))}
+    return {one.name: one for one in performance(Costs(state))}
 
 
 def test_starts_and_costs_are_held_against_the_targets() -> None:

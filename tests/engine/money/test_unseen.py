@@ -16,8 +16,8 @@ from stenotest.story import START, Item, Story, job, run_item, submission
 from engine.fold.vm_machine import Phase
 from engine.fold.world import World
 from engine.fold.world_codec import WorldState
-from engine.money.bill import Bill, bills
-from engine.money.charge import charges, run_costs
+from engine.money.bill import Bill
+from engine.money.costs import Costs, charges
 from engine.money.reconcile import Cause, reconcile
 from engine.money.report import cost_report
 from engine.replay.trace import fold_polls
@@ -132,8 +132,8 @@ def folded(story: Story) -> WorldState:
 
 def billed(state: WorldState) -> tuple[Bill, dict[str, int]]:
     """(the machine's bill, what each run costs by its name)."""
-    found = bills(state)
-    costs = run_costs(state, found)
+    found = Costs(state).bills()
+    costs = Costs(state).of_runs()
     (bill,) = found.values()
     return bill, {run.name or "": costs[run_id] for run_id, run in state.runs.items() if run_id in costs}
 
@@ -176,7 +176,7 @@ def test_runs_that_no_poll_saw_cost_their_own_time() -> None:
     assert all(near(costs[task.name], 12.75, within=0.3) for task in SEVENTEEN.tasks[1:])
     assert bill.cost == money(1207.5)
     assert near(idle(bill), 1200 - 60 - 16 * 12.75, within=16 * 0.3)
-    by_user = {row.key: row.total for row in cost_report(state, bills(state), "user").rows}
+    by_user = {row.key: row.total for row in cost_report(Costs(state), "user").rows}
     assert near(by_user["ada"], 59.5 + 8 * 12.75, within=2.4)
     assert near(by_user["bob"], 8 * 12.75, within=2.4)
 
@@ -195,7 +195,7 @@ def test_the_providers_log_gives_every_run_its_time_to_the_moment() -> None:
 def test_no_unseen_busy_time_is_explained_as_queueing() -> None:
     """dstack charges each run from its submission: what is left is what it waited, and rounding."""
     state = folded(SEVENTEEN.polled([*SUBMITTED, *SEEN, 1199.0, 1200.0, 1230.0]))
-    _, everything = reconcile(state, bills(state))
+    _, everything = reconcile(Costs(state))
     amounts = {line.cause: line.amount for line in everything.lines}
     assert set(amounts) <= {Cause.QUEUEING, Cause.ROUNDING, Cause.IDLE, Cause.TEAR_DOWN}
     assert abs(amounts.get(Cause.QUEUEING, 0)) <= money(17 * 0.6)
@@ -252,7 +252,7 @@ def test_the_clouds_own_bill_is_within_the_bounds_at_any_thinning(
     for number, poll in truth.polled(moments, log=log).polls():
         for _ in fold_polls(world, [(number, poll)]):
             pass
-        for bill in bills(world.state).values():
+        for bill in Costs(world.state).bills().values():
             now = ((world.state.last_at or 0) - START) / SECOND
             charged_to = truth.finished if truth.charged_to is None else truth.charged_to
             charged = money(min(now, charged_to) - truth.charged_from)
@@ -347,7 +347,7 @@ def test_what_a_machine_that_fell_silent_is_billed_is_no_idle_time_and_no_runs()
     bill, costs = billed(state)
     assert [one.phase.value for one in bill.intervals] == ["provisioning", "busy", "unconfirmed", "terminating"]
     assert near(costs["lost"], 27.5)
-    (run,), everything = reconcile(state, bills(state))
+    (run,), everything = reconcile(Costs(state))
     assert near(-{line.cause: line.amount for line in run.lines}[Cause.SILENT], 190 - 28)
     assert Cause.IDLE not in {line.cause for line in everything.lines}
 

@@ -11,7 +11,7 @@ from stenotest.story import Item, Story, single
 from engine.fold.record_fold import RecordFold
 from engine.fold.world import World
 from engine.fold.world_codec import WorldState
-from engine.money.bill import bills
+from engine.money.costs import Costs
 from engine.readings.shapes import shape_of
 from engine.replay.record import replay_record
 from engine.replay.trace import replay_polls
@@ -52,7 +52,7 @@ def test_a_machine_listed_twice_costs_the_same_whatever_is_skipped(pair: tuple[I
         story.machines(*pair).wait(5)
     with recorded(tmp_path, story) as record:
         fast, full = (folded(record, whole=whole) for whole in (False, True))
-    assert bills(fast) == bills(full)
+    assert Costs(fast).bills() == Costs(full).bills()
     assert fast == full
 
 

@@ -11,8 +11,9 @@ from engine.fold.vm import Vm
 from engine.fold.vm_machine import VmState as S
 from engine.fold.world import World
 from engine.fold.world_codec import PolicyStep
-from engine.money.bill import Book, bill_vm
-from engine.money.settled import Memory
+from engine.money.bill import bill_vm
+from engine.money.bill_cache import BillCache
+from engine.money.prices import Book
 from engine.policy import Billing, Policy
 from engine.replay.trace import fold_polls
 from events.clock import SECOND
@@ -113,15 +114,15 @@ def test_a_bill_that_goes_on_is_the_bill_reckoned_anew(
     life: list[tuple[Vm, int]], billing: Billing, kept: int, data: st.DataObject
 ) -> None:
     """Law: at every moment in turn, and at moments of the past in between."""
-    book, memory = book_of(billing), Memory(kept)
+    book, memory = book_of(billing), BillCache(kept)
     for number, (vm, until) in enumerate(life):
-        assert bill_vm(vm, until=until, book=book, memory=memory) == bill_vm(
-            vm, until=until, book=book, memory=Memory()
+        assert bill_vm(vm, until=until, book=book, cache=memory) == bill_vm(
+            vm, until=until, book=book, cache=BillCache()
         )
         if data.draw(st.integers(0, 9)) == 0:
             then, moment = life[data.draw(st.integers(0, number))]
-            assert bill_vm(then, until=moment, book=book, memory=memory) == bill_vm(
-                then, until=moment, book=book, memory=Memory()
+            assert bill_vm(then, until=moment, book=book, cache=memory) == bill_vm(
+                then, until=moment, book=book, cache=BillCache()
             )
 
 
@@ -129,11 +130,11 @@ def test_a_bill_that_goes_on_is_the_bill_reckoned_anew(
 @given(found=st.lists(machines(), min_size=1, max_size=4), kept=st.integers(1, 3))
 def test_a_bill_remembers_no_other_machine_of_the_same_name(found: list[Vm], kept: int) -> None:
     """Law: what is kept is compared with the machine, whatever the machine is."""
-    book, memory = Book(), Memory(kept)
+    book, memory = Book(), BillCache(kept)
     for vm in (*found, *found):
         for until in (at(1000), at(6000), at(100)):
-            assert bill_vm(vm, until=until, book=book, memory=memory) == bill_vm(
-                vm, until=until, book=book, memory=Memory()
+            assert bill_vm(vm, until=until, book=book, cache=memory) == bill_vm(
+                vm, until=until, book=book, cache=BillCache()
             )
 
 
@@ -146,7 +147,7 @@ def task(number: int, status: str, submitted: float, finished: float | None = No
 @given(rests=st.lists(st.sampled_from((0, 5, 30, 90)), min_size=5, max_size=30), queued=st.booleans())
 def test_a_machine_that_takes_run_after_run_is_billed_alike_at_every_poll(rests: list[int], queued: bool) -> None:
     """Polls through the fold: one run behind the other, asked for at once or in turn."""
-    story, world, memory, book = Story(), World(), Memory(1), book_of(*BILLINGS)
+    story, world, memory, book = Story(), World(), BillCache(1), book_of(*BILLINGS)
     story.machines(machine_item(status="idle")).wait(5)
     for number, rest in enumerate(rests):
         submitted = 0 if queued else story.now - 1
@@ -157,8 +158,8 @@ def test_a_machine_that_takes_run_after_run_is_billed_alike_at_every_poll(rests:
     for _ in fold_polls(world, story.polls()):
         for vm in world.state.vms.values():
             until = world.state.last_at or 0
-            assert bill_vm(vm, until=until, book=book, memory=memory) == bill_vm(
-                vm, until=until, book=book, memory=Memory()
+            assert bill_vm(vm, until=until, book=book, cache=memory) == bill_vm(
+                vm, until=until, book=book, cache=BillCache()
             )
 
 
@@ -168,10 +169,10 @@ def test_only_the_last_phases_of_a_long_life_are_reckoned_with_each_poll() -> No
     for number in range(300):
         told += [(10.0 + number * 60, S.BUSY), (40.0 + number * 60, S.IDLE)]
     runs = [on(f"run-{number}", 9 + number * 60, 39 + number * 60, seen=10 + number * 60) for number in range(300)]
-    vm, memory = machine("vm", *told, last=18_100, occupancies=runs), Memory()
-    first = bill_vm(vm, until=at(18_100), book=Book(), memory=memory)
-    again = bill_vm(vm, until=at(18_200), book=Book(), memory=memory)
+    vm, memory = machine("vm", *told, last=18_100, occupancies=runs), BillCache()
+    first = bill_vm(vm, until=at(18_100), book=Book(), cache=memory)
+    again = bill_vm(vm, until=at(18_200), book=Book(), cache=memory)
     same = [one is other for one, other in zip(first.intervals, again.intervals, strict=True)]
     assert len(same) == 601
     assert sum(same) >= 500
-    assert again == bill_vm(vm, until=at(18_200), book=Book(), memory=Memory())
+    assert again == bill_vm(vm, until=at(18_200), book=Book(), cache=BillCache())

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from engine.fold.vm import Occupancy, Vm, VmDate, VmStep
 from engine.money.holds import Hold, blocks_of, held, order_of
+from engine.money.prices import Tariff
 from engine.money.spans import Begun
-from engine.money.tariff import Tariff
 
 if TYPE_CHECKING:
     from engine.money.bill import Interval
@@ -33,7 +33,7 @@ class Mark(NamedTuple):
     """Micro-dollars × HOUR of these."""
 
 
-class Settled(NamedTuple):
+class SettledPart(NamedTuple):
     """The beginning of a machine's life, and all it was reckoned from."""
 
     mark: Mark
@@ -57,18 +57,18 @@ class Settled(NamedTuple):
 class Opened(NamedTuple):
     """Where to go on with a bill."""
 
-    settled: Settled | None
+    settled: SettledPart | None
     holds: list[Hold]
     """Of all runs that may matter from there on; the last of them are those that came since."""
 
 
-class Memory:
+class BillCache:
     """What is settled of the bills of some machines."""
 
     __slots__ = ("_kept", "phases")
 
     def __init__(self, phases: int = OPEN) -> None:
-        self._kept: dict[str, Settled] = {}
+        self._kept: dict[str, SettledPart] = {}
         self.phases = phases
         """How many stay open; more are settled when there are twice as many."""
 
@@ -115,7 +115,7 @@ class Memory:
             last = vm.occupancies[behind + gone - 1]
             before[-1] = before[-1]._replace(until=max(before[-1].since, last.since, last.until or 0))
         self._kept.pop(vm.vm_id, None)
-        self._kept[vm.vm_id] = Settled(
+        self._kept[vm.vm_id] = SettledPart(
             mark=mark,
             intervals=tuple(bill[: mark.intervals]),
             steps=vm.steps[: mark.begun.step],
@@ -145,7 +145,7 @@ class Memory:
         return early[-1] if early else None
 
 
-def _is_of(kept: Settled, vm: Vm, tariff: Tariff, blocks: int, began: int, certain: int) -> bool:
+def _is_of(kept: SettledPart, vm: Vm, tariff: Tariff, blocks: int, began: int, certain: int) -> bool:
     """Whether the beginning of this machine's life is the one that was settled."""
     behind = len(kept.steps)
     return (

@@ -1,0 +1,195 @@
+"""The bills of a world, and who pays for which part of which machine.
+
+A run pays its share of busy time, and the provisioning of the machine that its cold start made. The rest of a machine's
+bill has lines of its own: idle, terminating, unconfirmed, provisioning for no known run, busy with no known run, and
+what the backend's rounding adds. The lines of a machine sum to its cost exactly.
+"""
+
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from itertools import pairwise
+
+import msgspec
+
+from engine.fold.archives import until_of
+from engine.fold.run import Run
+from engine.fold.vm import Vm
+from engine.fold.vm_machine import Phase
+from engine.fold.world_codec import WorldState
+from engine.money.bill import Bill, Interval, bill_vm
+from engine.money.bill_cache import BillCache
+from engine.money.prices import Book
+
+
+class Line(StrEnum):
+    """What a sum of money was for."""
+
+    PROVISIONING = "provisioning"  # of a machine made for a known run
+    BUSY = "busy"  # a known run's own time
+    IDLE = "idle"
+    TERMINATING = "terminating"
+    UNCONFIRMED = "unconfirmed"
+    UNATTRIBUTED = "unattributed"  # busy or provisioning for no run we know of, or blocks nobody used
+    ROUNDING = "rounding"  # the backend's minimum and granularity
+
+
+class Charge(msgspec.Struct, frozen=True, kw_only=True):
+    """One sum of a machine's bill. Micro-dollars."""
+
+    vm_id: str
+    line: Line
+    run_id: str | None
+    since: int
+    until: int
+    cost: int
+    hourly: int
+    """The price in force, of the whole machine."""
+
+
+class Costs:
+    """The bills of one world and what its runs pay of them, each made when asked for. The owner of the world owns it.
+
+    After the world has gone on, call `moved`. What no later poll changes of a long bill stays in the cache.
+    """
+
+    def __init__(self, state: WorldState, cache: BillCache | None = None) -> None:
+        self.state = state
+        self._cache = BillCache() if cache is None else cache
+        self._book = Book.of(state)
+        self._bills: dict[str, Bill] = {}
+        self._charges: dict[str, dict[str | None, list[Charge]]] = {}
+
+    def moved(self) -> None:
+        """The world has gone on: drop what it had cost before."""
+        self._book = Book.of(self.state)
+        self._bills.clear()
+        self._charges.clear()
+
+    def bill(self, vm_id: str) -> Bill:
+        """The bill of one machine. An open one is costed to the newest poll of any live source, in an archive to the
+        archive's last.
+        """
+        found = self._bills.get(vm_id)
+        if found is None:
+            vm = self.state.vms[vm_id]
+            found = bill_vm(vm, until=until_of(self.state, vm), book=self._book, cache=self._cache)
+            self._bills[vm_id] = found
+        return found
+
+    def bills(self) -> dict[str, Bill]:
+        """The bill of every machine, in order of first sight."""
+        return {vm_id: self.bill(vm_id) for vm_id in self.state.vms}
+
+    def charges(self) -> Iterator[Charge]:
+        """Every sum of every machine, machines in order of first sight."""
+        for vm_id in self.state.vms:
+            yield from charges(self.bill(vm_id))
+
+    def paid_by(self, run_id: str, vm_id: str) -> list[Charge]:
+        """What a run pays of a machine's bill, in order of time."""
+        by_run = self._charges.get(vm_id)
+        if by_run is None:
+            by_run = self._charges[vm_id] = {}
+            for charge in charges(self.bill(vm_id)):
+                by_run.setdefault(charge.run_id, []).append(charge)
+        return by_run.get(run_id, [])
+
+    def of_run(self, run_id: str, machines: Iterable[str] | None = None) -> int | None:
+        """What a run costs so far, micro-dollars: 0 if it ended without a machine, None while its machine is unknown.
+
+        Args:
+            machines: those it was on, where the caller knows them.
+        """
+        state = self.state
+        run = state.runs.get(run_id)
+        if run is None:
+            return None
+        on = machines_of(state, run) if machines is None else machines
+        found = [vm for vm_id in on if (vm := state.vms.get(vm_id)) is not None and run_id in runs_on(vm)]
+        if not found:
+            return 0 if _never_had_one(run) else None
+        return sum(charge.cost for vm in found for charge in self.paid_by(run_id, vm.vm_id))
+
+    def of_runs(self) -> dict[str, int]:
+        """run_id → micro-dollars, of every run whose cost is known; see `of_run`."""
+        costs = dict.fromkeys((run_id for vm in self.state.vms.values() for run_id in runs_on(vm)), 0)
+        for charge in self.charges():
+            if charge.run_id is not None:
+                costs[charge.run_id] += charge.cost
+        without = (run.run_id for run in self.state.runs.values() if _never_had_one(run))
+        return dict.fromkeys(without, 0) | costs
+
+
+def runs_on(vm: Vm) -> tuple[str, ...]:
+    """The runs that pay for a machine, in order."""
+    made_for = () if vm.made_for is None else (vm.made_for,)
+    return tuple(dict.fromkeys((*(one.run_id for one in vm.occupancies), *made_for)))
+
+
+def machines_of(state: WorldState, run: Run) -> tuple[str, ...]:
+    """The machines a run was ever on."""
+    if run.requeues:  # it has no link to what it was on before
+        return tuple(vm_id for vm_id, vm in state.vms.items() if run.run_id in vm.runs)
+    return tuple(dict.fromkeys(run.links.values()))
+
+
+def charges(bill: Bill) -> Iterator[Charge]:
+    """The bill of a machine, sum by sum, in order of time."""
+    for index, interval in enumerate(bill.intervals):
+        rounding = bill.rounding if index + 1 == len(bill.intervals) else 0
+        until = bill.until if interval.until is None else interval.until
+        for run_id, line, cost in _parts(interval, interval.cost - rounding):
+            yield Charge(
+                vm_id=bill.vm_id,
+                line=line,
+                run_id=run_id,
+                since=interval.since,
+                until=until,
+                cost=cost,
+                hourly=interval.hourly,
+            )
+        if rounding:
+            yield Charge(
+                vm_id=bill.vm_id,
+                line=Line.ROUNDING,
+                run_id=None,
+                since=until,
+                until=until,
+                cost=rounding,
+                hourly=interval.hourly,
+            )
+
+
+def cut_at(charge: Charge, moments: Iterable[int]) -> list[Charge]:
+    """A charge cut at moments inside it; the parts sum to it exactly. What has no length belongs to its own moment."""
+    inside = sorted({moment for moment in moments if charge.since < moment < charge.until})
+    if not inside:
+        return [charge]
+    edges = [charge.since, *inside, charge.until]
+    length = charge.until - charge.since
+    sums = [(2 * charge.cost * (edge - charge.since) + length) // (2 * length) for edge in edges]
+    return [
+        msgspec.structs.replace(charge, since=start, until=end, cost=after - before)
+        for (start, end), (before, after) in zip(pairwise(edges), pairwise(sums), strict=True)
+    ]
+
+
+_OWN_LINES = {Phase.IDLE: Line.IDLE, Phase.TERMINATING: Line.TERMINATING, Phase.UNCONFIRMED: Line.UNCONFIRMED}
+
+
+def _parts(interval: Interval, cost: int) -> Iterator[tuple[str | None, Line, int]]:
+    """(run, what for, how much) of one interval without its rounding."""
+    paid = Line.PROVISIONING if interval.phase is Phase.PROVISIONING else Line.BUSY
+    for share in interval.shares:
+        yield share.run_id, paid, share.cost
+    rest = cost - sum(share.cost for share in interval.shares)
+    if rest or not interval.shares:
+        yield None, _OWN_LINES.get(interval.phase, Line.UNATTRIBUTED), rest
+
+
+def _never_had_one(run: Run) -> bool:
+    """Whether it ended and its jobs were seen, none of which ever got a machine."""
+    if not run.terminal or run.facts is None or not run.facts.jobs:
+        return False
+    submissions = [one for job in run.facts.jobs for one in job.submissions]
+    return bool(submissions) and all(one.hostname is None and one.price is None for one in submissions)
