@@ -13,15 +13,8 @@ if TYPE_CHECKING:
 
     from cli.wiring.app import App
     from engine.fold.run import Run
-    from engine.policy import Policy
     from events.clock import Clock
     from projections.api.outside import Completed
-
-_OF_THIS_MACHINE = {
-    "files": "send what the task needs inside `commands`, or put it into its image",
-    "repos": "clone it in `commands`",
-}
-"""Fields of a task that take something from the machine it is submitted on: nobody reads that over HTTP."""
 
 
 class Provided:
@@ -48,16 +41,6 @@ class Provided:
 
         return platform.node() or "localhost"
 
-    def policy(self) -> Policy:
-        """What the settings say about machines and money.
-
-        Raises:
-            NotConfigured: they make no policy.
-        """
-        from engine.settings.policy import policy_from
-
-        return policy_from(self._app.settings, self.provider)
-
     def complete(self, configuration: Mapping[str, object], *, run_id: str, where: str) -> Completed:
         """The task, valid and named, as `steno submit -f` would make it; nothing of this machine is in it.
 
@@ -69,10 +52,6 @@ class Provided:
         from engine.providers.naming import check_name, choose_name
         from projections.api.outside import Completed as Done
 
-        for field, instead in _OF_THIS_MACHINE.items():
-            if configuration.get(field):
-                raise TaskInvalid(f"{where}: `{field}` would be read on the server's machine: {instead}")
-        _check_env(configuration.get("env"), where)
         task = copy.deepcopy(dict(configuration))
         backend = self._app.settings.value("dstack.backend")
         if self.provider == "dstack" and backend:
@@ -110,13 +89,3 @@ def warm_up() -> None:
         complete_task({"type": "task", "commands": ["true"]}, {}, "nothing")
     except (TaskInvalid, NotConfigured):  # what matters is that it was imported
         return
-
-
-def _check_env(env: object, where: str) -> None:
-    if not isinstance(env, list):
-        return
-    for entry in env:
-        if isinstance(entry, str) and "=" not in entry:
-            raise TaskInvalid(
-                f"{where}: env wants {entry[:60]!r} from an environment, and here is none: give its value"
-            )

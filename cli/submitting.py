@@ -1,4 +1,4 @@
-"""Submitting a task and following it to its end."""
+"""A session with one provider: submits runs, stops them and follows them to their end."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import getpass
 import signal
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from cli.live import Live
 from cli.render import words
@@ -17,8 +15,9 @@ from cli.watching import watching
 from cli.wiring.errors import Detached, WaitEnded
 from cli.wiring.output import hint
 from cli.wiring.signals import stoppable
-from engine.commands.desk import Desk, refuse
-from engine.commands.request import request_run
+from engine.commands.dispatcher import Dispatcher, raise_failure
+from engine.commands.stop import request_stop
+from engine.commands.submit import admit, request_run
 from engine.errors import ProviderError, ProviderRefused, ProviderUnreachable
 from engine.fold.sources import observability
 from engine.money.costs import Costs
@@ -40,15 +39,15 @@ if TYPE_CHECKING:
     from engine.recorder.watch import Watch
     from events.store.record import Record
 
-PATIENCE = 60 * SECOND
-"""How long a submission waits for another process that holds the lease."""
+OUTCOME_TIMEOUT = 60 * SECOND
+"""Microseconds to wait for the outcome of a request while another process holds the lease."""
 SILENCE = 3.0
-"""Seconds without an answer after which whoever waits is told."""
+"""Seconds without an answer after which a hint is printed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """A run that its provider has, or that waits in the queue for its turn."""
+    """A run that its provider has, or that waits in the queue."""
 
     run_id: str
     provider_id: str | None
@@ -62,8 +61,8 @@ class Submitted:
     """Its place in the queue and why it waits, in words."""
 
 
-class Counter:
-    """Where this process submits runs to one provider and follows them, over one watch."""
+class Session:
+    """Submits, stops and follows runs of one provider, over one watch."""
 
     def __init__(self, app: App, record: Record, provider: Provider, watch: Watch, recorder: Recorder) -> None:
         self._app = app
@@ -71,23 +70,21 @@ class Counter:
         self._provider = provider
         self._watch = watch
         self._recorder = recorder
-        self.desk = Desk(watch, recorder, app.clock)
+        self._dispatcher = Dispatcher(watch, recorder, app.clock)
 
     def submit(self, task: Task, run_id: str) -> Submitted:
-        """Request the run, then see it to the provider, or into the queue.
+        """Request the run, and wait until the provider or the queue has it.
 
         Raises:
-            RefusedByPolicy: its worst case would overrun the budget, so nothing was requested; or it needs more
-                machines than are allowed.
+            RefusedByPolicy: its worst case exceeds the budget, or it needs too many machines; nothing was requested.
             TaskInvalid, NameInUse, ProjectNotFound: the provider refuses it, which ends it.
             ProviderUnreachable, ProviderRefused, ProviderError: it stays requested; the message says what can be done.
         """
         journal, provider = self._recorder.journal, self._provider
         submitter = getpass.getuser()
-        self._afford(task, submitter)
-        position = request_run(
+        self._admit(task, submitter)
+        accepted = request_run(
             journal,
-            self._record.vault,
             run_id=run_id,
             provider=provider.name,
             project=provider.project,
@@ -98,33 +95,47 @@ class Counter:
             fallback=task.fallback,
         )
         try:
-            with self._silence_told():
-                outcome = self.desk.submitted(run_id, PATIENCE)
+            with self._hint_after_silence():
+                outcome = self._dispatcher.submitted(run_id, OUTCOME_TIMEOUT)
         except (ProviderUnreachable, ProviderRefused, ProviderError) as error:
             then = f"`steno record` submits it later, `steno stop {task.name}` cancels it"
             raise type(error)(f"{error}{self._last_answer()}; {task.name} stays requested: {then}") from None
         try:
-            refuse(outcome)
+            raise_failure(outcome)
         except (ProviderUnreachable, ProviderRefused) as error:
             raise type(error)(f"{error}{self._last_answer()}; {task.name} was not submitted: submit it again") from None
         if isinstance(outcome, types.RunHeld):
             self._watch.catch_up()
             waits = self._waits(run_id) or outcome.detail
-            return Submitted(run_id, None, task.name, position, state="queued", queued=waits)
-        return Submitted(run_id, journal.ledger().provider_ids[run_id], task.name, position, state="requested")
+            return Submitted(run_id, None, task.name, accepted.position, state="queued", queued=waits)
+        provider_id = journal.ledger().provider_ids[run_id]
+        return Submitted(run_id, provider_id, task.name, accepted.position, state="requested")
+
+    def stop(self, run: Run, *, abort: bool) -> None:
+        """Request the stop of a run, and wait until the provider has accepted it.
+
+        A run that waited, or that had no machine, was never at the provider: that is an end too.
+
+        Raises:
+            RunNotFound: the provider does not know the run.
+            Conflict: the holder of the lease has not acted yet.
+        """
+        project = run.project or self._provider.project
+        request_stop(self._recorder.journal, run, project=project, abort=abort, submitter=getpass.getuser())
+        raise_failure(self._dispatcher.stopped(run.run_id, OUTCOME_TIMEOUT))
 
     def look(self, submitted: Submitted) -> Submitted:
-        """One round of polls if nobody else looks, so that a new run is seen at once; how it stands then."""
+        """The run after one round of polls (if no other process polls), so that a new run is seen at once."""
         self._watch.round()
         run = self._watch.world.state.runs.get(submitted.run_id)
         if run is None or submitted.queued is not None:
             return submitted
-        return Submitted(submitted.run_id, submitted.provider_id, submitted.name, submitted.position, run.state.value)
+        return replace(submitted, state=run.state.value)
 
     def follow(self, run_id: str, name: str, *, timeout: int | None) -> RunObject | None:
-        """The run object once its verdict is in; None when `timeout` microseconds are up.
+        """The run object once it has a verdict; None after `timeout` microseconds.
 
-        Meanwhile a live line on stderr; polls, decides and acts while the lease is free.
+        Shows a live line on stderr; polls, decides and acts while the lease is free.
         """
         began, clock = self._app.clock.now(), self._app.clock
         with stoppable(signal.SIGINT, KeyboardInterrupt) as interrupted, Live(name, began, clock) as live:
@@ -145,15 +156,15 @@ class Counter:
                 self._recorder.effects.wait(found.pause if left is None else min(found.pause, left))
 
     @contextmanager
-    def _silence_told(self) -> Iterator[None]:
-        """A line on stderr as soon as the provider has kept us waiting for `SILENCE`."""
+    def _hint_after_silence(self) -> Iterator[None]:
+        """Prints a line on stderr if the provider has not answered for `SILENCE`."""
 
-        def tell() -> None:
+        def warn() -> None:
             asked_at = self._recorder.asked_at
             if asked_at is not None:
                 hint(f"no answer from {self._provider.source} since {words.moment(asked_at)}; waiting for one")
 
-        timer = threading.Timer(SILENCE, tell)
+        timer = threading.Timer(SILENCE, warn)
         timer.daemon = True
         timer.start()
         try:
@@ -166,22 +177,18 @@ class Counter:
         last = None if source is None else source.last_answered
         return "" if last is None else f"; its last answer came at {words.moment(last)}"
 
-    def _afford(self, task: Task, submitter: str) -> None:
-        """Hold the worst case against the budget, as the world stands; say where nobody knows a price."""
+    def _admit(self, task: Task, submitter: str) -> None:
+        """Check machine limit and budget against the record's head; a hint if no price is known."""
         policy = self._recorder.policy
-        if policy.free or policy.budget_total is None:
-            return
-        from engine.money.budget import check
-        from engine.readings.terms import read_terms
-
-        self._watch.catch_up()
-        terms = read_terms(msgspec.json.encode(task.configuration), submitter, task.fallback)
-        worst = check(terms, policy, self._watch.world.state, self._app.clock.now())
-        if worst.amount is None:
+        if not policy.free:
+            self._watch.catch_up()
+        state, now = self._watch.world.state, self._app.clock.now()
+        worst = admit(task.configuration, submitter, policy, state, now, task.fallback)
+        if worst is not None and worst.amount is None and policy.budget_total is not None:
             hint(worst.lines[0])
 
     def _waits(self, run_id: str) -> str | None:
-        """Its place in the queue and why it waits; None where it does not."""
+        """Its place in the queue and why it waits; None if it does not."""
         run = self._watch.world.state.runs.get(run_id)
         if run is None or run.held is None:
             return None
@@ -194,7 +201,7 @@ class Counter:
         return None
 
     def _run(self, run_id: str) -> RunObject | None:
-        """The run as the watch's world has it, with its cost so far, ours and the provider's."""
+        """The run with its cost so far, ours and the provider's."""
         run: Run | None = self._watch.world.state.runs.get(run_id)
         if run is None:
             return None
@@ -203,49 +210,49 @@ class Counter:
 
 
 @contextmanager
-def counter(
+def session(
     app: App, record: Record, provider: Provider, *, adopt: bool = True, stays: bool = False
-) -> Iterator[Counter]:
-    """A counter over one provider; the lease is released afterwards.
+) -> Iterator[Session]:
+    """A session with one provider; the lease is released afterwards.
 
     Args:
         adopt: see `watching`.
-        stays: somebody goes on recording afterwards, and ends idle machines.
+        stays: a recorder runs afterwards, which stops idle machines.
 
     Raises:
-        RecordNotWritable: the lease cannot be opened, so nothing could be asked for.
+        RecordNotWritable: the lease cannot be opened, so nothing was requested.
     """
     from engine.act.executor import GRACE
 
     with watching(app, record, provider, adopt=adopt) as (watch, recorder):
         recorder.stays = stays
-        yield Counter(app, record, provider, watch, recorder)
-        # What this process gave a place to, it also hands over: nobody else may be there to do it.
+        yield Session(app, record, provider, watch, recorder)
+        # What this process gave a place to, it also submits: no other process may be there to do it.
         recorder.effects.wait(GRACE, until=lambda: not recorder.effects.busy)
 
 
 def submit(app: App, record: Record, provider: Provider, task: Task, run_id: str, *, stays: bool = False) -> Submitted:
-    """As `Counter.submit`, with a counter of its own."""
-    with counter(app, record, provider, stays=stays) as here:
+    """As `Session.submit`, in a session of its own."""
+    with session(app, record, provider, stays=stays) as here:
         return here.submit(task, run_id)
 
 
 def follow(
     app: App, record: Record, provider: Provider, submitted: Submitted, *, timeout: int | None, stays: bool = False
 ) -> RunObject:
-    """As `to_the_end`, with a counter of its own."""
-    with counter(app, record, provider, stays=stays) as here:
+    """As `to_the_end`, in a session of its own."""
+    with session(app, record, provider, stays=stays) as here:
         return to_the_end(here, submitted, timeout=timeout)
 
 
-def to_the_end(here: Counter, submitted: Submitted, *, timeout: int | None) -> RunObject:
-    """The run object once its verdict is in; a live line on stderr meanwhile.
+def to_the_end(here: Session, submitted: Submitted, *, timeout: int | None) -> RunObject:
+    """The run object once it has a verdict; a live line on stderr meanwhile.
 
     Args:
-        timeout: microseconds after which to stop looking; None: never.
+        timeout: microseconds; None: no limit.
 
     Raises:
-        WaitEnded: the time is up; the run goes on.
+        WaitEnded: the timeout; the run goes on.
         Detached: Ctrl-C; the run goes on.
     """
     name = submitted.name

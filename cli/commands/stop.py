@@ -1,9 +1,6 @@
-"""`steno stop`: ask that a run end."""
+"""`steno stop`: stop a run."""
 
 from __future__ import annotations
-
-import getpass
-from typing import TYPE_CHECKING
 
 import click
 
@@ -11,15 +8,8 @@ from cli.wiring.app import App
 from cli.wiring.options import common, pass_app, run_argument
 from cli.wiring.output import emit, emit_json
 
-if TYPE_CHECKING:
-    from cli.submitting import Counter
-    from engine.fold.run import Run
-    from engine.providers.base import Provider
-    from events.store.record import Record
-
-_PATIENCE = 60_000_000
-_LOOK = 30_000_000
-"""How long to look for the end, microseconds: dstack takes 2 s to stop a run and up to 30 to abort one."""
+_END_TIMEOUT = 30_000_000
+"""Microseconds to wait for the end: dstack takes 2 s to stop a run and up to 30 to abort one."""
 
 
 @click.command("stop")
@@ -38,14 +28,14 @@ def command(app: App, run: str, abort: bool) -> None:
       steno stop matmul
       steno stop 5f0c --abort
     """
+    from contextlib import closing
+
     from cli.providers import of_run
     from cli.render.runs import ended
     from cli.stores import writing
-    from cli.submitting import counter
+    from cli.submitting import session
     from cli.wiring.logging_setup import log_for_data
-    from engine.act.next_step import may_be_made_again
-    from engine.fold.archives import refuse_archive
-    from engine.settings.policy import policy_from
+    from engine.commands.stop import needs_stop
     from projections.models.projector import caught_up
     from projections.models.view import View
     from projections.store.world_table import decode_run
@@ -53,52 +43,23 @@ def command(app: App, run: str, abort: bool) -> None:
     log_for_data()
     with writing(app, create=False) as record:
         with caught_up(record) as store:
-            row = View(store).row(run)
-        found = decode_run(row.folded)
+            view = View(store)
+            found = decode_run(view.row(run).folded)
+            requested = needs_stop(found, view.world().state, app.settings, app.clock.now())
         name, state = found.name or found.run_id, str(found.state)
-        if not found.terminal:
-            refuse_archive(found, name)
-        # A run that found no capacity has ended, and would be asked for again.
-        asked = not found.terminal or may_be_made_again(
-            found, policy_from(app.settings, found.provider).queue_patience, app.clock.now()
-        )
-        if asked:
-            provider = of_run(app, found, record.path)
-            try:
-                with counter(app, record, provider, adopt=False) as here:
-                    _stop(record, provider, found, here, abort=abort)
-                    after = here.follow(found.run_id, name, timeout=_LOOK)
+        if requested:
+            with (
+                closing(of_run(app, found, record.path)) as provider,
+                session(app, record, provider, adopt=False) as here,
+            ):
+                here.stop(found, abort=abort)
+                after = here.follow(found.run_id, name, timeout=_END_TIMEOUT)
                 state = state if after is None else after.state
-            finally:
-                provider.close()
     if app.json:
-        emit_json({"run_id": found.run_id, "name": found.name, "state": state, "asked": asked})
-    elif not asked:
+        emit_json({"run_id": found.run_id, "name": found.name, "state": state, "asked": requested})
+    elif not requested:
         emit(f"{name} had already ended: {state}")
     elif after is None:
         emit(f"the {'abort' if abort else 'stop'} of {name} is requested; it has not ended yet: `steno show {name}`")
     else:
         emit(ended(after))
-
-
-def _stop(record: Record, provider: Provider, run: Run, here: Counter, *, abort: bool) -> None:
-    """Request the stop, then see it to the provider."""
-    from engine.act.journal import Journal
-    from engine.commands.desk import refuse
-    from engine.commands.request import request_stop
-    from events import types
-
-    request_stop(
-        Journal(record),
-        run_id=run.run_id,
-        provider=run.provider,
-        project=run.project or provider.project,
-        provider_id=run.provider_id,
-        name=run.name or "",
-        abort=abort,
-        submitter=getpass.getuser(),
-    )
-    outcome = here.desk.stopped(run.run_id, _PATIENCE)
-    # A run that waited, or had no machine, was never at the provider: that is an end, and `follow` shows which.
-    if not isinstance(outcome, types.IntentAbandoned):
-        refuse(outcome)

@@ -1,4 +1,4 @@
-"""`steno submit`: a task to a provider, recorded from the first word."""
+"""`steno submit`: submit a task to a provider."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def command(
     """
     from cli.providers import named
     from cli.stores import writing
-    from cli.submitting import counter, to_the_end
+    from cli.submitting import session, to_the_end
     from cli.task import described
     from cli.wiring.logging_setup import log_for_data
     from cli.wiring.time_arguments import length
@@ -88,7 +88,7 @@ def command(
     with writing(app) as record:
         provider = named(app, settings.provider, record.path)
         try:
-            with counter(app, record, provider) as here:
+            with session(app, record, provider) as here:
                 submitted = here.submit(task, run_id)
                 if not wait:
                     _say(app, here.look(submitted), provider.name, provider.project)

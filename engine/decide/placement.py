@@ -8,9 +8,10 @@ from engine.decide.decisions import Creation, Hold, Place, Refuse
 from engine.decide.idle_timeout import backstop
 from engine.decide.matching import differences
 from engine.decide.source_view import Scene, fleet_slot, gpu_of, terms_of
-from engine.fold.run import Run
+from engine.fold.run import Run, Terms
 from engine.fold.vm import Vm
 from engine.fold.vm_machine import VmState
+from engine.policy import Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +61,9 @@ def place(run: Run, room: Room) -> Place | Hold | Refuse | Keep:
     policy, terms = room.scene.policy, terms_of(run)
     if policy.free:
         return _place(run, room, creation="reuse" if terms.creation == "reuse" else "reuse-or-create")
-    if policy.max_vms is not None and terms.nodes > policy.max_vms:
-        return Refuse(
-            run_id=run.run_id,
-            why=f"it needs {terms.nodes} machines at once, and the machine limit is {policy.max_vms} (`vms.max`)",
-        )
+    why = exceeds_limit(terms, policy)
+    if why is not None:
+        return Refuse(run_id=run.run_id, why=why)
     pooled = policy.mode == "pool" and terms.nodes == 1 and not terms.fleets
     match terms.creation:
         case "create":
@@ -73,6 +72,13 @@ def place(run: Run, room: Room) -> Place | Hold | Refuse | Keep:
             return _warm(run, room, pooled=pooled) or _wait_for_machine(run, room)
         case "reuse-or-create":
             return _either(run, room, pooled=pooled)
+
+
+def exceeds_limit(terms: Terms, policy: Policy) -> str | None:
+    """Why a run that needs more machines than the limit can never have its place; None if it can."""
+    if policy.max_vms is None or terms.nodes <= policy.max_vms:
+        return None
+    return f"it needs {terms.nodes} machines at once, and the machine limit is {policy.max_vms} (`vms.max`)"
 
 
 def place_on_freed(run: Run, room: Room) -> Place | None:

@@ -1,6 +1,7 @@
 """The policy that the settings describe for one provider, checked: what decisions are made by from now on."""
 
 from engine.errors import NotConfigured
+from engine.fold.world_codec import WorldState
 from engine.policy import Billing, Policy, Rate
 from engine.settings.settings import Settings
 from engine.settings.table import setting
@@ -44,6 +45,16 @@ def policy_from(settings: Settings, provider: str) -> Policy:
         assumed_duration=positive_duration(_text(settings, "budget.assumed_duration")),
         free=provider == "local" and hourly == 0,
     )
+
+
+def policy_in_force(state: WorldState, source: str, settings: Settings) -> Policy:
+    """The policy that the record has for a source, else the settings' own.
+
+    Raises:
+        NotConfigured: as `policy_from`.
+    """
+    adopted = state.policies.get(source)
+    return adopted[-1].policy if adopted else policy_from(settings, source.partition("/")[0])
 
 
 def _text(settings: Settings, name: str) -> str:

@@ -1,10 +1,9 @@
-"""Commands: each is a request in the record, carried out by whoever holds the provider's lease."""
+"""The routes of commands: each appends a request, which the holder of the provider's lease carries out."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from anyio import to_thread
 from fastapi import APIRouter, Header, Path, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
@@ -19,7 +18,8 @@ from projections.api.writing import Writer
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
-    from engine.commands.idempotency import Accepted
+    from engine.fold.run import Run
+    from engine.fold.vm import Vm
     from projections.api.service import Service
 
 KEY = "Idempotency-Key"
@@ -32,13 +32,19 @@ class _Body(BaseModel):
 
 
 class SubmitBody(_Body):
-    """A run that is wanted."""
+    """A run to submit."""
 
-    name: str | None = Field(default=None, pattern=_NAME, description="Over the configuration's own; else one is made.")
-    project: str | None = Field(default=None, min_length=1, max_length=100, description="Else the settings' own.")
+    name: str | None = Field(
+        default=None,
+        pattern=_NAME,
+        description="Overrides the configuration's name; without either, a name is generated.",
+    )
+    project: str | None = Field(
+        default=None, min_length=1, max_length=100, description="Default: the project of the settings."
+    )
     configuration: dict[str, Any] = Field(
-        description="A dstack task, as a task file has it; dstack's own models judge it. `files`, `repos` and "
-        "variables without a value are refused: they would be the server's.",
+        description="A dstack task, as in a task file; dstack's own models validate it. `files`, `repos` and "
+        "variables without a value are refused: they would come from the server's machine.",
         json_schema_extra={
             "required": ["type"],
             "properties": {"type": {"const": "task"}},
@@ -57,41 +63,41 @@ class SubmitBody(_Body):
 
 
 class StopRunBody(_Body):
-    """How a run is to end."""
+    """How to stop a run."""
 
-    abort: bool = Field(default=False, description="At once, without letting the task clean up.")
+    abort: bool = Field(default=False, description="Stop at once; the task cannot clean up.")
 
 
 class StopVmBody(_Body):
-    """How a machine is to go."""
+    """How to stop a machine."""
 
-    when_idle: bool = Field(default=False, description="Only once no run is on it; else a run on it is stopped first.")
+    when_idle: bool = Field(default=False, description="Wait until no run is on it, instead of stopping the run.")
 
 
 class RunAccepted(BaseModel):
-    """A run that is in the record."""
+    """A run whose request is in the record."""
 
     run_id: str
     name: str
-    position: int = Field(ge=1, description="Of the request: `min_position` of a read that has to see it.")
+    position: int = Field(ge=1, description="Of the request; a read with this `min_position` shows it.")
 
 
 class RunStop(BaseModel):
-    """What a stop led to."""
+    """The result of a stop."""
 
     run_id: str
     position: int = Field(ge=0)
-    state: str = Field(description="As it was when the stop came.")
-    asked: bool = Field(description="False: it had ended before, and nothing was asked for.")
+    state: str = Field(description="The state when the stop request arrived.")
+    asked: bool = Field(description="False: it had already ended, and nothing was requested.")
 
 
 class VmStop(BaseModel):
-    """What the stop of a machine led to."""
+    """The result of the stop of a machine."""
 
     vm_id: str
     position: int = Field(ge=0)
-    state: str = Field(description="As it was when the stop came.")
-    asked: bool = Field(description="False: it had gone before, and nothing was asked for.")
+    state: str = Field(description="The state when the stop request arrived.")
+    asked: bool = Field(description="False: it had already ended, and nothing was requested.")
 
 
 _Word = Annotated[
@@ -110,7 +116,7 @@ _Key = Annotated[
         min_length=1,
         max_length=_LONGEST_KEY,
         pattern="^[!-~]+$",
-        description="The same key with the same body is the same run, however often it comes; with another body, 409.",
+        description="The same key with the same body always means the same run; with another body: 409.",
     ),
 ]
 
@@ -124,7 +130,7 @@ def routes(service: Service) -> list[BaseRoute]:
     @router.post(
         "/api/runs",
         operation_id="submitRun",
-        summary="Ask for a run",
+        summary="Submit a run",
         tags=["runs"],
         status_code=202,
         response_model=RunAccepted,
@@ -139,61 +145,47 @@ def routes(service: Service) -> list[BaseRoute]:
             submitter=who(request),
             key=key,
         )
-        made = await _submit(service, writer, wanted)
+        made = await submission.submit(service, writer, wanted)
         answer = {"run_id": made.run_id, "name": made.name, "position": made.position}
         return made_answer(answer, made.position, location=f"/api/runs/{made.run_id}")
 
     @router.post(
         "/api/runs/{id}/stop",
         operation_id="stopRun",
-        summary="Ask that a run end",
+        summary="Stop a run",
         tags=["runs"],
         status_code=202,
         response_model=RunStop,
-        responses={200: {"model": RunStop, "description": "It had ended before; nothing was asked for."}},
+        responses={200: {"model": RunStop, "description": "It had already ended; nothing was requested."}},
     )
     async def stop_run(request: Request, word: _Word, body: StopRunBody | None = None) -> Response:
-        found = await to_thread.run_sync(stopping.run_to_stop, service, word)
-        if found.asked:
-            abort, submitter = body is not None and body.abort, who(request)
-            found = await writer.do(lambda journal: stopping.stop_run(journal, found, submitter, abort=abort))
-            service.projector.wake()
-        return made_answer(found.answer, found.position, status=202 if found.asked else 200)
+        abort = body is not None and body.abort
+        stop = await stopping.stop_run(service, writer, word, abort=abort, submitter=who(request))
+        return _stopped({"run_id": stop.thing.run_id}, stop)
 
     @router.post(
         "/api/vms/{id}/stop",
         operation_id="stopVm",
-        summary="Ask that a machine go",
+        summary="Stop a machine",
         tags=["machines"],
         status_code=202,
         response_model=VmStop,
-        responses={200: {"model": VmStop, "description": "It had gone before; nothing was asked for."}},
+        responses={200: {"model": VmStop, "description": "It had already ended; nothing was requested."}},
     )
     async def stop_vm(request: Request, word: _Word, body: StopVmBody | None = None) -> Response:
-        found = await to_thread.run_sync(stopping.vm_to_stop, service, word)
-        if found.asked:
-            when_idle, submitter = body is not None and body.when_idle, who(request)
-            found = await writer.do(lambda journal: stopping.stop_vm(journal, found, submitter, when_idle=when_idle))
-            service.projector.wake()
-        return made_answer(found.answer, found.position, status=202 if found.asked else 200)
+        when_idle = body is not None and body.when_idle
+        stop = await stopping.stop_vm(service, writer, word, when_idle=when_idle, submitter=who(request))
+        return _stopped({"vm_id": stop.thing.vm_id}, stop)
 
     return list(router.routes)
 
 
-async def _submit(service: Service, writer: Writer, wanted: submission.Submission) -> Accepted:
-    """The request for a run in the record: the one that is there already, or a new one."""
-    key, before = await writer.do(lambda journal: submission.repeated(wanted, journal))
-    if before is not None:
-        return before
-    run_id = service.ids.new() if key is None else key.run_id
-    task = await to_thread.run_sync(submission.completed, service, wanted, run_id)
-    project = await to_thread.run_sync(submission.project_of, service, wanted)
-    made = await writer.do(lambda journal: submission.accept(service, journal, wanted, task, (run_id, project, key)))
-    service.projector.wake()
-    return made
+def _stopped(name: dict[str, str], stop: stopping.Stop[Run] | stopping.Stop[Vm]) -> Response:
+    answer = name | {"position": stop.position, "state": stop.thing.state.value, "asked": stop.requested}
+    return made_answer(answer, stop.position, status=202 if stop.requested else 200)
 
 
 def who(request: Request) -> str:
-    """Who asks, as the gate found it."""
+    """The name of the authenticated caller."""
     name: str = request.scope["steno.who"].name
     return name

@@ -6,7 +6,6 @@ from typing import Protocol
 import msgspec
 
 from engine.fold.run import Run
-from engine.policy import Policy
 from events.clock import Clock
 
 
@@ -30,14 +29,6 @@ class Outside(Protocol):
 
         Raises:
             NotConfigured: the settings name none.
-        """
-        ...
-
-    def policy(self) -> Policy:
-        """What the settings say about machines and money.
-
-        Raises:
-            NotConfigured: they make no policy.
         """
         ...
 

@@ -17,7 +17,6 @@ from projections.api.feed.listener import cancelling
 from projections.api.parameters import Parameter, asked_of
 from projections.api.problems import Problem
 from projections.api.reads.read import check_word, path_parameters
-from projections.api.stopping import latest
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -148,7 +147,7 @@ def run_named(service: Service, word: str) -> str:
     with service.feed.state() as state:
         if word in state.runs:
             return word
-    with latest(service) as look:
+    with service.pool.latest() as look:
         return look.view.row(word).run_id
 
 

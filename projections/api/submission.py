@@ -1,4 +1,4 @@
-"""A run asked for over HTTP: checked as its provider would check it, held against policy, then in the record."""
+"""A submission over HTTP: completed as its provider takes it, admitted by the policy, then in the record."""
 
 from __future__ import annotations
 
@@ -6,33 +6,37 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
+from anyio import to_thread
 
-from engine.commands.idempotency import Accepted, Key, accept_run, accepted_before, afford, key_of, refuse_taken_name
+from engine.commands.submit import Accepted, Key, accepted_before, admit, key_of, refuse_taken_name, request_run
 from engine.errors import TaskInvalid
-from engine.fold.queries import policy_of
+from engine.settings.policy import policy_in_force
 from events.clock import SECOND
 from projections.api.problems import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from engine.act.journal import Journal
     from projections.api.outside import Completed
     from projections.api.service import Service
+    from projections.api.writing import Writer
+
+    Build = Callable[["Submission", str], Awaitable["Submission"]]
 
 _PATIENCE = SECOND
-"""How long a submission waits for the feed to know of the ones before it, microseconds."""
+"""How long a submission waits for the feed to have the ones before it, microseconds."""
 _STEP = SECOND // 200
-_FROM_HERE = {
-    "files": "files of the server are not taken along; put what the task needs into its image or its commands",
-    "repos": "repositories of the server are not taken along; clone them in the task's commands",
+_OF_THE_SERVER = {
+    "files": "`files` would be read on the server's machine; put what the task needs into its image or its commands",
+    "repos": "`repos` would be read on the server's machine; clone them in the task's commands",
 }
 _FIELD = "configuration"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """What a request asks for; secret values are in clear and in memory only."""
+    """A request for a run; secret values are in clear and in memory only."""
 
     name: str | None
     project: str | None
@@ -40,38 +44,72 @@ class Submission:
     submitter: str
     key: str | None
     """Its Idempotency-Key."""
-    asked: bytes | None = None
-    """What its sender wrote, where the configuration was made of that here."""
+    source: bytes | None = None
+    """What the sender wrote, if the configuration was built from that."""
     kernel: bytes | None = None
-    """The mark of a task whose output is to be read."""
+    """The mark of a task whose output is read."""
 
     def body(self) -> bytes:
-        """What is asked for, in one form."""
-        if self.asked is not None:
-            return self.asked
+        """The content in one canonical form."""
+        if self.source is not None:
+            return self.source
         return msgspec.json.encode([self.name, self.project, self.configuration], order="sorted")
 
 
-def repeated(submission: Submission, journal: Journal) -> tuple[Key | None, Accepted | None]:
-    """(the key of a submission, what it led to when it came first).
+async def submit(service: Service, writer: Writer, submission: Submission, build: Build | None = None) -> Accepted:
+    """Complete a submission, admit it and append its request; or find the run of an earlier one with its key.
+
+    Args:
+        build: makes the submission's configuration, for the run of this id; None: it has one.
 
     Raises:
-        Problem: 409, the key came with something else.
+        Problem: 404 and 422, with the field that is wrong.
+        Conflict: the key came with another request.
+        RefusedByPolicy, NameInUse: nothing was appended.
     """
+    key, before = await writer.do(lambda journal: _earlier(submission, journal))
+    if before is not None:
+        return before
+    run_id = service.ids.new() if key is None else key.run_id
+    wanted = submission if build is None else await build(submission, run_id)
+    task = await to_thread.run_sync(_completed, service, wanted, run_id)
+    project = await to_thread.run_sync(_project_of, service, wanted)
+
+    def append(journal: Journal) -> Accepted:
+        _admit(service, journal.record.head().position, project, wanted, task)
+        return request_run(
+            journal,
+            run_id=run_id,
+            provider=service.outside.provider,
+            project=project,
+            name=task.name,
+            configuration=task.configuration,
+            submitter=wanted.submitter,
+            kernel=wanted.kernel,
+            key=key,
+        )
+
+    accepted = await writer.do(append)
+    service.projector.wake()
+    return accepted
+
+
+def _earlier(submission: Submission, journal: Journal) -> tuple[Key | None, Accepted | None]:
+    """(the submission's key, what the first request with this key led to)."""
     if submission.key is None:
         return None, None
     key = key_of(journal, submitter=submission.submitter, text=submission.key, body=submission.body())
     return key, accepted_before(journal, key)
 
 
-def completed(service: Service, submission: Submission, run_id: str) -> Completed:
-    """The task as its provider will take it. Reads nothing of this machine; importing dstack takes a second once.
+def _completed(service: Service, submission: Submission, run_id: str) -> Completed:
+    """The task as its provider takes it. Reads nothing of this machine; importing dstack takes a second once.
 
     Raises:
         Problem: 422, with the field that is wrong.
     """
     configuration = dict(submission.configuration)
-    _refuse_what_is_here(configuration)
+    _refuse_server_values(configuration)
     _refuse_zero_bytes(configuration, _FIELD)
     if submission.name is not None:
         configuration["name"] = submission.name
@@ -81,11 +119,11 @@ def completed(service: Service, submission: Submission, run_id: str) -> Complete
         raise Problem(422, str(error), field=_field_of(str(error))) from None
 
 
-def project_of(service: Service, submission: Submission) -> str:
-    """Whose run it will be at the provider.
+def _project_of(service: Service, submission: Submission) -> str:
+    """The provider's project that the run goes to.
 
     Raises:
-        Problem: 404, nobody records that project, so nobody would hand the run over.
+        Problem: 404, nobody records that project, so nobody would submit the run.
     """
     own, wanted = service.outside.project(), submission.project
     if wanted is None or wanted == own:
@@ -98,53 +136,34 @@ def project_of(service: Service, submission: Submission) -> str:
     return wanted
 
 
-def accept(
-    service: Service, journal: Journal, submission: Submission, task: Completed, run: tuple[str, str, Key | None]
-) -> Accepted:
-    """Hold a task against budget and cap, and append its request. For the writer's thread.
-
-    Args:
-        run: its id, its project, and its key.
+def _admit(service: Service, head: int, project: str, submission: Submission, task: Completed) -> None:
+    """Check name, machine limit and budget against the world at the record's head.
 
     Raises:
-        RefusedByPolicy, NameInUse: nothing was appended.
-        Conflict: the key came with something else meanwhile.
+        RefusedByPolicy, NameInUse: as they say.
     """
-    run_id, project, key = run
-    provider = service.outside.provider
-    _wait_for_feed(service, journal.record.head().position)
+    _wait_for_feed(service, head)
     with service.feed.state() as state:
-        source = f"{provider}/{project}"
-        policy = policy_of(state, source) if source in state.policies else service.outside.policy()
-        refuse_taken_name(state, source, task.name, service.clock.now())
-        afford(task.configuration, submission.submitter, policy, state, service.clock.now())
-    return accept_run(
-        journal,
-        run_id=run_id,
-        provider=provider,
-        project=project,
-        name=task.name,
-        configuration=task.configuration,
-        submitter=submission.submitter,
-        key=key,
-        kernel=submission.kernel,
-    )
+        source, now = f"{service.outside.provider}/{project}", service.clock.now()
+        refuse_taken_name(state, source, task.name, now)
+        policy = policy_in_force(state, source, service.settings)
+        admit(task.configuration, submission.submitter, policy, state, now)
 
 
 def _wait_for_feed(service: Service, head: int) -> None:
-    """Until the engine's world has the requests that were accepted just before: each counts against the budget."""
+    """Wait until the world has the requests accepted just before: each counts against the budget."""
     end = service.clock.now() + _PATIENCE
     while service.feed.position < head and service.clock.now() < end:
         service.clock.sleep(_STEP)
 
 
-def _refuse_what_is_here(configuration: Mapping[str, object]) -> None:
-    """Refuse what `steno submit` would take from the machine it runs on: here that is the server.
+def _refuse_server_values(configuration: Mapping[str, object]) -> None:
+    """Refuse what `steno submit` would take from the machine it runs on: over HTTP that is the server.
 
     Raises:
         Problem: 422.
     """
-    for name, why in _FROM_HERE.items():
+    for name, why in _OF_THE_SERVER.items():
         if configuration.get(name):
             raise Problem(422, why, field=f"{_FIELD}.{name}")
     env = configuration.get("env")
@@ -154,19 +173,19 @@ def _refuse_what_is_here(configuration: Mapping[str, object]) -> None:
     elif isinstance(env, dict):
         unset = next((f"env.{name}" for name, value in env.items() if value is None), None)
     if unset is not None:
-        said = "a variable without a value would be the server's own: write NAME=value"
-        raise Problem(422, said, field=f"{_FIELD}.{unset}")
+        why = "a variable without a value would come from the server: write NAME=value"
+        raise Problem(422, why, field=f"{_FIELD}.{unset}")
 
 
 def _refuse_zero_bytes(value: object, field: str) -> None:
-    """No program can be given one, and no database of a provider's keeps it.
+    """No program can be given a zero byte, and no provider's database keeps one.
 
     Raises:
         Problem: 422.
     """
     match value:
         case str() if "\0" in value:
-            raise Problem(422, "it holds a zero byte", field=field)
+            raise Problem(422, "it contains a zero byte", field=field)
         case dict():
             for name, one in value.items():
                 _refuse_zero_bytes(name, field)
@@ -177,7 +196,7 @@ def _refuse_zero_bytes(value: object, field: str) -> None:
 
 
 def _field_of(message: str) -> str:
-    """The field that a refusal of a task names, in backticks, as ours and dstack's do; else the whole task."""
+    """The field that an error about a task names in backticks, as ours and dstack's do; else the whole task."""
     if message.startswith("invalid name "):
         return f"{_FIELD}.name"
     before, mark, rest = message.removeprefix(f"{_FIELD}: ").partition("`")

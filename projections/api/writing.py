@@ -1,4 +1,4 @@
-"""Where commands are appended: one thread with one open record, so that they follow one another."""
+"""The writer of a service: one thread with one open record, so that commands are appended one after another."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Writer:
         self._journal: Journal | None = None
 
     async def do(self, work: Callable[[Journal], _T]) -> _T:
-        """What `work` gives, called in the writer's thread behind all that was asked for before.
+        """The result of `work`, called in the writer's thread after all earlier commands.
 
         Raises:
             RecordLocked, RecordNotWritable and what else opening a record raises.
@@ -36,8 +36,8 @@ class Writer:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._do, work)
 
     def close(self) -> None:
-        """Finish what is under way, and let go of the record."""
-        self._thread.submit(self._let_go).result()
+        """Finish what is under way, and close the record."""
+        self._thread.submit(self._close_record).result()
         self._thread.shutdown()
 
     def _do(self, work: Callable[[Journal], _T]) -> _T:
@@ -46,7 +46,7 @@ class Writer:
             self._journal = Journal(record)
         return work(self._journal)
 
-    def _let_go(self) -> None:
+    def _close_record(self) -> None:
         if self._journal is not None:
             self._journal.record.close()
             self._journal = None

@@ -137,6 +137,17 @@ class Pool:
             self._end(reader, whole=whole)
 
     @contextmanager
+    def latest(self) -> Iterator[Look]:
+        """As `now`, at the record's head: what was appended just before is in it."""
+        with self.now() as found:
+            head = found.record.head().position
+            if found.position >= head:
+                yield found
+                return
+        with self.now(min_position=head) as found:
+            yield found
+
+    @contextmanager
     def at(self, position: int, beyond: Beyond = NOTHING) -> Iterator[Look]:
         """The world as it was after `position`, and of archives `beyond` it.
 

@@ -8,7 +8,7 @@ from stenotest.records import START, StandingClock, temporary_record
 
 from cli.recording import PartFailed, record_forever
 from engine.act.lease import lease_path
-from engine.commands.request import request_run
+from engine.commands.submit import request_run
 from engine.fold.world import World
 from engine.policy import Policy
 from engine.providers.local.provider import LocalProvider
@@ -35,7 +35,6 @@ class Asked(Watch):
         if len(self.rounds) == 1:
             request_run(
                 self._of.journal,
-                self._of.journal.record.vault,
                 run_id=RandomIds().new(),
                 provider="dstack",
                 project="elsewhere",

@@ -15,7 +15,7 @@ import pytest
 from stenolab.lab import GPU, IMAGE, LOADED_S, Lab
 from stenolab.ledger import bills_of
 
-from engine.commands.request import request_run
+from engine.commands.submit import request_run
 from engine.fold.run_machine import RUN
 from engine.fold.vm_machine import VmState
 from engine.fold.world import World
@@ -134,7 +134,6 @@ def make_idle_machine(lab: Lab, project: str, folder: Path, *, wait: bool) -> No
         if not wait:
             request_run(
                 recorder.journal,
-                recorder._record.vault,
                 run_id=RandomIds().new(),
                 provider="dstack",
                 project=project,

@@ -11,7 +11,7 @@ from stenolab.steno import Steno
 from stenolab.versions import NEWEST
 
 from engine.act.journal import Journal
-from engine.commands.request import request_run
+from engine.commands.submit import request_run
 from engine.decide.arrivals import claims
 from engine.decide.candidates import looks_idle
 from engine.decide.queue import is_due
@@ -39,7 +39,6 @@ def ask(steno: Steno, project: str) -> None:
             task = {"type": "task", "image": IMAGE, "resources": {"gpu": GPU}, "commands": [f"sleep {2 + number % 11}"]}
             request_run(
                 Journal(record),
-                record.vault,
                 run_id=ids.new(),
                 provider="dstack",
                 project=project,

@@ -20,7 +20,7 @@ from stenolab.versions import NEWEST
 
 from engine.act.executor import AT_ONCE
 from engine.act.journal import Journal
-from engine.commands.request import request_run
+from engine.commands.submit import request_run
 from engine.readings.shapes import shape_of
 from engine.recorder.interval import Pace
 from events.clock import SECOND, RandomIds, SystemClock
@@ -85,7 +85,6 @@ def ask(steno: Steno, project: str, name: str) -> None:
     with Record.open(steno.record, write=True, shapes=shape_of, clock=clock) as record:
         request_run(
             Journal(record),
-            record.vault,
             run_id=ids.new(),
             provider="dstack",
             project=project,

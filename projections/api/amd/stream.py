@@ -16,7 +16,7 @@ from projections.api.amd.story import Story
 from projections.api.amd.submitting import submit
 from projections.api.parameters import asked_of
 from projections.api.problems import Problem
-from projections.api.stopping import run_to_stop, stop_run
+from projections.api.stopping import stop_run
 from projections.api.streams import LAST_EVENT_ID, RETRY, left, run_named
 
 if TYPE_CHECKING:
@@ -65,9 +65,7 @@ class Submit:
     async def _stop(self, run_id: str, submitter: str) -> None:
         """Whoever submitted it has gone, and wanted it stopped then."""
         try:
-            found = await to_thread.run_sync(run_to_stop, self._service, run_id)
-            if found.asked:
-                await self._writer.do(lambda journal: stop_run(journal, found, submitter, abort=False))
+            await stop_run(self._service, self._writer, run_id, abort=False, submitter=submitter)
         except StenoError as error:
             _log.warning("kernel %s was left and could not be stopped: %s", run_id, error)
 

@@ -1,8 +1,9 @@
-"""A kernel's request on its way into the record."""
+"""The submission of a kernel over HTTP."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,7 +21,7 @@ from projections.api.problems import Problem
 
 if TYPE_CHECKING:
     from engine.act.journal import Journal
-    from engine.commands.idempotency import Accepted, Key
+    from engine.commands.submit import Accepted
     from engine.kernel.executor import Executor
     from engine.kernel.submission import Submission
     from projections.api.service import Service
@@ -40,28 +41,22 @@ def executor_of(service: Service) -> Executor:
 
 
 async def submit(service: Service, writer: Writer, body: bytes, *, submitter: str, key: str | None) -> Accepted:
-    """The run that a request asks for, in the record; the same key with the same body is the same run.
+    """Submit the kernel of a request; the same key with the same body is the same run.
 
     Raises:
-        Problem: 400, the body is no JSON; 422, with the field that is wrong; 409, the key came with something else.
+        Problem: 400, the body is not valid JSON; 422, with the field that is wrong.
+        Conflict: the key came with another request.
         RefusedByPolicy: nothing was appended.
     """
-    asked = await to_thread.run_sync(_read, body)
-    said = submission.Submission(
-        name=None, project=None, configuration={}, submitter=submitter, key=key, asked=msgspec.json.encode(asked)
-    )
-    identity, before = await writer.do(lambda journal: submission.repeated(said, journal))
-    if before is not None:
-        return before
-    run_id = service.ids.new() if identity is None else identity.run_id
-    secret = await writer.do(lambda journal: _secret(journal, run_id))
-    wanted = await to_thread.run_sync(_ordered, service, asked, said, run_id, secret)
-    task = await to_thread.run_sync(submission.completed, service, wanted, run_id)
-    project = await to_thread.run_sync(submission.project_of, service, wanted)
-    run: tuple[str, str, Key | None] = (run_id, project, identity)
-    accepted = await writer.do(lambda journal: submission.accept(service, journal, wanted, task, run))
-    service.projector.wake()
-    return accepted
+    kernel = await to_thread.run_sync(_read, body)
+
+    async def build(sent: submission.Submission, run_id: str) -> submission.Submission:
+        secret = await writer.do(lambda journal: _secret(journal, run_id))
+        return await to_thread.run_sync(_ordered, service, kernel, sent, run_id, secret)
+
+    source = msgspec.json.encode(kernel)
+    sent = submission.Submission(name=None, project=None, configuration={}, submitter=submitter, key=key, source=source)
+    return await submission.submit(service, writer, sent, build)
 
 
 def _read(body: bytes) -> Submission:
@@ -75,30 +70,23 @@ def _read(body: bytes) -> Submission:
 
 
 def _secret(journal: Journal, run_id: str) -> str:
-    """What the frames of this run are known by: nobody without the vault's key can say it before they do."""
+    """The secret that marks this run's frames: nobody without the vault's key can know it beforehand."""
     return journal.record.vault.commitment(f"kernel/{run_id}".encode()).removeprefix(PREFIX)
 
 
 def _ordered(
-    service: Service, asked: Submission, said: submission.Submission, run_id: str, secret: str
+    service: Service, kernel: Submission, sent: submission.Submission, run_id: str, secret: str
 ) -> submission.Submission:
     try:
-        order = executor_of(service).order(asked, secret)
+        order = executor_of(service).order(kernel, secret)
     except Wrong as wrong:
         raise Problem(422, wrong.detail, field=wrong.field) from None
-    return submission.Submission(
-        name=_name(asked.problem, run_id),
-        project=None,
-        configuration=order.configuration,
-        submitter=said.submitter,
-        key=said.key,
-        asked=said.asked,
-        kernel=msgspec.json.encode(order.mark),
-    )
+    name, mark = _name(kernel.problem, run_id), msgspec.json.encode(order.mark)
+    return replace(sent, name=name, configuration=order.configuration, kernel=mark)
 
 
 def _name(problem: str, run_id: str) -> str:
-    """The problem's, and 12 digits that no other run has."""
+    """The problem's name and 12 digits unique to the run."""
     words = re.sub("[^a-z0-9]+", "-", problem.lower()).strip("-")
     words = words if words[:1].isalpha() else f"kernel-{words}".strip("-")
     return f"{words[:28].rstrip('-')}-{run_id.replace('-', '').lower()[-12:]}"

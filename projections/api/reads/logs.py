@@ -97,7 +97,7 @@ async def _begun(output: Output, receive: Receive) -> bool:
 
 
 def _run(service: Service, word: str) -> Run:
-    with service.pool.now() as look:
+    with service.pool.latest() as look:
         run = decode_run(look.view.row(word).folded)
     if run.provider_id is None:
         raise Conflict(f"{run.name} has not reached its provider, so there is no output")

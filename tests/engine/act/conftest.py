@@ -11,9 +11,11 @@ from stenotest.hook import Hook
 
 from engine.act.executor import Executor
 from engine.act.lease import lease_path
-from engine.commands.desk import Desk
-from engine.commands.request import request_run, request_stop
+from engine.commands.dispatcher import Dispatcher
+from engine.commands.stop import request_stop
+from engine.commands.submit import request_run
 from engine.errors import VmInUse, VmNotFound
+from engine.fold.run import Run
 from engine.fold.run_machine import RUN
 from engine.fold.world import World
 from engine.notify.webhook import Webhook
@@ -75,16 +77,15 @@ class Bench:
         self.watch = Watch(self.record, self.recorder, lease_path(self.path, self.provider.source))
 
     @property
-    def desk(self):
-        """A desk; the lease is held from the first use on."""
-        return Desk(self.watch, self.recorder, self.clock)
+    def dispatcher(self):
+        """The lease is held from the first use on."""
+        return Dispatcher(self.watch, self.recorder, self.clock)
 
     def ask(self, *commands, name=None, fallback=(), **configuration):
         """Request a run of these shell lines; its id."""
         run_id = self.ids.new()
         request_run(
             self.journal,
-            self.record.vault,
             run_id=run_id,
             provider="local",
             project=self.provider.project,
@@ -97,17 +98,10 @@ class Bench:
         return run_id
 
     def ask_to_stop(self, run_id, *, abort=False):
-        ledger = self.journal.ledger()
-        request_stop(
-            self.journal,
-            run_id=run_id,
-            provider="local",
-            project=self.provider.project,
-            provider_id=ledger.provider_ids.get(run_id),
-            name=f"run-{run_id[:8]}",
-            abort=abort,
-            submitter="ada",
-        )
+        provider_id, name = self.journal.ledger().provider_ids.get(run_id), f"run-{run_id[:8]}"
+        where = {"first_position": 1, "first_at": 0, "last_position": 1, "last_at": 0}
+        run = Run(run_id=run_id, provider="local", provider_id=provider_id, name=name, **where)
+        request_stop(self.journal, run, project=self.provider.project, abort=abort, submitter="ada")
 
     def run(self, run_id):
         return self.world.state.runs[run_id]

@@ -7,7 +7,7 @@ import platform
 import sys
 from pathlib import Path
 
-from engine.commands.request import request_run
+from engine.commands.submit import request_run
 from engine.decide.controller import decide
 from engine.errors import ProviderError
 from engine.fold.world import World
@@ -41,7 +41,6 @@ def main(path, runs):
             run_id = ids.new()
             request_run(
                 recorder.journal,
-                record.vault,
                 run_id=run_id,
                 provider="local",
                 project=host,

@@ -1,9 +1,10 @@
 """Intent, call, outcome: what a request becomes, with real processes of this machine."""
 
+import msgspec
 import pytest
 
-from engine.commands.desk import refuse
-from engine.commands.request import request_stop
+from engine.commands.dispatcher import raise_failure
+from engine.commands.stop import request_stop
 from engine.errors import Conflict, NameInUse, ProviderError, TaskInvalid
 from engine.fold.run_machine import Reason, State
 from events import types
@@ -15,7 +16,7 @@ WAIT = 600 * SECOND
 def test_a_request_becomes_one_run_with_intent_and_outcome(bench):
     """Requested, intended, succeeded, in this order, and then what polls show."""
     run_id = bench.ask("exit 3")
-    outcome = bench.desk.submitted(run_id, WAIT)
+    outcome = bench.dispatcher.submitted(run_id, WAIT)
     assert isinstance(outcome, types.SubmitSucceeded)
     run = bench.finish(run_id)
     assert (run.state, run.reason, run.exit_status) == (State.FAILED, Reason.EXIT_NONZERO, 3)
@@ -30,7 +31,7 @@ def test_secrets_reach_the_run_and_nothing_else(bench):
     run_id = bench.ask('test "$TOKEN" = "$EXPECTED"', env={"TOKEN": value, "EXPECTED": value})
     vault = bench.record.vault.path
     assert value in vault.read_text()
-    assert isinstance(bench.desk.submitted(run_id, WAIT), types.SubmitSucceeded)
+    assert isinstance(bench.dispatcher.submitted(run_id, WAIT), types.SubmitSucceeded)
     assert bench.finish(run_id).state is State.SUCCEEDED
     assert [file for file, content in bench.files().items() if value.encode() in content] == []
 
@@ -39,38 +40,38 @@ def test_a_request_whose_secrets_are_gone_is_abandoned(bench):
     """Never a call without its secrets."""
     run_id = bench.ask("true", env={"TOKEN": "hunter2"})
     bench.record.vault.erase(run_id)
-    outcome = bench.desk.submitted(run_id, WAIT)
+    outcome = bench.dispatcher.submitted(run_id, WAIT)
     assert isinstance(outcome, types.IntentAbandoned)
     with pytest.raises(Conflict, match="secrets"):
-        refuse(outcome)
+        raise_failure(outcome)
     bench.recorder.round()
     assert (bench.run(run_id).state, bench.run(run_id).reason) == (State.FAILED, Reason.REJECTED)
 
 
 def test_a_task_the_provider_refuses_fails_with_its_words(bench):
     run_id = bench.ask("true", nodes=2)
-    outcome = bench.desk.submitted(run_id, WAIT)
+    outcome = bench.dispatcher.submitted(run_id, WAIT)
     with pytest.raises(TaskInvalid, match="nodes"):
-        refuse(outcome)
+        raise_failure(outcome)
 
 
 def test_two_requests_of_one_name_are_never_one_run(bench):
     """The second is refused while the first is active, and is not taken for it."""
     first = bench.ask("sleep 3600", name="twins")
     second = bench.ask("sleep 3600", name="twins")
-    assert isinstance(bench.desk.submitted(first, WAIT), types.SubmitSucceeded)
+    assert isinstance(bench.dispatcher.submitted(first, WAIT), types.SubmitSucceeded)
     with pytest.raises(NameInUse):
-        refuse(bench.desk.submitted(second, WAIT))
+        raise_failure(bench.dispatcher.submitted(second, WAIT))
     bench.ask_to_stop(first, abort=True)
-    bench.desk.stopped(first, WAIT)
+    bench.dispatcher.stopped(first, WAIT)
     assert bench.finish(first).state is State.STOPPED
 
 
 def test_a_stop_is_requested_intended_and_done(bench):
     run_id = bench.ask("sleep 3600")
-    bench.desk.submitted(run_id, WAIT)
+    bench.dispatcher.submitted(run_id, WAIT)
     bench.ask_to_stop(run_id)
-    assert isinstance(bench.desk.stopped(run_id, WAIT), types.StopSucceeded)
+    assert isinstance(bench.dispatcher.stopped(run_id, WAIT), types.StopSucceeded)
     run = bench.finish(run_id)
     assert (run.state, run.reason) == (State.STOPPED, Reason.STOPPED_BY_USER)
     kinds = [kind for kind in bench.kinds(run_id) if kind != "RunObserved"]
@@ -81,22 +82,14 @@ def test_a_stop_ends_the_run_that_was_recorded_whatever_id_was_asked_for(bench, 
     """Who asks reads the id in the read models, which nothing verifies: the engine's own fold says which run it is."""
     wanted, other = bench.ask("sleep 3600", name="wanted"), bench.ask("sleep 3600", name="other")
     for run_id in (wanted, other):
-        assert isinstance(bench.desk.submitted(run_id, WAIT), types.SubmitSucceeded)
+        assert isinstance(bench.dispatcher.submitted(run_id, WAIT), types.SubmitSucceeded)
     (tmp_path / "second.db.local").symlink_to(tmp_path / "record.db.local")
     second = open_bench(tmp_path / "second.db")
     second.poll_until(lambda: len(second.world.state.runs) == 2)
     foreign = next(run for run in second.world.state.runs.values() if run.name == "wanted")
-    request_stop(
-        second.journal,
-        run_id=foreign.run_id,
-        provider="local",
-        project=second.provider.project,
-        provider_id=other,
-        name="wanted",
-        abort=True,
-        submitter="ada",
-    )
-    assert isinstance(second.desk.stopped(foreign.run_id, WAIT), types.StopSucceeded)
+    false = msgspec.structs.replace(foreign, provider_id=other)
+    request_stop(second.journal, false, project=second.provider.project, abort=True, submitter="ada")
+    assert isinstance(second.dispatcher.stopped(foreign.run_id, WAIT), types.StopSucceeded)
     assert second.finish(foreign.run_id).state is State.STOPPED
     bench.recorder.round()
     assert not bench.run(other).terminal
@@ -106,7 +99,7 @@ def test_a_stop_before_the_submission_prevents_it(bench):
     """Nothing is ever handed over, and the run reads as stopped by its user."""
     run_id = bench.ask("sleep 3600")
     bench.ask_to_stop(run_id)
-    assert isinstance(bench.desk.stopped(run_id, WAIT), types.IntentAbandoned)
+    assert isinstance(bench.dispatcher.stopped(run_id, WAIT), types.IntentAbandoned)
     bench.recorder.round()
     assert (bench.run(run_id).state, bench.run(run_id).reason) == (State.STOPPED, Reason.STOPPED_BY_USER)
     assert "SubmitIntended" not in bench.kinds(run_id)
@@ -130,7 +123,7 @@ def test_a_secret_left_by_a_crash_is_erased_by_the_next_round(bench):
 def test_a_stop_does_not_wait_behind_a_submission_the_provider_cannot_answer_for(bench, monkeypatch):
     """One request in trouble holds up no other: least of all one that ends what costs money."""
     running = bench.ask("sleep 3600")
-    bench.desk.submitted(running, WAIT)
+    bench.dispatcher.submitted(running, WAIT)
     troubled = bench.ask("true", name="troubled")
     bench.journal.run(troubled, types.SubmitIntended(run_id=troubled, provider="local", name="troubled"))
     bench.ask_to_stop(running, abort=True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.commands.request import confirm_gone, request_vm_stop
+from engine.commands.stop import confirm_gone, request_vm_stop
 from engine.decide.decisions import StopVm
 from engine.errors import ProviderError, ProviderRefused, ProviderUnreachable, VmInUse, VmNotFound
 from engine.fold.run_machine import State
@@ -30,7 +30,7 @@ def wish(bench, vm, *, when_idle=False):
 def idle_machine(bench):
     """A machine that a run has left."""
     run_id = bench.ask("true")
-    bench.desk.submitted(run_id, WAIT)
+    bench.dispatcher.submitted(run_id, WAIT)
     bench.poll_until(lambda: [vm.state for vm in bench.machines()] == [VmState.IDLE])
     return bench.machines()[0]
 
@@ -44,7 +44,7 @@ def test_a_machine_somebody_wants_gone_is_drained_told_and_seen_gone(kept):
     """Each step is an event, and the next one waits for it."""
     vm = idle_machine(kept)
     asked = wish(kept, vm)
-    outcome = kept.desk.machine_stopped(vm.vm_id, asked, WAIT)
+    outcome = kept.dispatcher.machine_stopped(vm.vm_id, asked, WAIT)
     assert isinstance(outcome, types.VmStopSucceeded)
     assert kinds(kept, vm) == ["VmStopRequested", "VmDrainStarted", "VmStopIntended", "VmStopSucceeded"]
     kept.poll_until(lambda: not vm.billed)
@@ -54,7 +54,7 @@ def test_a_machine_somebody_wants_gone_is_drained_told_and_seen_gone(kept):
 def test_a_run_on_it_is_stopped_first_unless_the_wish_is_for_when_it_is_idle(kept):
     """By policy, the usual way: request, intent, outcome; then the machine goes."""
     run_id = kept.ask("sleep 3600")
-    kept.desk.submitted(run_id, WAIT)
+    kept.dispatcher.submitted(run_id, WAIT)
     kept.poll_until(lambda: [vm.state for vm in kept.machines()] == [VmState.BUSY])
     (vm,) = kept.machines()
     wish(kept, vm, when_idle=True)
@@ -62,7 +62,7 @@ def test_a_run_on_it_is_stopped_first_unless_the_wish_is_for_when_it_is_idle(kep
         kept.recorder.round()
     assert "StopRequested" not in kept.kinds(run_id)
     asked = wish(kept, vm)
-    assert isinstance(kept.desk.machine_stopped(vm.vm_id, asked, WAIT), types.VmStopSucceeded)
+    assert isinstance(kept.dispatcher.machine_stopped(vm.vm_id, asked, WAIT), types.VmStopSucceeded)
     assert kept.run(run_id).state is State.STOPPED
     (request,) = kept.facts("StopRequested")
     assert (request.by, request.submitter) == ("policy", "steno")
@@ -97,7 +97,7 @@ def test_a_stop_the_provider_refuses_is_said_in_its_words(kept, monkeypatch, err
 
     monkeypatch.setattr(kept.provider, "stop_vm", refuses)
     asked = wish(kept, vm)
-    outcome = kept.desk.machine_stopped(vm.vm_id, asked, WAIT)
+    outcome = kept.dispatcher.machine_stopped(vm.vm_id, asked, WAIT)
     assert outcome == types.VmStopFailed(vm_id=vm.vm_id, provider="local", error="Fleet is in use")
     kept.recorder.round()
     assert vm.billed
@@ -107,7 +107,7 @@ def test_a_stop_the_provider_refuses_is_said_in_its_words(kept, monkeypatch, err
 def test_an_open_stop_is_given_up_where_a_run_has_come_meanwhile(kept):
     """A crash between intent and call, and somebody's run on the machine when the next process looks."""
     run_id = kept.ask("sleep 3600")
-    kept.desk.submitted(run_id, WAIT)
+    kept.dispatcher.submitted(run_id, WAIT)
     kept.poll_until(lambda: [vm.state for vm in kept.machines()] == [VmState.BUSY])
     (vm,) = kept.machines()
     left = types.VmStopIntended(vm_id=vm.vm_id, provider="local", provider_id=vm.provider_id, by="idle")

@@ -3,7 +3,7 @@
 import pytest
 from stenotest.gate import holding
 
-from engine.commands.desk import refuse
+from engine.commands.dispatcher import raise_failure
 from engine.errors import Conflict, NameInUse
 from engine.fold.run_machine import State
 from engine.policy import HOUR, Policy
@@ -50,8 +50,8 @@ def named(provider_id, *, mark=None, ended=False, at=None):
 def test_a_strangers_run_of_a_waiting_requests_name_stays_theirs_and_ours_runs(one, gate, tmp_path):
     """It comes while ours waits under the cap and ends before ours starts: ours is handed over all the same."""
     first, ours = one.ask(holding(gate)), one.ask("echo ours >> ran.txt", name="train")
-    one.desk.submitted(first, WAIT)
-    assert isinstance(one.desk.submitted(ours, WAIT), types.RunHeld)
+    one.dispatcher.submitted(first, WAIT)
+    assert isinstance(one.dispatcher.submitted(ours, WAIT), types.RunHeld)
     theirs = strangers(one, "true", name="train")
     one.poll_until(lambda: one.world.state.by_provider.get(f"local/{theirs}") and foreign(one, theirs).terminal)
     assert (one.run(ours).provider_id, one.run(ours).state) == (None, State.QUEUED)
@@ -65,12 +65,12 @@ def test_a_strangers_run_of_a_waiting_requests_name_stays_theirs_and_ours_runs(o
 def test_a_stop_of_a_waiting_request_leaves_the_strangers_run_of_its_name_alone(one, gate):
     """The request ends; theirs goes on until its own end."""
     first, ours = one.ask(holding(gate)), one.ask("true", name="train")
-    one.desk.submitted(first, WAIT)
-    one.desk.submitted(ours, WAIT)
+    one.dispatcher.submitted(first, WAIT)
+    one.dispatcher.submitted(ours, WAIT)
     theirs = strangers(one, holding(gate), name="train")
     one.poll_until(lambda: f"local/{theirs}" in one.world.state.by_provider)
     one.ask_to_stop(ours, abort=True)
-    assert isinstance(one.desk.stopped(ours, WAIT), types.IntentAbandoned)
+    assert isinstance(one.dispatcher.stopped(ours, WAIT), types.IntentAbandoned)
     one.recorder.round()
     assert one.run(ours).state is State.STOPPED
     assert not foreign(one, theirs).terminal
@@ -85,9 +85,9 @@ def test_a_name_the_user_chose_is_refused_where_a_strangers_run_has_it(bench, mo
     """Before any call: an active run would refuse it, a finished one would be deleted for it."""
     monkeypatch.setattr(bench.provider, "holder", lambda name: named("theirs", ended=ended))
     run_id = bench.ask("true", name="train")
-    outcome = bench.desk.submitted(run_id, WAIT)
+    outcome = bench.dispatcher.submitted(run_id, WAIT)
     with pytest.raises(NameInUse, match="dstack delete train" if ended else "steno stop theirs"):
-        refuse(outcome)
+        raise_failure(outcome)
     assert "SubmitIntended" not in bench.kinds(run_id)
     assert bench.provider.find("train", 0) == ()
 
@@ -95,10 +95,10 @@ def test_a_name_the_user_chose_is_refused_where_a_strangers_run_has_it(bench, mo
 def test_a_finished_run_of_ours_gives_its_name_back(bench, monkeypatch):
     """As ever: a task file with a fixed name is submitted again and again."""
     first = bench.ask("true", name="train")
-    bench.desk.submitted(first, WAIT)
+    bench.dispatcher.submitted(first, WAIT)
     bench.finish(first)
     monkeypatch.setattr(bench.provider, "holder", lambda name: named(first, mark=first, ended=True))
-    assert isinstance(bench.desk.submitted(bench.ask("true", name="train"), WAIT), types.SubmitSucceeded)
+    assert isinstance(bench.dispatcher.submitted(bench.ask("true", name="train"), WAIT), types.SubmitSucceeded)
 
 
 def test_a_name_that_steno_chose_gets_a_number_where_it_is_taken(bench, monkeypatch):
@@ -108,7 +108,7 @@ def test_a_name_that_steno_chose_gets_a_number_where_it_is_taken(bench, monkeypa
     bench.ids.new = lambda: run_id
     monkeypatch.setattr(bench.provider, "holder", lambda asked: named("theirs") if asked == name else None)
     bench.ask("true", name=name)
-    outcome = bench.desk.submitted(run_id, WAIT)
+    outcome = bench.dispatcher.submitted(run_id, WAIT)
     assert (outcome.name, len(outcome.name) <= 41) == (f"{name[:26]}-{name[-12:]}-2", True)
     assert bench.finish(run_id).name == outcome.name
     assert bench.run(run_id).state is State.SUCCEEDED
@@ -121,7 +121,7 @@ def test_a_run_that_says_it_is_this_request_is_never_joined_by_a_second(bench, m
     monkeypatch.setattr(bench.provider, "holder", lambda name: named("x", mark=run_id))
     bench.ask("true", name=choose_name(run_id))
     with pytest.raises(NameInUse, match="steno stop x"):
-        refuse(bench.desk.submitted(run_id, WAIT))
+        raise_failure(bench.dispatcher.submitted(run_id, WAIT))
 
 
 # -- calls of versions that gave the provider no mark
@@ -163,10 +163,10 @@ def test_a_run_that_only_has_the_name_is_left_to_a_person(bench, monkeypatch, tm
     assert theirs in anomaly.detail
 
     bench.ask_to_stop(run_id)
-    outcome = bench.desk.stopped(run_id, WAIT)
+    outcome = bench.dispatcher.stopped(run_id, WAIT)
     assert isinstance(outcome, types.IntentAbandoned)
     with pytest.raises(Conflict):
-        refuse(bench.journal.ledger().outcomes[run_id])
+        raise_failure(bench.journal.ledger().outcomes[run_id])
     bench.recorder.round()
     assert bench.run(run_id).state is State.STOPPED
     assert foreign(bench, theirs).state is State.RUNNING

@@ -5,7 +5,7 @@ from stenotest.gate import holding
 
 from engine.act.policy_events import adopt_policy
 from engine.act.submitter import _submission
-from engine.commands.desk import refuse
+from engine.commands.dispatcher import raise_failure
 from engine.decide.decisions import Hold, Place, Refuse, Requeue
 from engine.errors import ProviderUnreachable, RefusedByPolicy
 from engine.facts import RunFacts
@@ -38,7 +38,7 @@ def queued(bench):
 def test_a_request_is_handed_over_once_it_has_its_place(one):
     """Requested, placed, intended, taken: in this order, and the place is on the queue of its source."""
     run_id = one.ask("true")
-    assert isinstance(one.desk.submitted(run_id, WAIT), types.SubmitSucceeded)
+    assert isinstance(one.dispatcher.submitted(run_id, WAIT), types.SubmitSucceeded)
     wanted = {"RunRequested", "RunPlaced", "SubmitIntended", "SubmitSucceeded"}
     assert [stored.type for stored in one.record.read(types=wanted)] == [
         "RunRequested",
@@ -53,8 +53,8 @@ def test_a_request_is_handed_over_once_it_has_its_place(one):
 def test_a_run_without_a_place_waits_and_goes_to_the_machine_that_comes_free(one, gate):
     """Held once, with the reason; then one machine has had both, cold and warm, and is ended when it has idled."""
     first, second = one.ask(holding(gate)), one.ask("true")
-    assert isinstance(one.desk.submitted(first, WAIT), types.SubmitSucceeded)
-    held = one.desk.submitted(second, WAIT)
+    assert isinstance(one.dispatcher.submitted(first, WAIT), types.SubmitSucceeded)
+    held = one.dispatcher.submitted(second, WAIT)
     assert isinstance(held, types.RunHeld)
     assert held.why == "cap"
     gate.touch()
@@ -71,10 +71,10 @@ def test_a_run_without_a_place_waits_and_goes_to_the_machine_that_comes_free(one
 def test_a_waiting_run_is_stopped_without_having_been_anywhere(one):
     """`steno stop` ends a queue's entry; nothing is said to the provider about it."""
     first, second = one.ask("sleep 3600"), one.ask("true")
-    one.desk.submitted(first, WAIT)
-    one.desk.submitted(second, WAIT)
+    one.dispatcher.submitted(first, WAIT)
+    one.dispatcher.submitted(second, WAIT)
     one.ask_to_stop(second)
-    assert isinstance(one.desk.stopped(second, WAIT), types.IntentAbandoned)
+    assert isinstance(one.dispatcher.stopped(second, WAIT), types.IntentAbandoned)
     one.recorder.round()
     assert one.run(second).state is State.STOPPED
     assert "SubmitIntended" not in one.kinds(second)
@@ -86,7 +86,7 @@ def test_a_run_the_provider_has_no_capacity_for_is_handed_over_again_as_the_same
     """Its next GPU is asked for at once; the provider's new id is the run's, the former one stays known as former."""
     bench = open_bench(tmp_path / "record.db", policy=SCARCE, price=PRICE, gpu="MI210", gpu_count=1)
     run_id = bench.ask('test "$TOKEN" = x', resources={"gpu": "MI300X:1"}, fallback=("MI210",), env={"TOKEN": "x"})
-    bench.desk.submitted(run_id, WAIT)
+    bench.dispatcher.submitted(run_id, WAIT)
     bench.poll_until(lambda: bench.run(run_id).state is State.SUCCEEDED)
     run = bench.run(run_id)
     (again,) = bench.facts("RunRequeued")
@@ -102,7 +102,7 @@ def test_a_former_attempt_has_a_stream_of_its_own(open_bench, tmp_path):
     """Both attempts are listed for ever: in one stream each would be news to the other."""
     bench = open_bench(tmp_path / "record.db", policy=SCARCE, price=PRICE, gpu="MI210", gpu_count=1)
     run_id = bench.ask("true", resources={"gpu": "MI300X:1"}, fallback=("MI210",))
-    bench.desk.submitted(run_id, WAIT)
+    bench.dispatcher.submitted(run_id, WAIT)
     run = bench.finish(run_id)
     (former,) = run.former_ids
     assert bench.world.identify("local", RunFacts(provider_id=run.provider_id)) == run_id
@@ -113,7 +113,7 @@ def test_without_patience_the_first_answer_stands(open_bench, tmp_path):
     policy = Policy(max_vms=3, idle_timeout=0, queue_patience=0, assumed_duration=HOUR)
     bench = open_bench(tmp_path / "record.db", policy=policy, price=PRICE, gpu="MI210", gpu_count=1)
     run_id = bench.ask("true", resources={"gpu": "MI300X:1"}, fallback=("MI210",))
-    bench.desk.submitted(run_id, WAIT)
+    bench.dispatcher.submitted(run_id, WAIT)
     assert bench.finish(run_id).state is State.FAILED
     assert not bench.facts("RunRequeued")
 
@@ -123,7 +123,7 @@ def test_a_look_for_a_new_attempt_does_not_find_the_former(open_bench, tmp_path,
     """A crash after the second intent: the provider knows a run of that name, and it may be the first attempt's."""
     bench = open_bench(tmp_path / "record.db", policy=SCARCE, price=PRICE, gpu="MI210", gpu_count=1)
     run_id = bench.ask("echo ran >> ran.txt", resources={"gpu": "MI300X:1"}, fallback=("MI210",))
-    former = bench.desk.submitted(run_id, WAIT).provider_id
+    former = bench.dispatcher.submitted(run_id, WAIT).provider_id
     bench.recorder._decide = lambda *_: ()
     bench.finish(run_id)
     where = {"run_id": run_id, "provider": "local"}
@@ -146,7 +146,7 @@ def test_a_new_attempt_waits_for_the_end_of_the_former_whose_name_it_has(open_be
     """dstack fails the job first and the run a moment later: until then its name is in use, by ourselves."""
     bench = open_bench(tmp_path / "record.db", policy=SCARCE, price=PRICE, gpu="MI210", gpu_count=1)
     run_id = bench.ask("true", resources={"gpu": "MI300X:1"}, fallback=("MI210",))
-    bench.desk.submitted(run_id, WAIT)
+    bench.dispatcher.submitted(run_id, WAIT)
 
     asked = []
 
@@ -167,11 +167,11 @@ def test_a_request_that_cannot_be_afforded_is_refused_with_the_arithmetic(open_b
     policy = Policy(budget_total=1_000_000, rates=(Rate(gpu="MI300X", hourly=PRICE),))
     bench = open_bench(tmp_path / "record.db", policy=policy, price=PRICE)
     run_id = bench.ask("true", resources={"gpu": "MI300X:1"})
-    outcome = bench.desk.submitted(run_id, WAIT)
+    outcome = bench.dispatcher.submitted(run_id, WAIT)
     assert isinstance(outcome, types.IntentAbandoned)
     assert outcome.policy
     with pytest.raises(RefusedByPolicy, match=r"\$1.99/h"):
-        refuse(outcome)
+        raise_failure(outcome)
     assert "SubmitIntended" not in bench.kinds(run_id)
 
 
@@ -233,8 +233,8 @@ def test_what_is_decided_twice_is_done_once(one):
 def test_a_server_that_goes_away_ends_no_run_that_waited(one, monkeypatch, gate):
     """Whoever waits at a terminal is told; a run of the queue is handed over when the server is back."""
     first, second = one.ask(holding(gate)), one.ask("true")
-    one.desk.submitted(first, WAIT)
-    assert isinstance(one.desk.submitted(second, WAIT), types.RunHeld)
+    one.dispatcher.submitted(first, WAIT)
+    assert isinstance(one.dispatcher.submitted(second, WAIT), types.RunHeld)
 
     def gone(*_, **__):
         raise ProviderUnreachable("the server does not answer", sent=False)
@@ -245,7 +245,7 @@ def test_a_server_that_goes_away_ends_no_run_that_waited(one, monkeypatch, gate)
     assert second in one.journal.ledger().submits
     fresh = one.ask("true", name="fresh")
     one.journal.queue(one.provider.source, [types.RunPlaced(run_id=fresh, provider="local")], version=3)
-    outcome = one.desk.submitted(fresh, WAIT)
+    outcome = one.dispatcher.submitted(fresh, WAIT)
     assert isinstance(outcome, types.SubmitFailed)
     assert outcome.reason == "unreachable"
     monkeypatch.undo()

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from stenotest.gate import holding
 
-from engine.commands.request import request_run
+from engine.commands.submit import request_run
 from engine.fold.run_machine import Reason, State
 from engine.fold.world import World
 from engine.kernel.mark import Mark, hashed
@@ -40,7 +40,6 @@ def ask(bench, *commands, endpoint="benchmark"):
     )
     request_run(
         bench.journal,
-        bench.record.vault,
         run_id=run_id,
         provider="local",
         project=bench.provider.project,

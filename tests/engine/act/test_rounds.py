@@ -51,7 +51,7 @@ def test_nothing_is_decided_on_a_round_that_nobody_answered(priced, monkeypatch)
 def test_a_stop_goes_first_and_is_not_held_up_by_a_silent_server(priced, monkeypatch):
     """Before any poll, and where none is answered."""
     run_id = priced.ask("sleep 3600")
-    priced.desk.submitted(run_id, WAIT)
+    priced.dispatcher.submitted(run_id, WAIT)
     priced.ask_to_stop(run_id, abort=True)
     silent(priced, monkeypatch)
     priced.recorder.round()
@@ -77,7 +77,7 @@ def test_whoever_waits_is_told_at_once_that_the_provider_is_not_reached(priced, 
 
     monkeypatch.setattr(priced.provider, "find", unreachable)
     run_id = priced.ask("true")
-    outcome = priced.desk.submitted(run_id, WAIT)
+    outcome = priced.dispatcher.submitted(run_id, WAIT)
     assert outcome == types.SubmitFailed(
         run_id=run_id, provider="local", error="no answer from the server", reason="unreachable"
     )

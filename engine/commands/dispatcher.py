@@ -1,4 +1,4 @@
-"""Where somebody asks for a run or a stop and waits for the outcome, whoever brings it about."""
+"""Brings a request to its outcome: carries it out while the lease is free, else waits for the lease's holder."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from engine.recorder.watch import Watch
 
 LOOK = SECOND // 10
-"""Microseconds between looks for an outcome another process brings about."""
+"""Microseconds between looks for an outcome of another process."""
 OUTAGE = 10 * SECOND
-"""Microseconds without an answer to another process after which nobody waits for its outcome any more."""
+"""Microseconds without an answer to another process after which waiting for it ends."""
 LONG = 5 * SECOND
-"""A round that took so long without any answer (microseconds) is not followed by one more question."""
+"""After a round without an answer that took longer (microseconds), no further question is asked."""
 LONGEST = 150 * SECOND
-"""Microseconds after which no call is under way any more: each has a time limit of its own."""
+"""Microseconds after which no call is under way: each has a shorter time limit of its own."""
 
 _REFUSALS: dict[str, type[StenoError]] = {
     "rejected": TaskInvalid,
@@ -43,11 +43,11 @@ _REFUSALS: dict[str, type[StenoError]] = {
 }
 
 
-class Desk:
-    """Brings requests to their outcome: acts itself while the lease is free, else waits for its holder."""
+class Dispatcher:
+    """Waits for the outcomes of the requests of one process."""
 
     def __init__(self, watch: "Watch", recorder: "Recorder", clock: Clock) -> None:
-        """Made before anything is asked for, so that a lease that cannot be had is known before there is a request.
+        """Make it before the first request: a lease that cannot be opened is then an error without a request.
 
         Raises:
             RecordNotWritable: the lease cannot be opened.
@@ -61,12 +61,11 @@ class Desk:
         self._clock = clock
 
     def submitted(self, run_id: str, timeout: int) -> SubmitOutcome | types.RunHeld | None:
-        """What came of a requested run: its outcome, or why it waits in the queue; None where the holder of the lease
-        has brought about neither within `timeout` microseconds.
+        """The outcome of a submission, or why it waits in the queue; None after `timeout` microseconds.
 
         Raises:
-            ProviderUnreachable, ProviderRefused, ProviderError: whether the provider has it is not known; it stays
-                open.
+            ProviderUnreachable, ProviderRefused, ProviderError: it is unknown whether the provider has the run; the
+                request stays open.
         """
 
         def found() -> SubmitOutcome | types.RunHeld | None:
@@ -78,18 +77,18 @@ class Desk:
         return found()
 
     def stopped(self, run_id: str, timeout: int) -> StopOutcome | None:
-        """The outcome of a requested stop; None where the holder has brought none within `timeout` microseconds.
+        """The outcome of the stop of a run; None after `timeout` microseconds.
 
         Raises:
-            ProviderUnreachable, ProviderRefused, ProviderError: the stop stays open and is asked again.
+            ProviderUnreachable, ProviderRefused, ProviderError: the stop stays open and is retried.
         """
         self._act_until(lambda: run_id not in self._journal.ledger().stops, lambda: self._stop(run_id), timeout)
         ledger = self._journal.ledger()
         return None if run_id in ledger.stops else ledger.stop_outcomes.get(run_id)
 
     def machine_stopped(self, vm_id: str, after: int, timeout: int) -> VmStopOutcome | None:
-        """What the provider said to the stop of a machine, asked for at position `after`; None where it was not told
-        within `timeout` microseconds: it is drained first, and a run on it may have to end.
+        """The outcome of the stop of a machine that was requested at position `after`; None after `timeout`
+        microseconds: the machine is drained first, and a run on it may have to end.
         """
 
         def found() -> VmStopOutcome | None:
@@ -103,7 +102,7 @@ class Desk:
         """Until it is `done` or the time is up: act while the lease is free, else wait for its holder.
 
         Raises:
-            ProviderUnreachable: the holder gets no answers, so it brings nothing about.
+            ProviderUnreachable: the provider does not answer the holder.
         """
         began = self._clock.now()
         while not done() and self._clock.now() < began + timeout:
@@ -131,7 +130,7 @@ class Desk:
         self._effects.wait(min(SECOND, self._watch.round().pause))
 
     def _submit(self, run_id: str) -> None:
-        """Have it decided about; where nothing came of it, learn why from the provider."""
+        """Run one round of decisions; without a result, learn the reason from the provider."""
         began, key = self._clock.now(), f"run/{run_id}"
         found = self._recorder.act() if self._recorder.policy.free else self._watch.round()
         submit = self._journal.ledger().submits.get(run_id)
@@ -139,7 +138,7 @@ class Desk:
             self._not_reached(submit, found.trouble, self._clock.now() - began)
             return
         if submit is not None and _is_handed(submit) and key not in self._effects.errors:
-            # Runs before it may have met trouble that keeps the rest of the queue back: this one is tried all the same.
+            # Trouble with an earlier run may keep the queue back: this one is tried all the same.
             self._effects.start(BEGIN, key, self._actor.submits.bring(submit))
 
         def is_settled() -> bool:
@@ -151,9 +150,9 @@ class Desk:
             raise self._effects.errors[key]
 
     def _not_reached(self, submit: OpenSubmit, trouble: str | None, took: int) -> None:
-        """Say what is wrong, with the words of one more call if that is quick.
+        """Raise the reason, taken from one more call if that is quick.
 
-        A request that was not handed over ends with that: whoever waits for the answer is told at once.
+        A request that was not handed over fails with it, because the caller waits for the answer.
         """
         handed = _is_handed(submit)
         try:
@@ -167,7 +166,7 @@ class Desk:
             self._actor.submits.fail(submit, error)
 
     def _stop(self, run_id: str) -> None:
-        """Bring about whatever is open of one run: its submission first, whose own step sees a stop."""
+        """Carry out what is open of one run: its submission first, because that checks for a stop."""
         submit = self._journal.ledger().submits.get(run_id)
         if submit is not None:
             self._bring(run_id, self._actor.submits.bring(submit))
@@ -192,27 +191,25 @@ def _is_handed(submit: OpenSubmit) -> bool:
     return submit.placed is not None or submit.intended is not None
 
 
-def refuse(outcome: SubmitOutcome | types.RunHeld | StopOutcome | None) -> None:
-    """Raise what an outcome that is no success means for whoever asked.
+def raise_failure(outcome: SubmitOutcome | types.RunHeld | StopOutcome | None) -> None:
+    """Raise the error that an outcome stands for; a success, a place in the queue and a stop without a call pass.
 
     Raises:
         TaskInvalid, NameInUse, ProjectNotFound, ProviderRefused, ProviderUnreachable: the provider does not have it.
         RefusedByPolicy: budget or concurrency do not allow it.
-        Conflict: the request was abandoned, or nobody has brought it about yet.
-        RunNotFound: the provider knows no such run to stop.
+        Conflict: the submission was abandoned, or the request has no outcome yet.
+        RunNotFound: the provider does not know the run to stop.
     """
     match outcome:
         case types.SubmitFailed():
             raise _REFUSALS[outcome.reason](outcome.error)
         case types.IntentAbandoned(policy=True):
             raise RefusedByPolicy(outcome.why)
-        case types.IntentAbandoned():
+        case types.IntentAbandoned(intent="submit"):
             raise Conflict(f"nothing was done: {outcome.why}")
         case types.StopFailed():
             raise RunNotFound(outcome.error)
         case None:
-            raise Conflict(
-                "the process that holds the provider's lease has not acted yet; the request stays in the record"
-            )
+            raise Conflict("the process that holds the provider's lease has not acted yet; the request stays recorded")
         case _:
             pass

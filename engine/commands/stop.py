@@ -1,0 +1,105 @@
+"""Stop a run or a machine, or confirm that a machine is gone: what is allowed, and the request in the record."""
+
+from engine.act.journal import Journal
+from engine.act.next_step import may_be_made_again
+from engine.errors import Conflict
+from engine.fold.archives import refuse_archive
+from engine.fold.queries import source_of
+from engine.fold.run import Run
+from engine.fold.vm import Vm
+from engine.fold.vm_machine import VmState
+from engine.fold.world_codec import WorldState
+from engine.settings.policy import policy_in_force
+from engine.settings.settings import Settings
+from events import types
+
+_MAY_BE_GONE = frozenset({VmState.REQUESTED, VmState.TERMINATING, VmState.UNCONFIRMED})
+
+
+def needs_stop(run: Run, state: WorldState, settings: Settings, now: int) -> bool:
+    """Whether there is anything to stop. A run that found no capacity has ended and may be submitted again.
+
+    Raises:
+        Conflict: the run is part of an archive.
+    """
+    if not run.terminal:
+        refuse_archive(run, run.name or run.run_id)
+        return True
+    return may_be_made_again(run, policy_in_force(state, source_of(run), settings).queue_patience, now)
+
+
+def request_stop(journal: Journal, run: Run, *, project: str, abort: bool, submitter: str) -> int:
+    """Append a user's request to stop a run; its position.
+
+    Args:
+        abort: stop at once; the task cannot clean up.
+    """
+    request = types.StopRequested(
+        run_id=run.run_id,
+        provider=run.provider,
+        project=project,
+        provider_id=run.provider_id,
+        name=run.name or "",
+        abort=abort,
+        by="user",
+        submitter=submitter,
+    )
+    return journal.run(run.run_id, request)
+
+
+def needs_vm_stop(vm: Vm) -> bool:
+    """Whether there is anything to stop: the machine has not ended.
+
+    Raises:
+        Conflict: Steno did not create it, or it is part of an archive.
+    """
+    if vm.state is VmState.TERMINATED:
+        return False
+    name = vm.facts.name or vm.provider_id
+    refuse_archive(vm, name)
+    if not vm.ours:
+        raise Conflict(
+            f"Steno did not create {name} and never stops such a machine: use the provider's own command "
+            f"(`dstack fleet delete {vm.facts.fleet or 'FLEET'}`)"
+        )
+    return True
+
+
+def request_vm_stop(journal: Journal, vm: Vm, *, project: str, when_idle: bool, submitter: str) -> int:
+    """Append a user's request to stop a machine; its position.
+
+    Args:
+        when_idle: wait until no run is on it; otherwise a run on it is stopped first.
+    """
+    request = types.VmStopRequested(
+        vm_id=vm.vm_id,
+        provider=vm.provider,
+        project=project,
+        provider_id=vm.provider_id,
+        when_idle=when_idle,
+        submitter=submitter,
+    )
+    return journal.vm(vm.vm_id, request)
+
+
+def refuse_gone(vm: Vm) -> None:
+    """Refuse to take somebody's word that a machine is gone.
+
+    Raises:
+        Conflict: a poll has shown its end, or the newest poll shows it alive.
+    """
+    name = vm.facts.name or vm.provider_id
+    if vm.state is VmState.TERMINATED:
+        raise Conflict(f"a poll has already shown the end of {name}: `steno vms {vm.vm_id[:8]}` shows when")
+    if vm.state not in _MAY_BE_GONE and vm.missing is None and not vm.facts.unreachable:
+        raise Conflict(f"{name} is {vm.state} by the newest answer; `steno vms stop {name}` stops it")
+
+
+def confirm_gone(journal: Journal, vm: Vm, *, ended_at: int, submitter: str) -> int:
+    """Append somebody's confirmation that a machine is gone, whatever the provider still says; its position.
+
+    Args:
+        ended_at: when it ended by the cloud's own console (microseconds, UTC).
+    """
+    fact = types.VmGoneConfirmed(vm_id=vm.vm_id, provider=vm.provider, ended_at=ended_at, submitter=submitter)
+    return journal.vm(vm.vm_id, fact)

@@ -1,0 +1,164 @@
+"""Submit a run: admission, the idempotency key, and the request in the record."""
+
+import uuid
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from engine.decide.placement import exceeds_limit
+from engine.errors import Conflict, NameInUse, RefusedByPolicy
+from engine.fold.queries import runs_of
+from engine.fold.sources import Observability, observability
+from engine.fold.world_codec import WorldState
+from engine.money.budget import WorstCase, check
+from engine.policy import Policy
+from engine.readings.terms import read_terms
+from events import types
+from events.errors import IdConflict, VersionConflict
+from events.secrets import PREFIX
+
+if TYPE_CHECKING:
+    from engine.act.journal import Journal
+
+_NAMESPACE = uuid.UUID("5f0d7a52-91b5-5c7b-8f0e-57e000000002")
+_ID_DIGITS = 32
+"""Hexadecimal digits of an event id (16 bytes)."""
+
+
+class Accepted(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that is in the record."""
+
+    run_id: str
+    name: str
+    position: int
+    """Of the request."""
+
+
+class Key(msgspec.Struct, frozen=True, kw_only=True):
+    """An idempotency key, bound to its sender and to the request it came with."""
+
+    text: str
+    """As the sender chose it."""
+    run_id: str
+    """Derived from record, sender and text, so it survives a restart."""
+    request_id: str
+    """Derived from all of these and the request's content: the id of the request event."""
+
+
+def key_of(journal: "Journal", *, submitter: str, text: str, body: bytes) -> Key:
+    """The key of a request.
+
+    Args:
+        body: the request's content in one canonical form. It may hold secrets, so its digest uses the vault's key.
+    """
+    named = msgspec.json.encode([journal.record.id, submitter, text])
+    digest = journal.record.vault.commitment(named + body).removeprefix(PREFIX)
+    return Key(text=text, run_id=str(uuid.uuid5(_NAMESPACE, named.decode())), request_id=digest[:_ID_DIGITS])
+
+
+def accepted_before(journal: "Journal", key: Key) -> Accepted | None:
+    """What the first request with this key led to; None if this is the first.
+
+    Raises:
+        Conflict: the key came with another request.
+    """
+    first = next(iter(journal.record.read(stream=f"run/{key.run_id}", limit=1)), None)
+    if first is None:
+        return None
+    if first.event_id != key.request_id or not isinstance(first.data, types.RunRequested):
+        raise Conflict(
+            f"this key was used at position {first.position} for a different request: use a new key, or repeat that "
+            "request unchanged"
+        )
+    return Accepted(run_id=key.run_id, name=first.data.name, position=first.position)
+
+
+def admit(
+    configuration: dict[str, object],
+    submitter: str,
+    policy: Policy,
+    state: WorldState,
+    now: int,
+    fallback: tuple[str, ...] = (),
+) -> WorstCase | None:
+    """The worst-case cost of a task that the policy admits; None if its machines are free.
+
+    Raises:
+        RefusedByPolicy: its worst case exceeds the remaining budget, or it needs more machines than the limit allows.
+    """
+    if policy.free:
+        return None
+    terms = read_terms(msgspec.json.encode(configuration), submitter, fallback)
+    why = exceeds_limit(terms, policy)
+    if why is not None:
+        raise RefusedByPolicy(why)
+    return check(terms, policy, state, now)
+
+
+def refuse_taken_name(state: WorldState, source: str, name: str, now: int) -> None:
+    """Refuse the name of an active run, if the source's newest answer is fresh; otherwise the provider decides.
+
+    Raises:
+        NameInUse: nothing was appended.
+    """
+    if observability(state.sources.get(source), now) is not Observability.FRESH:
+        return
+    for run in runs_of(state, source):
+        if run.name == name and run.provider_id is not None:
+            raise NameInUse(
+                f"an active run is named {name}: choose another name, or stop it first (`steno stop {run.run_id}`)"
+            )
+
+
+def request_run(
+    journal: "Journal",
+    *,
+    run_id: str,
+    provider: str,
+    project: str,
+    name: str,
+    configuration: dict[str, object],
+    submitter: str,
+    base: str | None = None,
+    fallback: tuple[str, ...] = (),
+    kernel: bytes | None = None,
+    key: Key | None = None,
+) -> Accepted:
+    """Append the request for one run, or find the one that another process appended with the same key.
+
+    Secret values of the configuration go to the vault first, under the run's id, and only their commitments into the
+    record: a request in the record has its secrets until its outcome.
+
+    Args:
+        base: the folder that relative paths of the configuration start from.
+        fallback: GPU models to try in this order if the first has no capacity.
+        kernel: the mark of a task whose output is read.
+
+    Raises:
+        Conflict: the key came with another request.
+    """
+    from events.store.record import Batch
+
+    concealed = journal.record.vault.conceal(msgspec.json.encode(configuration), owner=run_id)
+    request = types.RunRequested(
+        run_id=run_id,
+        provider=provider,
+        project=project,
+        name=name,
+        configuration=concealed,
+        base=base,
+        submitter=submitter,
+        idempotency_key=None if key is None else key.text,
+        fallback=fallback,
+        kernel=kernel,
+    )
+    if key is None:
+        return Accepted(run_id=run_id, name=name, position=journal.run(run_id, request))
+    try:
+        (position,) = journal.append(Batch(f"run/{run_id}", (request,), expected_version=0, ids=(key.request_id,)))
+    except (VersionConflict, IdConflict):
+        found = accepted_before(journal, key)
+        if found is None:
+            raise
+        return found
+    return Accepted(run_id=run_id, name=name, position=position)
