@@ -64,7 +64,7 @@ def serve(kind: str, record: str, body: str) -> None:
     from cli.serving import serving
     from cli.wiring.app import App
     from cli.wiring.logging_setup import log_for_daemon
-    from engine.settings.settings import load_settings
+    from engine.providers.registry import load_settings
 
     log_for_daemon()
     app, nobody = App(), Path(record).parent

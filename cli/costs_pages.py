@@ -64,7 +64,7 @@ def projected(app: App) -> None:
     from engine.money.projection import project
     from engine.settings.policy import policy_from
 
-    policy, known = policy_from(app.settings, "dstack"), Inputs()
+    policy, known = policy_from(app.settings), Inputs()
     rates = {one.gpu: one.hourly for one in (*policy.assumed, *policy.rates)}
     inputs = Inputs(
         hourly=rates.get("MI300X", known.hourly),

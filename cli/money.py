@@ -71,8 +71,6 @@ def _policy(app: App, state: WorldState, at: str | None) -> Policy:
     from engine.settings.policy import policy_from
 
     known = [steps[-1] for steps in state.policies.values()]
-    if at is not None and known:
-        found = max(known, key=lambda step: step.position).policy
-    else:
-        found = policy_from(app.settings, "dstack")
+    past = max(known, key=lambda step: step.position).policy if at is not None and known else None
+    found = past or policy_from(app.settings)
     return msgspec.structs.replace(found, free=False)

@@ -35,11 +35,9 @@ class Provided:
         Raises:
             NotConfigured, ProjectNotFound: the settings name none.
         """
-        if self.provider == "dstack":
-            return self._app.settings.dstack_address().project
-        import platform
+        from engine.providers import registry
 
-        return platform.node() or "localhost"
+        return registry.kind(self.provider).project(self._app.settings)
 
     def complete(self, configuration: Mapping[str, object], *, run_id: str, where: str) -> Completed:
         """The task, valid and named, as `steno submit -f` would make it; nothing of this machine is in it.

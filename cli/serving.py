@@ -37,7 +37,7 @@ def serving(app: App, record: Path) -> Iterator[Server]:
         Conflict: another process has the port.
         ServerFailed: it could not begin.
     """
-    from engine.settings.service import host, port
+    from engine.settings.values import host, port
     from projections.api.access.gate import Gate
     from projections.api.app import build_app
     from projections.api.server import Server as Serving

@@ -28,10 +28,8 @@ def command(app: App) -> None:
     """
     entries = app.settings.entries
     if app.json:
-        from engine.settings.table import TABLE
-
         rows = {entry.name: {"value": entry.shown, "source": entry.source} for entry in entries}
-        emit_json({"settings": rows, "variables": {known.name: known.variables for known in TABLE}})
+        emit_json({"settings": rows, "variables": app.settings.variables})
         return
     from cli.render import paint
 

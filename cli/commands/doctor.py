@@ -88,11 +88,12 @@ def _task(app: App) -> Check:
 
     from engine.errors import TaskInvalid
     from engine.providers.dstack.doctor import Check, State
+    from engine.providers.dstack.settings import default_gpu
     from engine.providers.dstack.task import EXAMPLE_IMAGE, complete_task, needs_image
     from engine.providers.dstack.task_file import default_task_file, read_task_file
     from events.errors import UnreadableInput
 
-    file, gpu = default_task_file(Path.cwd()), app.settings.default_gpu
+    file, gpu = default_task_file(Path.cwd()), default_gpu(app.settings)
     if file is not None:
         try:
             complete_task(read_task_file(file), os.environ, file.name)
@@ -153,6 +154,7 @@ def _dstack(app: App) -> tuple[Diagnosis | None, str | None, int]:
     from engine.providers.dstack.doctor import diagnose
     from engine.providers.dstack.idle import Timeout
     from engine.providers.dstack.kind import DstackKind
+    from engine.providers.dstack.settings import fleet_nodes
     from engine.settings.values import timeout as parse_timeout
 
     try:
@@ -163,7 +165,7 @@ def _dstack(app: App) -> tuple[Diagnosis | None, str | None, int]:
     key = settings.value("dstack.amddevcloud_api_key") is not None
     idle = settings.find("vms.idle_timeout")
     timeout = Timeout(limit=parse_timeout(idle.value or "off"), origin=idle.source)
-    nodes = settings.fleet_nodes
+    nodes = fleet_nodes(settings)
     try:
         found = diagnose(provider.client, example_task(), cloud_key_set=key, nodes=nodes, timeout=timeout)
         return found, None, 0

@@ -68,6 +68,7 @@ def command(
     from cli.task import described
     from cli.wiring.logging_setup import log_for_data
     from cli.wiring.time_arguments import length
+    from engine.providers.dstack.settings import default_gpu
 
     log_for_data()
     limit = None if timeout is None else length(timeout)
@@ -81,7 +82,7 @@ def command(
         flags=flags,
         provider=settings.provider,
         run_id=run_id,
-        gpu=settings.default_gpu,
+        gpu=default_gpu(settings),
         backend=settings.value("dstack.backend"),
         profile=settings.value("profile"),
     )

@@ -53,7 +53,7 @@ class App:
 
             from platformdirs import user_config_path, user_data_path
 
-            from engine.settings.settings import load_settings
+            from engine.providers.registry import load_settings
 
             self._settings = load_settings(
                 flags=self.flags,

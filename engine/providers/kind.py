@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from engine.providers.base import Provider
     from engine.rules.sets import RuleSet
+    from engine.settings.known import Block
     from engine.settings.settings import Settings
     from events.clock import Clock, Ids
 
@@ -21,6 +22,8 @@ class ProviderKind(ABC):
     """As in `--provider NAME`, in `RunRequested.provider` and at the start of its sources' names."""
     summary: ClassVar[str]
     """Where its tasks run, in a few words."""
+    settings: ClassVar[Block]
+    """Its settings; `Block(provider=name)` where it has none."""
 
     def rule_sets(self) -> tuple[RuleSet, ...]:
         """Rule sets that judge this provider's own words, beside `current`."""
@@ -35,4 +38,12 @@ class ProviderKind(ABC):
 
         Raises:
             NotConfigured, ProjectNotFound: a setting it needs is missing or wrong.
+        """
+
+    @abstractmethod
+    def project(self, settings: Settings) -> str:
+        """Whose runs these are at the provider, without a question to it.
+
+        Raises:
+            NotConfigured, ProjectNotFound: the settings name none.
         """

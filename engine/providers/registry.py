@@ -4,12 +4,18 @@ A package registers a provider with an entry point in the group `steno.providers
 packages takes longer than the start of the command line, so it happens only for a name that is not built in.
 """
 
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Final
 
 from engine.errors import NotConfigured
 from engine.providers.kind import ProviderKind
+from engine.settings.known import Block
+from engine.settings.settings import Settings
+from engine.settings.settings import load_settings as _load_settings
+from engine.settings.table import Table
 
 GROUP: Final = "steno.providers"
 _BUILT_IN: Final = {"local": "engine.providers.local.kind", "dstack": "engine.providers.dstack.kind"}
@@ -42,6 +48,29 @@ def built_in() -> tuple[ProviderKind, ...]:
 def names() -> tuple[str, ...]:
     """Every provider there is: the built-in ones first, then those of other packages."""
     return (*_BUILT_IN, *sorted(name for name in _installed() if name not in _BUILT_IN))
+
+
+def load_settings(
+    *, flags: Mapping[str, str | None], environ: Mapping[str, str], cwd: Path, home: Path, config: Path, data: Path
+) -> Settings:
+    """The settings of one call, the providers' included: see `engine.settings.settings.load_settings`."""
+    return _load_settings(blocks=_Blocks(), flags=flags, environ=environ, cwd=cwd, home=home, config=config, data=data)
+
+
+def settings_table() -> Table:
+    """The settings there are, without those of other packages."""
+    return Table(_Blocks())
+
+
+class _Blocks:
+    def names(self) -> tuple[str, ...]:
+        return names()
+
+    def built_in(self) -> tuple[Block, ...]:
+        return tuple(one.settings for one in built_in())
+
+    def named(self, provider: str) -> Block | None:
+        return kind(provider).settings if provider in names() else None
 
 
 @cache

@@ -4,21 +4,20 @@ from engine.errors import NotConfigured
 from engine.fold.world_codec import WorldState
 from engine.policy import Billing, Policy, Rate
 from engine.settings.settings import Settings
-from engine.settings.table import setting
-from engine.settings.values import budget, duration, machines, positive_duration, price, rate, thresholds, timeout
+from engine.settings.values import budget, duration, machines, positive_duration, rate, thresholds, timeout
 
 _MINIMUM, _GRANULARITY = ".minimum", ".granularity"
 
 
-def policy_from(settings: Settings, provider: str) -> Policy:
-    """The policy in force for `local` or `dstack`; rates in micro-dollars, times in microseconds.
+def policy_from(settings: Settings, provider: str | None = None) -> Policy:
+    """The policy in force for that provider; rates in micro-dollars, times in microseconds.
 
-    Machines of the local provider are free unless `local.price` says otherwise, and each costs that. A rate that
-    somebody set is an override; the shipped one of the MI300X is what estimates assume where no price was ever
-    recorded.
+    Without a provider it is that of one whose machines have prices. Where a provider gives all its machines one price,
+    that is what estimates assume. A rate that somebody set is an override; the shipped one of the MI300X is what
+    estimates assume where no price was ever recorded.
 
     Raises:
-        NotConfigured: `vms.share = user` without `vms.mode = pool`: dstack chooses among its idle machines without
+        NotConfigured: `vms.share = user` without `vms.mode = pool`: a provider chooses among its idle machines without
             asking whose they were.
     """
     mode, share = _text(settings, "vms.mode"), _text(settings, "vms.share")
@@ -28,8 +27,8 @@ def policy_from(settings: Settings, provider: str) -> Policy:
             "set vms.mode to pool"
         )
     overrides, assumed = _rates(settings)
-    hourly = price(_text(settings, "local.price"))
-    if provider == "local":
+    hourly = settings.hourly(provider)
+    if hourly is not None:
         assumed = (Rate(gpu="", hourly=hourly),) if hourly else ()
     return Policy(
         mode="pool" if mode == "pool" else "provider",
@@ -43,7 +42,7 @@ def policy_from(settings: Settings, provider: str) -> Policy:
         budget_total=budget(_text(settings, "budget.total")),
         thresholds=thresholds(_text(settings, "budget.alerts")),
         assumed_duration=positive_duration(_text(settings, "budget.assumed_duration")),
-        free=provider == "local" and hourly == 0,
+        free=hourly == 0,
     )
 
 
@@ -58,9 +57,7 @@ def policy_in_force(state: WorldState, source: str, settings: Settings) -> Polic
 
 
 def _text(settings: Settings, name: str) -> str:
-    known = setting(name)
-    assert known is not None  # noqa: S101 - names of our own table
-    return settings.value(name) or known.default or ""
+    return settings.value(name) or ""
 
 
 def _rates(settings: Settings) -> tuple[tuple[Rate, ...], tuple[Rate, ...]]:

@@ -1,7 +1,7 @@
 """Every setting with its value and where the value comes from.
 
-Later wins: defaults, dstack's own `~/.dstack/config.yml` (server, token and project), `steno.toml` of the user's
-configuration folder, `steno.toml` of the current folder, `.env` of the current folder, the environment, flags.
+Later wins: defaults, a provider's own files, `steno.toml` of the user's configuration folder, `steno.toml` of the
+current folder, `.env` of the current folder, the environment, flags.
 """
 
 from collections.abc import Mapping
@@ -9,17 +9,15 @@ from pathlib import Path
 
 import msgspec
 
-from engine.errors import NotConfigured, ProjectNotFound
-from engine.providers.dstack.address import Address, address
-from engine.providers.dstack.config_file import choose_project, read_dstack_config
+from engine.errors import NotConfigured
+from engine.settings.known import Block, Known, Values
 from engine.settings.profiles import PROFILES
-from engine.settings.sources import Layer, read_dotenv, read_environment, read_toml
-from engine.settings.table import TABLE, Known, setting
-from engine.settings.values import is_off
+from engine.settings.sources import read_dotenv, read_environment, read_toml
+from engine.settings.table import Blocks, Table
+from events.errors import StenoError
 
 _SHOWN = 60
 """Characters of a wrong value that a message repeats."""
-_TABLED = frozenset(known.name for known in TABLE)
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,10 +46,14 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """All settings; `dstack_problem` is why dstack's own file could not be read, told only to who needs it."""
+    """All settings."""
 
     entries: tuple[Setting, ...]
-    dstack_problem: NotConfigured | ProjectNotFound | None = None
+    variables: dict[str, tuple[str, ...]] = {}
+    """Setting name → the environment variables that set it, the strongest first."""
+    blocks: tuple[Block, ...] = ()
+    problems: dict[str, StenoError] = {}
+    """Provider → why its own files could not be read: raised only where a value from them is needed."""
 
     def find(self, name: str) -> Setting:
         """The setting of that name; KeyError is a mistake of ours, not of the user."""
@@ -71,118 +73,69 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def provider(self) -> str:
-        """`local` or `dstack`."""
+        """Where tasks run."""
         return self.value("provider") or "local"
 
-    @property
-    def fleet_nodes(self) -> int | None:
-        """The most machines a fleet that Steno makes may hold: as many as the cap where nothing else is said; None: no
-        limit.
-        """
-        most = self.value("dstack.fleet_nodes") or self.value("vms.max") or ""
-        return None if is_off(most) else int(most)
-
-    @property
-    def default_gpu(self) -> str | None:
-        """The GPU of a command for dstack that names none; None: dstack's own choice."""
-        gpu = self.value("dstack.gpu") or ""
-        return None if is_off(gpu) else gpu
-
-    def dstack_address(self) -> Address:
-        """Server, token and project of dstack, checked.
-
-        Raises:
-            NotConfigured: one of them is missing, or cannot be one.
-            ProjectNotFound: dstack's file has other projects, and nothing else says where this one is.
-        """
-        missing = [name for name in ("dstack.url", "dstack.token", "project") if not self.value(name)]
-        if missing and self.dstack_problem:
-            raise self.dstack_problem
-        if missing:
-            known = {entry.name: entry for entry in TABLE}
-            hints = " and ".join(f"{name} ({known[name].variables[0]})" for name in missing)
-            raise NotConfigured(
-                f"dstack is not configured: set {hints}, or run "
-                "`dstack project add --name NAME --url URL --token TOKEN` once"
-            )
-        return address(self.value("dstack.url") or "", self.value("dstack.token") or "", self.value("project") or "")
+    def hourly(self, provider: str | None) -> int | None:
+        """Micro-dollars an hour that each machine of that provider costs (0: free); None: each has its own price."""
+        return next((block.hourly(self) for block in self.blocks if block.provider == provider), None)
 
 
 def load_settings(
-    *, flags: Mapping[str, str | None], environ: Mapping[str, str], cwd: Path, home: Path, config: Path, data: Path
+    *,
+    blocks: Blocks,
+    flags: Mapping[str, str | None],
+    environ: Mapping[str, str],
+    cwd: Path,
+    home: Path,
+    config: Path,
+    data: Path,
 ) -> Settings:
     """The settings of one call of Steno.
 
     Args:
-        flags: settings given on the command line, by name (`record`, `dstack.url`); None: not given.
+        blocks: the providers' settings.
+        flags: settings given on the command line, by name (`record`, `api.port`); None: not given.
         environ: the process environment.
         cwd: the current folder, for `steno.toml` and `.env`.
-        home: the user's home, for `~/.dstack/config.yml`.
+        home: the user's home, for files of the providers.
         config: the user's configuration folder of Steno.
         data: the user's data folder of Steno, where the record is by default.
 
     Raises:
         NotConfigured: a file cannot be read, or a value cannot be one of its setting.
     """
-    defaults = Layer(
-        values={
-            **{
-                known.name: (known.default, "default")
-                for known in TABLE
-                if known.default is not None and not known.unused
-            },
-            "record": (str(data / "record.db"), "default"),
-            "dstack.config": (str(home / ".dstack" / "config.yml"), "default"),
-        }
+    table = Table(blocks)
+
+    def read() -> Values:
+        values: Values = {"record": (str(data / "record.db"), "default")}
+        defaults = ((known.name, known.default) for known in table.known if not known.unused)
+        values.update((name, (default, "default")) for name, default in defaults if default is not None)
+        for file in (config / "steno.toml", cwd / "steno.toml"):
+            values.update(read_toml(file, table))
+        values.update(read_dotenv(cwd / ".env", table))
+        values.update(read_environment(environ, table))
+        values.update((name, (value, "flag")) for name, value in flags.items() if value is not None)
+        return values
+
+    values = read()
+    if table.add(values["provider"][0]):
+        values = read()  # the provider that is chosen has variables of its own
+    found = ((block.provider, block.own_files(values, home)) for block in table.blocks)
+    problems = {provider: error for provider, error in found if error is not None}
+    tabled = {known.name: known for known in table.known}
+    own = [known for name in values if name not in tabled and (known := table.setting(name)) is not None]
+    listed = [known for known in table.known if not known.unused or known.name in values]
+    return _by_profile(
+        Settings(
+            entries=tuple(
+                _checked(known, values.get(known.name)) for known in (*listed, *sorted(own, key=lambda one: one.name))
+            ),
+            variables={known.name: known.variables for known in table.known},
+            blocks=tuple(table.blocks),
+            problems=problems,
+        )
     )
-    given = Layer(values={name: (value, "flag") for name, value in flags.items() if value is not None})
-    layers = [
-        defaults,
-        read_toml(config / "steno.toml"),
-        read_toml(cwd / "steno.toml"),
-        read_dotenv(cwd / ".env"),
-        read_environment(environ),
-        given,
-    ]
-    values: dict[str, tuple[str, str]] = {}
-    for layer in layers:
-        values.update(layer.values)
-    problem = _from_dstack(values)
-    own = [found for name in values if name not in _TABLED and (found := setting(name)) is not None]
-    listed = [known for known in TABLE if not known.unused or known.name in values]
-    entries = tuple(
-        _checked(known, values.get(known.name)) for known in (*listed, *sorted(own, key=lambda one: one.name))
-    )
-    return _by_profile(Settings(entries=entries, dstack_problem=problem))
-
-
-def _from_dstack(values: dict[str, tuple[str, str]]) -> NotConfigured | ProjectNotFound | None:
-    """Fill server, token and project from dstack's file where nothing stronger gives them; say why if that fails.
-
-    A token of that file goes to the server it stands beside and to no other, whatever a `.env` says.
-    """
-    path, given = Path(values["dstack.config"][0]).expanduser(), values["dstack.config"][1]
-    try:
-        projects = read_dstack_config(path)
-    except NotConfigured as error:
-        return error
-    if not projects and given != "default" and not path.exists():
-        return NotConfigured(f"there is no {path}, which {given} names as dstack's configuration")
-    wanted = values["project"][0] if "project" in values else None
-    entry = choose_project(projects, wanted)
-    if entry is None:
-        if wanted is None and len(projects) > 1:
-            return NotConfigured(f"{path} has several projects and no default one; say which: --project NAME")
-        if wanted is not None and projects:
-            names = ", ".join(known.name for known in projects)
-            return ProjectNotFound(f"project {wanted} is not in {path} (there are: {names}); `dstack project add` it")
-        return None
-    source = str(path)
-    url = values.setdefault("dstack.url", (entry.url, source))[0]
-    if url.rstrip("/") == entry.url.rstrip("/"):
-        values.setdefault("dstack.token", (entry.token, source))
-        values.setdefault("project", (entry.name, source))
-    return None
 
 
 def _checked(known: Known, found: tuple[str, str] | None) -> Setting:
@@ -212,4 +165,4 @@ def _by_profile(settings: Settings) -> Settings:
         return settings
     filled = Setting(name=timeout.name, value=PROFILES[name].idle_duration, source=f"profile {name}")
     entries = tuple(filled if entry.name == timeout.name else entry for entry in settings.entries)
-    return Settings(entries=entries, dstack_problem=settings.dstack_problem)
+    return msgspec.structs.replace(settings, entries=entries)

@@ -1,32 +1,25 @@
-"""Reading one place settings come from; each gives values by setting name, with the place."""
+"""The places settings come from, each read into setting name → (value, place)."""
 
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
-import msgspec
-
 from engine.errors import NotConfigured
-from engine.settings.table import TABLE, setting
+from engine.settings.known import Values
+from engine.settings.table import Table
 
 
-class Layer(msgspec.Struct, frozen=True, kw_only=True):
-    """What one source says: setting name → (value, source)."""
-
-    values: dict[str, tuple[str, str]]
-
-
-def read_toml(path: Path) -> Layer:
+def read_toml(path: Path, table: Table) -> Values:
     """The settings of a `steno.toml`; none if there is no such file.
 
     Raises:
-        NotConfigured: no TOML, or a key we do not know or have twice, or a value that is neither text, number nor a
-            list of them.
+        NotConfigured: not valid TOML, an unknown or repeated key, or a value that is neither text, a number nor a list
+            of them.
     """
     try:
         text = path.read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError):
-        return Layer(values={})
+        return {}
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise NotConfigured(f"cannot read {path}: {reason}") from None
@@ -34,9 +27,9 @@ def read_toml(path: Path) -> Layer:
         content = tomllib.loads(text, parse_float=str)  # 1.99 stays what was written
     except tomllib.TOMLDecodeError as error:
         raise NotConfigured(f"{path} is not valid TOML: {error}") from None
-    values: dict[str, tuple[str, str]] = {}
+    values: Values = {}
     for name, value in _flat(content, ""):
-        known = setting(name)
+        known = table.setting(name)
         if known is None:
             raise NotConfigured(f"{path} has an unknown setting {name}; `steno config` lists them all")
         parts = value if isinstance(value, list) else [value]
@@ -45,27 +38,27 @@ def read_toml(path: Path) -> Layer:
         if known.name in values:
             raise NotConfigured(f"{path} has {known.name} twice; GPU models are compared without case")
         values[known.name] = (", ".join(map(str, parts)), str(path))
-    return Layer(values=values)
+    return values
 
 
-def read_environment(environ: Mapping[str, str], suffix: str = "") -> Layer:
-    """The settings that variables give; an empty variable is as good as none."""
+def read_environment(environ: Mapping[str, str], table: Table, suffix: str = "") -> Values:
+    """The settings that variables give; an empty variable counts as not set."""
     values = {}
-    for known in TABLE:
+    for known in table.known:
         variable = next((name for name in known.variables if environ.get(name)), None)
         if variable is not None:
             values[known.name] = (environ[variable], variable + suffix)
-    return Layer(values=values)
+    return values
 
 
-def read_dotenv(path: Path) -> Layer:
+def read_dotenv(path: Path, table: Table) -> Values:
     """The settings of a `.env` file; other variables in it are left alone.
 
     Raises:
         NotConfigured: the file is there and cannot be read.
     """
     if not path.is_file():
-        return Layer(values={})
+        return {}
     from dotenv import dotenv_values
 
     try:
@@ -73,7 +66,7 @@ def read_dotenv(path: Path) -> Layer:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise NotConfigured(f"cannot read {path}: {reason}") from None
-    return read_environment({name: value for name, value in found.items() if value}, suffix=" in .env")
+    return read_environment({name: value for name, value in found.items() if value}, table, suffix=" in .env")
 
 
 def _flat(table: Mapping[str, object], prefix: str) -> list[tuple[str, object]]:

@@ -1,102 +1,42 @@
 """The settings there are: names, variables, defaults, and what a value must be."""
 
 import re
+from typing import Protocol
 
 import msgspec
 
+from engine.settings.known import Block, Family, Known
 from engine.settings.profiles import PROFILES
-from engine.settings.service import host, origins, port, submit_rate
 from engine.settings.values import (
-    Parse,
     alerts,
     budget,
     duration,
+    host,
     machines,
     one_of,
+    origins,
+    port,
     positive_duration,
-    price,
     rate,
+    submit_rate,
     thresholds,
     timeout,
     webhook,
-    whole,
 )
 
-
-class Known(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting Steno knows."""
-
-    name: str
-    """As in `steno.toml` (`dstack.url` is `url` under `[dstack]`), in flags and in `steno config`."""
-    variables: tuple[str, ...] = ()
-    """Environment variables that set it, the strongest first."""
-    default: str | None = None
-    help: str
-    secret: bool = False
-    presence_only: bool = False
-    """Only whether it is set is ever kept."""
-    parse: Parse | None = None
-    """Gives the value its text means; ValueError says what it must be."""
-    unused: bool = False
-    """A variable of the project Steno began with that nothing of Steno reads: listed only where somebody sets it."""
-
-
-class Family(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of `steno.toml` whose names are the user's to choose."""
-
-    pattern: str
-    """`rates.<GPU>`: how the names look to a person."""
-    names: re.Pattern[str]
-    parse: Parse
-    help: str
-
-
-TABLE: tuple[Known, ...] = (
+GENERAL: tuple[Known, ...] = (
     Known(name="record", variables=("STENO_RECORD",), help="where the record is: a path (SQLite) or an SQLAlchemy URL"),
-    Known(
-        name="provider",
-        variables=("STENO_PROVIDER",),
-        default="local",
-        help="where tasks run: local or dstack",
-        parse=one_of("local", "dstack"),
-    ),
-    Known(name="project", variables=("STENO_PROJECT", "DSTACK_PROJECT"), help="dstack's project"),
     Known(
         name="profile",
         variables=("STENO_PROFILE",),
         help="how long machines are kept warm, by kind of work: development, batch, infrequent, one-off, no-reuse",
         parse=one_of(*PROFILES),
     ),
-    Known(name="dstack.url", variables=("STENO_DSTACK_URL", "DSTACK_SERVER_URL"), help="dstack's server"),
-    Known(
-        name="dstack.token", variables=("STENO_DSTACK_TOKEN", "DSTACK_TOKEN"), help="our token at dstack", secret=True
-    ),
-    Known(name="dstack.config", variables=("STENO_DSTACK_CONFIG",), help="dstack's own configuration file"),
-    Known(name="dstack.backend", variables=("STENO_BACKEND", "DSTACK_BACKEND"), help="backend of tasks that name none"),
-    Known(
-        name="dstack.gpu",
-        variables=("STENO_GPU", "AMD_DEFAULT_GPU"),
-        default="MI300X",
-        help="GPU of a command for dstack without --gpu and without a task file; off: none",
-    ),
-    Known(
-        name="dstack.fleet_nodes",
-        variables=("STENO_FLEET_NODES",),
-        help="the most machines a fleet that Steno makes may hold; not set: as many as vms.max",
-        parse=whole,
-    ),
-    Known(
-        name="dstack.amddevcloud_api_key",
-        variables=("DSTACK_AMDDEVCLOUD_API_KEY",),
-        help="the backend's cloud key: dstack's server needs it, Steno never sends or records it",
-        secret=True,
-        presence_only=True,
-    ),
     Known(
         name="vms.mode",
         variables=("STENO_VMS_MODE",),
         default="provider",
-        help="who chooses a run's machine: provider (dstack reuses its idle ones) or pool (Steno keeps them)",
+        help="who chooses a run's machine: provider (it reuses its idle ones) or pool (Steno keeps them)",
         parse=one_of("provider", "pool"),
     ),
     Known(
@@ -155,21 +95,6 @@ TABLE: tuple[Known, ...] = (
         help="dollars an hour of one MI300X; set by you it stands instead of the recorded price of on-demand machines",
         parse=rate,
     ),
-    Known(
-        name="local.price",
-        variables=("STENO_LOCAL_PRICE",),
-        default="0",
-        help="what this machine is taken to cost, dollars an hour, so that all of this can be tried for nothing",
-        parse=price,
-    ),
-    Known(
-        name="local.boot",
-        variables=("STENO_LOCAL_BOOT",),
-        default="0",
-        help="how long a machine of the local provider is taken to need to start",
-        parse=duration,
-    ),
-    Known(name="local.gpu", variables=("STENO_LOCAL_GPU",), help="GPU model machines of the local provider are given"),
     Known(
         name="alerts.webhook",
         variables=("STENO_WEBHOOK",),
@@ -268,7 +193,7 @@ TABLE: tuple[Known, ...] = (
         name="container.isolation",
         variables=("AMD_CONTAINER_ISOLATION",),
         default="true",
-        help="one container a task: dstack does that anyway",
+        help="one container a task: providers of containers do that anyway",
         unused=True,
     ),
     Known(
@@ -309,21 +234,85 @@ FAMILIES: tuple[Family, ...] = (
     ),
 )
 
-_BY_NAME = {known.name: known for known in TABLE}
-_BY_LOWER = {known.name.lower(): known.name for known in TABLE if known.name.startswith("rates.")}
+
+class Blocks(Protocol):
+    """The providers' settings; other packages than Steno are searched only for a name that is not built in."""
+
+    def names(self) -> tuple[str, ...]:
+        """Every provider there is."""
+        ...
+
+    def built_in(self) -> tuple[Block, ...]:
+        """Those that come with Steno."""
+        ...
+
+    def named(self, provider: str) -> Block | None:
+        """That of one provider; None: there is no such provider.
+
+        Raises:
+            NotConfigured: its package cannot be loaded.
+        """
+        ...
 
 
-def setting(name: str) -> Known | None:
-    """The setting of that name, one of a family included; None: there is none.
+class Table:
+    """The settings there are in one call: the general ones and those of the providers that matter to it."""
 
-    GPU models are compared without case, so `rates.mi300x` is `rates.MI300X`.
-    """
-    if name.startswith("rates."):
-        name = _BY_LOWER.get(name.lower(), "rates." + name.removeprefix("rates.").upper())
-    known = _BY_NAME.get(name)
-    if known is not None:
-        return None if known.unused else known
-    for family in FAMILIES:
-        if family.names.fullmatch(name):
-            return Known(name=name, help=family.help, parse=family.parse)
-    return None
+    def __init__(self, blocks: Blocks) -> None:
+        self._blocks = blocks
+        self.blocks = list(blocks.built_in())
+        """Blocks in the table; one of another package joins when its name is met."""
+
+    @property
+    def known(self) -> tuple[Known, ...]:
+        """All of them, in the order of `steno config`."""
+        built_in = ", ".join(block.provider for block in self._blocks.built_in())
+        provider = Known(
+            name="provider",
+            variables=("STENO_PROVIDER",),
+            default="local",
+            help=f"where tasks run: {built_in}, or a provider that another package registers",
+            parse=self._provider,
+        )
+        project = Known(name="project", variables=("STENO_PROJECT",), help="the project at the provider")
+        found = [GENERAL[0], provider, project, GENERAL[1], *(one for block in self.blocks for one in block.known)]
+        return tuple(map(self._with_variables, (*found, *GENERAL[2:])))
+
+    def add(self, provider: str) -> bool:
+        """Take in the settings of a provider, if there is one of that name; False if they were there, or there is none.
+
+        Raises:
+            NotConfigured: its package cannot be loaded.
+        """
+        if any(block.provider == provider for block in self.blocks):
+            return False
+        block = self._blocks.named(provider)
+        if block is not None:
+            self.blocks.append(block)
+        return block is not None
+
+    def setting(self, name: str) -> Known | None:
+        """The setting of that name, one of a family included; None: there is none.
+
+        GPU models are compared without case, so `rates.mi300x` is `rates.MI300X`.
+        """
+        if name.startswith("rates."):
+            rates = {known.name.lower(): known.name for known in GENERAL if known.name.startswith("rates.")}
+            name = rates.get(name.lower(), "rates." + name.removeprefix("rates.").upper())
+        found = next((known for known in self.known if known.name == name), None)
+        if found is not None:
+            return None if found.unused else found
+        for family in FAMILIES:
+            if family.names.fullmatch(name):
+                return Known(name=name, help=family.help, parse=family.parse)
+        prefix, dot, _ = name.partition(".")
+        return self.setting(name) if dot and self.add(prefix) else None
+
+    def _provider(self, name: str) -> str:
+        if all(block.provider != name for block in self.blocks) and self._blocks.named(name) is None:
+            raise ValueError(f"one of {', '.join(self._blocks.names())}")
+        return name
+
+    def _with_variables(self, known: Known) -> Known:
+        more = [variable for block in self.blocks for variable in block.variables.get(known.name, ())]
+        return msgspec.structs.replace(known, variables=(*known.variables, *more)) if more else known

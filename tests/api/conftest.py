@@ -23,9 +23,9 @@ import pytest
 
 from cli.serving import serving
 from cli.wiring.app import App
+from engine.providers.registry import load_settings
 from engine.readings.shapes import shape_of
 from engine.replay.trace import open_trace
-from engine.settings.settings import load_settings
 from events.clock import SECOND, SystemClock
 from events.poll import Poll
 from events.store.record import Record

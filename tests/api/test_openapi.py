@@ -124,7 +124,7 @@ def service(town: Path) -> Service:
     """A service that nothing of is started."""
     from cli.serving import assembled
     from cli.wiring.app import App
-    from engine.settings.settings import load_settings
+    from engine.providers.registry import load_settings
 
     app, nobody = App(), town.parent / "nobody"
     app._settings = load_settings(

@@ -13,7 +13,7 @@ import httpx
 
 from cli.serving import assembled
 from cli.wiring.app import App
-from engine.settings.settings import load_settings
+from engine.providers.registry import load_settings
 from projections.api.hot import HotReads
 from projections.store.store import beside
 

@@ -8,7 +8,9 @@ from click.testing import CliRunner
 
 from cli.program import steno
 from cli.wiring.app import App
-from engine.settings.table import TABLE
+from engine.providers.registry import settings_table
+
+TABLE = settings_table().known
 
 
 @pytest.fixture(autouse=True)

@@ -12,9 +12,11 @@ from engine.fold.run import Terms
 from engine.fold.world_codec import WorldState
 from engine.money.budget import worst_case
 from engine.policy import Billing, Policy, Rate
+from engine.providers.dstack.settings import default_gpu, fleet_nodes
+from engine.providers.registry import load_settings
 from engine.settings.policy import policy_from
 from engine.settings.profiles import PROFILES
-from engine.settings.settings import Settings, load_settings
+from engine.settings.settings import Settings
 from events.clock import SECOND
 
 Load = Callable[..., Settings]
@@ -41,7 +43,7 @@ def test_the_defaults_are_the_first_sites(load: Load) -> None:
     assert policy_from(load(), "dstack") == Policy()
     assert Policy().assumed == (Rate(gpu="MI300X", hourly=1_990_000),)
     assert policy_from(load(), "local") == Policy(free=True, assumed=())
-    assert load().default_gpu == "MI300X"
+    assert default_gpu(load()) == "MI300X"
 
 
 def test_the_first_sites_names_are_read(load: Load) -> None:
@@ -128,10 +130,10 @@ def test_a_profile_gives_the_idle_timeout_that_nobody_set(load: Load, name: str)
 
 def test_a_fleet_holds_as_many_machines_as_the_cap(load: Load) -> None:
     """Two numbers that contradict each other have to be written down by somebody."""
-    assert load().fleet_nodes == 3
-    assert load({"STENO_MAX_VMS": "7"}).fleet_nodes == 7
-    assert load({"STENO_MAX_VMS": "off"}).fleet_nodes is None
-    assert load({"STENO_MAX_VMS": "7", "STENO_FLEET_NODES": "2"}).fleet_nodes == 2
+    assert fleet_nodes(load()) == 3
+    assert fleet_nodes(load({"STENO_MAX_VMS": "7"})) == 7
+    assert fleet_nodes(load({"STENO_MAX_VMS": "off"})) is None
+    assert fleet_nodes(load({"STENO_MAX_VMS": "7", "STENO_FLEET_NODES": "2"})) == 2
 
 
 ABSURD = {

@@ -18,9 +18,9 @@ import pytest
 from cli.program import steno
 from cli.wiring.app import App
 from engine.notify.webhook import sign
+from engine.providers.registry import settings_table
 from engine.readings.shapes import shape_of
 from engine.replay.trace import open_trace
-from engine.settings.table import TABLE, setting
 from events.clock import SystemClock
 from events.store.record import Record
 
@@ -107,11 +107,12 @@ def test_every_link_inside_the_project_leads_somewhere(path: Path) -> None:
 def test_every_variable_and_setting_named_exists(path: Path) -> None:
     """A name nobody reads would be set in vain."""
     text = path.read_text()
-    known = {variable for entry in TABLE for variable in entry.variables} | NOT_SETTINGS
+    table = settings_table()
+    known = {variable for entry in table.known for variable in entry.variables} | NOT_SETTINGS
     assert set(VARIABLE.findall(text)) <= known
-    prefixes = "|".join(sorted({entry.name.split(".")[0] for entry in TABLE if "." in entry.name} - {"record"}))
+    prefixes = "|".join(sorted({entry.name.split(".")[0] for entry in table.known if "." in entry.name} - {"record"}))
     named = re.findall(rf"`((?:{prefixes})\.[A-Za-z_0-9]+)(?: = [^`]*)?`", text)
-    assert [name for name in named if setting(name) is None and not name.startswith("local.")] == []
+    assert [name for name in named if table.setting(name) is None and not name.startswith("local.")] == []
 
 
 def sessions() -> Iterator[tuple[str, str, str, str]]:

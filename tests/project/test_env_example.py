@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from engine.providers.registry import load_settings, settings_table
 from engine.settings.policy import policy_from
-from engine.settings.settings import Settings, load_settings
-from engine.settings.table import TABLE
+from engine.settings.settings import Settings
 
 EXAMPLE = Path(__file__).parents[2] / ".env.example"
 ENTRY = re.compile(r"^(#?)([A-Z][A-Z0-9_]*)=(.*)$", re.MULTILINE)
+TABLE = settings_table().known
 BY_VARIABLE = {variable: known for known in TABLE for variable in known.variables}
 
 SEEDS = {

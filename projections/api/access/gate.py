@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
-from engine.settings.service import origins, submit_rate
+from engine.settings.values import origins, submit_rate
 from events.clock import SECOND
 from projections.api.access.access_log import AccessLog
 from projections.api.access.body import MAX_BODY, MAX_UNKNOWN, read_body

@@ -40,7 +40,7 @@ def _record(service: Service, look: Look, asked: Asked) -> object:
 
 
 def _offers(service: Service, look: Look, _: Asked) -> object:
-    policy = policy_from(service.settings, "dstack")
+    policy = policy_from(service.settings)
     return {"gpus": [one.to_json() for one in offers(look, policy)], "position": look.position}
 
 

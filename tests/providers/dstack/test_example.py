@@ -16,7 +16,7 @@ from engine.providers.dstack.server_config import backend_block
 from engine.providers.dstack.task import complete_task, normal_task
 from engine.providers.dstack.task_file import default_task_file, read_task_file
 from engine.providers.dstack.uploads import check_local
-from engine.settings.table import TABLE
+from engine.providers.registry import settings_table
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples" / "rocm-dstack-hotaisle"
@@ -114,7 +114,7 @@ def test_the_guide_prints_the_blocks_of_the_doctor(backend: str) -> None:
 
 def test_the_guide_knows_every_variable_of_dstack() -> None:
     """A variable that is read is written down."""
-    for known in TABLE:
+    for known in settings_table().known:
         if known.name.startswith("dstack.") or known.name == "project":
             for variable in known.variables:
                 assert variable in GUIDE

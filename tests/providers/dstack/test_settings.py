@@ -10,8 +10,9 @@ import yaml
 
 from engine.errors import NotConfigured, ProjectNotFound
 from engine.providers.dstack.server_config import backend_block
-from engine.settings.settings import Settings, load_settings
-from engine.settings.table import TABLE
+from engine.providers.dstack.settings import address_of
+from engine.providers.registry import load_settings, settings_table
+from engine.settings.settings import Settings
 
 SECRET = "dop_v1_must_never_be_seen"
 Load = Callable[..., Settings]
@@ -49,12 +50,14 @@ def project(name: str, url: str = "http://a:3000", token: str = "token-a", **mor
 def test_without_anything_there_are_defaults(load: Load, tmp_path: Path) -> None:
     """Every setting is listed, with `default` or `not set`."""
     settings = load()
-    assert [entry.name for entry in settings.entries] == [known.name for known in TABLE if not known.unused]
+    assert [entry.name for entry in settings.entries] == [
+        known.name for known in settings_table().known if not known.unused
+    ]
     assert settings.record == str(tmp_path / "data" / "record.db")
     assert settings.provider == "local"
     assert {entry.source for entry in settings.entries} == {"default", "not set"}
     with pytest.raises(NotConfigured, match="STENO_DSTACK_URL"):
-        settings.dstack_address()
+        address_of(settings)
 
 
 def test_later_sources_win(load: Load, tmp_path: Path) -> None:
@@ -88,32 +91,32 @@ def test_dstacks_own_file_gives_server_token_and_project(load: Load, tmp_path: P
     """The default entry, or the one named; its keys of other versions do no harm."""
     path = known(tmp_path, project("a"), project("b", "http://b:3000/", "token-b", default=True, color="red"))
     settings = load()
-    address = settings.dstack_address()
+    address = address_of(settings)
     assert (address.url, address.token, address.project) == ("http://b:3000", "token-b", "b")
     assert settings.find("dstack.token").source == str(path)
-    assert load({"STENO_PROJECT": "a"}).dstack_address().token == "token-a"
-    assert load({"DSTACK_PROJECT": "a"}).dstack_address().url == "http://a:3000"
-    assert load(project="a").dstack_address().project == "a"
+    assert address_of(load({"STENO_PROJECT": "a"})).token == "token-a"
+    assert address_of(load({"DSTACK_PROJECT": "a"})).url == "http://a:3000"
+    assert address_of(load(project="a")).project == "a"
 
 
 def test_an_only_project_needs_no_default(load: Load, tmp_path: Path) -> None:
     """And of several without one we do not guess."""
     known(tmp_path, project("only"))
-    assert load().dstack_address().project == "only"
+    assert address_of(load()).project == "only"
     known(tmp_path, project("a"), project("b"))
     with pytest.raises(NotConfigured, match="several projects"):
-        load().dstack_address()
+        address_of(load())
 
 
 def test_a_project_or_file_that_is_not_there_is_named(load: Load, tmp_path: Path) -> None:
     """The line says which there are, or which variable named the file."""
     known(tmp_path, project("a", default=True), project("b"))
     with pytest.raises(ProjectNotFound, match=r"project c is not in .*there are: a, b"):
-        load(project="c").dstack_address()
+        address_of(load(project="c"))
     with pytest.raises(NotConfigured, match="STENO_DSTACK_CONFIG names"):
-        load({"STENO_DSTACK_CONFIG": str(tmp_path / "absent.yml")}).dstack_address()
+        address_of(load({"STENO_DSTACK_CONFIG": str(tmp_path / "absent.yml")}))
     ours = {"STENO_DSTACK_URL": "http://x", "STENO_DSTACK_TOKEN": "t", "STENO_PROJECT": "c"}
-    assert load(ours).dstack_address().project == "c"
+    assert address_of(load(ours)).project == "c"
 
 
 def test_a_token_goes_to_its_own_server_only(load: Load, tmp_path: Path) -> None:
@@ -121,16 +124,16 @@ def test_a_token_goes_to_its_own_server_only(load: Load, tmp_path: Path) -> None
     known(tmp_path, project("a", default=True))
     (tmp_path / "cwd" / ".env").write_text("STENO_DSTACK_URL=http://evil.invalid\n")
     with pytest.raises(NotConfigured, match="STENO_DSTACK_TOKEN"):
-        load().dstack_address()
-    assert load({"STENO_DSTACK_URL": "http://a:3000/"}).dstack_address().token == "token-a"
+        address_of(load())
+    assert address_of(load({"STENO_DSTACK_URL": "http://a:3000/"})).token == "token-a"
 
 
 def test_dstacks_own_variables_are_known(load: Load) -> None:
     """Those of its command line; ours are stronger."""
     environ = {"DSTACK_SERVER_URL": "https://d", "DSTACK_TOKEN": "t", "DSTACK_PROJECT": "p"}
-    assert load(environ).dstack_address().url == "https://d"
+    assert address_of(load(environ)).url == "https://d"
     ours = {**environ, "STENO_DSTACK_URL": "https://s", "STENO_DSTACK_TOKEN": "u", "STENO_PROJECT": "q"}
-    address = load(ours).dstack_address()
+    address = address_of(load(ours))
     assert (address.url, address.token, address.project) == ("https://s", "u", "q")
 
 
@@ -181,7 +184,7 @@ def test_a_broken_file_of_dstacks_matters_only_to_who_needs_it(
     settings = load()
     assert settings.provider == "local"
     with pytest.raises(NotConfigured) as error:
-        settings.dstack_address()
+        address_of(settings)
     assert "\n" not in str(error.value)
     for word in ["config.yml", *words]:
         assert word in str(error.value)
@@ -191,10 +194,10 @@ def test_odd_entries_of_dstacks_file_are_passed_over(load: Load, tmp_path: Path)
     """An entry without a token, or one that is no mapping, hides no good one."""
     path = tmp_path / "home" / ".dstack" / "config.yml"
     path.write_text(yaml.safe_dump({"projects": ["x", {"name": "half"}, project("whole", default=True)]}))
-    assert load().dstack_address().project == "whole"
+    assert address_of(load()).project == "whole"
     path.write_text("")
     with pytest.raises(NotConfigured, match="dstack is not configured"):
-        load().dstack_address()
+        address_of(load())
 
 
 @pytest.mark.parametrize(
@@ -234,5 +237,5 @@ def test_a_broken_file_of_ours_is_one_line(load: Load, tmp_path: Path, toml: str
 def test_an_address_that_cannot_be_one(load: Load, url: str, token: str, name: str, word: str) -> None:
     """Said before anything is sent, without the token."""
     with pytest.raises(NotConfigured, match=word) as error:
-        load(**{"dstack.url": url, "dstack.token": token, "project": name}).dstack_address()
+        address_of(load(**{"dstack.url": url, "dstack.token": token, "project": name}))
     assert "X-Evil" not in str(error.value)

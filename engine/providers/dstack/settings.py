@@ -1,0 +1,192 @@
+"""dstack's settings: its block, what its own configuration file gives, and where the server is.
+
+`~/.dstack/config.yml` says which projects there are, at which server, with which token.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from engine.errors import NotConfigured, ProjectNotFound
+from engine.settings.known import Block, Known
+from engine.settings.values import is_off, whole
+
+if TYPE_CHECKING:
+    from engine.providers.dstack.address import Address
+    from engine.settings.known import Values
+    from engine.settings.settings import Settings
+    from events.errors import StenoError
+
+
+def address_of(settings: Settings) -> Address:
+    """Server, token and project, checked.
+
+    Raises:
+        NotConfigured: one of them is missing, or cannot be one.
+        ProjectNotFound: dstack's file has other projects, and nothing else says where this one is.
+    """
+    from engine.providers.dstack.address import address
+
+    url, token, project = (settings.value(name) for name in ("dstack.url", "dstack.token", "project"))
+    if url and token and project:
+        return address(url, token, project)
+    problem = settings.problems.get("dstack")
+    if problem is not None:
+        raise problem
+    missing = [name for name in ("dstack.url", "dstack.token", "project") if not settings.value(name)]
+    hints = " and ".join(f"{name} ({settings.variables[name][0]})" for name in missing)
+    raise NotConfigured(
+        f"dstack is not configured: set {hints}, or run `dstack project add --name NAME --url URL --token TOKEN` once"
+    )
+
+
+def fleet_nodes(settings: Settings) -> int | None:
+    """The most machines a fleet that Steno makes may hold: `vms.max` where nothing else is set; None: no limit."""
+    most = settings.value("dstack.fleet_nodes") or settings.value("vms.max") or ""
+    return None if is_off(most) else int(most)
+
+
+def default_gpu(settings: Settings) -> str | None:
+    """The GPU of a command that names none; None: dstack's own choice."""
+    gpu = settings.value("dstack.gpu") or ""
+    return None if is_off(gpu) else gpu
+
+
+def _own_files(values: Values, home: Path) -> StenoError | None:
+    """Fill in server, token and project from dstack's file.
+
+    A token of that file goes to the server it stands beside and to no other, whatever a `.env` says.
+    """
+    default = (str(home / ".dstack" / "config.yml"), "default")
+    text, given = values.setdefault("dstack.config", default)
+    path = Path(text).expanduser()
+    try:
+        projects = read_dstack_config(path)
+    except NotConfigured as error:
+        return error
+    if not projects and given != "default" and not path.exists():
+        return NotConfigured(f"there is no {path}, which {given} names as dstack's configuration")
+    wanted = values["project"][0] if "project" in values else None
+    entry = choose_project(projects, wanted)
+    if entry is None:
+        if wanted is None and len(projects) > 1:
+            return NotConfigured(f"{path} has several projects and no default one; say which: --project NAME")
+        if wanted is not None and projects:
+            names = ", ".join(known.name for known in projects)
+            return ProjectNotFound(f"project {wanted} is not in {path} (there are: {names}); `dstack project add` it")
+        return None
+    url = values.setdefault("dstack.url", (entry.url, str(path)))[0]
+    if url.rstrip("/") == entry.url.rstrip("/"):
+        values.setdefault("dstack.token", (entry.token, str(path)))
+        values.setdefault("project", (entry.name, str(path)))
+    return None
+
+
+BLOCK = Block(
+    provider="dstack",
+    known=(
+        Known(name="dstack.url", variables=("STENO_DSTACK_URL", "DSTACK_SERVER_URL"), help="dstack's server"),
+        Known(
+            name="dstack.token",
+            variables=("STENO_DSTACK_TOKEN", "DSTACK_TOKEN"),
+            help="our token at dstack",
+            secret=True,
+        ),
+        Known(name="dstack.config", variables=("STENO_DSTACK_CONFIG",), help="dstack's own configuration file"),
+        Known(
+            name="dstack.backend",
+            variables=("STENO_BACKEND", "DSTACK_BACKEND"),
+            help="backend of tasks that name none",
+        ),
+        Known(
+            name="dstack.gpu",
+            variables=("STENO_GPU", "AMD_DEFAULT_GPU"),
+            default="MI300X",
+            help="GPU of a command for dstack without --gpu and without a task file; off: none",
+        ),
+        Known(
+            name="dstack.fleet_nodes",
+            variables=("STENO_FLEET_NODES",),
+            help="the most machines a fleet that Steno makes may hold; not set: as many as vms.max",
+            parse=whole,
+        ),
+        Known(
+            name="dstack.amddevcloud_api_key",
+            variables=("DSTACK_AMDDEVCLOUD_API_KEY",),
+            help="the backend's cloud key: dstack's server needs it, Steno never sends or records it",
+            secret=True,
+            presence_only=True,
+        ),
+    ),
+    variables={"project": ("DSTACK_PROJECT",)},
+    own_files=_own_files,
+)
+
+
+class KnownProject(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of `projects:`; its token is good for its own server only."""
+
+    name: str
+    url: str
+    token: str
+    default: bool = False
+
+    def __repr__(self) -> str:
+        return f"KnownProject(name={self.name!r}, url={self.url!r}, default={self.default})"
+
+
+def read_dstack_config(path: Path) -> tuple[KnownProject, ...]:
+    """The projects of the file, in its order; none if there is no file.
+
+    Entries and keys we do not know are passed over, as dstack does with a file of another version.
+
+    Raises:
+        NotConfigured: the file is there but cannot be read as YAML with a list of projects.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ()
+    except (OSError, UnicodeDecodeError) as error:
+        raise NotConfigured(f"cannot read dstack's configuration {path}: {_reason(error)}") from None
+    import yaml
+
+    try:
+        content = yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise NotConfigured(f"dstack's configuration {path} is not valid YAML (line {line}: {error.problem})") from None
+    except (yaml.YAMLError, ValueError, RecursionError):
+        raise NotConfigured(
+            f"dstack's configuration {path} is not valid YAML; run `dstack project add` to write it"
+        ) from None
+    if content is None:
+        return ()
+    projects = content.get("projects") if isinstance(content, dict) else None
+    if not isinstance(content, dict) or not isinstance(projects, list | None):
+        raise NotConfigured(f"dstack's configuration {path} has no list `projects:`; run `dstack project add`")
+    return tuple(entry for entry in map(_entry, projects or ()) if entry is not None)
+
+
+def choose_project(projects: tuple[KnownProject, ...], name: str | None) -> KnownProject | None:
+    """The entry of that name; without a name the default one, or the only one."""
+    if name is not None:
+        return next((entry for entry in projects if entry.name == name), None)
+    chosen = next((entry for entry in projects if entry.default), None)
+    return projects[0] if chosen is None and len(projects) == 1 else chosen
+
+
+def _entry(value: object) -> KnownProject | None:
+    if not isinstance(value, dict):
+        return None
+    name, url, token = value.get("name"), value.get("url"), value.get("token")
+    if not (isinstance(name, str) and isinstance(url, str) and isinstance(token, str)):
+        return None
+    return KnownProject(name=name, url=url, token=token, default=value.get("default") is True)
+
+
+def _reason(error: OSError | UnicodeDecodeError) -> str:
+    return error.strerror or "unreadable" if isinstance(error, OSError) else "not UTF-8"

@@ -1,0 +1,68 @@
+"""What a setting is: its name, its variables, its default, and what its text must be."""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from engine.settings.values import Parse
+from events.errors import StenoError
+
+if TYPE_CHECKING:
+    from engine.settings.settings import Settings
+
+Values = dict[str, tuple[str, str]]
+"""Setting name → (value, where it comes from)."""
+
+
+class Known(msgspec.Struct, frozen=True, kw_only=True):
+    """One setting Steno knows."""
+
+    name: str
+    """As in `steno.toml` (`api.url` is `url` under `[api]`), in flags and in `steno config`."""
+    variables: tuple[str, ...] = ()
+    """Environment variables that set it, the strongest first."""
+    default: str | None = None
+    help: str
+    secret: bool = False
+    presence_only: bool = False
+    """Only whether it is set is ever kept."""
+    parse: Parse | None = None
+    """Gives the value its text means; ValueError says what it must be."""
+    unused: bool = False
+    """A variable of the project Steno began with that nothing of Steno reads: listed only where somebody sets it."""
+
+
+class Family(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of `steno.toml` whose names are the user's to choose."""
+
+    pattern: str
+    """`rates.<GPU>`: how the names look to a person."""
+    names: re.Pattern[str]
+    parse: Parse
+    help: str
+
+
+def _nothing(values: Values, home: Path) -> StenoError | None:  # noqa: ARG001
+    return None
+
+
+def _as_recorded(settings: "Settings") -> int | None:  # noqa: ARG001
+    return None
+
+
+class Block(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of one provider, and what follows from them."""
+
+    provider: str
+    known: tuple[Known, ...] = ()
+    """Their names begin with `<provider>.`."""
+    variables: Mapping[str, tuple[str, ...]] = {}
+    """Further variables of general settings, weaker than those of Steno: setting name → variables."""
+    own_files: Callable[[Values, Path], StenoError | None] = _nothing
+    """Fills in what the provider's own files say, where nothing stronger gave a value; the second argument is the
+    user's home. Gives the error to be raised if a value that is needed is then missing."""
+    hourly: Callable[["Settings"], int | None] = _as_recorded
+    """Micro-dollars an hour that each of its machines costs (0: free); None: each machine has its own price."""
