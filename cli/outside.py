@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING
 
-from engine.errors import Conflict, NotConfigured, TaskInvalid
+from engine.errors import Conflict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from cli.wiring.app import App
     from engine.fold.run import Run
+    from engine.providers.task import Completed
     from events.clock import Clock
-    from projections.api.outside import Completed
 
 
 class Provided:
@@ -26,7 +26,7 @@ class Provided:
 
     @property
     def provider(self) -> str:
-        """`dstack` or `local`."""
+        """Its name."""
         return self._app.settings.provider
 
     def project(self) -> str:
@@ -43,23 +43,21 @@ class Provided:
         """The task, valid and named, as `steno submit -f` would make it; nothing of this machine is in it.
 
         Raises:
-            TaskInvalid: dstack would refuse it, or it takes something from this machine.
+            TaskInvalid: the provider would refuse it, or it takes something from this machine.
         """
         from cli.task import apply_profile
-        from engine.providers.dstack.task import complete_task
+        from engine.providers import registry
         from engine.providers.naming import check_name, choose_name
-        from projections.api.outside import Completed as Done
+        from engine.providers.task import Completed, Draft
 
-        task = copy.deepcopy(dict(configuration))
-        backend = self._app.settings.value("dstack.backend")
-        if self.provider == "dstack" and backend:
-            task.setdefault("backends", [backend])
-        task = complete_task(task, {}, where)
-        apply_profile(task, {}, None, self._app.settings.value("profile"))
+        settings = self._app.settings
+        draft = Draft(configuration=copy.deepcopy(dict(configuration)), where=where, environ={})
+        task = registry.kind(self.provider).complete(draft, settings)
+        apply_profile(task, {}, None, settings.value("profile"))
         given = task.get("name")
         name = check_name(str(given)) if given else choose_name(run_id)
         task["name"] = name
-        return Done(name=name, configuration=task)
+        return Completed(name=name, configuration=task)
 
     def logs(self, run: Run, *, follow: bool, clock: Clock) -> Iterator[bytes]:
         """The run's output, asked of its own provider.
@@ -77,13 +75,3 @@ class Provided:
             yield from provider.logs(run.provider_id, run.name or "", follow=follow)
         finally:
             provider.close()
-
-
-def warm_up() -> None:
-    """Import what validates a task (0.9 s), so that the first submission does not wait for it."""
-    from engine.providers.dstack.task import complete_task
-
-    try:
-        complete_task({"type": "task", "commands": ["true"]}, {}, "nothing")
-    except (TaskInvalid, NotConfigured):  # what matters is that it was imported
-        return

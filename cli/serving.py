@@ -67,7 +67,7 @@ def serving(app: App, record: Path) -> Iterator[Server]:
         gate.log.start()
         stack.callback(service.projector.stop)
         service.projector.start()
-        stack.callback(_warming_up().join, _WARM_UP)
+        stack.callback(_warming_up(service.outside.provider).join, _WARM_UP)
         server = Serving(gate, sockets, starting=service.feed.start, stopping=stop_streams)
         stack.callback(server.stop)
         server.start()
@@ -184,18 +184,18 @@ def warn_of_local(service: Service, host: str) -> None:
         )
 
 
-def _warming_up() -> threading.Thread:
+def _warming_up(provider: str) -> threading.Thread:
     """Import meanwhile what the first submission needs."""
-    thread = threading.Thread(target=_warm_up, name="steno-warm-up", daemon=True)
+    thread = threading.Thread(target=_warm_up, args=(provider,), name="steno-warm-up", daemon=True)
     thread.start()
     return thread
 
 
-def _warm_up() -> None:
-    from cli.outside import warm_up
+def _warm_up(provider: str) -> None:
+    from engine.providers import registry
 
     with suppress(ImportError):  # the first submission says what is missing
-        warm_up()
+        registry.kind(provider).warm_up()
     # What is imported stays. Looking through it for garbage again and again stops every stream for a tenth of a second.
     gc.collect()
     gc.freeze()

@@ -30,11 +30,11 @@ from events.clock import SECOND
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cli.task import Task
     from cli.wiring.app import App
     from engine.decide.queue import Queued
     from engine.fold.run import Run
     from engine.providers.base import Provider
+    from engine.providers.task import Completed
     from engine.recorder.recorder import Recorder
     from engine.recorder.watch import Watch
     from events.store.record import Record
@@ -72,7 +72,7 @@ class Session:
         self._recorder = recorder
         self._dispatcher = Dispatcher(watch, recorder, app.clock)
 
-    def submit(self, task: Task, run_id: str) -> Submitted:
+    def submit(self, task: Completed, run_id: str) -> Submitted:
         """Request the run, and wait until the provider or the queue has it.
 
         Raises:
@@ -177,7 +177,7 @@ class Session:
         last = None if source is None else source.last_answered
         return "" if last is None else f"; its last answer came at {words.moment(last)}"
 
-    def _admit(self, task: Task, submitter: str) -> None:
+    def _admit(self, task: Completed, submitter: str) -> None:
         """Check machine limit and budget against the record's head; a hint if no price is known."""
         policy = self._recorder.policy
         if not policy.free:
@@ -231,7 +231,9 @@ def session(
         recorder.effects.wait(GRACE, until=lambda: not recorder.effects.busy)
 
 
-def submit(app: App, record: Record, provider: Provider, task: Task, run_id: str, *, stays: bool = False) -> Submitted:
+def submit(
+    app: App, record: Record, provider: Provider, task: Completed, run_id: str, *, stays: bool = False
+) -> Submitted:
     """As `Session.submit`, in a session of its own."""
     with session(app, record, provider, stays=stays) as here:
         return here.submit(task, run_id)

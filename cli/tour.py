@@ -67,7 +67,9 @@ def _run(app: App, record: Record, provider: Provider, name: str, line: str) -> 
 
     typed(f"steno submit --wait --name {name} -- {line!r}", app)
     run_id = app.ids.new()
-    task = described(file=None, command=[line], flags={"name": name}, provider="local", run_id=run_id)
+    task = described(
+        file=None, command=[line], flags={"name": name}, settings=app.settings, provider="local", run_id=run_id
+    )
     submitted = submit(app, record, provider, task, run_id, stays=True)
     run = follow(app, record, provider, submitted, timeout=None, stays=True)
     if not app.json:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.task_flags import task_options
+from cli.task_flags import TaskCommand, task_options
 from cli.wiring.app import App
 from cli.wiring.errors import NOT_SUCCEEDED
 from cli.wiring.options import common, pass_app, project_option, provider_option
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from engine.objects import RunObject
 
 
-@click.command("submit", context_settings={"ignore_unknown_options": False})
+@click.command("submit", cls=TaskCommand, context_settings={"ignore_unknown_options": False})
 @click.argument("words", metavar="[-- COMMAND...]", nargs=-1)
 @click.option(
     "-f", "--file", "file", metavar="FILE", type=click.Path(path_type=Path), help="Task file; else ./.dstack.yml."
@@ -36,8 +36,7 @@ def command(
     """Submit a task: ./.dstack.yml, the file of -f, or the command after --.
 
     It runs on this machine, or on dstack with --provider dstack (or STENO_PROVIDER, or steno.toml). Steno records the
-    request before it calls the provider, so a crash never starts a task twice. Flags override the file; they take
-    dstack's words and ranges.
+    request before it calls the provider, so a crash never starts a task twice. Flags override the file.
 
     With --wait the exit code is 0 if the run succeeded and 1 if not. There is no time limit without --timeout. After
     the timeout, or on Ctrl-C (exit 130), the run goes on.
@@ -68,7 +67,6 @@ def command(
     from cli.task import described
     from cli.wiring.logging_setup import log_for_data
     from cli.wiring.time_arguments import length
-    from engine.providers.dstack.settings import default_gpu
 
     log_for_data()
     limit = None if timeout is None else length(timeout)
@@ -76,16 +74,7 @@ def command(
         raise click.UsageError("--timeout is how long to wait: add --wait")
     run_id = app.ids.new()
     settings = app.settings
-    task = described(
-        file=file,
-        command=words,
-        flags=flags,
-        provider=settings.provider,
-        run_id=run_id,
-        gpu=default_gpu(settings),
-        backend=settings.value("dstack.backend"),
-        profile=settings.value("profile"),
-    )
+    task = described(file=file, command=words, flags=flags, settings=settings, run_id=run_id)
     with writing(app) as record:
         provider = named(app, settings.provider, record.path)
         try:

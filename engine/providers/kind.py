@@ -5,14 +5,33 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
+import msgspec
+
+from engine.providers.task import Draft, complete_plain
+
 if TYPE_CHECKING:
     from pathlib import Path
 
     from engine.providers.base import Provider
+    from engine.providers.checks import Checkup
     from engine.rules.sets import RuleSet
     from engine.settings.known import Block
     from engine.settings.settings import Settings
     from events.clock import Clock, Ids
+
+
+class Option(msgspec.Struct, frozen=True, kw_only=True):
+    """An option of `steno submit` that sets a field of the task."""
+
+    flag: str
+    """`--backend`."""
+    field: str
+    """The field of the task's configuration."""
+    help: str
+    metavar: str | None = None
+    multiple: bool = False
+    choices: tuple[str, ...] = ()
+    """The values there are; empty: any text."""
 
 
 class ProviderKind(ABC):
@@ -24,6 +43,12 @@ class ProviderKind(ABC):
     """Where its tasks run, in a few words."""
     settings: ClassVar[Block]
     """Its settings; `Block(provider=name)` where it has none."""
+    options: ClassVar[tuple[Option, ...]] = ()
+    """Options of `steno submit` beside those that every provider has."""
+    has_trial: ClassVar[bool] = False
+    """`steno doctor --provision` can rent a machine for its example: `checkup` then gives a `Trial`."""
+    task_files: ClassVar[tuple[str, ...]] = ()
+    """Task files looked for in the current folder where none is named, if it has a form of its own for them."""
 
     def rule_sets(self) -> tuple[RuleSet, ...]:
         """Rule sets that judge this provider's own words, beside `current`."""
@@ -47,3 +72,29 @@ class ProviderKind(ABC):
         Raises:
             NotConfigured, ProjectNotFound: the settings name none.
         """
+
+    def complete(self, draft: Draft, settings: Settings) -> dict[str, object]:  # noqa: ARG002
+        """The task as this provider takes it: valid, every environment variable with its value.
+
+        Raises:
+            TaskInvalid: it would be refused, or something that it takes along is not there.
+        """
+        return complete_plain(draft)
+
+    def check(self, draft: Draft) -> dict[str, object]:
+        """The task as its language has it, for a provider that takes task files of this one's form; see `complete`."""
+        return complete_plain(draft)
+
+    def warm_up(self) -> None:  # noqa: B027 - most have nothing slow
+        """Import what the first `complete` would wait for."""
+
+    def checkup(self, settings: Settings, *, clock: Clock, ids: Ids, wanted: bool) -> Checkup:
+        """What `steno doctor` says of it: nothing is changed at the provider.
+
+        Args:
+            wanted: the settings name this provider.
+        """
+        from engine.providers.checks import Check, Checkup
+
+        del settings, clock, ids
+        return Checkup(checks=(Check(name=self.name, message=self.summary),) if wanted else ())

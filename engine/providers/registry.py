@@ -50,6 +50,11 @@ def names() -> tuple[str, ...]:
     return (*_BUILT_IN, *sorted(name for name in _installed() if name not in _BUILT_IN))
 
 
+def task_language() -> ProviderKind:
+    """The provider whose form of task files the others take too, unless they have one of their own."""
+    return next(one for one in built_in() if one.task_files)
+
+
 def load_settings(
     *, flags: Mapping[str, str | None], environ: Mapping[str, str], cwd: Path, home: Path, config: Path, data: Path
 ) -> Settings:

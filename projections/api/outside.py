@@ -3,17 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
-import msgspec
-
 from engine.fold.run import Run
+from engine.providers.task import Completed
 from events.clock import Clock
-
-
-class Completed(msgspec.Struct, frozen=True, kw_only=True):
-    """A task as its provider will take it; secret values are in clear and in memory only."""
-
-    name: str
-    configuration: dict[str, object]
 
 
 class Outside(Protocol):
@@ -21,7 +13,7 @@ class Outside(Protocol):
 
     @property
     def provider(self) -> str:
-        """`dstack` or `local`: where a task that is asked for here goes."""
+        """Where a task that is requested here goes."""
         ...
 
     def project(self) -> str:
@@ -36,7 +28,7 @@ class Outside(Protocol):
         """The task, valid and named, as `steno submit -f` would make it, without anything of this machine's.
 
         Args:
-            configuration: a dstack task configuration as JSON values.
+            configuration: a task as JSON values.
             run_id: what a name is made of where the configuration has none.
             where: what to call the configuration in a message.
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from engine.act.journal import Journal
-    from projections.api.outside import Completed
+    from engine.providers.task import Completed
     from projections.api.service import Service
     from projections.api.writing import Writer
 

@@ -24,7 +24,7 @@ class Timeout(msgspec.Struct, frozen=True, kw_only=True):
 class Idling(msgspec.Struct, frozen=True, kw_only=True):
     """What becomes of the machine this task would make, and which fleets would do otherwise."""
 
-    said: str
+    message: str
     fleets: tuple[str, ...] = ()
     """One line a fleet whose own `idle_duration` gets in the way."""
 
@@ -54,7 +54,7 @@ def idling(task: Mapping[str, object], fleets: Sequence[Mapping[str, object]], t
             f"after {_length(limit)} where only `steno submit` ran"
         )
     others = (_beside(fleet, policy) for fleet in fleets)
-    return Idling(said=f"Steno {ends} ({why}); {behind}", fleets=tuple(line for line in others if line is not None))
+    return Idling(message=f"Steno {ends} ({why}); {behind}", fleets=tuple(line for line in others if line is not None))
 
 
 def _steno(task: Mapping[str, object], timeout: Timeout) -> tuple[int | None, str]:

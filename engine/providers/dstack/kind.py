@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
-from engine.providers.dstack.settings import BLOCK, address_of, fleet_nodes
-from engine.providers.kind import ProviderKind
+from engine.errors import NotConfigured, TaskInvalid
+from engine.providers.dstack.settings import BLOCK, TASK_FILES, address_of, fleet_nodes
+from engine.providers.kind import Option, ProviderKind
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from engine.providers.checks import Checkup
     from engine.providers.dstack.provider import DstackProvider
+    from engine.providers.task import Draft
     from engine.settings.settings import Settings
     from events.clock import Clock, Ids
 
@@ -21,6 +26,23 @@ class DstackKind(ProviderKind):
     name = "dstack"
     summary = "machines that your dstack server rents"
     settings = BLOCK
+    options = (
+        Option(
+            flag="--backend",
+            field="backends",
+            metavar="NAME",
+            multiple=True,
+            help="Only these backends; may be repeated.",
+        ),
+        Option(
+            flag="--spot-policy",
+            field="spot_policy",
+            choices=("spot", "on-demand", "auto"),
+            help="Spot machines, or not.",
+        ),
+    )
+    has_trial = True
+    task_files = TASK_FILES
 
     def open(self, settings: Settings, *, clock: Clock, ids: Ids, record: Path | None) -> DstackProvider:  # noqa: ARG002
         """See `ProviderKind.open`; nothing is kept beside the record."""
@@ -35,6 +57,31 @@ class DstackKind(ProviderKind):
             NotConfigured, ProjectNotFound: the settings name none.
         """
         return address_of(settings).project
+
+    def complete(self, draft: Draft, settings: Settings) -> dict[str, object]:
+        """See `task.completed`; importing dstack's models takes 0.9 s."""
+        from engine.providers.dstack.task import completed
+
+        return completed(draft, settings)
+
+    def check(self, draft: Draft) -> dict[str, object]:
+        """Valid for dstack, without the settings' defaults."""
+        from engine.providers.dstack.task import complete_task
+
+        return complete_task(draft.configuration, draft.environ, draft.where, draft.fallback)
+
+    def warm_up(self) -> None:
+        """Import dstack's models."""
+        from engine.providers.dstack.task import complete_task
+
+        with suppress(TaskInvalid, NotConfigured):  # what matters is that it was imported
+            complete_task({"type": "task", "commands": ["true"]}, {}, "nothing")
+
+    def checkup(self, settings: Settings, *, clock: Clock, ids: Ids, wanted: bool) -> Checkup:
+        """See `checkup.checkup`."""
+        from engine.providers.dstack.checkup import checkup
+
+        return checkup(settings, partial(self.open, settings, clock=clock, ids=ids, record=None), wanted=wanted)
 
 
 KIND = DstackKind()

@@ -12,8 +12,7 @@ from engine.providers.dstack.address import Address
 from engine.providers.dstack.answer import trouble
 from engine.providers.dstack.client import POLL_TIMEOUT, READ_TIMEOUT, Client
 from engine.providers.dstack.rounds import Rounds
-from engine.providers.dstack.task import normal_task
-from engine.providers.dstack.wording import with_gpu
+from engine.providers.dstack.task import normal_task, with_gpu
 from events.clock import Clock, Ids
 from events.poll import Poll
 

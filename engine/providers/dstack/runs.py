@@ -9,9 +9,8 @@ from engine.providers.base import Named, Submission, Submitted
 from engine.providers.dstack.answer import trouble
 from engine.providers.dstack.client import Client
 from engine.providers.dstack.polls import MOST_PAGES, rows
-from engine.providers.dstack.task import normal_task
+from engine.providers.dstack.task import normal_task, wording
 from engine.providers.dstack.uploads import upload_all
-from engine.providers.dstack.wording import wording
 from engine.providers.naming import check_name
 from engine.readings.words import MARK
 from events.clock import SECOND, parse_time

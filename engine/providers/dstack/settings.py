@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from events.errors import StenoError
 
 
+TASK_FILES = (".dstack.yml", ".dstack.yaml")
+"""Looked for, in this order, where no file is named; the same as `dstack apply` does."""
+
+
 def address_of(settings: Settings) -> Address:
     """Server, token and project, checked.
 

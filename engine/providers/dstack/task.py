@@ -1,4 +1,4 @@
-"""A task as dstack will take it: validated with dstack's own models, completed from this machine's environment.
+"""A task as dstack takes it: validated with its own models, completed from the environment, worded for the call.
 
 Every refusal is one line that names the field. Importing dstack takes 0.9 s, so it happens inside the functions.
 """
@@ -8,15 +8,51 @@ import re
 from collections.abc import Mapping, Sequence
 
 from engine.errors import TaskInvalid
+from engine.providers.base import Submission
+from engine.providers.dstack.settings import default_gpu
 from engine.providers.naming import check_name
+from engine.providers.task import Draft, resolve_env
+from engine.readings.terms import idle_of
+from engine.readings.words import MARK
+from engine.settings.settings import Settings
+from events.clock import SECOND
 
-_VARIABLE = re.compile("[a-zA-Z_][a-zA-Z0-9_]*")
 _UNION_STEP = re.compile(r"^[a-z_]+\[")
 EXAMPLE_IMAGE = "rocm/dev-ubuntu-24.04"
 CREATE = "create"
 """Steno's own `creation_policy` beside dstack's two: a machine of its own, never a warm one."""
 _NO_FLEET_NODES = "No ssh_config or nodes specified"
 """dstack's words for a fleet without machines; taken for "fleets do not work with clouds" by those who met them."""
+
+
+def completed(draft: Draft, settings: Settings) -> dict[str, object]:
+    """The draft as dstack takes it: with the settings' GPU and backend where it names none, valid, its files there.
+
+    The GPU of the settings is for a bare command only; the backend is for any task.
+
+    Raises:
+        TaskInvalid: dstack would refuse it, or something that it takes along is not there.
+    """
+    task, resources = dict(draft.configuration), draft.configuration.get("resources")
+    named = isinstance(resources, dict) and resources.get("gpu") is not None
+    gpu = default_gpu(settings) if draft.bare and not named else None
+    if gpu is not None:
+        task["resources"] = {**(resources if isinstance(resources, dict) else {}), "gpu": gpu}
+    backend = settings.value("dstack.backend")
+    if backend:
+        task.setdefault("backends", [backend])
+    try:
+        task = complete_task(task, draft.environ, draft.where, draft.fallback)
+    except TaskInvalid as error:
+        if gpu is None or task.get("image"):
+            raise
+        whose = f"the GPU, {gpu}, is the setting dstack.gpu: --gpu or STENO_GPU changes it, off is none"
+        raise TaskInvalid(f"{error} ({whose})") from None
+    if draft.folder is not None and (task.get("files") or task.get("repos")):
+        from engine.providers.dstack.uploads import check_local
+
+        check_local(task, draft.folder)
+    return task
 
 
 def complete_task(
@@ -56,32 +92,6 @@ def normal_task(task: Mapping[str, object]) -> dict[str, object]:
 def for_dstack(task: Mapping[str, object]) -> dict[str, object]:
     """The task without the one word dstack does not know: `creation_policy: create`."""
     return {key: value for key, value in task.items() if key != "creation_policy" or value != CREATE}
-
-
-def resolve_env(env: object, environ: Mapping[str, str], where: str) -> object:
-    """`env` as a mapping with every value; what is no `env` at all comes back as it is, for the model to refuse.
-
-    Raises:
-        TaskInvalid: a name without a value is not set in `environ`, or a name comes twice.
-    """
-    if env is None:
-        return {}
-    if isinstance(env, dict):
-        for name in env:
-            _check_variable(name, where)
-        return {name: _env_value(value) for name, value in env.items()}
-    if not isinstance(env, list) or not all(isinstance(entry, str) for entry in env):
-        return env
-    found: dict[str, str] = {}
-    for entry in env:
-        name, given, value = entry.partition("=")
-        _check_variable(name, where)
-        if name in found:
-            raise TaskInvalid(f"{where}: env has {name} twice")
-        if not given and name not in environ:
-            raise TaskInvalid(f"{where}: env wants {name} from your environment, where it is not set; export it first")
-        found[name] = value if given else environ.get(name, "")
-    return found
 
 
 def _check_kind(configuration: Mapping[str, object], where: str) -> None:
@@ -194,10 +204,58 @@ def _interpolated(task: dict[str, object], where: str) -> dict[str, object]:
     return task
 
 
-def _check_variable(name: object, where: str) -> None:
-    if not isinstance(name, str) or _VARIABLE.fullmatch(name) is None:
-        raise TaskInvalid(f"{where}: env: {name!r} is not a variable name; write NAME=value, NAME, or NAME: value")
+def wording(submission: Submission) -> dict[str, object]:
+    """The configuration dstack gets.
+
+    - `creation_policy: create` is Steno's own word and never sent; a task that says `reuse` is sent as `reuse`
+      whatever was decided, because `reuse-or-create` could rent a machine nobody asked for.
+    - A slot replaces `fleets`: the run goes there or nowhere.
+    - The tag `MARK` names our run: dstack gives a run's tags back in every answer, and puts them on the machine that is
+      made for it, where the cloud has tags.
+    - `idle_duration` is what was decided, or the task's own where that is no longer (0 is something said): dstack would
+      take five minutes.
+    """
+    found: dict[str, object] = {**for_dstack(with_gpu(submission)), "name": submission.name}
+    tags = found.get("tags")
+    found["tags"] = {**(tags if isinstance(tags, dict) else {}), MARK: submission.run_id}
+    if submission.creation == "reuse":
+        found["creation_policy"] = "reuse"
+    if submission.slot is not None:
+        found["fleets"] = [submission.slot]
+    said = idle_of(found.get("idle_duration"))
+    if submission.idle is not None and (said is None or 0 <= submission.idle < said):
+        found["idle_duration"] = _idle_duration(submission.idle)
+    return found
 
 
-def _env_value(value: object) -> object:
-    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+def _idle_duration(idle: int) -> str:
+    """In dstack's words, whole seconds and never less than asked; below zero is for ever."""
+    return "off" if idle < 0 else f"{-(-idle // SECOND)}s"
+
+
+def with_gpu(submission: Submission) -> Mapping[str, object]:
+    """The task with the GPU model decided on: as many as before, unless it says how many (`MI210:64GB:2`).
+
+    Memory and maker asked of the first GPU are not asked of the second: they came with its name.
+    """
+    task, gpu = submission.configuration, submission.gpu
+    if gpu is None:
+        return task
+    before = task.get("resources")
+    resources = before if isinstance(before, dict) else {}
+    count = None if ":" in gpu else _count(resources.get("gpu"))
+    model: object = {"name": [gpu], "count": count} if count is not None else gpu if ":" in gpu else {"name": [gpu]}
+    return {**task, "resources": {**resources, "gpu": model}}
+
+
+def _count(gpu: object) -> object:
+    """How many GPUs were asked for, in the form dstack's model has it; None where nothing was said of GPUs."""
+    if gpu is None:
+        return None
+    from dstack._internal.core.models.resources import GPUSpec
+
+    try:
+        dumped: Mapping[str, object] = GPUSpec.model_validate(gpu).model_dump(mode="json")
+    except (ValueError, TypeError, AttributeError):
+        return None
+    return dumped.get("count")

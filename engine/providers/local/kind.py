@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 from typing import TYPE_CHECKING
 
 from engine.errors import NotConfigured
+from engine.providers import registry
+from engine.providers.checks import Check, Checkup, State
 from engine.providers.kind import ProviderKind
+from engine.providers.task import Draft, complete_plain
 from engine.settings.known import Block, Known
 from engine.settings.values import duration, price
 
@@ -17,6 +21,10 @@ if TYPE_CHECKING:
     from engine.providers.local.provider import LocalProvider
     from engine.settings.settings import Settings
     from events.clock import Clock, Ids
+
+
+_OF_MACHINES = frozenset({"resources", "image", "backends", "spot_policy", "creation_policy", "idle_duration"})
+"""Fields that the provider whose language it is judges."""
 
 
 def _hourly(settings: Settings) -> int:
@@ -73,6 +81,37 @@ class LocalKind(ProviderKind):
             gpu=gpu,
             gpu_count=count,
         )
+
+    def complete(self, draft: Draft, settings: Settings) -> dict[str, object]:  # noqa: ARG002
+        """A bare command is checked at its submission; a file, or a flag about machines, as its language has it."""
+        if draft.bare and not set(draft.configuration) & _OF_MACHINES:
+            return complete_plain(draft)
+        return registry.task_language().check(draft)
+
+    def warm_up(self) -> None:
+        """What task files need."""
+        registry.task_language().warm_up()
+
+    def checkup(self, settings: Settings, *, clock: Clock, ids: Ids, wanted: bool) -> Checkup:  # noqa: ARG002
+        """Whether there is a shell; what machines of this host cost and how long they idle."""
+        from engine.money.words import rate, span
+        from engine.settings.policy import policy_from
+
+        shell = shutil.which("bash") or shutil.which("sh")
+        message = f"commands run here with {shell}" if shell else "there is neither bash nor sh; install one"
+        here = Check(name="local", state=State.OK if shell else State.FAILED, message=message)
+        try:
+            policy = policy_from(settings, self.name)
+        except NotConfigured as error:
+            machines = Check(name="machines", state=State.FAILED, message=str(error), error=error)
+        else:
+            ends = "idle for ever" if policy.idle_timeout is None else f"end after {span(policy.idle_timeout)} idle"
+            whose = settings.find("vms.idle_timeout").source
+            message = f"machines here cost {rate(_hourly(settings))} and {ends} ({whose})"
+            if policy.free:
+                message = "machines here are free: each goes with its run, unless the task says idle_duration"
+            machines = Check(name="machines", message=message)
+        return Checkup(checks=(here, machines))
 
     def project(self, settings: Settings) -> str:  # noqa: ARG002 - the same whatever they say
         """The name of this machine."""

@@ -8,7 +8,9 @@ import pytest
 from stenolab.lab import Lab
 
 from engine.providers.base import Submission
-from engine.providers.dstack.doctor import Diagnosis, State, diagnose, worst_case
+from engine.providers.checks import State
+from engine.providers.dstack.checkup import worst_case
+from engine.providers.dstack.doctor import Diagnosis, diagnose
 from engine.providers.dstack.idle import Timeout
 from engine.providers.dstack.provider import DstackProvider
 from events.clock import SECOND
@@ -68,7 +70,7 @@ def test_the_first_failure_is_named_and_the_rest_left_out(dstack: Lab, connect: 
         assert [found[name] for name in order[: order.index(failed)]] == [State.OK] * order.index(failed)
         assert found[failed] is State.FAILED
         assert {found[name] for name in order[order.index(failed) + 1 :]} <= {State.SKIPPED}
-        assert all("\n" not in check.said for check in diagnosis.checks)
+        assert all("\n" not in check.message for check in diagnosis.checks)
 
 
 def test_who_ends_an_idle_machine_is_told(dstack: Lab, connect: Connect) -> None:
@@ -88,8 +90,8 @@ def test_who_ends_an_idle_machine_is_told(dstack: Lab, connect: Connect) -> None
     found = diagnose(provider.client, task, cloud_key_set=False, nodes=None, timeout=timeout)
 
     told, *warnings = (check for check in found.checks if check.name == "idle")
-    assert told.said.startswith("Steno ends an idle machine after 0s (the task's creation_policy: create)")
-    assert {warning.said.split(":")[0] for warning in warnings} == {"fleet hasty", "fleet patient"}
+    assert told.message.startswith("Steno ends an idle machine after 0s (the task's creation_policy: create)")
+    assert {warning.message.split(":")[0] for warning in warnings} == {"fleet hasty", "fleet patient"}
     assert {warning.state for warning in warnings} == {State.WARNING}
     assert found.ok
     assert found.offers
@@ -102,7 +104,7 @@ def test_something_that_is_no_dstack_server(dstack: Lab, connect: Connect) -> No
     (server, *_) = look(provider).checks
 
     assert server.state is State.FAILED
-    assert "not as a dstack server" in server.said
+    assert "not as a dstack server" in server.message
 
 
 def test_no_task_fails_for_want_of_a_fleet(dstack_22: Lab, connect: Connect) -> None:

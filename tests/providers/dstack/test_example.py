@@ -11,12 +11,12 @@ from stenolab.lab import Lab
 from stenolab.versions import OLDEST
 
 from engine.providers.base import Submission
+from engine.providers.dstack.doctor import backend_block
 from engine.providers.dstack.provider import DstackProvider
-from engine.providers.dstack.server_config import backend_block
 from engine.providers.dstack.task import complete_task, normal_task
-from engine.providers.dstack.task_file import default_task_file, read_task_file
 from engine.providers.dstack.uploads import check_local
 from engine.providers.registry import settings_table
+from engine.providers.task_file import read_task_file
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples" / "rocm-dstack-hotaisle"
@@ -24,8 +24,7 @@ GUIDE = (ROOT / "docs" / "amd_devcloud_setup.md").read_text()
 
 
 def example() -> dict[str, object]:
-    found = default_task_file(EXAMPLE)
-    assert found is not None
+    found = EXAMPLE / ".dstack.yml"
     return complete_task(read_task_file(found), {}, found.name)
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.providers.dstack.backoff import LONGEST, backoff
 from engine.providers.dstack.fleet import fits, needs_fleet, plan_fleet, plan_slot
+from engine.providers.dstack.logs import pause
 from engine.providers.dstack.task import normal_task
 from events.clock import SECOND
 
@@ -183,14 +183,9 @@ def test_which_servers_need_a_fleet(version: str | None, needed: bool) -> None:
     assert needs_fleet(version) is needed
 
 
-@given(st.integers(-3, 500), st.floats(0, 1))
-def test_waits_grow_to_a_limit(failures: int, jitter: float) -> None:
-    """Never longer than the limit, never shorter with more failures by more than the jitter, none without a failure."""
-    wait = backoff(failures, jitter)
-    assert 0 <= wait <= LONGEST
-    assert (wait == 0) == (failures <= 0)
-    assert backoff(failures + 1, jitter) >= wait
-    assert backoff(1, 0.0) == SECOND // 2
+def test_waits_for_more_output_double_to_a_limit() -> None:
+    """From one second to thirty."""
+    assert [pause(failures) // SECOND for failures in (1, 2, 3, 4, 5, 6, 7, 500)] == [1, 2, 4, 8, 16, 30, 30, 30]
 
 
 from_anything = st.recursive(

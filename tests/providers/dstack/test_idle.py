@@ -80,7 +80,7 @@ def fleet(idle: object, name: str = "team", **more: object) -> dict[str, object]
 )
 def test_the_shorter_word_counts_and_is_named(task: dict[str, object], timeout: Timeout, said: str) -> None:
     """Policy, task, `off` and `create`: one sentence with the time and where it comes from."""
-    assert idling(task, [], timeout).said == said
+    assert idling(task, [], timeout).message == said
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from engine.errors import NotConfigured, ProjectNotFound
-from engine.providers.dstack.server_config import backend_block
+from engine.providers.dstack.doctor import backend_block
 from engine.providers.dstack.settings import address_of
 from engine.providers.registry import load_settings, settings_table
 from engine.settings.settings import Settings

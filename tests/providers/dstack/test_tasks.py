@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import TaskInvalid
-from engine.providers.dstack.flags import configuration_from_flags, with_defaults
 from engine.providers.dstack.task import complete_task, normal_task
-from engine.providers.dstack.task_file import default_task_file, parse_task, read_task_file
 from engine.providers.naming import PATTERN, check_name, choose_name
+from engine.providers.task import overlaid
+from engine.providers.task_file import parse_task, read_task_file
 from events.errors import StenoError, UnreadableInput
 
 TASK = {"type": "task", "commands": ["true"]}
@@ -165,16 +165,11 @@ def test_files_that_are_not_there_or_not_text(tmp_path: Path) -> None:
     for name in ("absent.yml", "binary.yml", "."):
         with pytest.raises(UnreadableInput, match="task file"):
             read_task_file(tmp_path / name)
-    assert default_task_file(tmp_path) is None
-    (tmp_path / ".dstack.yaml").write_text("type: task")
-    assert default_task_file(tmp_path) == tmp_path / ".dstack.yaml"
-    (tmp_path / ".dstack.yml").write_text("type: task")
-    assert default_task_file(tmp_path) == tmp_path / ".dstack.yml"
 
 
 def test_flags_alone_make_a_task() -> None:
     """Several words are quoted into one command, one word is a shell line."""
-    made = configuration_from_flags(
+    made = overlaid(
         None,
         command=["echo", "two words"],
         gpu="MI300X:2",
@@ -183,7 +178,7 @@ def test_flags_alone_make_a_task() -> None:
         disk="100GB..200GB",
         image="i",
         env=["A=1", "B"],
-        backends=["hotaisle"],
+        backends=("hotaisle",),
         spot_policy="auto",
         creation_policy="reuse-or-create",
         idle_duration="5m",
@@ -196,33 +191,19 @@ def test_flags_alone_make_a_task() -> None:
     resources = normal_task(task)["resources"]
     assert isinstance(resources, dict)
     assert (resources["gpu"]["count"], resources["cpu"]["count"]["min"]) == ({"min": 2, "max": 2}, 2)
-    assert configuration_from_flags(None, command=["a && b"])["commands"] == ["a && b"]
+    assert overlaid(None, command=["a && b"])["commands"] == ["a && b"]
 
 
 def test_flags_go_over_the_file() -> None:
     """A flag replaces its own field, keeps the others of the same mapping, and `env` is merged name by name."""
     file = {**AMD, "resources": {"gpu": "MI300X:1", "cpu": 4}, "env": {"A": "1", "B": "2"}, "idle_duration": "5m"}
-    made = configuration_from_flags(file, gpu="MI300X:8", env=["B=3", "C=4"], idle_duration="1m")
+    made = overlaid(file, gpu="MI300X:8", env=["B=3", "C=4"], idle_duration="1m")
     task = complete_task(made, {}, "f.yml")
     assert task["resources"] == {"gpu": "MI300X:8", "cpu": 4}
     assert task["env"] == {"A": "1", "B": "3", "C": "4"}
     assert task["idle_duration"] == "1m"
     assert task["commands"] == AMD["commands"]
-    assert configuration_from_flags(file) == file
-
-
-def test_settings_fill_what_the_task_leaves_open() -> None:
-    """GPU and backend of the settings are for a task that names none; its own are never replaced."""
-    filled = with_defaults(TASK, gpu="MI300X:1", backend="amddevcloud, hotaisle")
-    assert filled["resources"] == {"gpu": "MI300X:1"}
-    assert filled["backends"] == ["amddevcloud", "hotaisle"]
-    own = {**AMD, "backends": ["runpod"]}
-    assert with_defaults(own, gpu="H100:8", backend="amddevcloud") == own
-    assert with_defaults({**TASK, "resources": {"cpu": 4}}, gpu="H100", backend=None)["resources"] == {
-        "cpu": 4,
-        "gpu": "H100",
-    }
-    assert with_defaults(TASK, gpu=None, backend=None) == TASK
+    assert overlaid(file) == file
 
 
 @given(st.uuids(), st.none() | st.text(max_size=60))

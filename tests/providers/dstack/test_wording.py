@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.providers.base import Submission
-from engine.providers.dstack.task import complete_task, normal_task
-from engine.providers.dstack.wording import wording
+from engine.providers.dstack.task import complete_task, normal_task, wording
 from events.clock import SECOND
 
 TASK: dict[str, object] = {

@@ -7,26 +7,18 @@ from pathlib import Path
 from engine.errors import TaskInvalid
 from events.errors import UnreadableInput
 
-DEFAULT_FILES = (".dstack.yml", ".dstack.yaml")
-"""Looked for, in this order, where no file is named; the same as `dstack apply` does."""
-
 LARGEST = 512 << 10
-"""Bytes of a task file; dstack's examples have 1 kB, and YAML of this size is read in seconds."""
+"""Bytes of a task file; usual ones have 1 kB, and YAML of this size is read in seconds."""
 _DEEPEST = 30
 _MOST = 10_000
 """Values of a task; a dozen lines of aliases to aliases stand for a billion."""
-
-
-def default_task_file(folder: Path) -> Path | None:
-    """The task file of that folder, if it has one."""
-    return next((folder / name for name in DEFAULT_FILES if (folder / name).is_file()), None)
 
 
 def read_task_file(path: Path) -> dict[str, object]:
     """The mapping a task file holds, not yet validated.
 
     Raises:
-        UnreadableInput: there is no such file, or it is no YAML mapping.
+        UnreadableInput: there is no such file, or it is not a YAML mapping.
         TaskInvalid: a key that is not text.
     """
     try:
@@ -71,7 +63,7 @@ def parse_task(text: str, name: str) -> dict[str, object]:
 
 
 def _plain(mapping: dict[object, object], name: str) -> dict[str, object]:
-    """JSON values only: YAML also has dates and sets, which dstack's API has not."""
+    """JSON values only: YAML also has dates and sets."""
     left = iter(range(_MOST))
     return {_key(key, name): _value(value, name, _key(key, name), left) for key, value in mapping.items()}
 
