@@ -27,7 +27,7 @@ from record_table import Measured, show
 from stenotest.big import big_record, polls
 
 from engine.policy import Policy
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from engine.replay.record import world_of
 from events.clock import SystemClock
 from events.store.record import Record
@@ -88,7 +88,7 @@ def row(what: str, value: float, unit: str, most: float | None = None) -> Measur
 
 def built(path: Path) -> list[Measured]:
     """A build beside the fold alone."""
-    with Record.open(path, clock=CLOCK, shapes=shape_of) as record:
+    with Record.open(path, clock=CLOCK, shapes=READINGS.shape) as record:
         events = record.head().position
         began = time.process_time()
         world_of(record)
@@ -107,7 +107,7 @@ def built(path: Path) -> list[Measured]:
 def live(path: Path) -> list[Measured]:
     """What one poll more costs, and how far behind the read models are while polls keep coming."""
     coming = islice(polls(CLOCK.now(), first=1_000_000), 3000)
-    with Record.open(path, clock=CLOCK, write=True, shapes=shape_of) as record:
+    with Record.open(path, clock=CLOCK, write=True, shapes=READINGS.shape) as record:
         quiet = Projector(path, clock=CLOCK)
         quiet.catch_up()
         costs = []
@@ -176,7 +176,7 @@ def reads(path: Path) -> list[Measured]:
 def past(path: Path) -> list[Measured]:
     """Opening moments at random, beside the fold from the start."""
     draw, taken, whole, cpu = random.Random(4), [], [], []
-    with Record.open(path, clock=CLOCK, shapes=shape_of) as record:
+    with Record.open(path, clock=CLOCK, shapes=READINGS.shape) as record:
         head = record.head().position
         for number in range(MOMENTS):
             position = draw.randrange(1, head)

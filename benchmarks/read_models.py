@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from events.clock import SECOND, SystemClock
 from events.poll import Poll
 from events.store.record import Record
@@ -74,7 +74,7 @@ def polls() -> Iterator[Poll]:
 
 def fill(path: Path) -> None:
     """A record of that many polls."""
-    with Record.open(path, write=True, create=True, shapes=shape_of, clock=SystemClock()) as record:
+    with Record.open(path, write=True, create=True, shapes=READINGS.shape, clock=SystemClock()) as record:
         batch: list[Poll] = []
         for poll in polls():
             batch.append(poll)
@@ -97,7 +97,7 @@ def milliseconds(work: Callable[[], object], rounds: int) -> float:
 IMPORTS = (
     "import cli.program, cli.commands.{0}, cli.stores, cli.wiring.time_arguments, cli.render.runs, "
     "cli.render.timeline, cli.render.explain, projections.models.projector, projections.models.view, "
-    "projections.models.explain, engine.readings.shapes, engine.settings.settings, events.store.record, "
+    "projections.models.explain, engine.providers.readings, engine.settings.settings, events.store.record, "
     "platformdirs, sqlalchemy.dialects.sqlite"
 )
 
@@ -122,7 +122,7 @@ def main() -> None:
         path = Path(folder) / "record.db"
         start = time.perf_counter()
         fill(path)
-        with Record.open(path, clock=SystemClock(), shapes=shape_of) as record:
+        with Record.open(path, clock=SystemClock(), shapes=READINGS.shape) as record:
             events = record.head().position
             print(f"{events:,} events written in {time.perf_counter() - start:.1f} s")
             start = time.perf_counter()

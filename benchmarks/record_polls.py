@@ -18,9 +18,7 @@ from pathlib import Path
 import msgspec
 from record_table import Measured, show
 
-from engine.readings.answers import answered
-from engine.readings.scope import source_of
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from events.clock import SECOND, SystemClock, format_time
 from events.poll import Poll
 from events.store.record import Record
@@ -35,7 +33,7 @@ PHASES = ("submitted", "provisioning", "pulling", "running", "terminating", "don
 
 def a_run() -> dict:
     """A run as a genuine 0.22.5 server showed it while it was running."""
-    reading = TraceReading(source_of=source_of, answered=answered)
+    reading = TraceReading(source_of=READINGS.source, answered=READINGS.answered)
     found = None
     for _, poll in read_trace(ROOT / "tests/traces/dstack-0.22.5/success.jsonl.zst", reading):
         if poll is not None and poll.path == "/api/runs/list" and poll.body is not None and len(poll.body) > 5000:
@@ -113,7 +111,7 @@ def measure(given: list[Poll], batch: int) -> tuple[float, float]:
     """Microseconds of CPU and bytes of file, a poll."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "record.db"
-        with Record.open(path, clock=SystemClock(), write=True, create=True, shapes=shape_of) as record:
+        with Record.open(path, clock=SystemClock(), write=True, create=True, shapes=READINGS.shape) as record:
             empty = path.stat().st_size
             record.vault.commitment(b"")
             started = time.process_time()

@@ -93,7 +93,7 @@ def measure(port, folder):
     from engine.fold.world import World
     from engine.providers.dstack.address import address
     from engine.providers.dstack.provider import DstackProvider
-    from engine.readings.shapes import shape_of
+    from engine.providers.readings import READINGS
     from engine.recorder.recorder import Recorder
     from engine.rules.sets import CURRENT
     from events.clock import RandomIds, SystemClock
@@ -113,8 +113,8 @@ def measure(port, folder):
             moves = [c.transition for c in changes[before:] if isinstance(c, Moved) and c.transition is not None]
             latencies.extend(clock.now() - move.at for move in moves)
 
-    with Record.open(folder / "record.db", write=True, create=True, shapes=shape_of, clock=clock) as record:
-        recorder = Timed(record=record, provider=provider, world=World(CURRENT, RUN.live()), clock=clock)
+    with Record.open(folder / "record.db", write=True, create=True, shapes=READINGS.shape, clock=clock) as record:
+        recorder = Timed(record=record, provider=provider, world=World(READINGS, CURRENT, RUN.live()), clock=clock)
         recorder.round()
         latencies.clear()
         cpu, requests = [], 0

@@ -27,7 +27,7 @@ from stenotest.story import START, job, run_item, submission
 
 from engine.fold.run_machine import PROGRESS, RUN, TRIGGER_TO, RunStepper, Trigger
 from engine.money.costs import Costs
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from engine.replay.record import world_of
 from engine.replay.trace import open_trace
 from events.clock import SECOND, SystemClock
@@ -112,7 +112,7 @@ def poll(path: str, req: bytes, moment: int, body: bytes) -> Poll:
 
 def make(path: Path, count: int, idle: int) -> None:
     """Write the record."""
-    with Record.open(path, clock=SystemClock(), write=True, create=True, shapes=shape_of) as record:
+    with Record.open(path, clock=SystemClock(), write=True, create=True, shapes=READINGS.shape) as record:
         batch: list[Poll] = []
         for one in history(count, idle):
             batch.append(one)
@@ -163,11 +163,11 @@ def rebuilt() -> float:
 
 def folded(path: Path) -> tuple[float, float]:
     """(rows a second of the bare cursor, polls a second of the fold)."""
-    with Record.open(path, clock=SystemClock(), shapes=shape_of) as record:
+    with Record.open(path, clock=SystemClock(), shapes=READINGS.shape) as record:
         scanned = rate(lambda: sum(1 for _ in record.scan()))
 
     def fold() -> int:
-        with Record.open(path, clock=SystemClock(), shapes=shape_of) as record:
+        with Record.open(path, clock=SystemClock(), shapes=READINGS.shape) as record:
             return world_of(record).state.events
 
     return scanned, rate(fold)
@@ -188,7 +188,7 @@ def stepped(stepper: RunStepper) -> float:
 
 def billed(path: Path) -> float:
     """Microseconds of CPU for the bill of one machine."""
-    with Record.open(path, clock=SystemClock(), shapes=shape_of) as record:
+    with Record.open(path, clock=SystemClock(), shapes=READINGS.shape) as record:
         state = world_of(record).state
 
     def work() -> int:
@@ -213,7 +213,7 @@ def resident() -> int:
 
 def measure_memory(path: Path) -> None:
     """Print what `memory` reads."""
-    with Record.open(path, clock=SystemClock(), shapes=shape_of) as record:
+    with Record.open(path, clock=SystemClock(), shapes=READINGS.shape) as record:
         next(iter(record.scan()))
         before = resident()
         world = world_of(record)

@@ -23,8 +23,7 @@ def existing(name: str) -> str:
 
 def trace_reading() -> TraceReading:
     """What the engine knows about the lines of a trace."""
-    from engine.readings.answers import answered
-    from engine.readings.scope import source_of
+    from engine.providers.readings import READINGS
     from events.traces.trace import TraceReading
 
-    return TraceReading(source_of=source_of, answered=answered)
+    return TraceReading(source_of=READINGS.source, answered=READINGS.answered)

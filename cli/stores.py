@@ -37,11 +37,11 @@ def writing(app: App, *, create: bool = True) -> Iterator[Record]:
 
 @contextmanager
 def _opened(app: App, *, write: bool, create: bool = False, check: bool = True) -> Iterator[Record]:
-    from engine.readings.shapes import shape_of
+    from engine.providers.readings import READINGS
     from events.store.record import Record
 
     where = app.settings.record
-    record = Record.open(where, write=write, create=create, check=check, shapes=shape_of, clock=app.clock)
+    record = Record.open(where, write=write, create=create, check=check, shapes=READINGS.shape, clock=app.clock)
     with record:
         yield record
 

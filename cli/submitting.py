@@ -183,7 +183,7 @@ class Session:
         if not policy.free:
             self._watch.catch_up()
         state, now = self._watch.world.state, self._app.clock.now()
-        worst = admit(task.configuration, submitter, policy, state, now, task.fallback)
+        worst = admit(self._provider.name, task.configuration, submitter, policy, state, now, task.fallback)
         if worst is not None and worst.amount is None and policy.budget_total is not None:
             hint(worst.lines[0])
 

@@ -48,13 +48,14 @@ def watching(
     from engine.fold.snapshot_store import AT_START, SnapshotStore
     from engine.fold.vm_machine import VM
     from engine.fold.world import World
+    from engine.providers.readings import READINGS
     from engine.recorder.recorder import Recorder as Polling
     from engine.recorder.watch import Watch as Watching
     from engine.rules.sets import CURRENT
     from engine.settings.policy import policy_from
 
     snapshots = SnapshotStore(record)
-    world = World(CURRENT, RUN.live(), snapshots.load(), VM.live())
+    world = World(READINGS, CURRENT, RUN.live(), snapshots.load(), VM.live())
     RecordFold(record, world).run()
     snapshots.save(world.state, every=AT_START)
     in_force = provider.source in world.state.policies

@@ -12,7 +12,7 @@ from engine.fold.sources import Observability, observability
 from engine.fold.world_codec import WorldState
 from engine.money.budget import WorstCase, check
 from engine.policy import Policy
-from engine.readings.terms import read_terms
+from engine.providers.readings import READINGS
 from events import types
 from events.errors import IdConflict, VersionConflict
 from events.secrets import PREFIX
@@ -74,6 +74,7 @@ def accepted_before(journal: "Journal", key: Key) -> Accepted | None:
 
 
 def admit(
+    provider: str,
     configuration: dict[str, object],
     submitter: str,
     policy: Policy,
@@ -88,7 +89,7 @@ def admit(
     """
     if policy.free:
         return None
-    terms = read_terms(msgspec.json.encode(configuration), submitter, fallback)
+    terms = READINGS.terms(provider, msgspec.json.encode(configuration), submitter, fallback)
     why = exceeds_limit(terms, policy)
     if why is not None:
         raise RefusedByPolicy(why)

@@ -9,7 +9,7 @@ from engine.fold.run import Held, Placed, Run, Said
 from engine.fold.run_machine import Reason, RunStepper, State
 from engine.fold.run_turn import Turn
 from engine.fold.world_codec import WorldState
-from engine.readings.terms import read_terms
+from engine.providers.reading import Readings
 from engine.rules.moves import Verdict
 from engine.rules.sets import RuleSet
 from events import types
@@ -19,10 +19,13 @@ from events.clock import foreign_run_id
 class Intents:
     """Applies the events about effects to one world."""
 
-    __slots__ = ("machines", "rules", "state", "stepper")
+    __slots__ = ("machines", "readings", "rules", "state", "stepper")
 
-    def __init__(self, state: WorldState, rules: RuleSet, stepper: RunStepper, machines: Machines) -> None:
+    def __init__(
+        self, state: WorldState, rules: RuleSet, stepper: RunStepper, machines: Machines, readings: Readings
+    ) -> None:
         self.state = state
+        self.readings = readings
         self.machines = machines
         self.rules = rules
         self.stepper = stepper
@@ -65,7 +68,7 @@ class Intents:
             name=event.name,
             project=event.project,
             requested_at=at,
-            terms=read_terms(event.configuration, event.submitter, event.fallback),
+            terms=self.readings.terms(event.provider, event.configuration, event.submitter, event.fallback),
             said=None if event.kernel is None else Said(mark=event.kernel),
             first_position=position,
             first_at=at,

@@ -3,14 +3,14 @@
 from typing import Final
 
 from engine.fold.run import Run
-from engine.fold.sources import BLIND_AFTER, Source, is_watched, list_read, lists_newest
+from engine.fold.sources import BLIND_AFTER, Source, list_read, lists_newest
 from engine.fold.sweeps import Sweep, sweep_ended
 from engine.fold.vm import Vm
-from engine.readings.scope import EVENTS_LIST, INSTANCES_LIST, RUNS_GET, RUNS_LIST, Scope
+from engine.providers.reading import Listing, Scope
 
 NEVER: Final = -(1 << 62)
-_SHOWN: Final = {RUNS_LIST: "run", RUNS_GET: "run", INSTANCES_LIST: "vm", EVENTS_LIST: "provider_event"}
-"""Endpoints whose answers are read, and what their items are."""
+_SHOWN: Final = {Listing.RUNS: "run", Listing.RUN: "run", Listing.VMS: "vm", Listing.EVENTS: "provider_event"}
+"""Listings whose answers are read, and what their items are."""
 
 
 class SourceLanes:
@@ -106,7 +106,7 @@ class Lane:
     def __init__(self, source: SourceLanes, scope: Scope) -> None:
         self.source = source
         self.scope = scope
-        self.shows = _SHOWN.get(scope.endpoint)
+        self.shows = _SHOWN.get(scope.listing)
         self.mute = self.shows is None
         """Its answers say nothing of runs or machines."""
         self.dates = self.shows == "provider_event"
@@ -115,7 +115,7 @@ class Lane:
         """It lists the newest machines."""
         self.empty = True
         """Its last answer listed none that we know, and nobody asks when it was given last."""
-        self.watched = is_watched(scope)
+        self.watched = scope.watched
         self.listing: int | None = None
         self.runs: tuple[tuple[Run, bool], ...] = ()
         """The runs it lists, and whether its figure of their cost is whole."""

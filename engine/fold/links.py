@@ -15,7 +15,7 @@ from engine.fold.vm import Occupancy, Vm
 from engine.fold.vm_machine import VmState
 from engine.fold.vm_turn import EMPTY, last_asked
 from engine.fold.world_codec import WorldState
-from engine.readings.words import ENDED_JOB_STATUSES, FINAL_RUN_STATUSES, MACHINE_LOST
+from engine.providers.dstack.words import ENDED_JOB_STATUSES, FINAL_RUN_STATUSES, MACHINE_LOST
 
 _SAID_BY_MACHINE: Final = frozenset({"pulling", "running"})
 _WAITING: Final = 100

@@ -9,14 +9,14 @@ from engine.fold.change import Anomaly, AnomalyKind, Change, VmMoved
 from engine.fold.duplicates import Once
 from engine.fold.links import Links
 from engine.fold.run import Run
-from engine.fold.sources import LOST_AFTER, Source, is_watched, list_read, lists_newest, source_named
+from engine.fold.sources import LOST_AFTER, Source, list_read, lists_newest, source_named
 from engine.fold.sweeps import Sweep, sweep_ended
 from engine.fold.tick import Tick
 from engine.fold.vm import Vm, VmDate, VmMissing, vm_id_of
 from engine.fold.vm_machine import VmState, VmStepper
 from engine.fold.vm_turn import VmTurn
 from engine.fold.world_codec import WorldState
-from engine.readings.scope import INSTANCES_LIST
+from engine.providers.reading import Listing, Readings
 from events.clock import SECOND
 
 ENDING_GRACE: Final = 14 * 60 * SECOND
@@ -35,10 +35,11 @@ _EARLY: Final = 100
 class Machines:
     """The machines of one world."""
 
-    __slots__ = ("_dated", "_told", "links", "state", "stepper")
+    __slots__ = ("_dated", "_readings", "_told", "links", "state", "stepper")
 
-    def __init__(self, state: WorldState, stepper: VmStepper) -> None:
+    def __init__(self, state: WorldState, stepper: VmStepper, readings: Readings) -> None:
         self.state = state
+        self._readings = readings
         self.stepper = stepper
         self.links = Links(state)
         self._dated: tuple[VmEvent, ...] | None = None
@@ -56,7 +57,7 @@ class Machines:
     def apply(self, tick: Tick, once: Once | None, source: Source) -> list[Change]:
         """Fold one answered poll, whatever it asked; what it changed, in order."""
         changes: list[Change] = []
-        if tick.scope.endpoint == INSTANCES_LIST:
+        if tick.scope.listing is Listing.VMS:
             for facts in tick.vms if once is None else once.vms:
                 self._see(facts, tick, changes, None if once is None else once.unlike.get(facts.provider_id))
             ids = [facts.provider_id for facts in tick.vms]
@@ -66,7 +67,7 @@ class Machines:
             sweep = None if tick.odd else sweep_ended(self.state.sweeps, tick.scope, tick.source, tick.started_at, ids)
             if sweep is not None:
                 self._left_out(sweep, tick, source, changes)
-        if is_watched(tick.scope):
+        if tick.scope.watched:
             self._graces(tick, source, changes)
         return changes
 
@@ -143,7 +144,9 @@ class Machines:
         )
 
     def _made_by_us(self, provider: str, facts: VmFacts) -> bool:
-        return provider == "local" or f"{provider}/{facts.project}/{facts.fleet}" in self.state.fleets
+        reading = self._readings.of(provider)
+        all_ours = reading is not None and reading.makes_all_vms
+        return all_ours or f"{provider}/{facts.project}/{facts.fleet}" in self.state.fleets
 
     def part(self, run: Run, before: str) -> None:
         """This run was taken for our run `before`: a machine that was made for it is not ours by that."""

@@ -26,10 +26,7 @@ from engine.fold.tick_reader import PollReader
 from engine.fold.vm import Vm, vm_id_of
 from engine.fold.vm_machine import VmState
 from engine.fold.world import World
-from engine.readings.answers import says_not_exists
-from engine.readings.dstack import decode_run, facts_of
-from engine.readings.instances import read_vm
-from engine.readings.scope import read_scope
+from engine.providers.reading import Reading
 from engine.replay.until import Until
 from engine.rules.sets import Watch
 from events.poll import Poll
@@ -57,9 +54,9 @@ class RecordFold:
         self._sources: dict[int, SourceLanes] = {}
         self._lanes = 0
         """How many, of all sources."""
-        self._facts: dict[int, RunFacts] = {}
+        self._facts: dict[int, tuple[RunFacts, ...]] = {}
         self._vm_facts: dict[int, VmFacts] = {}
-        self._reader = PollReader()
+        self._reader = PollReader(world.readings)
         self._repeats = world.rules.watch is not Watch.CLOCK
         self._absent = self._is_something_missing()
 
@@ -243,7 +240,8 @@ class RecordFold:
             if self._lanes >= _LANES:
                 self._forget()
             asked = self.record.scope(scope_id) if scope_id is not None else None
-            scope = read_scope(asked.path, bytes(asked.req)) if asked is not None else read_scope("", b"null")
+            path, req = (asked.path, bytes(asked.req)) if asked is not None else ("", b"null")
+            scope = self.world.readings.scope(path, req)
             lane = source.lanes[scope_id] = Lane(source, scope)
             if lane.shows == "vm":
                 source.machines.append(lane)
@@ -257,21 +255,22 @@ class RecordFold:
         vms: tuple[VmFacts, ...] = ()
         events: tuple[VmEvent, ...] = ()
         not_exists = False
-        if answered and lane.shows is not None and listing_id is not None:
+        reading = self.world.readings.of(lane.scope.provider)
+        if answered and reading is not None and lane.shows is not None and listing_id is not None:
             shown, items = self.record.children(listing_id)
             if shown != lane.shows:
                 poll = self.record.poll(position)
-                not_exists = says_not_exists(poll.status, poll.body)
+                not_exists = reading.says_not_exists(poll.status, poll.body)
                 if not not_exists:
                     return self._read_whole(lane, position, poll)
             else:
                 try:
                     if shown == "vm":
-                        vms = self._vm_facts_of(items)
+                        vms = self._vm_facts_of(reading, items)
                     elif lane.dates:
-                        events = self._reader.events([self.record.item(item_id) for item_id in items])
+                        events = self._reader.events(reading, [self.record.item(item_id) for item_id in items])
                     else:
-                        seen = self._run_facts_of(items)
+                        seen = self._run_facts_of(reading, items)
                 except ValueError:
                     return self._read_whole(lane, position, self.record.poll(position))
         return Tick(
@@ -301,21 +300,21 @@ class RecordFold:
         new = shows_new(self.world.state, lane.scope.provider, runs, vms)
         return self.record.poll(position).server_time if new else None
 
-    def _run_facts_of(self, items: tuple[int, ...]) -> tuple[Seen, ...]:
-        known, found = _bounded(self._facts, len(items)), []
+    def _run_facts_of(self, reading: Reading, items: tuple[int, ...]) -> tuple[Seen, ...]:
+        known, found = _bounded(self._facts, len(items)), list[Seen]()
         for item_id in items:
-            facts = known.get(item_id)
-            if facts is None:
-                facts = known[item_id] = facts_of(*decode_run(self.record.item(item_id)))
-            found.append(Seen(facts=facts))
+            runs = known.get(item_id)
+            if runs is None:
+                runs = known[item_id] = reading.runs(self.record.item(item_id))
+            found += [Seen(facts=facts) for facts in runs]
         return tuple(found)
 
-    def _vm_facts_of(self, items: tuple[int, ...]) -> tuple[VmFacts, ...]:
+    def _vm_facts_of(self, reading: Reading, items: tuple[int, ...]) -> tuple[VmFacts, ...]:
         known, found = _bounded(self._vm_facts, len(items)), []
         for item_id in items:
             facts = known.get(item_id)
             if facts is None:
-                facts = known[item_id] = read_vm(self.record.item(item_id))
+                facts = known[item_id] = reading.vm(self.record.item(item_id))
             found.append(facts)
         return tuple(found)
 

@@ -8,7 +8,7 @@ from engine.fold.run import Attempt, Reported, ReportedJob, Run, Said
 from engine.fold.run_machine import PROGRESS, TRIGGER_TO, Reason, RunStepper, State, Trigger
 from engine.fold.task_reports import heard, unheard
 from engine.fold.tick import Seen, Tick
-from engine.readings.scope import Scope
+from engine.providers.reading import Scope
 from engine.rules.moves import Live, Verdict
 from engine.rules.progress import attempt_of, progress
 from engine.rules.sets import RuleSet
@@ -276,6 +276,6 @@ def cost_is_whole(facts: RunFacts, scope: Scope) -> bool:
     """Whether an answer's `cost` counts every submission: dstack sums only the ones it returns."""
     if scope.jobs_omitted:
         return False
-    if not scope.submissions_limited:
+    if not scope.attempts_limited:
         return True
     return all(job.submissions and job.submissions[0].num == 0 for job in facts.jobs)

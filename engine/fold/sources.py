@@ -7,16 +7,13 @@ import msgspec
 
 from engine.fold.change import Blind
 from engine.fold.tick import Tick
-from engine.readings.scope import FLEETS_GET, FLEETS_LIST, INSTANCES_LIST, RUNS_GET, RUNS_LIST, Scope
+from engine.providers.reading import Listing, Scope
 from events.clock import SECOND
 
 STALE_AFTER: Final = 30 * SECOND
 BLIND_AFTER: Final = 60 * SECOND
 LOST_AFTER: Final = 600 * SECOND
 """Answered time without a run after which it is lost, and without a machine after which nobody knows if it is there."""
-
-_WATCHED: Final = frozenset({RUNS_LIST, RUNS_GET, INSTANCES_LIST, FLEETS_LIST, FLEETS_GET})
-"""Endpoints that show whether we are looking; a server without an event log is no server that is down."""
 
 
 class Observability(StrEnum):
@@ -63,14 +60,9 @@ def source_named(sources: dict[str, Source], name: str) -> Source:
     return source
 
 
-def is_watched(scope: Scope) -> bool:
-    """Whether polls of this question show if we are looking."""
-    return scope.provider != "slurm" and scope.endpoint in _WATCHED
-
-
 def lists_newest(scope: Scope) -> bool:
     """Whether an answer lists the newest machines, whichever they are: they come newest first."""
-    return scope.endpoint == INSTANCES_LIST and not scope.filtered and scope.page_after is None
+    return scope.listing is Listing.VMS and not scope.filtered and scope.page_after is None
 
 
 def list_read(source: Source, position: int, started_at: int) -> None:
@@ -83,7 +75,7 @@ def list_read(source: Source, position: int, started_at: int) -> None:
 
 def heard(source: Source, tick: Tick) -> Blind | None:
     """Take one poll of the source into account; the blind time it ends, if it ends one."""
-    if not is_watched(tick.scope):
+    if not tick.scope.watched:
         return None
     last = source.last_answered
     if not tick.answered:

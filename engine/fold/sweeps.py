@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from engine.readings.scope import INSTANCES_LIST, RUNS_LIST, Scope
+from engine.providers.reading import Listing, Scope
 
-_LISTS = frozenset({RUNS_LIST, INSTANCES_LIST})
+_LISTS = frozenset({Listing.RUNS, Listing.VMS})
 _KEPT = 16
 """Unfinished sweeps remembered; a recorder has one at a time."""
 
@@ -24,7 +24,7 @@ class Sweep(msgspec.Struct, kw_only=True):
 
 def is_page(scope: Scope, listed: int) -> bool:
     """Whether an unfiltered answer of `listed` items is one page of several."""
-    return scope.endpoint in _LISTS and not scope.filtered and (scope.page_after is not None or listed >= scope.limit)
+    return scope.listing in _LISTS and not scope.filtered and (scope.page_after is not None or listed >= scope.limit)
 
 
 def sweep_ended(
@@ -34,9 +34,9 @@ def sweep_ended(
 
     `ids` are those of the page in its order. A page is the last if it is shorter than its limit.
     """
-    if scope.endpoint not in _LISTS or scope.filtered:
+    if scope.listing not in _LISTS or scope.filtered:
         return None
-    lane = f"{source}\0{scope.endpoint}\0{scope.project}\0"
+    lane = f"{source}\0{scope.listing}\0{scope.project}\0"
     if scope.page_after is None:
         sweep = Sweep(source=source, started_at=started_at, ids=set(ids))
     else:

@@ -3,7 +3,7 @@
 import msgspec
 
 from engine.facts import RunFacts, VmEvent, VmFacts
-from engine.readings.scope import Scope
+from engine.providers.reading import Scope
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 from typing import Final
 
 from engine.fold.vm_machine import VmReason, VmTrigger
-from engine.readings.words import instance_reason
+from engine.providers.dstack.words import instance_reason
 
 TRIGGER_OF: Final[dict[str, VmTrigger]] = {
     "provisioning": VmTrigger.PROVISION,

@@ -16,13 +16,13 @@ from engine.fold.machines import Machines
 from engine.fold.run import Missing, Run
 from engine.fold.run_machine import RUN, RunStepper, State
 from engine.fold.run_turn import Turn
-from engine.fold.sources import LOST_AFTER, Source, heard, is_watched, source_named
+from engine.fold.sources import LOST_AFTER, Source, heard, source_named
 from engine.fold.sweeps import Sweep, sweep_ended
 from engine.fold.tick import Seen, Tick
 from engine.fold.vm_machine import VM, VmStepper
 from engine.fold.world_codec import WorldState
-from engine.readings.scope import RUNS_GET, RUNS_LIST, Scope
-from engine.readings.words import FINAL_RUN_STATUSES
+from engine.providers.dstack.words import FINAL_RUN_STATUSES
+from engine.providers.reading import Listing, Readings, Scope
 from engine.rules.moves import Verdict
 from engine.rules.pollers import judge_enum
 from engine.rules.sets import CURRENT, RuleSet, Watch
@@ -36,17 +36,19 @@ class World:
 
     def __init__(
         self,
+        readings: Readings,
         rules: RuleSet = CURRENT,
         stepper: RunStepper | None = None,
         state: WorldState | None = None,
         vm_stepper: VmStepper | None = None,
     ) -> None:
+        self.readings = readings
         self.rules = rules
         self.stepper = stepper if stepper is not None else RUN.table()
         self.state = state if state is not None else WorldState(rules=rules.name)
         if self.state.rules != rules.name:
             raise ValueError(f"a snapshot folded with {self.state.rules}, not {rules.name}")
-        self.machines = Machines(self.state, vm_stepper if vm_stepper is not None else VM.table())
+        self.machines = Machines(self.state, vm_stepper if vm_stepper is not None else VM.table(), readings)
 
     # -- polls -------------------------------------------------------------------------------------------------------
 
@@ -72,9 +74,9 @@ class World:
             self._keep([skewed], changes)
         if source.skew:
             tick = shifted(tick, source.skew)
-        if tick.answered and is_watched(tick.scope):
+        if tick.answered and tick.scope.watched:
             once = listed_once(tick.runs, tick.vms) if len(tick.runs) > 1 or len(tick.vms) > 1 else None
-            if tick.scope.endpoint in (RUNS_LIST, RUNS_GET):
+            if tick.scope.listing in (Listing.RUNS, Listing.RUN):
                 self._answer(tick, once, source, changes)
             changes += self.machines.apply(tick, once, source)
         if tick.events:
@@ -95,14 +97,14 @@ class World:
                 set_hidden(state, event.source, hidden=isinstance(event, types.SourceHidden))
             case _:
                 pass
-        return Intents(state, self.rules, self.stepper, self.machines).apply(position, at, event)
+        return Intents(state, self.rules, self.stepper, self.machines, self.readings).apply(position, at, event)
 
     def _answer(self, tick: Tick, once: Once | None, source: Source, changes: list[Change]) -> None:
         for seen in tick.runs if once is None else once.runs:
             self._see(seen, tick, changes, None if once is None else once.unlike.get(seen.facts.provider_id))
-        if self.rules.watch is Watch.NAMED_LIST and tick.scope.endpoint == RUNS_LIST:
+        if self.rules.watch is Watch.NAMED_LIST and tick.scope.listing is Listing.RUNS:
             self._named_list(tick, changes)
-        if tick.scope.endpoint == RUNS_LIST and not tick.scope.filtered and tick.scope.page_after is None:
+        if tick.scope.listing is Listing.RUNS and not tick.scope.filtered and tick.scope.page_after is None:
             changes += self.machines.orphans(tick)
         if self.rules.final:
             return

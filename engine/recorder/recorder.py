@@ -3,6 +3,7 @@ what the controller decides about what they show.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -25,7 +26,6 @@ from engine.notify.notices import Notices
 from engine.notify.webhook import Webhook
 from engine.policy import Policy
 from engine.providers.base import Provider
-from engine.readings.dstack import read_run
 from engine.recorder.interval import Pace, Rhythm, after_round
 from events import types
 from events.clock import Clock, foreign_run_id
@@ -280,7 +280,9 @@ class Recorder:
     def _stream_of(self, kind: str, provider_id: str, item: bytes) -> str:
         if kind != "run":
             return f"{kind}/{foreign_run_id(self._provider.name, provider_id)}"
-        try:
-            return f"run/{self.world.identify(self._provider.name, read_run(item))}"
-        except ValueError:
-            return f"run/{foreign_run_id(self._provider.name, provider_id)}"
+        reading = self.world.readings.of(self._provider.name)
+        with suppress(ValueError):
+            for facts in () if reading is None else reading.runs(item):
+                if facts.provider_id == provider_id:
+                    return f"run/{self.world.identify(self._provider.name, facts)}"
+        return f"run/{foreign_run_id(self._provider.name, provider_id)}"

@@ -10,11 +10,11 @@ from engine.fold.duplicates import listed_once
 from engine.fold.record_fold import RecordFold
 from engine.fold.run import Run
 from engine.fold.tick import Seen
-from engine.fold.tick_reader import PollReader
+from engine.fold.tick_reader import PollReader, seen
 from engine.fold.world import World
 from engine.fold.world_codec import dump, load
-from engine.readings.answers import identity_of
-from engine.readings.dstack import read_cost
+from engine.providers.reading import Reading
+from engine.providers.readings import READINGS
 from engine.replay.result import Replay
 from engine.replay.step import Step
 from engine.replay.until import Until
@@ -43,7 +43,7 @@ def world_of(
 ) -> World:
     """As `replay_record`, the world itself; the provider's costs are not read yet (`fill_costs`)."""
     state = None if after_snapshot is None else load(after_snapshot)
-    world = World(rules_named(rules), state=state)
+    world = World(READINGS, rules_named(rules), state=state)
     RecordFold(record, world).run(until)
     return world
 
@@ -60,28 +60,32 @@ def fill_costs(record: "Record", runs: Iterable[Run]) -> None:
         if run.cost_at is not None:
             wanted.setdefault(run.cost_at, []).append(run)
     for position, there in wanted.items():
-        items = list(record.items(position))
-        costs = {identity_of(item): read_cost(item) for item in items}
-        if len(costs) < len(items):
-            costs |= _standing(items)
+        reading = READINGS.of(there[0].provider)
+        if reading is None:
+            continue
+        items = record.items(position)
+        listed = [reading.costs(item) for item in items]
+        costs = {provider_id: cost for item in listed for provider_id, cost in item.items()}
+        if len(costs) < sum(map(len, listed)):
+            costs |= _standing(reading, items)
         for run in there:
-            run.cost = costs.get(run.provider_id)
+            run.cost = costs.get(run.provider_id or "")
 
 
-def _standing(items: list[bytes]) -> dict[str | None, int | None]:
+def _standing(reading: Reading, items: Iterable[bytes]) -> dict[str, int | None]:
     """Provider's id → cost, of the rows that stand where an answer lists a run more than once."""
-    reader, seen = PollReader(), list[Seen]()
+    shown: list[Seen] = []
     for item in items:
         with suppress(ValueError):
-            seen.append(reader.seen(item))
-    once = listed_once(tuple(seen), ())
-    return {one.facts.provider_id: one.cost for one in (seen if once is None else once.runs)}
+            shown += seen(reading, item)
+    once = listed_once(tuple(shown), ())
+    return {one.facts.provider_id: one.cost for one in (shown if once is None else once.runs)}
 
 
 def step_record(record: "Record", rules: str = "current", until: Until | None = None) -> Iterator[Step]:
     """As `replay_record`, one event at a time: what each changed. Polls are read whole."""
-    world = World(rules_named(rules))
-    reader = PollReader()
+    world = World(READINGS, rules_named(rules))
+    reader = PollReader(READINGS)
     limit = until if until is not None else Until()
     for position, kind, _, observed_at, _, _, _ in record.scan(after=0, until=limit.position):
         if limit.passed(position, observed_at):

@@ -6,8 +6,7 @@ from typing import Final
 
 from engine.fold.tick_reader import PollReader
 from engine.fold.world import World
-from engine.readings.answers import answered
-from engine.readings.scope import source_of
+from engine.providers.readings import READINGS
 from engine.replay.result import Replay
 from engine.replay.step import Step
 from engine.replay.until import Until
@@ -19,7 +18,7 @@ NumberedPoll = tuple[int, Poll | None]
 Broken = Callable[[int], object]
 """Told the number of every broken line that is left out."""
 
-READING: Final = TraceReading(source_of=source_of, answered=answered)
+READING: Final = TraceReading(source_of=READINGS.source, answered=READINGS.answered)
 """What a trace line alone does not say: whose answer it is, and whether it is one."""
 
 
@@ -36,7 +35,7 @@ def open_trace(path: str | Path, *, lenient: bool = False, broken: Broken | None
 
 def fold_polls(world: World, polls: Iterable[NumberedPoll], until: Until | None = None) -> Iterator[Step]:
     """Fold numbered polls into a world, one step each; stops behind `until`."""
-    reader = PollReader()
+    reader = PollReader(world.readings)
     limit = until if until is not None else Until()
     for number, poll in polls:
         if limit.position is not None and number > limit.position:
@@ -52,7 +51,7 @@ def replay_polls(polls: Iterable[NumberedPoll], rules: str = "current", until: U
     Raises:
         UnknownRules: there is no rule set of that name.
     """
-    world = World(rules_named(rules))
+    world = World(READINGS, rules_named(rules))
     for _ in fold_polls(world, polls, until):
         pass
     return Replay.of(world)
@@ -79,4 +78,4 @@ def step_trace(
     path: str | Path, rules: str = "current", until: Until | None = None, *, lenient: bool = False
 ) -> Iterator[Step]:
     """As `replay_trace`, one poll at a time: what each changed."""
-    yield from fold_polls(World(rules_named(rules)), open_trace(path, lenient=lenient), until)
+    yield from fold_polls(World(READINGS, rules_named(rules)), open_trace(path, lenient=lenient), until)

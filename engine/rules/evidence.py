@@ -6,7 +6,7 @@ Source: the Run machine of the design, `JobTerminationReason.to_retry_event` of 
 from enum import StrEnum
 
 from engine.facts import JobFacts, RunFacts, SubmissionFacts
-from engine.readings import words
+from engine.providers.dstack import words
 
 
 class Decisive(StrEnum):

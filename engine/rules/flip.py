@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from engine.facts import JobFacts, RunFacts, SubmissionFacts
-from engine.readings import words
+from engine.providers.dstack import words
 from engine.rules.evidence import has_ended, is_covered, is_failing, retry_event
 from engine.rules.moves import Move, Verdict
 

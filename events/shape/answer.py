@@ -98,16 +98,16 @@ class Answers:
         node = self._node(shape)
         kind, key = (shape.kind, shape.identity) if shape is not None else (OTHER, "")
         if shape is not None and shape.listed and (raws := elements(body)) is not None:
-            items = tuple([self._item(raw, _identity(raw, key), kind, node, values, family) for raw in raws])
+            items = tuple([self._item(raw, identity(raw, key), kind, node, values, family) for raw in raws])
             between = (b"[", *(b",",) * (len(raws) - 1), b"]") if raws else (b"[]",)
             listing = self._list(kind, key, PART.join(between), tuple([item.item for item in items]), family)
             plain = b"[" + b",".join(raws) + b"]" == body
             return Answer(listing, kind, items, between if plain else ()), values
         item = strip(body)
-        identity = _identity(item, key) if shape is not None and not shape.listed else ""
-        if not identity:
+        name = identity(item, key) if shape is not None and not shape.listed else ""
+        if not name:
             kind, key, node = OTHER, "", self._node(None)
-        only = self._item(item, identity, kind, node, values, family)
+        only = self._item(item, name, kind, node, values, family)
         listing = self._list(kind, key, PART, (only.item,), family)
         return Answer(listing, kind, (only,), (b"", b"") if item == body else ()), values
 
@@ -186,7 +186,7 @@ def read_listing(parts: Parts, listing_id: int) -> Listing:
             holes.append(0)
             continue
         text = bare_text(parts, child)
-        items.append((word, _identity(text, key.decode("utf-8", "replace")) if key else "", child))
+        items.append((word, identity(text, key.decode("utf-8", "replace")) if key else "", child))
         holes.append(parts.get(child).text.count(HOLE))
     return Listing(kind=word, listed=frame != PART, items=tuple(items), holes=tuple(holes))
 
@@ -250,7 +250,8 @@ def body_text(parts: Parts, listing_id: int, values: list[bytes]) -> bytes:
         ) from error
 
 
-def _identity(item: bytes, key: str) -> str:
+def identity(item: bytes, key: str) -> str:
+    """The text under the key that names an item; "" where it has none."""
     if item[:1] != b"{" or not key:
         return ""
     raw = member(item, key)

@@ -147,7 +147,7 @@ def _admit(service: Service, head: int, project: str, submission: Submission, ta
         source, now = f"{service.outside.provider}/{project}", service.clock.now()
         refuse_taken_name(state, source, task.name, now)
         policy = policy_in_force(state, source, service.settings)
-        admit(task.configuration, submission.submitter, policy, state, now)
+        admit(service.outside.provider, task.configuration, submission.submitter, policy, state, now)
 
 
 def _wait_for_feed(service: Service, head: int) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from engine.act.journal import Journal
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from events.store.record import Record
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Writer:
 
     def _do(self, work: Callable[[Journal], _T]) -> _T:
         if self._journal is None:
-            record = Record.open(self._path, write=True, shapes=shape_of, clock=self._clock)
+            record = Record.open(self._path, write=True, shapes=READINGS.shape, clock=self._clock)
             self._journal = Journal(record)
         return work(self._journal)
 

@@ -9,6 +9,7 @@ from engine.facts import RunFacts
 from engine.fold.queries import policy_of, source_of
 from engine.fold.tick_reader import PollReader
 from engine.objects import AnomalyObject, RunObject
+from engine.providers.readings import READINGS
 from engine.rules.flip import flips
 from engine.rules.sets import CURRENT
 from events.clock import format_time, parse_time
@@ -104,7 +105,7 @@ def _facts(poll: Poll | None, provider_id: str | None) -> RunFacts | None:
     """What a poll says about a run, as the rules read it."""
     if poll is None:
         return None
-    shown = (seen.facts for seen in PollReader().read(0, poll).runs)
+    shown = (seen.facts for seen in PollReader(READINGS).read(0, poll).runs)
     return next((facts for facts in shown if facts.provider_id == provider_id), None)
 
 

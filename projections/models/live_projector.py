@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from events.clock import SECOND, Clock
 from events.errors import StenoError
 from events.store.record import Record
@@ -76,7 +76,7 @@ class Projector:
     @property
     def lag(self) -> Lag:
         """How far they are behind. Any thread may ask."""
-        with Record.open(self._path, clock=self._clock, check=False, shapes=shape_of) as record:
+        with Record.open(self._path, clock=self._clock, check=False, shapes=READINGS.shape) as record:
             shown = self._position
             behind = max(0, record.head().position - shown)
             first = next(iter(record.read(after=shown, limit=1)), None) if behind else None
@@ -142,7 +142,7 @@ class Projector:
 
     def _opened(self) -> Record:
         if self._record is None:
-            self._record = Record.open(self._path, clock=self._clock, check=False, shapes=shape_of)
+            self._record = Record.open(self._path, clock=self._clock, check=False, shapes=READINGS.shape)
         return self._record
 
     def _is_done(self, record: Record) -> bool:

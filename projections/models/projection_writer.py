@@ -21,6 +21,7 @@ from engine.money.costs import Costs
 from engine.money.figure import divergences
 from engine.money.report import user_of
 from engine.objects import anomaly_object, blind_object, run_object
+from engine.providers.readings import READINGS
 from engine.replay.until import Until
 from engine.rules.sets import CURRENT
 from engine.rules.verdict import NAME
@@ -116,7 +117,7 @@ class Keeper:
                     StoredIds(self.store),
                 )
             state.position = max(state.position, after)
-            self._fold = RecordFold(self.record, World(CURRENT, state=state))
+            self._fold = RecordFold(self.record, World(READINGS, CURRENT, state=state))
             self._costs = Costs(state)
             self._position = after
             self._lasting = None

@@ -170,9 +170,13 @@ def _observed(record: "Record", stored: "Stored") -> msgspec.Raw | None:
     wanted = getattr(stored.data, "provider_id", None)
     if poll_position is None:
         return None
-    from engine.readings.answers import identity_of
+    from engine.providers.readings import READINGS
+    from events.shape.answer import identity
 
+    poll = record.poll(poll_position)
+    shape = READINGS.shape(poll.path, poll.req)
+    name = "" if shape is None else shape.identity
     for item in record.items(poll_position):
-        if identity_of(item) == wanted:
+        if identity(item, name) == wanted:
             return msgspec.Raw(item)
     return None

@@ -16,6 +16,7 @@ from engine.fold.world import World
 from engine.fold.world_codec import WorldState
 from engine.money.budget import DAY, Settled
 from engine.objects import AnomalyObject, BlindObject, RunObject, VmObject, blind_object
+from engine.providers.readings import READINGS
 from engine.rules.sets import CURRENT
 from projections.models.queue_rows import queues, waits
 from projections.store.store import RunRow, Store
@@ -245,7 +246,7 @@ class View:
     def whole(self) -> WorldState:
         """The engine's world with every run in memory: what costs and the budget are reckoned from."""
         state = take_up_whole(self._store)
-        return World(CURRENT).state if state is None else state
+        return World(READINGS, CURRENT).state if state is None else state
 
     def blind_of(self, row: RunRow) -> tuple[BlindObject, ...]:
         """When the sources that show a run told us nothing, gaps that still last included."""
@@ -299,7 +300,7 @@ class View:
 
     def world(self) -> World:
         """The engine's world behind these projections."""
-        return World(CURRENT, state=self._world)
+        return World(READINGS, CURRENT, state=self._world)
 
 
 def _id_of(row: RunRow | VmRow) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from events.clock import SECOND, Clock
 from events.errors import PositionNotFound, StenoError
 from events.store.record import Record
@@ -302,7 +302,7 @@ class Pool:
         record.close()
 
     def _record(self) -> Record:
-        return Record.open(self._path, clock=self._clock, check=False, shapes=shape_of)
+        return Record.open(self._path, clock=self._clock, check=False, shapes=READINGS.shape)
 
 
 def _is_damage(error: sqlite3.DatabaseError) -> bool:

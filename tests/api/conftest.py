@@ -23,8 +23,8 @@ import pytest
 
 from cli.serving import serving
 from cli.wiring.app import App
+from engine.providers.readings import READINGS
 from engine.providers.registry import load_settings
-from engine.readings.shapes import shape_of
 from engine.replay.trace import open_trace
 from events.clock import SECOND, SystemClock
 from events.poll import Poll
@@ -61,7 +61,7 @@ def polls_of(name: str) -> tuple[Poll, ...]:
 
 def appended(path: Path, polls: Sequence[Poll]) -> Path:
     """The record at `path`, made if it is not there, with these polls appended."""
-    with Record.open(path, write=True, create=True, shapes=shape_of, clock=SystemClock()) as record:
+    with Record.open(path, write=True, create=True, shapes=READINGS.shape, clock=SystemClock()) as record:
         for start in range(0, len(polls), 200):
             record.append_polls(polls[start : start + 200])
     return path
@@ -136,7 +136,7 @@ def _town(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = folder / "record.db"
     for name in TOWN:
         appended(path, polls_of(f"dstack-0.22.5/{name}"))
-    with Record.open(path, shapes=shape_of, clock=SystemClock()) as record, caught_up(record):
+    with Record.open(path, shapes=READINGS.shape, clock=SystemClock()) as record, caught_up(record):
         pass
     return folder
 
@@ -347,5 +347,5 @@ def odd_town(town: Path) -> Path:
     )
     later = told[-1].observed_at + 60 * SECOND
     appended(town, [msgspec.structs.replace(running, started_at=later, observed_at=later + 1000)])
-    with Record.open(town, shapes=shape_of, clock=SystemClock()) as record, caught_up(record):
+    with Record.open(town, shapes=READINGS.shape, clock=SystemClock()) as record, caught_up(record):
         return town

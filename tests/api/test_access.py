@@ -13,7 +13,7 @@ import pytest
 from stenotest.records import StandingClock
 
 from engine.errors import NotConfigured
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from events import types
 from events.clock import SECOND, RandomIds, SystemClock
 from events.store.record import Record
@@ -35,13 +35,13 @@ def token(record: Path, role: str = "admin", *, name: str | None = None, expires
     """A new token of that record."""
     clock = SystemClock()
     until = None if expires_in is None else clock.now() + expires_in
-    with Record.open(record, write=True, shapes=shape_of, clock=clock) as opened:
+    with Record.open(record, write=True, shapes=READINGS.shape, clock=clock) as opened:
         return Issuer(opened, clock, RandomIds()).create(role=Role(role), name=name, expires_at=until, by="tester")[1]
 
 
 def revoke(record: Path, word: str) -> None:
     """End a token."""
-    with Record.open(record, write=True, shapes=shape_of, clock=SystemClock()) as opened:
+    with Record.open(record, write=True, shapes=READINGS.shape, clock=SystemClock()) as opened:
         Issuer(opened, SystemClock(), RandomIds()).revoke(word, by="tester")
 
 
@@ -83,7 +83,7 @@ def test_on_loopback_nobody_needs_a_token(here: Served) -> None:
     assert here.client.get("/api/session").json() == {"name": "loopback", "role": "admin", "via": "loopback"}
     made = here.client.post("/api/runs", json=RUN)
     assert made.status_code == 202, made.text
-    with Record.open(here.record, shapes=shape_of, clock=SystemClock()) as record:
+    with Record.open(here.record, shapes=READINGS.shape, clock=SystemClock()) as record:
         requests = [stored.data for stored in record.read(types=frozenset({"RunRequested"}))]
     mine = [one for one in requests if isinstance(one, types.RunRequested) and one.run_id == made.json()["run_id"]]
     assert [request.submitter for request in mine] == ["loopback"]
@@ -194,7 +194,7 @@ def test_a_token_says_who_asks(everywhere: Served) -> None:
     }
     made = everywhere.client.post("/api/runs", json=RUN, headers=bearer(text))
     assert made.status_code == 202, made.text
-    with Record.open(everywhere.record, shapes=shape_of, clock=SystemClock()) as record:
+    with Record.open(everywhere.record, shapes=READINGS.shape, clock=SystemClock()) as record:
         requests = [stored.data for stored in record.read(types=frozenset({"RunRequested"}))]
     assert [request.submitter for request in requests if isinstance(request, types.RunRequested)] == ["site"]
 
@@ -252,7 +252,7 @@ def test_a_stream_ends_when_its_token_is_revoked(here: Served) -> None:
 def test_a_token_ends_when_it_is_said_to(town: Path) -> None:
     """To the microsecond, by the clock that is handed in."""
     clock = StandingClock(SystemClock().now())
-    with Record.open(town, write=True, shapes=shape_of, clock=clock) as record:
+    with Record.open(town, write=True, shapes=READINGS.shape, clock=clock) as record:
         text = Issuer(record, clock, RandomIds()).create(
             role=Role.READ, name=None, expires_at=clock.now() + SECOND, by="tester"
         )[1]
@@ -274,7 +274,7 @@ def test_the_file_has_hashes_only_and_is_its_owners_alone(town: Path) -> None:
     assert text.rpartition("_")[2] not in path.read_text()
     digest = TokenFile(path).read().tokens[0].hash
     assert digest is not None
-    with Record.open(town, shapes=shape_of, clock=SystemClock()) as record:
+    with Record.open(town, shapes=READINGS.shape, clock=SystemClock()) as record:
         last = next(iter(record.read(after=record.head().position - 1)))
     assert last.stream == f"token/{text.split('_')[1]}"
     assert last.data == types.TokenCreated(

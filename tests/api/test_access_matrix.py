@@ -10,7 +10,7 @@ import pytest
 from fastapi import FastAPI
 from starlette.routing import Route
 
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from events.clock import SECOND, RandomIds, SystemClock
 from events.store.record import Record
 from projections.api.access.issuing import Issuer
@@ -70,7 +70,7 @@ def needed(method: str, path: str) -> str:
 def callers(served: Serve, town: Path) -> tuple[Served, dict[str, dict[str, str]]]:
     """A service beyond loopback, and the headers of every kind of caller."""
     clock = SystemClock()
-    with Record.open(town, write=True, shapes=shape_of, clock=clock) as record:
+    with Record.open(town, write=True, shapes=READINGS.shape, clock=clock) as record:
         issuer = Issuer(record, clock, RandomIds())
 
         def made(role: str, name: str, expires_at: int | None = None) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from events.clock import RandomIds, SystemClock
 from events.store.record import Record
 from projections.api.access.issuing import Issuer
@@ -55,7 +55,7 @@ def asked(service: Served, request: bytes) -> bytes:
 def token(record: Path) -> str:
     """A new token that may read."""
     clock = SystemClock()
-    with Record.open(record, write=True, shapes=shape_of, clock=clock) as opened:
+    with Record.open(record, write=True, shapes=READINGS.shape, clock=clock) as opened:
         return Issuer(opened, clock, RandomIds()).create(role=Role.READ, name=None, expires_at=None, by="tester")[1]
 
 

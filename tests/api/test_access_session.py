@@ -9,7 +9,7 @@ import httpx
 import pytest
 from stenotest.records import StandingClock
 
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from events.clock import SECOND, RandomIds, SystemClock
 from events.store.record import Record
 from projections.api.access.issuing import Issuer
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def token(record: Path, role: str, name: str, *, clock: SystemClock | StandingClock | None = None) -> str:
     """A new token of that record."""
     clock = clock or SystemClock()
-    with Record.open(record, write=True, shapes=shape_of, clock=clock) as opened:
+    with Record.open(record, write=True, shapes=READINGS.shape, clock=clock) as opened:
         return Issuer(opened, clock, RandomIds()).create(role=Role(role), name=name, expires_at=None, by="tester")[1]
 
 
@@ -114,7 +114,7 @@ def test_a_session_ends_with_its_token(service: Served) -> None:
     time.sleep(0.3)
     service.client.post("/api/session", json={"token": text})
     assert service.client.get("/api/runs").status_code == 200
-    with Record.open(service.record, write=True, shapes=shape_of, clock=SystemClock()) as record:
+    with Record.open(service.record, write=True, shapes=READINGS.shape, clock=SystemClock()) as record:
         Issuer(record, SystemClock(), RandomIds()).revoke("browser", by="tester")
     time.sleep(1)
     assert service.client.get("/api/runs").status_code == 401

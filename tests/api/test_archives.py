@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from stenolab.waiting import wait
 
 from cli.inputs import trace_reading
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from engine.replay.record import replay_record
 from engine.replay.trace import replay_trace
 from engine.replay.until import Until
@@ -38,7 +38,7 @@ OPEN = "dstack/unreachable"
 
 def imported(path: Path, traces: list[Path]) -> int:
     """Where the record ends then."""
-    with Record.open(path, write=True, create=True, shapes=shape_of, clock=SystemClock()) as record:
+    with Record.open(path, write=True, create=True, shapes=READINGS.shape, clock=SystemClock()) as record:
         for trace in traces:
             import_trace(record, trace, trace_reading())
         return record.head().position
@@ -103,7 +103,7 @@ def test_a_bill_is_one_figure_in_every_answer(served: Callable[..., Any], record
     imported(record, NINE)
     client = served(record).client
     listed = {vm["vm_id"]: vm for vm in told(client, "/api/vms?limit=100")["vms"]}
-    with Record.open(record, shapes=shape_of, clock=SystemClock()) as there:
+    with Record.open(record, shapes=READINGS.shape, clock=SystemClock()) as there:
         replayed = {vm["vm_id"]: vm for vm in replay_record(there).to_json()["vms"]}
     assert listed == replayed
     rows = {row["key"]: row for row in told(client, "/api/costs?by=vm")["rows"]}
@@ -122,7 +122,7 @@ def test_a_bill_is_one_figure_in_every_answer(served: Callable[..., Any], record
 def test_sources_are_listed_and_hidden_ones_are_in_no_list(served: Callable[..., Any], record: Path) -> None:
     """Their runs and machines come back with `hidden=true`."""
     imported(record, NINE)
-    with Record.open(record, write=True, shapes=shape_of, clock=SystemClock()) as there:
+    with Record.open(record, write=True, shapes=READINGS.shape, clock=SystemClock()) as there:
         there.append_many([Batch(f"source/{OPEN}", (SourceHidden(source=OPEN, by="ada"),))])
     client = served(record).client
     sources = {one["source"]: one for one in told(client, "/api/sources")["sources"]}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from events.clock import SystemClock
 from events.store.record import Record
 from projections.api.feed.base import begun
@@ -178,7 +178,7 @@ def test_an_end_meanwhile_leaves_nothing_half_built(unread: Path, held: Held) ->
 
 def test_the_feed_does_not_build_them_a_second_time_in_memory(unread: Path) -> None:
     """It folds the plain record, step by step, so that it can be ended; with read models it begins where those are."""
-    with Record.open(unread, shapes=shape_of, clock=SystemClock()) as record:
+    with Record.open(unread, shapes=READINGS.shape, clock=SystemClock()) as record:
         head = record.head().position
         assert begun(record, head)[1] == 0
         caught_up(record).close()

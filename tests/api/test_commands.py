@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from stenotest.story import Story, single
 
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from events import types
 from events.clock import SystemClock
 from events.store.record import Record
@@ -29,7 +29,7 @@ def client(served: Serve, town: Path) -> httpx.Client:
 
 def requests(path: Path) -> list[tuple[int, types.RunRequested]]:
     """Every request for a run in the record, with its position."""
-    with Record.open(path, shapes=shape_of, clock=SystemClock()) as record:
+    with Record.open(path, shapes=READINGS.shape, clock=SystemClock()) as record:
         found = [(stored.position, stored.data) for stored in record.read(types={"RunRequested"})]
     return [(position, fact) for position, fact in found if isinstance(fact, types.RunRequested)]
 
@@ -59,7 +59,7 @@ def test_a_name_that_an_active_run_has_is_a_conflict(served: Serve, empty_record
     body = {"name": "train", "configuration": TASK}
     client = served(empty_record).client
     assert client.post("/api/runs", json=body).status_code == 202
-    with Record.open(empty_record, write=True, shapes=shape_of, clock=SystemClock()) as record:
+    with Record.open(empty_record, write=True, shapes=READINGS.shape, clock=SystemClock()) as record:
         ((_, poll),) = Story(start=SystemClock().now()).poll("/local/runs/list", {"host": host}, [item]).polls()
         assert poll is not None
         record.append_polls([msgspec.structs.replace(poll, source=f"local/{host}")], stream_of=lambda *_: "run/x")
@@ -158,7 +158,7 @@ def test_a_stop_is_a_request_and_of_a_run_that_has_ended_nothing(client: httpx.C
     assert asked.status_code == 202
     found = asked.json()
     assert found == {"run_id": made["run_id"], "position": found["position"], "state": "requested", "asked": True}
-    with Record.open(town, shapes=shape_of, clock=SystemClock()) as record:
+    with Record.open(town, shapes=READINGS.shape, clock=SystemClock()) as record:
         (stop,) = list(record.read(after=found["position"] - 1, limit=1))
     assert stop.data == types.StopRequested(
         run_id=made["run_id"], provider="local", name="long", project=requests(town)[0][1].project, abort=True,
@@ -167,7 +167,7 @@ def test_a_stop_is_a_request_and_of_a_run_that_has_ended_nothing(client: httpx.C
     ended = next(run for run in client.get("/api/runs").json()["runs"] if run["state"] == "succeeded")
     again = client.post(f"/api/runs/{ended['run_id']}/stop")
     assert (again.status_code, again.json()["asked"], again.json()["state"]) == (200, False, "succeeded")
-    with Record.open(town, shapes=shape_of, clock=SystemClock()) as record:
+    with Record.open(town, shapes=READINGS.shape, clock=SystemClock()) as record:
         assert record.head().position == found["position"]
     assert client.post("/api/runs/nobody/stop").status_code == 404
 

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from events.clock import SystemClock
 from events.store.record import Record
 
@@ -27,7 +27,7 @@ def client(served: Callable[..., Any], empty_record: Path) -> httpx.Client:
 def _nothing_was_asked_for(empty_record: Path, client: httpx.Client) -> Any:
     """After each test here the record is as empty as before."""
     yield
-    with Record.open(empty_record, shapes=shape_of, clock=SystemClock()) as record:
+    with Record.open(empty_record, shapes=READINGS.shape, clock=SystemClock()) as record:
         assert record.head().position == 0
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from stenolab.dashboard import Busy, told
 
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from events import types
 from events.clock import SystemClock
 from events.store.append import Batch
@@ -267,7 +267,7 @@ def test_a_blind_source_cannot_be_overlooked(served: Serve, town: Path, see: See
 
 def test_a_machine_is_stopped_only_after_a_question(served: Serve, busy: Busy, see: See) -> None:
     """The button asks first; the answer is recorded, and in the past there is nothing to press."""
-    with Record.open(busy.path, write=True, shapes=shape_of, clock=SystemClock()) as record:
+    with Record.open(busy.path, write=True, shapes=READINGS.shape, clock=SystemClock()) as record:
         made = types.FleetEnsured(provider="dstack", project="main", name="lab-fleet")
         record.append_many([Batch("fleet/main/lab-fleet", [made])])
     here = served(busy.path)

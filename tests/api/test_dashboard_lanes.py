@@ -9,7 +9,7 @@ import pytest
 from stenolab.dashboard import told
 from stenotest.big import polls
 
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from events.clock import SECOND, SystemClock
 from events.store.record import Record
 
@@ -37,7 +37,7 @@ def pair(tmp_path: Path) -> Path:
     second = islice(polls(start, first=1000, source="dstack/other"), ROUNDS * 2)
     both += (poll for number, poll in enumerate(second) if number // 2 not in SILENT)
     path = tmp_path / "pair.db"
-    with Record.open(path, write=True, create=True, shapes=shape_of, clock=SystemClock()) as record:
+    with Record.open(path, write=True, create=True, shapes=READINGS.shape, clock=SystemClock()) as record:
         record.append_polls(sorted(both, key=lambda poll: poll.observed_at))
     return path
 

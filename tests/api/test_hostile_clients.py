@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from events.clock import SystemClock
 from events.store.record import Record
 from projections.api.access import protocol
@@ -65,7 +65,7 @@ def statuses(come: bytes) -> list[int]:
 
 def runs(service: Served) -> int:
     """How many runs were ever asked for."""
-    with Record.open(service.record, shapes=shape_of, clock=SystemClock()) as record:
+    with Record.open(service.record, shapes=READINGS.shape, clock=SystemClock()) as record:
         return sum(1 for _ in record.read(types=frozenset({"RunRequested"})))
 
 

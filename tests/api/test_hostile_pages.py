@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from events.clock import SECOND, SystemClock
 from events.store.record import Record
 
@@ -100,7 +100,7 @@ def another_site() -> Iterator[str]:
 
 def requests(service: Served) -> int:
     """How many runs were asked for."""
-    with Record.open(service.record, shapes=shape_of, clock=SystemClock()) as record:
+    with Record.open(service.record, shapes=READINGS.shape, clock=SystemClock()) as record:
         return sum(1 for _ in record.read(types=frozenset({"RunRequested"})))
 
 

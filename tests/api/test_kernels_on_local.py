@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from stenotest.kernels import asked
 
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from events.clock import RandomIds, SystemClock
 from events.store.record import Record
 from projections.api.access.issuing import Issuer
@@ -24,7 +24,7 @@ SUBMIT = "/api/amd/submit"
 def token(record: Path, role: str) -> dict[str, str]:
     """The header of a new token."""
     clock = SystemClock()
-    with Record.open(record, write=True, shapes=shape_of, clock=clock) as opened:
+    with Record.open(record, write=True, shapes=READINGS.shape, clock=clock) as opened:
         made = Issuer(opened, clock, RandomIds()).create(role=Role(role), name=None, expires_at=None, by="tester")
     return {"Authorization": f"Bearer {made[1]}"}
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from engine.replay.record import replay_record
 from events import types
 from events.clock import SECOND, SystemClock
@@ -56,7 +56,7 @@ def eventually(ask: Callable[[], bool]) -> None:
 
 def writing(path: Path) -> Record:
     """The record, to be written."""
-    return Record.open(path, clock=SystemClock(), shapes=shape_of, write=True)
+    return Record.open(path, clock=SystemClock(), shapes=READINGS.shape, write=True)
 
 
 def a_poll(*, answered: bool, took: int = 30_000) -> Poll:
@@ -80,7 +80,7 @@ def test_runs_and_machines_are_those_of_a_replay(served: Serve, town: Path) -> N
     """By state and reason; the money is that of `steno budget`."""
     here = served(town)
     found = samples(here)
-    with Record.open(town, clock=SystemClock(), shapes=shape_of) as record:
+    with Record.open(town, clock=SystemClock(), shapes=READINGS.shape) as record:
         replay = replay_record(record)
     for run in replay.runs:
         alike = [one for one in replay.runs if (one.state, one.reason) == (run.state, run.reason)]

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from cli.program import steno
 from cli.wiring.app import App
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from engine.replay.trace import open_trace
 from events.clock import SystemClock
 from events.store.record import Record
@@ -35,7 +35,7 @@ COMMANDS = {
 def here(served_on: Serve, tmp_path_factory: pytest.TempPathFactory) -> Served:
     """A service over runs of a genuine server: some have the same name, and share a machine's name."""
     path = tmp_path_factory.mktemp("names") / "record.db"
-    with Record.open(path, write=True, create=True, shapes=shape_of, clock=SystemClock()) as record:
+    with Record.open(path, write=True, create=True, shapes=READINGS.shape, clock=SystemClock()) as record:
         for name in ("name_reuse", "warm_reuse", "several"):
             trace = open_trace(TRACES / f"{name}.jsonl.zst")
             record.append_polls([poll for _, poll in trace if poll is not None])

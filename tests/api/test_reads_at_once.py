@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from events.clock import RandomIds, SystemClock
 from events.store.record import Record
 from projections.api.access.door import Door
@@ -204,5 +204,5 @@ def requests(client: httpx.Client) -> int:
 def token(record: Path) -> str:
     """A new token that may read."""
     clock = SystemClock()
-    with Record.open(record, write=True, shapes=shape_of, clock=clock) as opened:
+    with Record.open(record, write=True, shapes=READINGS.shape, clock=clock) as opened:
         return Issuer(opened, clock, RandomIds()).create(role=Role.READ, name="reader", expires_at=None, by="tester")[1]

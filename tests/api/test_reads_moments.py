@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from engine.replay.trace import open_trace
 from events.clock import SECOND, SystemClock, format_time
 from events.store.record import Record
@@ -38,7 +38,7 @@ def test_a_run_at_the_position_of_each_of_its_moves_is_in_that_state(client: htt
 def test_a_time_is_the_last_position_that_was_there_by_then(served: Callable[..., Any], tmp_path: Path) -> None:
     """A moment of a recording shows what had been polled by then, to the microsecond."""
     path = tmp_path / "one.db"
-    with Record.open(path, write=True, create=True, shapes=shape_of, clock=SystemClock()) as record:
+    with Record.open(path, write=True, create=True, shapes=READINGS.shape, clock=SystemClock()) as record:
         record.append_polls([poll for _, poll in open_trace(SEVERAL) if poll is not None])
         polls = list(record.read(types={"PollRecorded", "PollFailed"}))
         stored = list(record.read())

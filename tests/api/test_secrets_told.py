@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from events.clock import RandomIds, SystemClock
 from events.store.record import Record
 from projections.api.access.issuing import Issuer
@@ -62,7 +62,7 @@ def asked(process: Process, text: str) -> list[httpx.Response]:
 def test_a_token_is_repeated_nowhere(steno_served: StartSteno, town: Path) -> None:
     """Thirteen places in a request, by path and method."""
     clock = SystemClock()
-    with Record.open(town, write=True, shapes=shape_of, clock=clock) as record:
+    with Record.open(town, write=True, shapes=READINGS.shape, clock=clock) as record:
         text = Issuer(record, clock, RandomIds()).create(role=Role.ADMIN, name="site", expires_at=None, by="x")[1]
     secret = text.rpartition("_")[2]
     process = steno_served(town, STENO_API_SUBMIT_RATE="off")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from events import types
 from events.clock import SystemClock
 from events.store.record import Record
@@ -82,7 +82,7 @@ def test_up_ends_in_order_when_its_server_has_ended(
     assert process.err == [
         f"steno: a mistake in Steno itself: PartFailed: {why}; STENO_DEBUG=1 shows where, please report it"
     ]
-    with Record.open(path, shapes=shape_of, clock=SystemClock()) as record:
+    with Record.open(path, shapes=READINGS.shape, clock=SystemClock()) as record:
         assert record.verify().ok
         assert [one.stream for one in record.read(types={"RunRequested"})] == [f"run/{run_id}"]
         (stopped,) = record.read(types={"RecorderStopped"})
@@ -118,7 +118,7 @@ def test_serve_ends_when_its_server_has_ended(how: str, why: str, breakable: Bre
     assert process.err == [
         f"steno: a mistake in Steno itself: ServerFailed: {why}; STENO_DEBUG=1 shows where, please report it"
     ]
-    with Record.open(town, shapes=shape_of, clock=SystemClock()) as record:
+    with Record.open(town, shapes=READINGS.shape, clock=SystemClock()) as record:
         assert record.verify().ok
 
 

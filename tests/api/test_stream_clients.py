@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from engine.fold.world import World
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from engine.replay.record import replay_record
 from events import types
 from events.clock import SystemClock
@@ -37,7 +37,7 @@ def frame(position: int, size: int = 10) -> Frame:
 
 def tell(path: Path, count: int, size: int = 10) -> None:
     """Something happens so many times."""
-    with Record.open(path, clock=SystemClock(), shapes=shape_of, write=True) as record:
+    with Record.open(path, clock=SystemClock(), shapes=READINGS.shape, write=True) as record:
         for number in range(count):
             fact = types.RunRequested(
                 run_id=f"r{number}-{record.head().position}",
@@ -98,8 +98,8 @@ def test_a_client_that_reads_nothing_is_dropped(served: Serve, town: Path, monke
 
 def framed(path: Path) -> bytes:
     """Everything a stream sends from the beginning, heartbeats apart."""
-    with Record.open(path, clock=SystemClock(), shapes=shape_of) as record:
-        return b"".join(one.data for one in Framer(record, World(), 0).advance(record.head().position))
+    with Record.open(path, clock=SystemClock(), shapes=READINGS.shape) as record:
+        return b"".join(one.data for one in Framer(record, World(READINGS), 0).advance(record.head().position))
 
 
 async def received(feed: Feed, after: int, size: int) -> bytes:
@@ -182,7 +182,7 @@ def test_the_state_is_the_fold_up_to_the_position_told(town: Path) -> None:
         tell(town, 2)
         assert await feed.beyond(before + 5, 120)
         assert heard[-1] == before + 3
-        with Record.open(town, clock=SystemClock(), shapes=shape_of) as record:
+        with Record.open(town, clock=SystemClock(), shapes=READINGS.shape) as record:
             replay = replay_record(record)
         with feed.state() as state:
             assert {run.run_id: run.state for run in state.runs.values()} == {

@@ -16,7 +16,7 @@ from stenotest.story import START, Story
 
 from engine.fold.world import World
 from engine.fold.world_codec import dump, load
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from engine.replay.record import replay_record
 from engine.replay.trace import open_trace
 from engine.replay.until import Until
@@ -36,14 +36,14 @@ MOVES_WITHOUT_A_WORD = {"cost_usd", "provider_cost_usd", "cost_low_usd", "cost_h
 
 def recorded(folder: Path, name: str) -> Record:
     """The record of a recording."""
-    record = Record.open(folder / "record.db", clock=SystemClock(), write=True, create=True, shapes=shape_of)
+    record = Record.open(folder / "record.db", clock=SystemClock(), write=True, create=True, shapes=READINGS.shape)
     record.append_polls([poll for _, poll in open_trace(TRACES / name) if poll is not None])
     return record
 
 
 def from_the_start(record: Record) -> list[Frame]:
     """All frames of a record, in one go."""
-    return Framer(record, World(), 0).advance(record.head().position)
+    return Framer(record, World(READINGS), 0).advance(record.head().position)
 
 
 def said(frame: Frame) -> dict[str, Any]:
@@ -91,7 +91,9 @@ def in_parts(record: Record, cuts: list[int]) -> list[Frame]:
     """The frames made by folds that each began at a cut, from nothing or from what another left."""
     head, found, saved = record.head().position, list[Frame](), None
     for start, end in zip([0, *cuts], [*cuts, head], strict=True):
-        framer = Framer(record, World(state=load(saved)), start) if saved else Framer(record, World(), 0)
+        framer = (
+            Framer(record, World(READINGS, state=load(saved)), start) if saved else Framer(record, World(READINGS), 0)
+        )
         framer.skip(start)
         found += framer.advance(end)
         saved = dump(framer.state)
@@ -120,7 +122,7 @@ def test_a_recording_cut_anywhere_says_the_same(name: str, tmp_path: Path) -> No
 def test_the_projections_are_a_place_to_begin(tmp_path: Path) -> None:
     """A feed that starts at the projections' checkpoint goes on as one that folded everything."""
     polls = [poll for _, poll in open_trace(TRACES / "dstack-0.22.5/warm_reuse.jsonl.zst") if poll is not None]
-    with temporary_record(tmp_path, shapes=shape_of, clock=StandingClock()) as record:
+    with temporary_record(tmp_path, shapes=READINGS.shape, clock=StandingClock()) as record:
         record.append_polls(polls[: len(polls) // 2])
         caught_up(record).close()
         at = record.head().position
@@ -160,7 +162,7 @@ def test_a_run_that_is_lost_is_told_of_by_the_poll_that_lost_it(tmp_path: Path) 
     story = Story().listed({**_running("gone")})
     for _ in range(70):
         story.wait(10).listed()
-    with temporary_record(tmp_path, shapes=shape_of, clock=StandingClock()) as record:
+    with temporary_record(tmp_path, shapes=READINGS.shape, clock=StandingClock()) as record:
         record.append_polls([poll for _, poll in story.polls() if poll is not None])
         frames = from_the_start(record)
         check_against_replay(record, frames)
@@ -250,7 +252,7 @@ def written(folder: Path, told: Tale) -> Record:
     for old in folder.glob("record.db*"):
         old.unlink()
     clock = StandingClock(START)
-    record = temporary_record(folder, shapes=shape_of, clock=clock)
+    record = temporary_record(folder, shapes=READINGS.shape, clock=clock)
     for kind, what in told:
         if kind == "event":
             stream, event = what

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from engine.fold.world import World
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from events import types
 from events.clock import SystemClock
 from events.store.append import Batch
@@ -95,7 +95,7 @@ async def _read(wanted: Coroutine[object, object, bytes], until: asyncio.Event) 
 
 def write(path: Path, stop: threading.Event) -> None:
     """Something happens fifty times a second."""
-    with Record.open(path, clock=SystemClock(), shapes=shape_of, write=True) as record:
+    with Record.open(path, clock=SystemClock(), shapes=READINGS.shape, write=True) as record:
         number = 0
         while not stop.wait(0.02):
             number += 1
@@ -149,8 +149,8 @@ def test_a_restart_under_a_hundred_clients_loses_and_doubles_nothing(
     finally:
         stop.set()
         writer.join()
-    with Record.open(town, clock=SystemClock(), shapes=shape_of) as record:
-        frames = Framer(record, World(), 0).advance(record.head().position)
+    with Record.open(town, clock=SystemClock(), shapes=READINGS.shape) as record:
+        frames = Framer(record, World(READINGS), 0).advance(record.head().position)
     wanted = [(one.position, one.data.split(b"\ndata: ")[1].rstrip()) for one in frames]
     for client in clients:
         assert client.got == [one for one in wanted if one[0] > began_at[id(client)]]

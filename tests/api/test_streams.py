@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from engine.fold.world import World
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from events import types
 from events.clock import SystemClock
 from events.store.append import Batch
@@ -56,8 +56,8 @@ def stream(here: Served, path: str = "/api/stream", **headers: str) -> Iterator[
 
 def expected(path: Path, after: int = 0, about: str | None = None) -> list[Message]:
     """What a client behind `after` is to be sent."""
-    with Record.open(path, clock=SystemClock(), shapes=shape_of) as record:
-        frames = Framer(record, World(), 0).advance(record.head().position)
+    with Record.open(path, clock=SystemClock(), shapes=READINGS.shape) as record:
+        frames = Framer(record, World(READINGS), 0).advance(record.head().position)
     return [
         (one.position, msgspec.json.decode(one.data.split(b"\ndata: ")[1]))
         for one in frames
@@ -67,7 +67,7 @@ def expected(path: Path, after: int = 0, about: str | None = None) -> list[Messa
 
 def tell(path: Path, *numbers: int) -> None:
     """Something happens."""
-    with Record.open(path, clock=SystemClock(), shapes=shape_of, write=True) as record:
+    with Record.open(path, clock=SystemClock(), shapes=READINGS.shape, write=True) as record:
         for number in numbers:
             record.append_many([Batch("source/dstack", [types.RecorderStarted(source="dstack", software=str(number))])])
 

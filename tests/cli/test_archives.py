@@ -14,7 +14,7 @@ from stenotest.command_line import Steno
 
 from cli.program import steno
 from cli.wiring.app import App
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from engine.replay.trace import open_trace
 from events import types
 from events.clock import SECOND, SystemClock, parse_time
@@ -55,7 +55,7 @@ def recorded(path: Path, trace: Path) -> None:
     """What a recorder would have written of what a trace holds: every poll as of its project."""
     polls = [poll for _, poll in open_trace(trace) if poll is not None]
     source = polls[0].source
-    with Record.open(path, write=True, create=True, shapes=shape_of, clock=SystemClock()) as record:
+    with Record.open(path, write=True, create=True, shapes=READINGS.shape, clock=SystemClock()) as record:
         record.append_many([Batch(f"source/{source}", (types.RecorderStarted(source=source, software="1"),))])
         record.append_polls([msgspec.structs.replace(poll, source=source) for poll in polls])
 
@@ -166,7 +166,7 @@ def test_a_recorder_may_go_on_with_the_source_of_an_archive(call: Call, tmp_path
     """From then on the source is live; what was imported and is not seen again stays an archive."""
     imported(call, LIVE)
     (archived,) = told(call, "vms", "--all")["vms"]
-    with Record.open(tmp_path / "record.db", write=True, shapes=shape_of, clock=SystemClock()) as record:
+    with Record.open(tmp_path / "record.db", write=True, shapes=READINGS.shape, clock=SystemClock()) as record:
         poll = next(poll for _, poll in open_trace(LIVE) if poll is not None and poll.path.endswith("instances/list"))
         started = types.RecorderStarted(source=poll.source, software="1")
         record.append_many([Batch(f"source/{poll.source}", (started,))])

@@ -14,7 +14,7 @@ from cli.watching import watching
 from cli.wiring.app import App
 from engine.fold.vm_machine import VmState
 from engine.fold.world_codec import WorldState
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from engine.replay.record import world_of
 from events.clock import SystemClock
 from events.store.record import Record
@@ -29,7 +29,7 @@ def decided_from(home: Path) -> Iterator[tuple[WorldState, WorldState]]:
     app = App()
     app.set_flag("record", str(home / "record.db"))
     with (
-        Record.open(home / "record.db", write=True, shapes=shape_of, clock=SystemClock()) as record,
+        Record.open(home / "record.db", write=True, shapes=READINGS.shape, clock=SystemClock()) as record,
         closing(named(app, "local", record.path)) as provider,
         watching(app, record, provider) as (watch, _),
     ):

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 from cli.program import steno
 from cli.wiring.app import App
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from engine.replay.trace import open_trace
 from events.clock import SystemClock
 from events.store.record import Record
@@ -46,7 +46,7 @@ def call(tmp_path_factory: pytest.TempPathFactory) -> Call:
 def recorded(path: Path, trace: Path) -> None:
     """The record that a recorder would have made of what a trace holds: live, where an import makes an archive."""
     polls = [poll for _, poll in open_trace(trace) if poll is not None]
-    with Record.open(path, write=True, create=True, shapes=shape_of, clock=SystemClock()) as record:
+    with Record.open(path, write=True, create=True, shapes=READINGS.shape, clock=SystemClock()) as record:
         record.append_polls(polls)
 
 
@@ -316,7 +316,7 @@ def test_a_machine_that_nobody_looks_at_is_said_to_be_unseen(call: Call, tmp_pat
     """In the list and alone, as text and as JSON, in the words of `ps`; one that has gone needs no looking at."""
     path = tmp_path / "record.db"
     polls = [poll for _, poll in open_trace(TRACES / "dstack-0.22.5" / "unreachable.jsonl.zst") if poll is not None]
-    with closing(Record.open(path, write=True, create=True, shapes=shape_of, clock=SystemClock())) as record:
+    with closing(Record.open(path, write=True, create=True, shapes=READINGS.shape, clock=SystemClock())) as record:
         record.append_polls(polls)
     here = {"STENO_RECORD": str(path)}
     unseen = "dstack/unreachable is blind: last answer "

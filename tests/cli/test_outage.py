@@ -16,7 +16,7 @@ import pytest
 from stenotest.command_line import Steno, refused
 from stenotest.story import run_item
 
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from events.clock import SystemClock
 from events.errors import RecordNotFound
 from events.store.record import Record
@@ -127,7 +127,7 @@ def nobody() -> Iterator[str]:
 def kinds(home: Path, *wanted: str) -> list[str]:
     """The types of the record's events, those wanted; none while there is no record."""
     try:
-        with Record.open(home / "record.db", clock=SystemClock(), shapes=shape_of) as record:
+        with Record.open(home / "record.db", clock=SystemClock(), shapes=READINGS.shape) as record:
             return [stored.type for stored in record.read(types=wanted or None)]
     except RecordNotFound:
         return []

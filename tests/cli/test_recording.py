@@ -12,6 +12,7 @@ from engine.commands.submit import request_run
 from engine.fold.world import World
 from engine.policy import Policy
 from engine.providers.local.provider import LocalProvider
+from engine.providers.readings import READINGS
 from engine.recorder.interval import Pace
 from engine.recorder.recorder import Recorder, Round
 from engine.recorder.watch import Watch
@@ -55,7 +56,7 @@ def test_what_is_asked_for_while_a_round_ends_is_not_slept_over(tmp_path: Path) 
         recorder = Recorder(
             record=record,
             provider=provider,
-            world=World(),
+            world=World(READINGS),
             clock=clock,
             policy=Policy(free=True),
             pace=Pace(fast=HOUR, slow=HOUR),

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from stenotest.records import StandingClock, temporary_record
 
-from engine.readings.answers import answered
-from engine.readings.scope import source_of
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from events.traces.trace import TraceReading
 
 if TYPE_CHECKING:
@@ -29,13 +27,13 @@ def clock() -> StandingClock:
 @pytest.fixture
 def record(tmp_path: Path, clock: StandingClock) -> Iterator[Record]:
     """A writable record that knows the shapes of dstack's answers."""
-    with temporary_record(tmp_path, shapes=shape_of, clock=clock) as opened:
+    with temporary_record(tmp_path, shapes=READINGS.shape, clock=clock) as opened:
         yield opened
 
 
 @pytest.fixture(scope="session")
 def reading() -> TraceReading:
-    return TraceReading(source_of=source_of, answered=answered)
+    return TraceReading(source_of=READINGS.source, answered=READINGS.answered)
 
 
 @pytest.fixture(scope="session")

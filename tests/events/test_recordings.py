@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from stenotest.records import temporary_record
 
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from events.traces.importing import import_trace
 from events.traces.trace import read_trace, write_trace_line
 
@@ -25,7 +25,7 @@ def test_every_poll_of_every_recording_comes_back_equal(
 ) -> None:
     """An answer is rebuilt equal as JSON to what the server sent, but for secrets, and the line of its trace too."""
     for number, path in enumerate(recordings):
-        with temporary_record(tmp_path / str(number), shapes=shape_of) as record:
+        with temporary_record(tmp_path / str(number), shapes=READINGS.shape) as record:
             found = import_trace(record, path, reading)
             positions = [one.position for one in record.read(types={"PollRecorded", "PollFailed"})]
             polls = [poll for _, poll in read_trace(path, reading) if poll is not None]
@@ -43,12 +43,12 @@ def test_importing_a_recording_again_adds_nothing(
 ) -> None:
     """An import that is repeated, or done by another process, knows every line; the head stays."""
     path = min(recordings, key=lambda one: one.stat().st_size)
-    with temporary_record(tmp_path, shapes=shape_of) as record:
+    with temporary_record(tmp_path, shapes=READINGS.shape) as record:
         first = import_trace(record, path, reading)
         head = record.head()
         again = import_trace(record, path, reading)
         assert (again.polls, again.known) == (0, first.polls)
         assert (again.first_position, again.last_position) == (first.first_position, first.last_position)
-    with temporary_record(tmp_path, shapes=shape_of) as record:
+    with temporary_record(tmp_path, shapes=READINGS.shape) as record:
         assert import_trace(record, path, reading).polls == 0
         assert record.head() == head

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stenotest.records import START, poll_of, temporary_record
 
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from events.secrets import scrub
 from events.shape.shape import BodyShape, compile_paths
 from events.traces.trace import write_trace_line
@@ -55,7 +55,7 @@ def test_no_secret_is_in_any_byte_that_is_written(tmp_path: Path) -> None:
         ("/api/unknown", {"deep": [{"er": answer()}]}, True),
         ("/api/runs/list", {"detail": [{"input": answer(), "msg": "no"}]}, False),
     )
-    with temporary_record(tmp_path, shapes=shape_of) as record:
+    with temporary_record(tmp_path, shapes=READINGS.shape) as record:
         polls = [
             poll_of(msgspec.json.encode(body), path=path, at=START + n, answered=ok, status=200 if ok else 422)
             for n, (path, body, ok) in enumerate(bodies)

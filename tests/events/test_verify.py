@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stenotest.records import START, StandingClock, poll_of, temporary_record
 
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from events import types
 from events.clock import SECOND
 from events.errors import StenoError
@@ -35,7 +35,7 @@ TABLES = ("events", "parts", "streams", "head", "meta", "alembic_version")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A closed record with polls that change, entries of a log, intents with ids, and more than one sealed stretch."""
     folder = tmp_path_factory.mktemp("original")
-    with temporary_record(folder, shapes=shape_of) as record:
+    with temporary_record(folder, shapes=READINGS.shape) as record:
         for number in range(90):
             moment = START + number * 5 * SECOND
             record.append_polls([poll_of(listing(number), at=moment)])

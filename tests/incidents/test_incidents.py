@@ -13,6 +13,7 @@ import pytest
 from engine.fold.world import World
 from engine.money.costs import Costs
 from engine.money.reconcile import reconcile
+from engine.providers.readings import READINGS
 from engine.replay.diff import diff
 from engine.replay.incident import incident_path
 from engine.replay.result import JsonObject, Replay
@@ -147,7 +148,7 @@ def test_the_documents_figures_are_explained_to_the_cent() -> None:
 
 def test_the_documents_cost_is_the_runs_and_the_machine_costs_more_than_twice_as_much() -> None:
     """$0.2356 by dstack; with ten minutes of idling the machine costs $0.5737, and every difference has its line."""
-    world = World()
+    world = World(READINGS)
     for _ in fold_polls(world, open_trace(trace("bill_beyond_the_run"))):
         pass
     found = Replay.of(world).to_json()

@@ -16,6 +16,7 @@ from stenolab.plugin import StenoAt
 from stenolab.versions import NEWEST, OLDEST
 
 from engine.fold.world import World
+from engine.providers.readings import READINGS
 from engine.replay.result import Replay
 from engine.replay.trace import fold_polls, open_trace
 from events.poll import Poll
@@ -61,7 +62,7 @@ def a_few(polls: Polls, count: int, seed: int) -> Polls:
 
 
 def replayed(polls: Sequence[tuple[int, Poll]]) -> dict[str, Any]:
-    world = World()
+    world = World(READINGS)
     for _ in fold_polls(world, polls):
         pass
     return Replay.of(world).to_json()

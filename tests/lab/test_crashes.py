@@ -22,7 +22,7 @@ from engine.fold.world import World
 from engine.policy import Policy
 from engine.providers.dstack.address import address
 from engine.providers.dstack.provider import DstackProvider
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from engine.recorder.recorder import Recorder
 from engine.rules.sets import CURRENT
 from events.clock import SECOND, RandomIds, SystemClock
@@ -56,16 +56,16 @@ def recording(lab: Lab, project: str, folder: Path, policy: Policy) -> Iterator[
     """A recorder of that project over the record in `folder`, in this process."""
     clock = SystemClock()
     provider = DstackProvider(address(lab.url, lab.token, project), clock=clock, ids=RandomIds(), read_timeout=LOADED_S)
-    opened = Record.open(folder / "record.db", write=True, create=True, shapes=shape_of, clock=clock)
+    opened = Record.open(folder / "record.db", write=True, create=True, shapes=READINGS.shape, clock=clock)
     with closing(provider), opened as record:
-        world = World(CURRENT, RUN.live())
+        world = World(READINGS, CURRENT, RUN.live())
         yield Recorder(record=record, provider=provider, world=world, clock=clock, policy=policy)
         assert record.verify().ok
 
 
 def kinds(folder: Path) -> list[str]:
     """The types of the record's events, in order."""
-    with Record.open(folder / "record.db", write=False, shapes=shape_of, clock=SystemClock()) as record:
+    with Record.open(folder / "record.db", write=False, shapes=READINGS.shape, clock=SystemClock()) as record:
         return [event.type for event in record.read()]
 
 

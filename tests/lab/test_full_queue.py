@@ -21,7 +21,7 @@ from engine.fold.queries import policy_of
 from engine.fold.record_fold import RecordFold
 from engine.fold.vm import Vm
 from engine.fold.world import World
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from events import types
 from events.clock import RandomIds, SystemClock
 from events.store.record import Record
@@ -34,7 +34,7 @@ RUNS, MACHINES = 55, 12
 def ask(steno: Steno, project: str) -> None:
     """Request all runs at once, of 2 to 12 s each."""
     clock, ids = SystemClock(), RandomIds()
-    with Record.open(steno.record, write=True, shapes=shape_of, clock=clock) as record:
+    with Record.open(steno.record, write=True, shapes=READINGS.shape, clock=clock) as record:
         for number in range(RUNS):
             task = {"type": "task", "image": IMAGE, "resources": {"gpu": GPU}, "commands": [f"sleep {2 + number % 11}"]}
             request_run(
@@ -55,7 +55,7 @@ def kept_waiting(steno: Steno, source: str) -> list[tuple[int, int]]:
     polls = {poll["position"]: poll["path"] for poll in steno("polls", "--json").lines()}
     found: list[tuple[int, int]] = []
     seen: tuple[int, list[Vm], int] | None = None
-    world = World()
+    world = World(READINGS)
 
     def fold(position: int, _: tuple[Change, ...]) -> None:
         nonlocal seen
@@ -72,7 +72,7 @@ def kept_waiting(steno: Steno, source: str) -> list[tuple[int, int]]:
         waits = any(is_due(run.held, now) for run in scene.queue)
         seen = (position, idle, len(idle) - claims(scene, (), idle) if waits else 0)
 
-    with Record.open(steno.record, shapes=shape_of, clock=SystemClock()) as record:
+    with Record.open(steno.record, shapes=READINGS.shape, clock=SystemClock()) as record:
         RecordFold(record, world).run(each=fold)
     return found
 

@@ -21,7 +21,7 @@ from stenolab.versions import NEWEST
 from engine.act.executor import AT_ONCE
 from engine.act.journal import Journal
 from engine.commands.submit import request_run
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from engine.recorder.interval import Pace
 from events.clock import SECOND, RandomIds, SystemClock
 from events.store.record import Record
@@ -82,7 +82,7 @@ def ask(steno: Steno, project: str, name: str) -> None:
     """Request a run that no machine fits: its submission takes its time, and it ends at once."""
     clock, ids = SystemClock(), RandomIds()
     task = {"type": "task", "name": name, "image": "x", "resources": {"gpu": "H100:8"}, "commands": ["true"]}
-    with Record.open(steno.record, write=True, shapes=shape_of, clock=clock) as record:
+    with Record.open(steno.record, write=True, shapes=READINGS.shape, clock=clock) as record:
         request_run(
             Journal(record),
             run_id=ids.new(),

@@ -11,7 +11,7 @@ from stenolab.versions import NEWEST
 from engine.fold.record_fold import RecordFold
 from engine.fold.world import World
 from engine.fold.world_codec import WorldState
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from events.clock import SystemClock
 from events.store.record import Record
 
@@ -22,8 +22,8 @@ POOL = {"STENO_VMS_MODE": "pool", "STENO_MAX_VMS": "1", "STENO_IDLE_TIMEOUT": "2
 
 def folded(steno: Steno) -> WorldState:
     """What Steno's own fold of its record knows."""
-    with Record.open(steno.record, write=False, shapes=shape_of, clock=SystemClock()) as record:
-        world = World()
+    with Record.open(steno.record, write=False, shapes=READINGS.shape, clock=SystemClock()) as record:
+        world = World(READINGS)
         RecordFold(record, world).run()
         return world.state
 

@@ -18,8 +18,8 @@ import pytest
 from cli.program import steno
 from cli.wiring.app import App
 from engine.notify.webhook import sign
+from engine.providers.readings import READINGS
 from engine.providers.registry import settings_table
-from engine.readings.shapes import shape_of
 from engine.replay.trace import open_trace
 from events.clock import SystemClock
 from events.store.record import Record
@@ -134,7 +134,7 @@ def record_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
         if not trace:
             return path
         polls = [poll for _, poll in open_trace(ROOT / trace) if poll is not None]
-        with Record.open(path, write=True, create=True, shapes=shape_of, clock=SystemClock()) as record:
+        with Record.open(path, write=True, create=True, shapes=READINGS.shape, clock=SystemClock()) as record:
             record.append_polls(polls)
         return path
 

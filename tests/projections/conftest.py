@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from stenotest.growing_record import CLOCK, Growing
 
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from engine.replay.trace import open_trace
 from events.clock import SECOND, SystemClock
 from events.poll import Poll
@@ -39,7 +39,7 @@ def recorded() -> MakeRecord:
     """`recorded(path, polls)`: the record at `path`, with these polls appended to what it has."""
 
     def make(path: Path, polls: Sequence[Poll]) -> Record:
-        record = Record.open(path, write=True, create=True, shapes=shape_of, clock=SystemClock())
+        record = Record.open(path, write=True, create=True, shapes=READINGS.shape, clock=SystemClock())
         for start in range(0, len(polls), 200):
             record.append_polls(polls[start : start + 200])
         return record

@@ -16,7 +16,7 @@ from engine.money.costs import Costs
 from engine.money.reconcile import Cause, reconcile
 from engine.money.report import By, cost_report
 from engine.policy import Billing, Policy, Rate, dump_policy
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from events import types
 from events.clock import SECOND, SystemClock
 from events.poll import Poll
@@ -55,7 +55,7 @@ class Telling:
     def __init__(self, path: Path) -> None:
         self.clock = Standing()
         self.story = Story()
-        self.record = Record.open(path, write=True, create=True, shapes=shape_of, clock=self.clock)
+        self.record = Record.open(path, write=True, create=True, shapes=READINGS.shape, clock=self.clock)
         self.store = Store.create(None)
         self.keeper = Keeper(self.record, self.store, spacing=1 << 62)
 

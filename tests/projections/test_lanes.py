@@ -7,7 +7,7 @@ import msgspec
 from stenotest.big import polls
 from stenotest.story import START
 
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from events.clock import SECOND, SystemClock
 from events.poll import Poll
 from events.store.record import Record
@@ -39,7 +39,9 @@ def test_a_machine_names_the_source_that_was_blind_and_no_other(tmp_path: Path) 
     """Two sources with machines of the same names, of which one was silent for five minutes: only its machines have
     the name that the gap has.
     """
-    with Record.open(tmp_path / "record.db", write=True, create=True, shapes=shape_of, clock=SystemClock()) as record:
+    with Record.open(
+        tmp_path / "record.db", write=True, create=True, shapes=READINGS.shape, clock=SystemClock()
+    ) as record:
         record.append_polls(two_sources(silent=range(100, 160)))
     pool = Pool(tmp_path / "record.db", clock=Stands())
     with pool.now() as look:

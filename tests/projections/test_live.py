@@ -11,7 +11,7 @@ from contextlib import closing
 import pytest
 from stenotest.growing_record import CLOCK, Growing, looked, patiently, same_as_replay
 
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from events.clock import SECOND
 from events.errors import PositionNotFound
 from events.store.record import Record
@@ -115,7 +115,7 @@ def test_readers_never_stop_nor_go_back_while_files_are_swapped(growing: Growing
     def rebuild() -> None:
         try:
             while not over.is_set():
-                with Record.open(growing.path, clock=CLOCK, shapes=shape_of) as record:
+                with Record.open(growing.path, clock=CLOCK, shapes=READINGS.shape) as record:
                     rebuilt(record)
         except BaseException as error:  # noqa: BLE001 - whatever it is, the test fails by it
             trouble.append(error)

@@ -16,7 +16,7 @@ from projections.store.reader_pool import Pool
 _BUILDER = """
 import os, signal, sys
 from projections import {module}
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from events.clock import SystemClock
 from events.store.record import Record
 from projections.models.projector import caught_up, rebuilt
@@ -31,7 +31,7 @@ def killed(*args, **more):
         os.kill(os.getpid(), signal.SIGKILL)
     return real(*args, **more)
 {module}.{name} = killed
-with Record.open(sys.argv[1], clock=SystemClock(), shapes=shape_of) as record:
+with Record.open(sys.argv[1], clock=SystemClock(), shapes=READINGS.shape) as record:
     {work}
 """
 

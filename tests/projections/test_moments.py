@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from events import types
 from events.clock import SystemClock
 from events.kinds import KINDS
@@ -242,7 +242,7 @@ def test_many_threads_look_at_moments_at_once(tmp_path: Path, recording: Polls, 
 
     def look(seed: int) -> None:
         try:
-            with Record.open(path, clock=SystemClock(), shapes=shape_of) as mine:
+            with Record.open(path, clock=SystemClock(), shapes=READINGS.shape) as mine:
                 for turn in range(12):
                     position = 100 + (seed * 7 + turn * 3) % 5 * 100
                     with moments.at(mine, position) as view:

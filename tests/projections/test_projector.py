@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stenotest.growing_record import child
 
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from engine.replay.record import replay_record
 from engine.replay.until import Until
 from events import types
@@ -144,7 +144,7 @@ def test_a_reader_of_a_read_only_folder_folds_in_memory(two_runs: Record, tmp_pa
     two_runs.close()
     tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
     try:
-        with Record.open(path, clock=SystemClock(), shapes=shape_of) as record, caught_up(record) as store:
+        with Record.open(path, clock=SystemClock(), shapes=READINGS.shape) as record, caught_up(record) as store:
             assert said(store) == replayed(record)
     finally:
         tmp_path.chmod(stat.S_IRWXU)
@@ -175,12 +175,12 @@ def test_readers_go_on_while_a_file_is_rebuilt(two_runs: Record) -> None:
 
 _READER = """
 import sys
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from events.clock import SystemClock
 from events.store.record import ANY, Batch, Record
 from projections.models.projector import caught_up, rebuilt
 for turn in range(6):
-    with Record.open(sys.argv[1], clock=SystemClock(), shapes=shape_of) as record:
+    with Record.open(sys.argv[1], clock=SystemClock(), shapes=READINGS.shape) as record:
         if turn % 3 == int(sys.argv[2]):
             rebuilt(record)
         with caught_up(record) as store:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from stenotest.story import Item, single
 
-from engine.readings.dstack import read_run
+from engine.providers.dstack.run_reading import read_run
 from engine.replay.trace import replay_polls
 from engine.rules.current import judge
 from events.poll import Poll

@@ -11,7 +11,7 @@ from engine.providers.dstack.answer import Answer, trouble
 from engine.providers.dstack.client import Client
 from engine.providers.dstack.idle import Timeout, idling
 from engine.providers.dstack.task import for_dstack, normal_task
-from engine.readings.instances import DEAREST
+from engine.providers.dstack.vm_reading import DEAREST
 from events.errors import StenoError
 
 OLDEST, NEWEST = (0, 19, 37), (0, 22, 5)

@@ -3,7 +3,7 @@
 import msgspec
 
 from engine.providers.dstack.answer import Answer
-from engine.readings.answers import MOST_ITEMS
+from engine.providers.dstack.endpoints import MOST_ITEMS
 from events.clock import SECOND
 from events.poll import Poll
 from events.shape.depth import too_deep, too_wide

@@ -11,8 +11,8 @@ from engine.providers.dstack.client import Client
 from engine.providers.dstack.polls import MOST_PAGES, rows
 from engine.providers.dstack.task import normal_task, wording
 from engine.providers.dstack.uploads import upload_all
+from engine.providers.dstack.words import MARK
 from engine.providers.naming import check_name
-from engine.readings.words import MARK
 from events.clock import SECOND, parse_time
 
 FINISHED = frozenset({"terminated", "failed", "done"})

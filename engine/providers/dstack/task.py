@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 
 from engine.errors import TaskInvalid
 from engine.providers.base import Submission
+from engine.providers.dstack.requirements import idle_of
 from engine.providers.dstack.settings import default_gpu
+from engine.providers.dstack.words import MARK
 from engine.providers.naming import check_name
 from engine.providers.task import Draft, resolve_env
-from engine.readings.terms import idle_of
-from engine.readings.words import MARK
 from engine.settings.settings import Settings
 from events.clock import SECOND
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from engine.errors import TaskInvalid
 from engine.providers.base import Submission
+from engine.providers.dstack.requirements import gpus_of, idle_of
 from engine.providers.local.placement import Wanted
-from engine.readings.terms import gpus_of, idle_of
 
 
 def wanted(submission: Submission) -> Wanted:

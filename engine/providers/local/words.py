@@ -1,8 +1,8 @@
 """A local run in dstack's words, so that one reading serves both providers."""
 
+from engine.providers.dstack.words import MARK
 from engine.providers.local.instances import provisioning_data
 from engine.providers.local.state import NO_CAPACITY, Accepted, RunState
-from engine.readings.words import MARK
 from events.clock import SECOND, foreign_run_id, format_time
 
 ENDS = {

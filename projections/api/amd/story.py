@@ -11,7 +11,7 @@ from engine.act.next_step import may_be_made_again
 from engine.errors import RunNotFound
 from engine.fold.queries import policy_of, source_of
 from engine.money.costs import Costs
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from events.clock import SECOND, format_time
 from events.store.record import Record
 from projections.models.kernel import Fact, Status, statuses
@@ -126,7 +126,7 @@ class Story:
     def _read_on(self, seen: _Seen) -> None:
         """What was appended about the run up to where it was seen."""
         service, run = self._service, seen.run
-        with Record.open(service.record_path, clock=service.clock, shapes=shape_of, check=False) as record:
+        with Record.open(service.record_path, clock=service.clock, shapes=READINGS.shape, check=False) as record:
             for stream, types in ((f"run/{run.run_id}", _OF_THE_RUN), (f"queue/{source_of(run)}", _OF_THE_QUEUE)):
                 after = max(self._read, run.first_position - 1 if stream.startswith("queue/") else 0)
                 for stored in record.read(after=after, until=seen.position, stream=stream, types=types):

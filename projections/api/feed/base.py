@@ -4,6 +4,7 @@ import sqlite3
 from typing import TYPE_CHECKING
 
 from engine.fold.world import World
+from engine.providers.readings import READINGS
 from engine.rules.sets import CURRENT
 from projections.models.past_worlds import opened
 from projections.models.projector import belongs
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
 def begun(record: "Record", at_most: int) -> tuple[World, int]:
     """A world of the record and the position it stands at, not beyond `at_most`; an empty one at 0 if need be."""
     try:
-        return _as_it_is(record, at_most) or _as_it_was(record, at_most) or (World(CURRENT), 0)
+        return _as_it_is(record, at_most) or _as_it_was(record, at_most) or (World(READINGS, CURRENT), 0)
     except (sqlite3.Error, KeyError, ValueError):
-        return World(CURRENT), 0
+        return World(READINGS, CURRENT), 0
 
 
 def _as_it_is(record: "Record", at_most: int) -> tuple[World, int] | None:
@@ -58,4 +59,4 @@ def _are_there(record: "Record") -> bool:
 
 def _taken_up(store: Store, position: int) -> tuple[World, int] | None:
     state = take_up_whole(store)
-    return None if state is None else (World(CURRENT, state=state), position)
+    return None if state is None else (World(READINGS, CURRENT, state=state), position)

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from events.clock import Clock
 from events.store.record import Record
 from projections.api.feed.backfill import Backfill, Page
@@ -285,7 +285,7 @@ class Feed:
                 self._loop.call_soon_threadsafe(call, *given)
 
     def _opened(self) -> Record:
-        return Record.open(self._path, clock=self._clock, shapes=shape_of)
+        return Record.open(self._path, clock=self._clock, shapes=READINGS.shape)
 
 
 def _next(ring: Ring, number: int, subject: str | None) -> tuple[int, bytes]:

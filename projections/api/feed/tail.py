@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from events.clock import Clock
 from events.errors import StenoError
 from events.store.record import Record
@@ -24,7 +24,7 @@ class Tail:
     """An open record to be followed."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
-        self.record = Record.open(path, clock=clock, shapes=shape_of)
+        self.record = Record.open(path, clock=clock, shapes=READINGS.shape)
         self._path = self.record.path
         self._file = _file_of(self._path)
         self._looks = 0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from engine.fold.archives import archive_about, live_part
 from engine.fold.change import Anomaly, Blind, Change, Moved
 from engine.fold.run_machine import State
-from engine.readings.scope import read_scope
+from engine.providers.readings import READINGS
 from events.clock import SECOND
 from events.stored import Stored
 from events.types import (
@@ -97,7 +97,7 @@ class Tally:
 
     def _poll(self, record: "Record", one: Stored, scope_id: int) -> None:
         asked = record.scope(scope_id)
-        key = (one.stream.removeprefix("source/"), read_scope(asked.path, bytes(asked.req)).endpoint)
+        key = (one.stream.removeprefix("source/"), READINGS.scope(asked.path, bytes(asked.req)).endpoint)
         if key not in self.polls:
             self.polls[key] = Durations(SHORT)
         self.polls[key].add(one.took / SECOND)

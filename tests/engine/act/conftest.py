@@ -21,7 +21,7 @@ from engine.fold.world import World
 from engine.notify.webhook import Webhook
 from engine.policy import Policy
 from engine.providers.local.provider import LocalProvider
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from engine.recorder.recorder import Recorder
 from engine.recorder.watch import Watch
 from engine.rules.sets import CURRENT
@@ -62,7 +62,7 @@ class Bench:
 
     def __post_init__(self):
         self.ids = RandomIds()
-        self.world = World(CURRENT, RUN.live())
+        self.world = World(READINGS, CURRENT, RUN.live())
         self.recorder = Recorder(
             record=self.record,
             provider=self.provider,
@@ -157,7 +157,7 @@ class Bench:
 
 def bench_at(path, policy, notify, executor, offer):
     clock = Shifted()
-    record = Record.open(path, write=True, create=True, shapes=shape_of, clock=clock)
+    record = Record.open(path, write=True, create=True, shapes=READINGS.shape, clock=clock)
     state = path.with_name(path.name + ".local")
     provider = LocalProvider(
         state,

@@ -13,7 +13,7 @@ from engine.errors import ProviderError
 from engine.fold.world import World
 from engine.policy import HOUR, Policy
 from engine.providers.local.provider import LocalProvider
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from engine.recorder.recorder import Recorder
 from events.clock import SECOND, RandomIds, SystemClock
 from events.store import opening
@@ -29,14 +29,16 @@ def main(path, runs):
     provider = LocalProvider(
         path.with_name(path.name + ".local"), clock=clock, ids=ids, host=host, environment={}, price=1_990_000
     )
-    with Record.open(path, write=True, create=True, shapes=shape_of, clock=clock) as record:
+    with Record.open(path, write=True, create=True, shapes=READINGS.shape, clock=clock) as record:
 
         def slowly(*scene):
             decisions = decide(*scene)
             clock.sleep(SECOND // 20)  # time for the others to decide about the same queue
             return decisions
 
-        recorder = Recorder(record=record, provider=provider, world=World(), clock=clock, policy=POLICY, decide=slowly)
+        recorder = Recorder(
+            record=record, provider=provider, world=World(READINGS), clock=clock, policy=POLICY, decide=slowly
+        )
         for _ in range(runs):
             run_id = ids.new()
             request_run(

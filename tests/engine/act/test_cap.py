@@ -10,7 +10,7 @@ import pytest
 from engine.fold.run_machine import State
 from engine.fold.tick_reader import PollReader
 from engine.fold.world import World
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from events.clock import SystemClock
 from events.store.record import Record
 
@@ -31,8 +31,8 @@ def test_processes_that_race_for_the_last_place_never_exceed_the_cap(tmp_path):
         assert [racer.wait(1200) for racer in racers] == [0, 0, 0]
     ran = (tmp_path / "ran.txt").read_text().split()
     assert len(ran) == len(set(ran)) == 12
-    placed, world, reader = {}, World(), PollReader()
-    with Record.open(path, shapes=shape_of, clock=SystemClock()) as record:
+    placed, world, reader = {}, World(READINGS), PollReader(READINGS)
+    with Record.open(path, shapes=READINGS.shape, clock=SystemClock()) as record:
         for stored in record.read():
             if stored.type in ("RunObserved", "VmObserved"):
                 continue

@@ -14,7 +14,7 @@ from engine.fold.world import World
 from engine.notify.news import AT_ONCE, TOO_OLD
 from engine.notify.notices import ROOM, Notices
 from engine.notify.webhook import Webhook
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from events.clock import SECOND, foreign_run_id
 from events.store.record import Record
 
@@ -33,7 +33,7 @@ class Scene:
 
     def __post_init__(self):
         self.seconds = 0.0
-        self.record = Record.open(self.path, write=True, create=True, shapes=shape_of, clock=self)
+        self.record = Record.open(self.path, write=True, create=True, shapes=READINGS.shape, clock=self)
         self.imports = 0
         self.watch(NOWHERE)
 
@@ -42,7 +42,7 @@ class Scene:
 
     def watch(self, webhook, *, stays=True):
         """The process before is killed; another takes up the record."""
-        self.world = World()
+        self.world = World(READINGS)
         self.fold = RecordFold(self.record, self.world)
         self.webhook, self.stays = webhook, stays
         self.notices = Notices(Journal(self.record), self, webhook, source=SOURCE)

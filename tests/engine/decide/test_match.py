@@ -9,7 +9,7 @@ from stenotest.stage import Stage, vm_row
 from engine.decide.matching import differences
 from engine.decide.requirements import Range, read_asked, read_range
 from engine.fold.vm import Vm
-from engine.readings.terms import read_terms
+from engine.providers.dstack.requirements import read_terms
 
 
 def machine(**row: Any) -> Vm:

@@ -18,6 +18,7 @@ from engine.fold.world_codec import WorldState
 from engine.money.budget import account
 from engine.money.costs import Costs
 from engine.policy import DOLLAR, Policy
+from engine.providers.readings import READINGS
 from engine.replay.trace import open_trace
 from events.poll import Poll
 
@@ -36,7 +37,7 @@ def polls_of(name: str) -> tuple[Poll, ...]:
 
 def ticks(name: str, source: str, positions: list[int], *, imported: bool) -> list[Tick]:
     """The polls of a recording as those of one source."""
-    reader = PollReader()
+    reader = PollReader(READINGS)
     return [
         msgspec.structs.replace(reader.read(position, msgspec.structs.replace(poll, source=source)), imported=imported)
         for position, poll in zip(positions, polls_of(name), strict=False)
@@ -45,7 +46,7 @@ def ticks(name: str, source: str, positions: list[int], *, imported: bool) -> li
 
 def folded(found: list[Tick]) -> WorldState:
     """The world after these polls, in order of position."""
-    world = World()
+    world = World(READINGS)
     for tick in sorted(found, key=lambda tick: tick.position):
         world.apply(tick)
     return world.state

@@ -12,7 +12,7 @@ from engine.fold.run_machine import RUN, State, Trigger
 from engine.fold.state_machine import StateMachine
 from engine.fold.vm_machine import VM, VmState, VmTrigger
 from engine.fold.world import World
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from engine.replay.record import replay_record
 from engine.replay.trace import open_trace
 from engine.rules.sets import CURRENT
@@ -26,7 +26,9 @@ RECORDING = Path(__file__).parents[2] / "traces" / "dstack-0.22.5" / "success.js
 @pytest.fixture
 def record(tmp_path: Path) -> Iterator[Record]:
     """A run that succeeds on a machine that ends."""
-    with Record.open(tmp_path / "record.db", write=True, create=True, shapes=shape_of, clock=SystemClock()) as made:
+    with Record.open(
+        tmp_path / "record.db", write=True, create=True, shapes=READINGS.shape, clock=SystemClock()
+    ) as made:
         made.append_polls([poll for _, poll in open_trace(RECORDING) if poll is not None])
         yield made
 
@@ -40,7 +42,7 @@ def machines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def folded(record: Record) -> list[tuple[list[str], list[str], list[str]]]:
     """The states of runs and machines and the kinds of anomalies: by the live path, replay and projections."""
-    world = World(CURRENT, RUN.live(), vm_stepper=VM.live())
+    world = World(READINGS, CURRENT, RUN.live(), vm_stepper=VM.live())
     RecordFold(record, world).run()
     state = world.state
     live = (

@@ -13,6 +13,7 @@ from engine.fold.tick_reader import PollReader
 from engine.fold.world import World
 from engine.fold.world_codec import dump, load
 from engine.kernel.mark import Mark, hashed
+from engine.providers.readings import READINGS
 from engine.rules.sets import RULE_SETS
 from events import types
 from events.clock import SECOND
@@ -26,7 +27,7 @@ DONE = single("a", "done", "done", exit_status=0, submitted=2)
 
 def kernel(rules: str = "current", endpoint: str = "benchmark") -> World:
     """A world with one kernel that its provider has."""
-    world = World(RULE_SETS[rules])
+    world = World(READINGS, RULE_SETS[rules])
     mark = Mark(
         problem="matmul", gpu_type="MI300X", dtype="float32", language="hip", endpoint=endpoint, key_hash=hashed("k")
     )
@@ -49,7 +50,7 @@ def kernel(rules: str = "current", endpoint: str = "benchmark") -> World:
 def shows(world: World, item: Item, position: int, now: float = 5) -> None:
     ((_, poll),) = Story(now=now).listed(item).polls()
     assert poll is not None
-    world.apply(PollReader().read(position, poll))
+    world.apply(PollReader(READINGS).read(position, poll))
 
 
 def says(world: World, seq: int, status: str, position: int, *, provider_id: str = RUNNING["id"]) -> None:
@@ -140,7 +141,7 @@ def test_what_is_said_twice_changes_nothing() -> None:
     says(world, 1, "RUNTIME_ERROR", 4)
     says(world, 2, "RUNTIME_ERROR", 5, provider_id="another attempt")
     assert only(world).said == before
-    silent = World()
+    silent = World(READINGS)
     shows(silent, RUNNING, 3)
     says(silent, 1, "COMPILING", 4)
     assert only(silent).said is None
@@ -179,7 +180,7 @@ def test_a_snapshot_keeps_what_was_said() -> None:
     """A fold that is taken up again goes on as if it had never stopped."""
     world = kernel()
     says(world, 1, "COMPILING", 3)
-    again = World(state=load(dump(world.state)))
+    again = World(READINGS, state=load(dump(world.state)))
     for each in (world, again):
         says(each, 2, "WRONG_ANSWER", 4)
         shows(each, FAILED, 5)

@@ -10,6 +10,7 @@ from engine.fold.run import Run
 from engine.fold.tick_reader import PollReader
 from engine.fold.world import World
 from engine.fold.world_codec import dump, load
+from engine.providers.readings import READINGS
 from events import types
 from events.clock import SECOND, foreign_run_id
 
@@ -30,7 +31,7 @@ def requested(world: World, position: int = 1, at: int = START) -> None:
 def shown(world: World, *items: object, position: int = 9, now: float = 5) -> None:
     ((_, poll),) = Story(now=now).listed(*items).polls()  # type: ignore[arg-type]
     assert poll is not None
-    world.apply(PollReader().read(position, poll))
+    world.apply(PollReader(READINGS).read(position, poll))
 
 
 def handed(world: World, position: int = 2) -> None:
@@ -64,7 +65,7 @@ def only(world: World) -> Run:
 
 def test_a_request_is_a_run_before_any_poll() -> None:
     """`requested`, with our id and the time it was asked for."""
-    world = World()
+    world = World(READINGS)
     requested(world)
     run = only(world)
     assert (run.run_id, run.state, run.requested_at, run.provider_id) == (OURS, "requested", START, None)
@@ -72,7 +73,7 @@ def test_a_request_is_a_run_before_any_poll() -> None:
 
 def test_the_outcome_links_the_providers_id_to_ours() -> None:
     """The poll that shows it moves our run."""
-    world = World()
+    world = World(READINGS)
     requested(world)
     submitted(world)
     shown(world, ITEM)
@@ -82,7 +83,7 @@ def test_the_outcome_links_the_providers_id_to_ours() -> None:
 
 def test_a_run_that_carries_our_mark_is_ours_once_we_were_about_to_hand_it_over() -> None:
     """The answer to the call was lost; the list shows it all the same."""
-    world = World()
+    world = World(READINGS)
     requested(world)
     handed(world)
     shown(world, marked(ITEM))
@@ -95,7 +96,7 @@ def test_a_run_that_carries_our_mark_is_ours_once_we_were_about_to_hand_it_over(
 def test_a_strangers_run_of_a_queued_requests_name_is_theirs() -> None:
     """It was submitted straight to the provider while ours waited: ours waits on, whatever becomes of theirs."""
     for held in (True, False):
-        world = World()
+        world = World(READINGS)
         requested(world)
         if held:
             world.apply_event(2, START, types.RunHeld(run_id=OURS, provider="dstack", why="cap"))
@@ -110,7 +111,7 @@ def test_a_strangers_run_of_a_queued_requests_name_is_theirs() -> None:
 def test_a_name_is_no_proof_while_we_hand_it_over() -> None:
     """A stranger was faster by a moment: without our mark the run is theirs, also where theirs carries another's."""
     for item in (ITEM, marked(ITEM, "00000000-0000-4000-8000-000000000000"), marked(ITEM, 7)):
-        world = World()
+        world = World(READINGS)
         requested(world)
         handed(world)
         shown(world, item)
@@ -125,7 +126,7 @@ def test_a_mark_that_does_not_fit_is_told_and_proves_nothing() -> None:
         (True, {**marked(ITEM), "project_name": "other"}, "of project main"),
         (True, marked(single("b", "running", "running", submitted=2)), "handed over as a"),
     ):
-        world = World()
+        world = World(READINGS)
         requested(world)
         if handing:
             handed(world)
@@ -142,7 +143,7 @@ def test_a_mark_that_does_not_fit_is_told_and_proves_nothing() -> None:
 
 def test_a_copy_of_a_linked_runs_mark_is_another_run() -> None:
     """Somebody submitted the configuration of our run once more, tags and all."""
-    world = World()
+    world = World(READINGS)
     requested(world)
     handed(world)
     submitted(world)
@@ -155,7 +156,7 @@ def test_a_copy_of_a_linked_runs_mark_is_another_run() -> None:
 
 def test_a_mark_shown_twice_waits_for_the_outcome() -> None:
     """One of the two is a copy, and the list does not say which; the provider's answer to the call does."""
-    world = World()
+    world = World(READINGS)
     requested(world)
     handed(world)
     copy = marked(single("a", "running", "running", submitted=3, label="copy"))
@@ -169,7 +170,7 @@ def test_a_mark_shown_twice_waits_for_the_outcome() -> None:
 
 def test_the_providers_answer_outweighs_a_mark() -> None:
     """A run with our mark was shown first, and the provider says that ours is another: each is itself from then on."""
-    world = World()
+    world = World(READINGS)
     requested(world)
     handed(world)
     forged = marked(single("a", "done", "done", exit_status=0, submitted=1, label="forged"))
@@ -187,7 +188,7 @@ def test_the_providers_answer_outweighs_a_mark() -> None:
 @given(st.data())
 def test_no_polls_of_others_make_a_run_ours(data: st.DataObject) -> None:
     """Law: only our mark on a run we were handing over, or the provider's answer to the call, links a run of ours."""
-    world = World()
+    world = World(READINGS)
     events = [requested, handed, submitted]
     others = st.builds(
         single,
@@ -220,7 +221,7 @@ def _with(item: Item, mark: str | None) -> Item:
 def test_a_run_seen_before_its_outcome_is_adopted() -> None:
     """A clock that differs may hide the link until the outcome says it: still one run, under our id, settled or not."""
     for item in (ITEM, single("a", "done", "done", exit_status=0, submitted=2)):
-        world = World()
+        world = World(READINGS)
         requested(world, at=START + 60 * SECOND)
         shown(world, item, now=61)
         submitted(world, position=10)
@@ -234,7 +235,7 @@ def test_a_run_seen_before_its_outcome_is_adopted() -> None:
 def test_a_refused_submission_ends_the_run() -> None:
     """There will be no poll to say so."""
     for why, reason in (("rejected", "rejected"), ("name_in_use", "rejected"), ("unreachable", "unreachable")):
-        world = World()
+        world = World(READINGS)
         requested(world)
         failure = types.SubmitFailed(run_id=OURS, provider="dstack", error="no", reason=why)  # type: ignore[arg-type]
         changes = world.apply_event(2, START, failure)
@@ -246,7 +247,7 @@ def test_a_refused_submission_ends_the_run() -> None:
 def test_an_abandoned_request_ends_as_stopped_if_somebody_asked_for_that() -> None:
     """Else as rejected."""
     for by, wanted in (("user", "stopped_by_user"), ("policy", "stopped_by_policy"), (None, "rejected")):
-        world = World()
+        world = World(READINGS)
         requested(world)
         if by is not None:
             stop(world, by)
@@ -264,7 +265,7 @@ def test_a_stop_is_a_policys_only_if_our_newest_request_was() -> None:
         (["user", "policy"], "stopped_by_policy"),
         ([], "stopped_by_user"),
     ):
-        world = World()
+        world = World(READINGS)
         requested(world)
         submitted(world)
         for by in requests:
@@ -277,7 +278,7 @@ def test_a_stop_is_a_policys_only_if_our_newest_request_was() -> None:
 
 def test_a_world_is_written_down_and_taken_up_equal() -> None:
     """Also with requests open."""
-    world = World()
+    world = World(READINGS)
     requested(world)
     shown(world, single("b", "running", "running"))
     assert load(dump(world.state)) == world.state

@@ -12,6 +12,7 @@ from engine.fold.run import Run
 from engine.fold.run_machine import RUN
 from engine.fold.tick_reader import PollReader
 from engine.fold.world import World
+from engine.providers.readings import READINGS
 from engine.replay.trace import NumberedPoll, replay_polls
 from engine.rules.current import judge
 from engine.rules.evidence import decisive
@@ -30,8 +31,8 @@ def told(history: History) -> Story:
 
 
 def fold(polls: list[NumberedPoll], world: World | None = None) -> World:
-    world = world if world is not None else World()
-    reader = PollReader()
+    world = world if world is not None else World(READINGS)
+    reader = PollReader(READINGS)
     for number, poll in polls:
         if poll is not None:
             world.apply(reader.read(number, poll))
@@ -168,8 +169,8 @@ def test_a_stop_is_a_policys_only_if_our_newest_request_was(history: History, po
     """Law: our own intents decide between the words, never between states."""
     item = history.items[-1]
     polls = list(Story().listed(item).polls())
-    world = World()
-    reader = PollReader()
+    world = World(READINGS)
+    reader = PollReader(READINGS)
     number, poll = polls[0]
     assert poll is not None
     tick = reader.read(number, poll)
@@ -191,8 +192,8 @@ def test_a_stop_is_a_policys_only_if_our_newest_request_was(history: History, po
 def test_both_steppers_fold_a_history_alike(history: History) -> None:
     """The machine of the live path and the table of replay."""
     polls = list(told(history).polls())
-    live = fold(polls, World(CURRENT, RUN.live()))
-    replayed = fold(polls, World(CURRENT, RUN.table()))
+    live = fold(polls, World(READINGS, CURRENT, RUN.live()))
+    replayed = fold(polls, World(READINGS, CURRENT, RUN.table()))
     assert live.state == replayed.state
 
 

@@ -14,6 +14,7 @@ from engine.fold.vm import Vm
 from engine.fold.vm_machine import BILLED, VM, VmState
 from engine.fold.world import World
 from engine.fold.world_codec import dump, load
+from engine.providers.readings import READINGS
 from engine.rules.sets import CURRENT
 from events import types
 from events.clock import SECOND, foreign_run_id
@@ -32,8 +33,8 @@ def told(history: MachineHistory) -> Story:
 
 
 def fold(story: Story, world: World | None = None, positions: list[int] | None = None) -> World:
-    world = world if world is not None else World()
-    reader = PollReader()
+    world = world if world is not None else World(READINGS)
+    reader = PollReader(READINGS)
     for number, poll in story.polls():
         if poll is not None:
             world.apply(reader.read(positions[number - 1] if positions else number, poll))
@@ -223,6 +224,6 @@ def test_idle_evidence_counts_answered_time_only(history: MachineHistory, data: 
 @given(machine_histories())
 def test_both_steppers_fold_a_history_alike(history: MachineHistory) -> None:
     """The machine of the live path and the table of replay."""
-    live = fold(told(history), World(CURRENT, vm_stepper=VM.live()))
-    replayed = fold(told(history), World(CURRENT, vm_stepper=VM.table()))
+    live = fold(told(history), World(READINGS, CURRENT, vm_stepper=VM.live()))
+    replayed = fold(told(history), World(READINGS, CURRENT, vm_stepper=VM.table()))
     assert live.state == replayed.state

@@ -11,6 +11,7 @@ from engine.fold.queries import idle_evidence
 from engine.fold.tick_reader import PollReader
 from engine.fold.vm_machine import VmReason, VmState
 from engine.fold.world import World
+from engine.providers.readings import READINGS
 from events import types
 from events.clock import SECOND
 
@@ -198,7 +199,7 @@ def test_a_clock_that_is_not_ours_is_told_where_its_times_are_first_met(
     ahead: int, took: int, told_of: str | None
 ) -> None:
     """More than 2 s apart for certain: the date may be old, and was taken at any time before the end of the answer."""
-    world, reader = World(), PollReader()
+    world, reader = World(READINGS), PollReader(READINGS)
     story = Story().machines(machine_item()).wait(60).machines(machine_item()).wait(60).machines(machine_item("b"))
     for number, poll in story.polls():
         assert poll is not None
@@ -216,7 +217,7 @@ def test_times_of_another_clock_are_shifted_to_ours() -> None:
     hour = 3600
     story = Story(now=100).machines(machine_item(created=hour + 90))
     story.wait(1).listed(on(submitted=hour + 80, status="done", exit_status=0, finished=hour + 99))
-    world, reader = World(), PollReader()
+    world, reader = World(READINGS), PollReader(READINGS)
     for number, poll in story.polls():
         assert poll is not None
         world.apply(reader.read(number, msgspec.structs.replace(poll, server_time=poll.observed_at + hour * SECOND)))

@@ -22,6 +22,7 @@ from engine.fold.tick_reader import PollReader
 from engine.fold.world import World
 from engine.providers.dstack.address import Address
 from engine.providers.dstack.client import Client
+from engine.providers.readings import READINGS
 from events.clock import SECOND, SystemClock
 from events.poll import Poll
 
@@ -144,7 +145,7 @@ def test_a_skew_is_never_too_small(ahead: float, took: float, began: float, old:
 )
 def test_slow_answers_and_true_skews(ahead: float, took: float, expected: str | None) -> None:
     """The date is taken when the server begins: the answer's end says nothing of it."""
-    world, reader = World(), PollReader()
+    world, reader = World(READINGS), PollReader(READINGS)
     for number, poll in Story().machines(machine_item()).polls():
         assert poll is not None
         world.apply(reader.read(number, dated(poll, ahead=ahead, took=took)))
@@ -153,7 +154,7 @@ def test_slow_answers_and_true_skews(ahead: float, took: float, expected: str | 
 
 def test_a_skew_that_appears_and_goes_is_told_twice() -> None:
     """And not again while slow answers and old dates do not contradict it."""
-    world, reader = World(), PollReader()
+    world, reader = World(READINGS), PollReader(READINGS)
     clock = [(0, 0.1, 0), (HOUR, 0.1, 0), (HOUR, 20, 0), (HOUR, 1, 15), (HOUR, 0.1, 0.9), (0, 0.1, 0.5), (0, 30, 30)]
     story = Story()
     for number in range(len(clock)):
@@ -186,7 +187,7 @@ def test_a_shifted_machine_is_never_billed_short(
     item = machine_item(created=made + before)
     last = machine_item(created=made + before, status="terminated", finished=gone + after if ends_given else None)
     story = Story(now=40).machines(item).wait(300).machines(item).wait(100).machines(last, machine_item("b"))
-    world, reader = World(), PollReader()
+    world, reader = World(READINGS), PollReader(READINGS)
     for (number, poll), clock, lasted, late in zip(story.polls(), (before, after, after), took, old, strict=True):
         assert poll is not None
         world.apply(reader.read(number, dated(poll, ahead=clock, took=lasted, old=late)))
@@ -203,7 +204,7 @@ def test_an_old_date_bills_nothing_short() -> None:
     item, last = machine_item(created=10), machine_item(created=10, status="terminated", finished=400)
     story = Story(now=40).machines(item).wait(400).machines(last, machine_item("b", created=430))
     story = story.wait(300).machines(last, machine_item("b", created=430, status="terminated", finished=700))
-    world, reader = World(), PollReader()
+    world, reader = World(READINGS), PollReader(READINGS)
     for (number, poll), late in zip(story.polls(), (0, 4, 0), strict=True):
         assert poll is not None
         world.apply(reader.read(number, dated(poll, ahead=0, took=1, old=late)))

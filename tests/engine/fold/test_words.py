@@ -7,7 +7,7 @@ import pytest
 
 from engine.fold.vm_machine import VmReason
 from engine.fold.vm_words import TRIGGER_OF, reason_of
-from engine.readings.words import INSTANCE_REASONS, INSTANCE_STATUSES, OLD_INSTANCE_REASONS
+from engine.providers.dstack.words import INSTANCE_REASONS, INSTANCE_STATUSES, OLD_INSTANCE_REASONS
 
 LAB = Path(__file__).parents[3] / ".lab"
 

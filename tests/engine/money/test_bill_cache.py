@@ -15,6 +15,7 @@ from engine.money.bill import bill_vm
 from engine.money.bill_cache import BillCache
 from engine.money.prices import Book
 from engine.policy import Billing, Policy
+from engine.providers.readings import READINGS
 from engine.replay.trace import fold_polls
 from events.clock import SECOND
 
@@ -147,7 +148,7 @@ def task(number: int, status: str, submitted: float, finished: float | None = No
 @given(rests=st.lists(st.sampled_from((0, 5, 30, 90)), min_size=5, max_size=30), queued=st.booleans())
 def test_a_machine_that_takes_run_after_run_is_billed_alike_at_every_poll(rests: list[int], queued: bool) -> None:
     """Polls through the fold: one run behind the other, asked for at once or in turn."""
-    story, world, memory, book = Story(), World(), BillCache(1), book_of(*BILLINGS)
+    story, world, memory, book = Story(), World(READINGS), BillCache(1), book_of(*BILLINGS)
     story.machines(machine_item(status="idle")).wait(5)
     for number, rest in enumerate(rests):
         submitted = 0 if queued else story.now - 1

@@ -12,13 +12,14 @@ from engine.fold.world import World
 from engine.fold.world_codec import WorldState
 from engine.money.bill import Bill
 from engine.money.costs import Costs
+from engine.providers.readings import READINGS
 from engine.replay.trace import fold_polls
 
 STEP = 5
 
 
 def folded(story: Story) -> WorldState:
-    world = World()
+    world = World(READINGS)
     for _ in fold_polls(world, story.polls()):
         pass
     return world.state

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from engine.fold.world import World
 from engine.money.costs import Costs
 from engine.money.reconcile import Cause, reconcile
+from engine.providers.readings import READINGS
 from engine.replay.result import JsonObject, Replay
 from engine.replay.trace import fold_polls, open_trace, replay_trace
 from events.clock import parse_time
@@ -21,7 +22,7 @@ ANSWERING = [path for path in RECORDINGS if "unreachable" not in path.name]
 
 
 def folded(name: str) -> World:
-    world = World()
+    world = World(READINGS)
     for _ in fold_polls(world, open_trace(TRACES / f"{name}.jsonl.zst")):
         pass
     return world
@@ -109,7 +110,7 @@ def test_the_clouds_bill_is_within_the_bounds_at_any_thinning(
     every_so_many = {number for lane in lanes.values() for number in (*lane[::every], lane[-1])}
     any_few = {*chosen.sample([number for number, _ in polls], few), *(lane[-1] for lane in lanes.values())}
     for kept in (every_so_many, any_few):
-        world = World()
+        world = World(READINGS)
         for _ in fold_polls(world, [(number, poll) for number, poll in polls if number in kept]):
             pass
         (bill,) = Costs(world.state).bills().values()
@@ -129,7 +130,7 @@ def test_a_run_costs_the_same_however_few_polls_saw_it(path: Path, every: int) -
     for number, poll in polls:
         lanes.setdefault((poll.path, poll.req), []).append(number)
     kept = {number for lane in lanes.values() for number in (*lane[::every], lane[-1])}
-    whole, thin = World(), World()
+    whole, thin = World(READINGS), World(READINGS)
     for world, some in ((whole, polls), (thin, [(number, poll) for number, poll in polls if number in kept])):
         for _ in fold_polls(world, some):
             pass

@@ -20,6 +20,7 @@ from engine.money.bill import Bill
 from engine.money.costs import Costs, charges
 from engine.money.reconcile import Cause, reconcile
 from engine.money.report import cost_report
+from engine.providers.readings import READINGS
 from engine.replay.trace import fold_polls
 from events.clock import SECOND
 
@@ -124,7 +125,7 @@ def money(seconds: float) -> int:
 
 
 def folded(story: Story) -> WorldState:
-    world = World()
+    world = World(READINGS)
     for _ in fold_polls(world, story.polls()):
         pass
     return world.state
@@ -248,7 +249,7 @@ def test_the_clouds_own_bill_is_within_the_bounds_at_any_thinning(
 ) -> None:
     """Law: whatever of a history is polled, also at every moment on the way; and to the cent what it costs."""
     moments = sorted(moments_of(truth, every, kept, seed))
-    world = World()
+    world = World(READINGS)
     for number, poll in truth.polled(moments, log=log).polls():
         for _ in fold_polls(world, [(number, poll)]):
             pass

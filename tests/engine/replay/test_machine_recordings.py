@@ -12,6 +12,7 @@ from engine.fold.change import AnomalyKind
 from engine.fold.vm import Vm
 from engine.fold.vm_machine import VmState
 from engine.fold.world import World
+from engine.providers.readings import READINGS
 from engine.replay.trace import NumberedPoll, fold_polls, open_trace
 from events.clock import SECOND, format_time
 
@@ -173,7 +174,7 @@ def polls_of(name: str) -> list[NumberedPoll]:
 
 
 def fold(polls: Sequence[NumberedPoll], world: World | None = None) -> World:
-    world = world if world is not None else World()
+    world = world if world is not None else World(READINGS)
     for _ in fold_polls(world, polls):
         pass
     return world
@@ -267,7 +268,7 @@ def test_doubled_polls_change_no_machine(name: str) -> None:
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_no_prefix_of_a_recording_loses_a_machine_or_ends_one_early(name: str) -> None:
     """Once seen, a machine stays in the world, and only a row that says so ends it."""
-    world = World()
+    world = World(READINGS)
     ends = {expected.id: expected.states.rpartition(", ")[2] for expected in EXPECTED[name]}
     seen: set[str] = set()
     for step in fold_polls(world, polls_of(name)):

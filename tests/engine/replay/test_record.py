@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from stenotest.histories import History, histories, rows_of
 from stenotest.story import Story
 
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from engine.replay.record import fill_costs, replay_record, snapshot, step_record, world_of
 from engine.replay.result import JsonObject, Replay
 from engine.replay.trace import NumberedPoll, open_trace, replay_polls
@@ -31,7 +31,7 @@ def recorded(folder: Path, polls: list[NumberedPoll]) -> tuple[Record, dict[int,
     path = folder / "record.db"
     for old in folder.glob("record.db*"):
         old.unlink()
-    record = Record.open(path, clock=SystemClock(), write=True, create=True, shapes=shape_of)
+    record = Record.open(path, clock=SystemClock(), write=True, create=True, shapes=READINGS.shape)
     there = [(number, poll) for number, poll in polls if poll is not None]
     appended = record.append_polls([poll for _, poll in there])
     return record, {done.position: number for done, (number, _) in zip(appended, there, strict=True)}

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine.fold.world import World
+from engine.providers.readings import READINGS
 from engine.replay.result import Replay
 from engine.replay.trace import NumberedPoll, fold_polls, open_trace, replay_polls, replay_trace
 
@@ -181,7 +182,7 @@ def test_doubled_polls_change_nothing(name: str) -> None:
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_no_prefix_of_a_recording_shows_an_end_before_its_evidence(name: str) -> None:
     """Only decisive evidence ends a run: at every line the verdicts are exactly those whose evidence has come."""
-    world = World()
+    world = World(READINGS)
     for step in fold_polls(world, polls_of(name)):
         settled = [run for run in world.state.runs.values() if run.terminal]
         for run in settled:

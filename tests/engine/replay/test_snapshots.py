@@ -11,7 +11,7 @@ from stenotest.big import big_record
 
 from engine.fold import snapshot_store as snapshots
 from engine.fold.snapshot_store import EVERY, SnapshotStore
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from engine.replay.record import world_of
 from events.clock import SystemClock
 from events.store.record import Record
@@ -24,7 +24,7 @@ ONE = 1
 def record(tmp_path: Path) -> Iterator[Record]:
     """A record of some hundred events, opened as a recorder opens it."""
     big_record(tmp_path / "record.db", events=300)
-    with Record.open(tmp_path / "record.db", write=True, shapes=shape_of, clock=SystemClock()) as opened:
+    with Record.open(tmp_path / "record.db", write=True, shapes=READINGS.shape, clock=SystemClock()) as opened:
         yield opened
 
 
@@ -82,7 +82,7 @@ def test_a_snapshot_of_another_record_is_not_believed(record: Record, tmp_path: 
     other = tmp_path / "other.db"
     big_record(other, events=300)
     record.vault.path.replace(other.with_name("other.db.vault"))
-    with Record.open(other, write=True, shapes=shape_of, clock=SystemClock()) as opened:
+    with Record.open(other, write=True, shapes=READINGS.shape, clock=SystemClock()) as opened:
         SnapshotStore(opened).path.write_bytes(content)
         assert SnapshotStore(opened).load() is None
 
@@ -92,13 +92,13 @@ def test_a_snapshot_beyond_the_record_is_not_believed(record: Record, tmp_path: 
     older = {path: path.read_bytes() for path in tmp_path.glob("record.db*")}
     record.close()
     big_record(tmp_path / "longer.db", events=400)
-    with Record.open(tmp_path / "record.db", write=True, shapes=shape_of, clock=SystemClock()) as opened:
-        with Record.open(tmp_path / "longer.db", shapes=shape_of, clock=SystemClock()) as longer:
+    with Record.open(tmp_path / "record.db", write=True, shapes=READINGS.shape, clock=SystemClock()) as opened:
+        with Record.open(tmp_path / "longer.db", shapes=READINGS.shape, clock=SystemClock()) as longer:
             opened.append_polls([longer.poll(1)])
         content = saved(opened).read_bytes()
     for path, was in older.items():
         path.write_bytes(was)
-    with Record.open(tmp_path / "record.db", write=True, shapes=shape_of, clock=SystemClock()) as opened:
+    with Record.open(tmp_path / "record.db", write=True, shapes=READINGS.shape, clock=SystemClock()) as opened:
         SnapshotStore(opened).path.write_bytes(content)
         assert SnapshotStore(opened).load() is None
 

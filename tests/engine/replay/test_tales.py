@@ -15,7 +15,7 @@ from stenotest.story import START, Story
 from engine.fold.record_fold import RecordFold
 from engine.fold.world import World
 from engine.fold.world_codec import WorldState
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from engine.replay.record import snapshot, world_of
 from engine.replay.until import Until
 from engine.rules.sets import RULE_SETS
@@ -152,7 +152,7 @@ def written(folder: Path, told: Told) -> Record:
     for old in folder.glob("record.db*"):
         old.unlink()
     clock = StandingClock(START)
-    record = temporary_record(folder, shapes=shape_of, clock=clock)
+    record = temporary_record(folder, shapes=READINGS.shape, clock=clock)
     for kind, what in told:
         if kind == "event":
             record.append_many([Batch("vm/x", [what])])
@@ -165,7 +165,7 @@ def written(folder: Path, told: Told) -> Record:
 
 def folded(record: Record, rules: str, *, whole: bool) -> WorldState:
     """The world of a record, with every poll folded in full or not."""
-    world = World(RULE_SETS[rules])
+    world = World(READINGS, RULE_SETS[rules])
     RecordFold(record, world).run(each=(lambda *_: None) if whole else None)
     return world.state
 

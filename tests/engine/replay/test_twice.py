@@ -12,7 +12,7 @@ from engine.fold.record_fold import RecordFold
 from engine.fold.world import World
 from engine.fold.world_codec import WorldState
 from engine.money.costs import Costs
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from engine.replay.record import replay_record
 from engine.replay.trace import replay_polls
 from events.store.record import Record
@@ -32,14 +32,14 @@ RUNS = {
 
 
 def recorded(folder: Path, story: Story) -> Record:
-    record = temporary_record(folder, shapes=shape_of)
+    record = temporary_record(folder, shapes=READINGS.shape)
     record.append_polls([poll for _, poll in story.polls() if poll is not None])
     return record
 
 
 def folded(record: Record, *, whole: bool) -> WorldState:
     """The world of a record, with every poll folded in full or not."""
-    world = World()
+    world = World(READINGS)
     RecordFold(record, world).run(each=(lambda *_: None) if whole else None)
     return world.state
 

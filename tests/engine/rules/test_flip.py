@@ -10,7 +10,8 @@ from stenotest.story import Item, single
 
 from engine.facts import RunFacts
 from engine.fold.tick_reader import PollReader
-from engine.readings.dstack import read_run
+from engine.providers.dstack.run_reading import read_run
+from engine.providers.readings import READINGS
 from engine.replay.trace import open_trace
 from engine.rules.current import judge
 from engine.rules.evidence import decisive, is_failing
@@ -94,7 +95,7 @@ def test_every_flip_of_a_history_is_a_verdict_of_the_rules(history: History) -> 
 @pytest.mark.parametrize("trace", sorted(TRACES.rglob("*.zst")), ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_every_flip_of_a_recording_is_a_verdict_of_the_rules(trace: Path) -> None:
     """Of whatever a genuine server said of any run."""
-    reader, seen = PollReader(), set()
+    reader, seen = PollReader(READINGS), set()
     for number, poll in open_trace(trace):
         if poll is not None:
             seen |= {one.facts for one in reader.read(number, poll).runs}

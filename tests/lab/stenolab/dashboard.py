@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from stenotest.big import polls
 
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from events.clock import SECOND, SystemClock
 from events.store.record import Record
 
@@ -40,6 +40,6 @@ class Busy:
 
     def goes_on(self, rounds: int = 50) -> int:
         """So many more looks at it, all at once; the head afterwards."""
-        with Record.open(self.path, write=True, create=True, shapes=shape_of, clock=SystemClock()) as record:
+        with Record.open(self.path, write=True, create=True, shapes=READINGS.shape, clock=SystemClock()) as record:
             record.append_polls(tuple(islice(self._story, rounds * 2)))
             return record.head().position

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from engine.replay.record import replay_record
 from events.clock import SystemClock
 from events.errors import RecordNotFound
@@ -248,7 +248,7 @@ class Steno:
                 started.kill()
 
     def _opened(self) -> Record:
-        return Record.open(self.record, write=False, shapes=shape_of, clock=SystemClock())
+        return Record.open(self.record, write=False, shapes=READINGS.shape, clock=SystemClock())
 
     def _environment(self, more: dict[str, str]) -> dict[str, str]:
         return {

@@ -16,8 +16,8 @@ from stenolab.versions import NEWEST, OLDEST
 from engine.errors import NameInUse, NotConfigured, ProjectNotFound, ProviderRefused, RunNotFound, TaskInvalid
 from engine.providers.base import Submission
 from engine.providers.dstack.provider import DstackProvider
+from engine.providers.dstack.run_reading import read_run
 from engine.providers.dstack.task import complete_task
-from engine.readings.dstack import read_run
 from events.clock import SECOND
 
 pytestmark = pytest.mark.slow

@@ -7,11 +7,11 @@ import pytest
 from stenotest.story import START
 
 from engine.errors import ProviderError
+from engine.providers.dstack.run_reading import read_run
 from engine.providers.local import listing, words
 from engine.providers.local.durable import write_json
 from engine.providers.local.state import read_state
-from engine.readings.dstack import read_run
-from engine.readings.scope import read_scope
+from engine.providers.readings import READINGS
 
 DONE = ("done", "all_jobs_done", "done", "done_by_runner", 0)
 
@@ -81,7 +81,7 @@ def test_a_run_is_told_in_words_the_reading_knows(machine) -> None:
 def test_the_question_reads_as_an_unfiltered_list_of_this_source(machine) -> None:
     """A trace of these polls is routed to the same source as the live ones."""
     poll = machine.poll()
-    scope = read_scope(poll.path, poll.req)
+    scope = READINGS.scope(poll.path, poll.req)
     assert scope.source == poll.source == "local/here"
     assert (scope.endpoint, scope.filtered, scope.page_after) == ("runs/list", False, None)
     assert scope.limit > 100
@@ -109,7 +109,7 @@ def test_the_history_is_told_once_and_then_its_end(machine) -> None:
     later, _ = machine.provider.poll((runs[3],), since=None)
     assert ids(later) == [active, *runs[:49:-1], runs[3]]
     assert not later.complete
-    assert read_scope(later.path, later.req).limit <= len(ids(later))
+    assert READINGS.scope(later.path, later.req).limit <= len(ids(later))
     whole, _ = machine.provider.poll(("vanished",), since=None)
     assert whole.complete
     assert ids(whole) == [active, *runs[::-1]]

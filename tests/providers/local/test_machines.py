@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from engine.errors import TaskInvalid, VmInUse, VmNotFound
+from engine.providers.dstack.run_reading import read_run
+from engine.providers.dstack.vm_reading import read_vm
 from engine.providers.local.spec import gpu_label
-from engine.readings.dstack import read_run
-from engine.readings.instances import read_vm
-from engine.readings.scope import read_scope
+from engine.providers.readings import READINGS
 from engine.replay.trace import open_trace
 from events.clock import parse_time
 
@@ -90,7 +90,7 @@ def test_a_machine_has_the_fields_that_a_genuine_server_gives(machine, monkeypat
         os.kill(process, signal.SIGCONT)
     look("terminated")
     _, poll = machine.provider.poll((), since=None)
-    scope = read_scope(poll.path, poll.req)
+    scope = READINGS.scope(poll.path, poll.req)
     assert (scope.source, scope.endpoint, poll.source) == ("local/here", "instances/list", "local/here")
     made, busy, gone = seen["provisioning"], seen["busy"], seen["terminated"]
     assert (made.price, made.gpu, made.gpu_count, made.gpu_memory_mib) == (1_990_000, "MI300X", 2, 196608)
@@ -377,6 +377,6 @@ def test_a_machine_is_told_gone_however_many_went(machine) -> None:
     _, later = machine.provider.poll(("old-002",), since=None)
     told = msgspec.json.decode(later.body)
     assert (len(told), told[-1]["id"], later.complete) == (101, "vm-002", False)
-    assert read_scope(later.path, later.req).limit <= len(told)
+    assert READINGS.scope(later.path, later.req).limit <= len(told)
     _, bounded = machine.another().poll((), since=parse_time(told[0]["finished_at"]) + 1)
     assert (bounded.body, bounded.complete) == (b"[]", False)

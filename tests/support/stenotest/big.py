@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from events.clock import SECOND, SystemClock
 from events.poll import Poll
 from events.store.record import Record
@@ -37,7 +37,7 @@ def big_record(path: Path, *, events: int = 1_000_000, until: int = START) -> in
     One run follows another, four on each machine, five seconds between two looks. It ends in the middle of a run.
     """
     start = until - round((events + 2000) / _EVENTS_A_RUN) * _ROUNDS * _ROUND * SECOND
-    with Record.open(path, write=True, create=True, shapes=shape_of, clock=SystemClock()) as record:
+    with Record.open(path, write=True, create=True, shapes=READINGS.shape, clock=SystemClock()) as record:
         batch: list[Poll] = []
         for poll in polls(start):
             batch.append(poll)

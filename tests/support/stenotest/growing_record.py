@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from engine.readings.shapes import shape_of
+from engine.providers.readings import READINGS
 from engine.replay.record import replay_record
 from engine.replay.until import Until
 from events.clock import SystemClock
@@ -27,7 +27,7 @@ class Growing:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.record = Record.open(path, write=True, create=True, shapes=shape_of, clock=CLOCK)
+        self.record = Record.open(path, write=True, create=True, shapes=READINGS.shape, clock=CLOCK)
         self._looks = looks(START)
 
     def grow(self, count: int) -> int:
@@ -74,7 +74,7 @@ def looked(pool: Pool, position: int) -> Callable[[], bool]:
 
 def same_as_replay(look: Look) -> None:
     """What a look shows is what a replay of the record up to it says."""
-    with Record.open(look.record.path, clock=CLOCK, shapes=shape_of) as record:
+    with Record.open(look.record.path, clock=CLOCK, shapes=READINGS.shape) as record:
         found = replay_record(record, until=Until(position=look.position)).to_json()
     store = look.view.store
     for name, shown in (

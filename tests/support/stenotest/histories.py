@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from engine.readings.words import RETRY_EVENT_OF
+from engine.providers.dstack.words import RETRY_EVENT_OF
 from stenotest.machines import MachineHistory
 from stenotest.story import Item, job, run_item, submission
 

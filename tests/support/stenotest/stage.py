@@ -28,7 +28,8 @@ from engine.fold.tick import Seen, Tick
 from engine.fold.vm import Vm
 from engine.fold.world import World
 from engine.policy import Policy, dump_policy
-from engine.readings.scope import INSTANCES_LIST, RUNS_LIST, Scope
+from engine.providers.reading import Listing, Scope
+from engine.providers.readings import READINGS
 from events import types
 from events.clock import SECOND, foreign_run_id
 from stenotest.story import START
@@ -42,7 +43,7 @@ class Stage:
     """One source; `now` is the clock, `world` everything folded so far."""
 
     def __init__(self, policy: Policy | None = None, *, now: int = START) -> None:
-        self.world = World()
+        self.world = World(READINGS)
         self.now = now
         self.policy = policy if policy is not None else Policy(budget_total=None)
         self._position = 0
@@ -107,18 +108,18 @@ class Stage:
 
     def machines(self, *rows: VmFacts, started: int | None = None, answered: bool = True) -> None:
         """A poll of all machines."""
-        self._poll(INSTANCES_LIST, started, answered, vms=rows)
+        self._poll(Listing.VMS, started, answered, vms=rows)
 
     def runs(self, *rows: RunFacts, started: int | None = None, answered: bool = True) -> None:
         """A poll of all runs, newest first."""
-        self._poll(RUNS_LIST, started, answered, runs=tuple(Seen(facts=row) for row in rows))
+        self._poll(Listing.RUNS, started, answered, runs=tuple(Seen(facts=row) for row in rows))
 
-    def _poll(self, endpoint: str, started: int | None, answered: bool, **rows: Any) -> None:
+    def _poll(self, listing: Listing, started: int | None, answered: bool, **rows: Any) -> None:
         self._position += 1
         tick = Tick(
             position=self._position,
             source=SOURCE,
-            scope=Scope(provider=PROVIDER, source=SOURCE, endpoint=endpoint, project=PROJECT, limit=10_000),
+            scope=Scope(provider=PROVIDER, source=SOURCE, listing=listing, watched=True, project=PROJECT, limit=10_000),
             started_at=self.now if started is None else started,
             observed_at=self.now,
             answered=answered,

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from engine.readings.answers import answered
-from engine.readings.scope import source_of
+from engine.providers.readings import READINGS
 from events.clock import SECOND, format_time, parse_time
 from events.poll import Poll
 
@@ -206,7 +205,7 @@ def poll_of(line: Item) -> Poll:
     body = json.dumps(line["body"]).encode() if "body" in line else None
     started = parse_time(line["t"])
     return Poll(
-        source=source_of(line["path"], req),
+        source=READINGS.source(line["path"], req),
         path=line["path"],
         req=req,
         started_at=started,
@@ -215,5 +214,5 @@ def poll_of(line: Item) -> Poll:
         error=line.get("error"),
         body=body,
         ep=line["ep"],
-        answered=answered(line["path"], req, line["status"], body),
+        answered=READINGS.answered(line["path"], req, line["status"], body),
     )

@@ -6,7 +6,8 @@ from engine.fold.run import Run
 from engine.fold.tick_reader import PollReader
 from engine.fold.vm import Vm
 from engine.fold.world import World
-from engine.readings.words import MARK
+from engine.providers.dstack.words import MARK
+from engine.providers.readings import READINGS
 from events import types
 from events.clock import SECOND, foreign_run_id
 from stenotest.machines import HOST, machine_item
@@ -21,9 +22,9 @@ class Told:
     """A world that is told polls and events in turn."""
 
     def __init__(self) -> None:
-        self.world = World()
+        self.world = World(READINGS)
         self.story = Story()
-        self.reader = PollReader()
+        self.reader = PollReader(READINGS)
         self.position = 0
 
     def _fold(self) -> None:

@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.readings.answers import answered
-from engine.readings.scope import read_scope, source_of
+from engine.providers.readings import READINGS
 
 
 def scope(path: str, **req: Any) -> Any:
-    return read_scope(path, json.dumps(req).encode())
+    return READINGS.scope(path, json.dumps(req).encode())
 
 
 def test_a_list_names_its_project_and_filter() -> None:
@@ -39,7 +38,7 @@ def test_a_list_names_its_project_and_filter() -> None:
 )
 def test_each_path_has_its_source_and_endpoint(path: str, req: dict[str, Any], source: str, endpoint: str) -> None:
     """`dstack/<project>`, or the provider alone where no one project is named."""
-    assert (source_of(path, json.dumps(req).encode()), scope(path, **req).endpoint) == (source, endpoint)
+    assert (READINGS.source(path, json.dumps(req).encode()), scope(path, **req).endpoint) == (source, endpoint)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +53,7 @@ def test_only_an_unfiltered_list_can_show_an_absence(req: dict[str, Any], filter
 @given(st.binary(max_size=40) | st.text(max_size=20).map(str.encode))
 def test_a_request_of_any_bytes_has_a_scope(req: bytes) -> None:
     """Never raises."""
-    assert read_scope("/api/runs/list", req).endpoint == "runs/list"
+    assert READINGS.scope("/api/runs/list", req).endpoint == "runs/list"
 
 
 @pytest.mark.parametrize(
@@ -85,7 +84,7 @@ def test_an_answer_is_a_2xx_of_its_shape_or_resource_not_exists(
 ) -> None:
     """Everything else is a failure of the source, an HTML page with status 200 included."""
     text = None if body is None else json.dumps(body).encode()
-    assert answered(path, b"{}", status, text) is counts
+    assert READINGS.answered(path, b"{}", status, text) is counts
 
 
 def test_the_list_of_machines_has_pages_of_its_own() -> None:
@@ -101,5 +100,5 @@ def test_the_list_of_machines_has_pages_of_its_own() -> None:
 @pytest.mark.parametrize("path", ["/api/instances/list", "/local/instances/list"])
 def test_a_list_of_machines_is_a_list_of_objects(path: str) -> None:
     """As a list of runs."""
-    assert answered(path, b"{}", 200, b'[{"id": "a"}]')
-    assert not answered(path, b"{}", 200, b'{"id": "a"}')
+    assert READINGS.answered(path, b"{}", 200, b'[{"id": "a"}]')
+    assert not READINGS.answered(path, b"{}", 200, b'{"id": "a"}')

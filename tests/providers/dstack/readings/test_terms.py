@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.fold.run import Terms
-from engine.readings.terms import OFF, gpus_of, idle_of, read_terms
+from engine.providers.dstack.requirements import OFF, gpus_of, idle_of, read_terms
 from events.clock import SECOND
 
 

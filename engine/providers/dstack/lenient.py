@@ -6,8 +6,9 @@ policy we cannot read counts as covering everything.
 
 import msgspec
 
-from engine.readings import words
-from engine.readings.dstack import (
+from engine.providers.dstack import words
+from engine.providers.dstack.loose import Reader
+from engine.providers.dstack.run_reading import (
     ConfigurationWire,
     JobWire,
     MachineWire,
@@ -20,11 +21,10 @@ from engine.readings.dstack import (
     SubmissionWire,
     TagsWire,
 )
-from engine.readings.loose import Reader
 
 
 def lenient_run(item: bytes) -> tuple[RunWire, tuple[str, ...]]:
-    """As `engine.readings.dstack.decode_run`, for an item of any shape.
+    """As `run_reading.decode_run`, for an item of any shape.
 
     Raises:
         ValueError: the item is no JSON object with an id.

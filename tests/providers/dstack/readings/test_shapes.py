@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from stenotest.story import run_item
 
-from engine.readings.shapes import FLEET_SECRETS, RUN_SECRETS, shape_of
+from engine.providers.dstack.endpoints import FLEET_SECRETS, RUN_SECRETS
+from engine.providers.readings import READINGS
 from engine.replay.trace import open_trace
 
 TRACES = Path(__file__).parents[2] / "traces"
@@ -32,7 +33,7 @@ def test_every_value_that_looks_like_a_credential_is_declared_secret(version: st
     suspects = ("env", "password", "token", "private", "ssh_key", "identity_file", "registry_auth")
     for path in sorted((TRACES / version).glob("*.zst")):
         for _, poll in open_trace(path):
-            shape = None if poll is None else shape_of(poll.path, poll.req)
+            shape = None if poll is None else READINGS.shape(poll.path, poll.req)
             if poll is None or poll.body is None or shape is None or shape.kind not in ("run", "fleet"):
                 continue
             body = json.loads(poll.body)
@@ -44,7 +45,7 @@ def test_every_value_that_looks_like_a_credential_is_declared_secret(version: st
 
 def test_what_moves_at_every_poll_is_volatile() -> None:
     """`cost` and `last_processed_at`, wherever they stand."""
-    shape = shape_of("/api/runs/list", b"{}")
+    shape = READINGS.shape("/api/runs/list", b"{}")
     assert shape is not None
     moving = {where for where, _ in leaves(run_item()) if where.rpartition(".")[2] in ("cost", "last_processed_at")}
     assert moving == set(shape.volatile)
@@ -52,4 +53,4 @@ def test_what_moves_at_every_poll_is_volatile() -> None:
 
 def test_an_unknown_endpoint_has_no_shape() -> None:
     """Its body is stored whole."""
-    assert shape_of("/api/project/p/logs/poll", b"{}") is None
+    assert READINGS.shape("/api/project/p/logs/poll", b"{}") is None

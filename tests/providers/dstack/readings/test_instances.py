@@ -11,7 +11,7 @@ from stenotest.machines import HOST, machine_item, placeholder
 from stenotest.story import START, provider_id
 
 from engine.facts import VmFacts
-from engine.readings.instances import read_vm
+from engine.providers.dstack.vm_reading import read_vm
 from engine.replay.trace import open_trace
 from events.clock import SECOND
 

@@ -11,9 +11,9 @@ from typing import Annotated, Final
 import msgspec
 
 from engine.facts import VmEvent, VmFacts
-from engine.readings import words
-from engine.readings.dstack import read_time
-from engine.readings.loose import Reader
+from engine.providers.dstack import words
+from engine.providers.dstack.loose import Reader
+from engine.providers.dstack.run_reading import read_time
 
 MICRO: Final = 1_000_000
 DEAREST: Final = 1_000_000

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stenotest.story import job, run_item, single, submission
 
-from engine.readings import words
-from engine.readings.dstack import decode_run, read_cost, read_run
-from engine.readings.lenient import lenient_run
+from engine.providers.dstack import words
+from engine.providers.dstack.lenient import lenient_run
+from engine.providers.dstack.run_reading import decode_run, read_cost, read_run
 
 ANY_JSON = st.recursive(
     st.none()
@@ -41,7 +41,7 @@ def test_a_run_reads_as_facts() -> None:
     assert facts.jobs[1].newest is not None
     assert (facts.jobs[1].newest.num, facts.jobs[1].newest.price) == (1, 1_990_000)
     assert facts.jobs[1].retry_on == {"error"}
-    assert read_cost(encoded(item)) == 500_000
+    assert read_cost(encoded(item)) == {item["id"]: 500_000}
 
 
 def test_both_forms_of_time_are_the_same_moment() -> None:
@@ -144,7 +144,7 @@ def test_a_submission_without_a_number_opens_no_attempt() -> None:
 def test_an_amount_nobody_pays_is_none(price: float) -> None:
     """As micro-dollars it is beyond floats or beyond what a read model holds."""
     item = run_item("dear", "running", job(submission("running", price=price)), cost=price)
-    assert read_cost(encoded(item)) is None
+    assert read_cost(encoded(item)) == {item["id"]: None}
     latest = read_run(encoded(item)).latest
     assert latest is not None
     assert latest.price is None

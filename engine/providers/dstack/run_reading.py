@@ -1,6 +1,6 @@
 """What one run of a dstack answer says, as facts (servers 0.19.37 to 0.22.5; the local provider speaks the same words).
 
-A well-formed item is decoded in one typed step; anything else goes through `engine.readings.lenient`, which gives the
+A well-formed item is decoded in one typed step; anything else goes through `lenient`, which gives the
 same structure and names what it could not use. Neither raises on an unknown word, field or type.
 """
 
@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import msgspec
 
 from engine.facts import JobFacts, RunFacts, SubmissionFacts
-from engine.readings import words
+from engine.providers.dstack import words
 from events.clock import parse_time
 
 MICRO: Final = 1_000_000
@@ -118,6 +118,7 @@ class RunWire(msgspec.Struct):
 
 
 class _CostWire(msgspec.Struct):
+    id: str
     cost: float | None = None
 
 
@@ -139,7 +140,7 @@ def decode_run(item: bytes) -> tuple[RunWire, tuple[str, ...]]:
         wire = None
     if wire is not None and wire.id:
         return wire, ()
-    from engine.readings.lenient import lenient_run
+    from engine.providers.dstack.lenient import lenient_run
 
     return lenient_run(item)
 
@@ -154,13 +155,13 @@ def read_run(item: bytes) -> RunFacts:
     return facts_of(wire, drift)
 
 
-def read_cost(item: bytes) -> int | None:
-    """dstack's own `cost` of a run item in micro-dollars; None where it gives none."""
+def read_cost(item: bytes) -> dict[str, int | None]:
+    """dstack's own `cost` of a run item in micro-dollars, under the run's id; None where it gives none."""
     try:
-        cost = _cost.decode(item).cost
+        wire = _cost.decode(item)
     except msgspec.DecodeError:
-        return None
-    return _micro(cost)
+        return {}
+    return {wire.id: _micro(wire.cost)}
 
 
 def facts_of(wire: RunWire, drift: tuple[str, ...] = ()) -> RunFacts:

@@ -1,0 +1,69 @@
+"""The reading of dstack's answers, and of the local provider's, whose older answers are in the same words."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from engine.facts import RunFacts, VmEvent, VmFacts
+from engine.fold.run import Terms
+from engine.providers.dstack.endpoints import SHAPES, dstack_scope, is_answer, says_not_exists
+from engine.providers.dstack.requirements import read_terms
+from engine.providers.dstack.run_reading import RunWire, decode_run, facts_of, read_cost
+from engine.providers.dstack.vm_reading import read_vm, read_vm_event
+from engine.providers.reading import Scope
+from events.shape.shape import BodyShape
+
+_KNOWN: Final = 2048
+"""Runs whose facts are remembered."""
+
+
+class DstackReading:
+    """What dstack servers from 0.19.37 to 0.22.5 say."""
+
+    makes_all_vms = False
+
+    def __init__(self, scope: Callable[[str, bytes], Scope | None] = dstack_scope) -> None:
+        self.scope = scope
+        self._known: dict[str, tuple[RunWire, tuple[str, ...], RunFacts]] = {}
+        """Run id → what was last read of it: an item that differs in volatile values only has the same facts."""
+
+    def shape(self, path: str, req: bytes) -> BodyShape | None:
+        """As `Reading.shape`."""
+        scope = self.scope(path, req)
+        return None if scope is None else SHAPES.get(scope.endpoint)
+
+    def answered(self, path: str, req: bytes, status: int | None, body: bytes | None) -> bool:
+        """As `Reading.answered`."""
+        scope = self.scope(path, req)
+        return scope is not None and is_answer(scope, status, body)
+
+    def says_not_exists(self, status: int | None, body: bytes | None) -> bool:
+        """As `Reading.says_not_exists`."""
+        return says_not_exists(status, body)
+
+    def runs(self, item: bytes) -> tuple[RunFacts, ...]:
+        """As `Reading.runs`: a run is one item."""
+        wire, drift = decode_run(item)
+        known = self._known.get(wire.id)
+        if known is not None and known[0] == wire and known[1] == drift:
+            return (known[2],)
+        facts = facts_of(wire, drift)
+        if len(self._known) >= _KNOWN:
+            self._known.clear()
+        self._known[wire.id] = (wire, drift, facts)
+        return (facts,)
+
+    def costs(self, item: bytes) -> Mapping[str, int | None]:
+        """As `Reading.costs`."""
+        return read_cost(item)
+
+    def vm(self, item: bytes) -> VmFacts:
+        """As `Reading.vm`."""
+        return read_vm(item)
+
+    def vm_event(self, item: bytes) -> VmEvent | None:
+        """As `Reading.vm_event`."""
+        return read_vm_event(item)
+
+    def terms(self, configuration: bytes, submitter: str, fallback: tuple[str, ...] = ()) -> Terms:
+        """As `Reading.terms`."""
+        return read_terms(configuration, submitter, fallback)

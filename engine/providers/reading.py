@@ -1,0 +1,159 @@
+"""The port for reading answers: what a provider said, as facts in our own words.
+
+A reading is pure: it gets the path and the request of a poll and the text of its answer, and asks nobody. It never
+raises on a word, field or type it does not know.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from functools import lru_cache
+from typing import Final, Protocol
+
+import msgspec
+
+from engine.facts import RunFacts, VmEvent, VmFacts
+from engine.fold.run import Terms
+from events.shape.shape import BodyShape
+
+
+class Listing(StrEnum):
+    """What a question asks for."""
+
+    RUNS = "runs"
+    RUN = "run"  # one run, by id or name
+    VMS = "vms"
+    EVENTS = "events"  # the provider's own log
+    OTHER = "other"  # nothing that is read
+
+
+class Scope(msgspec.Struct, frozen=True, kw_only=True):
+    """The question of a poll: which list or thing, of whom, filtered how."""
+
+    provider: str
+    source: str
+    """`<provider>/<project>`, or `<provider>` where no single project is named."""
+    listing: Listing
+    endpoint: str = "other"
+    """The provider's own name of the question, for display."""
+    project: str | None = None
+    watched: bool = False
+    """Its polls show whether we are looking. False for a question that not every server answers."""
+    only_active: bool = False
+    filtered: bool = False
+    """Something beside the project narrows the list: absence from the answer means nothing."""
+    page_after: str | None = None
+    """The id the page starts behind; None on the first page."""
+    limit: int = 1 << 62
+    """Items of a full page; a shorter page is the last one."""
+    by_id: str | None = None
+    by_name: str | None = None
+    jobs_omitted: bool = False
+    """The answer shows no job of any run."""
+    attempts_limited: bool = False
+    """Older attempts may be missing from the answer, and with them their cost."""
+
+
+class Reading(Protocol):
+    """How one provider's answers are read."""
+
+    @property
+    def makes_all_vms(self) -> bool:
+        """Every machine of this provider was made by Steno."""
+        ...
+
+    def scope(self, path: str, req: bytes) -> Scope | None:
+        """What a poll asked; None: the path is another provider's."""
+        ...
+
+    def shape(self, path: str, req: bytes) -> BodyShape | None:
+        """How the answer is cut into items; None: it is stored whole."""
+        ...
+
+    def answered(self, path: str, req: bytes, status: int | None, body: bytes | None) -> bool:
+        """Whether the source told us something with this answer."""
+        ...
+
+    def says_not_exists(self, status: int | None, body: bytes | None) -> bool:
+        """Whether the answer says that the thing asked for does not exist."""
+        ...
+
+    def runs(self, item: bytes) -> tuple[RunFacts, ...]:
+        """The runs that one item of an answer shows: one, or as many as an array has.
+
+        Raises:
+            ValueError: the item cannot be read at all.
+        """
+        ...
+
+    def costs(self, item: bytes) -> Mapping[str, int | None]:
+        """The provider's own cost of each run of an item: provider id → micro-dollars; None: it gives none."""
+        ...
+
+    def vm(self, item: bytes) -> VmFacts:
+        """The machine that one item shows.
+
+        Raises:
+            ValueError: the item cannot be read at all.
+        """
+        ...
+
+    def vm_event(self, item: bytes) -> VmEvent | None:
+        """The status change of a machine that an item of the provider's log dates; None: it dates none."""
+        ...
+
+    def terms(self, configuration: bytes, submitter: str, fallback: tuple[str, ...] = ()) -> Terms:
+        """What a task asks of its machine. Never raises.
+
+        Args:
+            configuration: the task as JSON text.
+            fallback: the GPU models to ask for after the task's own.
+        """
+        ...
+
+
+class Readings:
+    """The readings of all providers. The path of a poll finds the one that reads it."""
+
+    def __init__(self, readings: Mapping[str, Reading]) -> None:
+        """
+        Args:
+            readings: by provider. They are asked in this order whose path it is.
+        """
+        self._readings: Final = dict(readings)
+        self.scope = lru_cache(maxsize=4096)(self._scope)
+
+    def of(self, provider: str) -> Reading | None:
+        """The reading of a provider; None: there is none of that name."""
+        return self._readings.get(provider)
+
+    def _scope(self, path: str, req: bytes) -> Scope:
+        """What a poll asked; `OTHER` for a path nobody reads."""
+        for reading in self._readings.values():
+            scope = reading.scope(path, req)
+            if scope is not None:
+                return scope
+        provider = path.partition(":")[0].strip("/") or "unknown"
+        return Scope(provider=provider, source=provider, listing=Listing.OTHER)
+
+    def terms(self, provider: str, configuration: bytes, submitter: str, fallback: tuple[str, ...] = ()) -> Terms:
+        """As `Reading.terms`; a provider nobody reads asks for nothing."""
+        reading = self.of(provider)
+        if reading is None:
+            return Terms(submitter=submitter, fallback=fallback)
+        return reading.terms(configuration, submitter, fallback)
+
+    def source(self, path: str, req: bytes) -> str:
+        """Who was asked: `<provider>/<project>`, or `<provider>`."""
+        return self.scope(path, req).source
+
+    def shape(self, path: str, req: bytes) -> BodyShape | None:
+        """How the answer is cut into items; None: it is stored whole."""
+        reading = self.of(self.scope(path, req).provider)
+        return None if reading is None else reading.shape(path, req)
+
+    def answered(self, path: str, req: bytes, status: int | None, body: bytes | None) -> bool:
+        """Whether the source told us something with this answer; of a path nobody reads, whether it is a 2xx."""
+        reading = self.of(self.scope(path, req).provider)
+        if reading is not None:
+            return reading.answered(path, req, status, body)
+        return status is not None and body is not None and 200 <= status < 300
