@@ -107,7 +107,7 @@ def run_text(run: Run, cost: int | None, now: int) -> str:
         parts.append(f"ran {span(ran if ran < SECOND else round(ran / (SECOND // 10)) * (SECOND // 10))}")
     if run.start is not None:
         parts.append(f"{run.start} start")
-    if cost is not None:
+    if cost is not None and run.links:
         parts.append(f"cost {usd(cost)}")
     text = ", ".join(parts)
     late = run.finished_at is not None and now - run.finished_at > _LATE
