@@ -106,7 +106,7 @@ def _stopped(app: App, record: Record, vm: Vm, *, when_idle: bool) -> Vm:
     from events.types import VmStopFailed
 
     with (
-        closing(named(app, vm.provider, record.path, project=vm.facts.project)) as provider,
+        closing(named(app, vm.provider, record.store, project=vm.facts.project)) as provider,
         watching(app, record, provider, adopt=False) as (watch, recorder),
     ):
         dispatcher = Dispatcher(watch, recorder, app.clock)

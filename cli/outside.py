@@ -9,18 +9,18 @@ from engine.errors import Conflict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
     from cli.wiring.app import App
     from engine.fold.run import Run
     from engine.providers.task import Completed
     from events.clock import Clock
+    from events.store.store import Store
 
 
 class Provided:
     """The provider that the settings name."""
 
-    def __init__(self, app: App, record: Path) -> None:
+    def __init__(self, app: App, record: Store) -> None:
         self._app = app
         self._record = record
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from cli.wiring.app import App
     from engine.fold.run import Run
     from engine.providers.base import Provider
+    from events.store.store import Store
 
 
-def named(app: App, provider: str, record: Path | None, *, project: str | None = None) -> Provider:
+def named(app: App, provider: str, record: Store | None, *, project: str | None = None) -> Provider:
     """The provider of that name, in the project of the settings or in the one given.
 
     Raises:
@@ -27,6 +26,6 @@ def named(app: App, provider: str, record: Path | None, *, project: str | None =
     return kind.open(app.settings, clock=app.clock, ids=app.ids, record=record)
 
 
-def of_run(app: App, run: Run, record: Path | None) -> Provider:
+def of_run(app: App, run: Run, record: Store | None) -> Provider:
     """The provider that has a run, in the run's own project."""
     return named(app, run.provider, record, project=run.project)

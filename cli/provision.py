@@ -41,7 +41,7 @@ def provision(app: App, trial: Trial, provider_name: str, *, yes: bool) -> None:
     if not yes and not click.confirm(question, err=True):
         raise Detached("nothing was rented")
     with writing(app) as record:
-        provider = named(app, provider_name, record.path)
+        provider = named(app, provider_name, record.store)
         try:
             run = follow(app, record, provider, submit(app, record, provider, task, run_id), timeout=None)
         finally:

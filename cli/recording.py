@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from cli.said import Said
 from cli.wiring.errors import INTERRUPTED
 from cli.wiring.signals import ending, stoppable
-from engine.act.lease import holder, lease_path
 from events.clock import SECOND
 from events.errors import RecordLocked
 
@@ -59,7 +58,7 @@ def record_forever(
     recorder.stays = True
     with stoppable(signal.SIGTERM, Terminated) as ended, stoppable(signal.SIGINT, KeyboardInterrupt) as interrupted:
         try:
-            _log.info("recording %s into %s; Ctrl-C stops", provider.source, record.path)
+            _log.info("recording %s into %s; Ctrl-C stops", provider.source, record.store)
             _rounds(record, watch, recorder, provider, clock, (ended, interrupted, *checks))
         except Terminated:
             with ending(INTERRUPTED):
@@ -98,7 +97,7 @@ def _rounds(
             if held:
                 recorder.started(f"steno {version('steno')}")
             else:
-                process = holder(lease_path(record.path, provider.source))
+                process = record.store.lease_holder(provider.source)
                 _log.warning("process %s records %s already; standing by", process, provider.source)
         said.round(found, watch, recorder, clock.now())
         _wait(recorder, clock, found.pause, seen, checks)

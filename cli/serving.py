@@ -17,9 +17,9 @@ from cli.wiring.signals import ending, stoppable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from cli.wiring.app import App
+    from events.store.store import Store, Where
     from projections.api.server import Server
     from projections.api.service import Service
 
@@ -29,7 +29,7 @@ _WARM_UP = 3.0
 
 
 @contextmanager
-def serving(app: App, record: Path) -> Iterator[Server]:
+def serving(app: App, record: Where) -> Iterator[Server]:
     """A server of the record at this path, taking requests; afterwards it has ended in order.
 
     Raises:
@@ -77,7 +77,7 @@ def serving(app: App, record: Path) -> Iterator[Server]:
             stack.close()
 
 
-def announced(server: Server, record: Path, *, show: bool = False) -> None:
+def announced(server: Server, record: Store, *, show: bool = False) -> None:
     """Say where it serves, and show it in a browser if so wished; nothing waits for that."""
     _log.info("serving %s (record %s)", server.url, record)
     if show:
@@ -97,7 +97,7 @@ def _has_windows() -> bool:
     return sys.platform == "darwin" or any(os.environ.get(one) for one in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY"))
 
 
-def serve_until_stopped(app: App, record: Path, *, show: bool) -> None:
+def serve_until_stopped(app: App, record: Store, *, show: bool) -> None:
     """Serve until SIGTERM (returns) or Ctrl-C; what `serving` raises comes through.
 
     Raises:
@@ -117,29 +117,30 @@ def serve_until_stopped(app: App, record: Path, *, show: bool) -> None:
             _log.info("stopped by SIGTERM")
 
 
-def assembled(app: App, record: Path) -> Service:
+def assembled(app: App, record: Where) -> Service:
     """Everything the service stands on, nothing of it started."""
     from cli.outside import Provided
-    from projections.api.access.token_file import tokens_path
+    from events.store.store import store_at
     from projections.api.access.tokens import Tokens
     from projections.api.feed.feed import Feed
     from projections.api.service import Service as Parts
     from projections.models.live_projector import Projector
     from projections.store.reader_pool import Pool
 
-    projector = Projector(record, clock=app.clock)
-    feed = Feed(record, clock=app.clock)
+    store = store_at(record)
+    projector = Projector(store, clock=app.clock)
+    feed = Feed(store, clock=app.clock)
     feed.listen(lambda _position: projector.wake())
     return Parts(
         clock=app.clock,
         ids=app.ids,
         settings=app.settings,
-        record_path=record,
-        pool=Pool(record, clock=app.clock, wake=projector.wake, building=lambda: projector.building),
+        store=store,
+        pool=Pool(store, clock=app.clock, wake=projector.wake, building=lambda: projector.building),
         projector=projector,
         feed=feed,
-        tokens=Tokens(tokens_path(record), app.clock),
-        outside=Provided(app, record),
+        tokens=Tokens(store, app.clock),
+        outside=Provided(app, store),
     )
 
 

@@ -49,7 +49,7 @@ def machines(app: App) -> tuple[list[RunObject], tuple[VmObject, ...]]:
 
     title("Two commands on a machine of this host that costs $1.99 an hour and boots in 2 s", app)
     typed("export " + " ".join(f"{variable}={value}" for variable, value in SETTINGS.values()), app)
-    with writing(app) as record, closing(named(app, "local", record.path)) as provider:
+    with writing(app) as record, closing(named(app, "local", record.store)) as provider:
         runs = [_run(app, record, provider, name, line) for name, line in _RUNS.items()]
         title("It idles for 3 s, and goes", app)
         typed("steno up", app)

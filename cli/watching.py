@@ -42,7 +42,6 @@ def watching(
         NotConfigured: the settings make no policy.
     """
     from engine.act.executor import Threads
-    from engine.act.lease import lease_path
     from engine.fold.record_fold import RecordFold
     from engine.fold.run_machine import RUN
     from engine.fold.snapshot_store import AT_START, SnapshotStore
@@ -72,7 +71,7 @@ def watching(
         trace=trace,
         executor=Threads(),
     )
-    with Watching(record, recorder, lease_path(record.path, provider.source), snapshots) as watch:
+    with Watching(record, recorder, provider.source, snapshots) as watch:
         yield watch, recorder
 
 

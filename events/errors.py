@@ -24,6 +24,10 @@ class RecordTooNew(StenoError):
     """The record was written by a newer Steno than this one."""
 
 
+class RecordTooOld(StenoError):
+    """The record has an older schema than this Steno writes: `steno db upgrade` changes it."""
+
+
 class RecordNotWritable(StenoError):
     """The record cannot be written: read-only, disk full, or no permission."""
 

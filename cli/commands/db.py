@@ -31,11 +31,11 @@ def upgrade(app: App) -> None:
       steno db upgrade
       steno db upgrade --record /srv/steno/record.db
     """
-    from events.store.migrate import upgrade as upgrade_record
     from events.store.schema import REVISION
+    from events.store.store import store_at
 
     where = app.settings.record
-    upgrade_record(where)
+    store_at(where).upgrade()
     if app.json:
         emit_json({"record": where, "schema": REVISION})
     else:

@@ -11,8 +11,7 @@ from cli.wiring.options import common, pass_app
 from cli.wiring.output import emit, emit_json_line
 
 if TYPE_CHECKING:
-    from events.store.record import Record
-    from events.stored import Stored
+    from events.store.record import Record, Stored
 
 _WAIT = 1_000_000
 """How long one look for new events waits, microseconds."""

@@ -39,12 +39,12 @@ def command(app: App, run: str, follow: bool) -> None:
     log_for_data()
     with viewing(app) as (record, view):
         found = decode_run(view.row(run).folded)
-        path = record.path
+        store = record.store
     if found.provider_id is None:
         raise Conflict(
             f"{found.name} has not reached its provider, so there is no output; see `steno show {found.name}`"
         )
-    provider = of_run(app, found, path)
+    provider = of_run(app, found, store)
     try:
         pieces = provider.logs(found.provider_id, found.name or "", follow=follow)
         if app.json:

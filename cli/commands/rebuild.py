@@ -29,7 +29,7 @@ def command(app: App) -> None:
     with reading(app) as record, progress("reading the record") as advance:
         position = record.head().position
         runs = rebuilt(record, progress=advance)
-        path = beside(record.path)
+        path = beside(record.store)
     if app.json:
         emit_json({"runs": runs, "position": position, "projections": str(path)})
         return

@@ -57,7 +57,7 @@ def command(app: App, trace: Path | None, since: str | None, interval: str | Non
     with contextlib.ExitStack() as stack:
         sink = None if trace is None else stack.enter_context(contextlib.closing(TraceFile(trace)))
         record = stack.enter_context(writing(app))
-        provider = stack.enter_context(contextlib.closing(named(app, app.settings.provider, record.path)))
+        provider = stack.enter_context(contextlib.closing(named(app, app.settings.provider, record.store)))
         provider.expect_project()
         with watching(app, record, provider, since=beginning, pace=pace, trace=sink) as (watch, recorder):
             record_forever(record, watch, recorder, provider, app.clock)

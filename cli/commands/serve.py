@@ -39,5 +39,5 @@ def command(app: App, *, show: bool) -> None:
 
     log_for_daemon(json=app.json)
     with writing(app) as record:  # made if it is not there, and looked at before anybody asks
-        path = record.path
-    serve_until_stopped(app, path, show=show)
+        store = record.store
+    serve_until_stopped(app, store, show=show)

@@ -49,7 +49,7 @@ def command(app: App, run: str, abort: bool) -> None:
         name, state = found.name or found.run_id, str(found.state)
         if requested:
             with (
-                closing(of_run(app, found, record.path)) as provider,
+                closing(of_run(app, found, record.store)) as provider,
                 session(app, record, provider, adopt=False) as here,
             ):
                 here.stop(found, abort=abort)

@@ -76,7 +76,7 @@ def command(
     settings = app.settings
     task = described(file=file, command=words, flags=flags, settings=settings, run_id=run_id)
     with writing(app) as record:
-        provider = named(app, settings.provider, record.path)
+        provider = named(app, settings.provider, record.store)
         try:
             with session(app, record, provider) as here:
                 submitted = here.submit(task, run_id)

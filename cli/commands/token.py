@@ -132,10 +132,10 @@ def listed(app: App, everything: bool) -> None:
     """
     from cli.stores import reading
     from projections.api.access.issuing import listed as known
-    from projections.api.access.token_file import TokenFile, tokens_path
+    from projections.api.access.token_file import TokenFile
 
     with reading(app, check=False) as record:
-        file = TokenFile(tokens_path(record.path))
+        file = TokenFile(record.store)
     found = known(file, app.clock.now())
     shown = [token for token in found if everything or token.state == "valid"]
     if app.json:

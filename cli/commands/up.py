@@ -12,7 +12,8 @@ from cli.wiring.options import common, host_option, pass_app, port_option, proje
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
+
+    from events.store.store import Store
 
 
 @click.command("up")
@@ -73,15 +74,15 @@ def _up(app: App, ended: Callable[[], None], *, api: bool, show: bool) -> None:
 
     with contextlib.ExitStack() as stack:
         record = stack.enter_context(writing(app))
-        provider = stack.enter_context(contextlib.closing(named(app, app.settings.provider, record.path)))
+        provider = stack.enter_context(contextlib.closing(named(app, app.settings.provider, record.store)))
         provider.expect_project()
-        checks = [stack.enter_context(_serving(app, record.path, show=show))] if api else []
+        checks = [stack.enter_context(_serving(app, record.store, show=show))] if api else []
         watch, recorder = stack.enter_context(watching(app, record, provider))
         record_forever(record, watch, recorder, provider, app.clock, ended, *checks)
 
 
 @contextlib.contextmanager
-def _serving(app: App, record: Path, *, show: bool) -> Iterator[Callable[[], None]]:
+def _serving(app: App, record: Store, *, show: bool) -> Iterator[Callable[[], None]]:
     """The HTTP service meanwhile; what it yields looks whether it is still there.
 
     Raises:

@@ -13,7 +13,7 @@ from cli.wiring.options import common, pass_app
 from cli.wiring.output import emit, emit_json, progress
 
 if TYPE_CHECKING:
-    from events.store.head import Head
+    from events.store.record import Head
     from events.store.verify import Verdict
 
 _HEX = re.compile("[0-9a-fA-F]+")
@@ -57,7 +57,7 @@ def command(app: App, expect: str | None) -> None:
 
 
 def _head(expect: str) -> Head:
-    from events.store.head import Head
+    from events.store.record import Head
 
     position, colon, digest = expect.partition(":")
     if not (colon and position.isdecimal() and len(position) < 20 and _HEX.fullmatch(digest)):

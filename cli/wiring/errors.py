@@ -39,6 +39,7 @@ CODES: dict[type[BaseException], int] = {
     events.NotARecord: DAMAGED,
     events.RecordDamaged: DAMAGED,
     events.RecordTooNew: NOT_WRITABLE,
+    events.RecordTooOld: NOT_WRITABLE,
     events.RecordNotWritable: NOT_WRITABLE,
     events.RecordLocked: CONFLICT,
     events.VersionConflict: CONFLICT,

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from cli.providers import named
 from cli.watching import watching
-from engine.act.lease import Lease, lease_path
 from events.errors import RecordLocked, RecordNotWritable
 
 if TYPE_CHECKING:
@@ -53,13 +52,13 @@ def look_here(app: App, record: Record) -> None:
     """
     from engine.providers.local.kind import runs_folder
 
-    if not runs_folder(record.path).is_dir() or not _goes_on(record, runs_folder(record.path)):
+    if not runs_folder(record.store).is_dir() or not _goes_on(record, runs_folder(record.store)):
         return
     from cli.stores import writing  # which imports this module
 
-    provider = named(app, "local", record.path)
+    provider = named(app, "local", record.store)
     try:
-        lease = Lease.take(lease_path(record.path, provider.source))
+        lease = record.store.lease(provider.source)
         if lease is None:
             return
         with lease, writing(app, create=False) as ours, watching(app, ours, provider) as (_, recorder):

@@ -142,13 +142,12 @@ def _known(ctx: click.Context, names: "Callable[[Store], Iterable[str]]") -> lis
     """What the read model knows; whatever goes wrong, a completion only stays silent."""
     import contextlib
     import sqlite3
-    from pathlib import Path
 
     from events.errors import StenoError
     from projections.store.store import Store, beside
 
     with contextlib.suppress(StenoError, OSError, sqlite3.Error):
-        store = Store.open(beside(Path(ctx.ensure_object(App).settings.record)), write=False)
+        store = Store.open(beside(ctx.ensure_object(App).settings.record), write=False)
         if store is not None:
             with store:
                 return list(names(store))

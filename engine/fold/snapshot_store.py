@@ -1,15 +1,12 @@
-"""The engine's own snapshot: the world it decides from, kept in a file beside the record.
+"""The engine's own snapshot: the world it decides from, kept in a blob beside the record.
 
-The controller ends machines by this world, so it is believed only with proof: the file is sealed with the vault's key,
+The controller ends machines by this world, so it is believed only with proof: the blob is sealed with the vault's key,
 and names the record, the position and the chain hash it was folded to, and the code that folded it. Anything else is
-ignored and the record is folded from its start. The file is disposable: deleting it costs only that time.
+ignored and the record is folded from its start. The blob is disposable: deleting it costs only that time.
 """
 
-import contextlib
 import hashlib
 import hmac
-import os
-import tempfile
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -53,21 +50,21 @@ class SnapshotStore:
 
     def __init__(self, record: "Record") -> None:
         self._record = record
-        self.path = record.path.with_name(record.path.name + ".snapshot")
+        self._blob = record.store.blob("snapshot")
         self._saved = 0
         """The position of the snapshot that is known to be in the file."""
 
     def load(self) -> WorldState | None:
         """The newest snapshot that is proven to be of this record; None: there is none, fold from the start."""
         try:
-            found = msgspec.msgpack.decode(self.path.read_bytes(), type=_File)
+            found = msgspec.msgpack.decode(self._blob.read() or b"", type=_File)
             header = found.header
             if header != self._header(header.position) or not hmac.compare_digest(
                 found.seal, self._seal(header, found.world)
             ):
                 return None
             state = load(found.world)
-        except (OSError, ValueError):
+        except (RecordNotWritable, ValueError):
             return None
         self._saved = header.position
         return state
@@ -86,8 +83,8 @@ class SnapshotStore:
         world = dump(state)
         try:
             content = msgspec.msgpack.encode(_File(header=header, world=world, seal=self._seal(header, world)))
-            _replace(self.path, content)
-        except (OSError, RecordNotWritable):
+            self._blob.replace(content, durable=False)
+        except RecordNotWritable:
             return False
         self._saved = state.position
         return True
@@ -101,18 +98,6 @@ class SnapshotStore:
     def _seal(self, header: _Header, world: bytes) -> str:
         digest = hashlib.sha256(msgspec.msgpack.encode(header) + world).digest()
         return self._record.vault.commitment(b"steno snapshot\0" + digest)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name + ".")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        Path(name).replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(name).unlink()
-        raise
 
 
 @cache

@@ -4,12 +4,16 @@ A notice survives a crash: without an outcome it is posted again under the same 
 `X-Steno-Notice`.
 """
 
+from typing import TYPE_CHECKING
+
 from engine.act.journal import Journal
-from engine.act.lease import Lease
 from engine.act.outbox import OpenNotice
 from engine.notify.webhook import Answer, Poster, Webhook
 from events import types
 from events.clock import SECOND, Clock
+
+if TYPE_CHECKING:
+    from events.store.store import Lease
 
 PAUSES = (1 * SECOND, 5 * SECOND, 25 * SECOND, 125 * SECOND)
 """How long after a failed try the next is made; after the last of them there is none."""
@@ -63,8 +67,7 @@ class Delivery:
     def _may_send(self) -> bool:
         """At most one process sends: several may hold the leases of several sources of one record."""
         if self._lease is None:
-            path = self._journal.record.path
-            self._lease = Lease.take(path.with_name(f"{path.name}.lease-notices"))
+            self._lease = self._journal.record.store.lease("notices")
         return self._lease is not None
 
     def _take_down(self, answer: Answer) -> None:

@@ -16,8 +16,7 @@ from engine.fold.world_codec import WorldState
 from events.clock import SECOND, foreign_run_id
 
 if TYPE_CHECKING:
-    from events.store.record import Record
-    from events.stored import Stored
+    from events.store.record import Record, Stored
 
 RUN_END, ANOMALY, BUDGET, ORPHAN = "run_end", "anomaly", "budget", "orphan"
 

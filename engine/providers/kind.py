@@ -10,14 +10,13 @@ import msgspec
 from engine.providers.task import Draft, complete_plain
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from engine.providers.base import Provider
     from engine.providers.checks import Checkup
     from engine.rules.sets import RuleSet
     from engine.settings.known import Block
     from engine.settings.settings import Settings
     from events.clock import Clock, Ids
+    from events.store.store import Store
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,11 +54,11 @@ class ProviderKind(ABC):
         return ()
 
     @abstractmethod
-    def open(self, settings: Settings, *, clock: Clock, ids: Ids, record: Path | None) -> Provider:
+    def open(self, settings: Settings, *, clock: Clock, ids: Ids, record: Store | None) -> Provider:
         """The provider, as the settings have it.
 
         Args:
-            record: the file of the record, for state that is kept beside it; None: the record is not a file.
+            record: the record's store, for state that is kept beside it; None: there is no record.
 
         Raises:
             NotConfigured, ProjectNotFound: a setting it needs is missing or wrong.

@@ -1,10 +1,8 @@
 """Following the record, as the one who polls or as one who looks on; whoever holds the lease changes over time."""
 
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from engine.act.lease import Lease
 from engine.fold.change import Change
 from engine.fold.record_fold import RecordFold
 from engine.fold.snapshot_store import SnapshotStore
@@ -14,6 +12,7 @@ from events.clock import SECOND
 
 if TYPE_CHECKING:
     from events.store.record import Record
+    from events.store.store import Lease
 
 LOOK = SECOND // 5
 """Microseconds between looks at a record somebody else writes."""
@@ -26,15 +25,17 @@ class Watch:
     """
 
     def __init__(
-        self, record: "Record", recorder: Recorder, lease: Path, snapshots: SnapshotStore | None = None
+        self, record: "Record", recorder: Recorder, lease: str, snapshots: SnapshotStore | None = None
     ) -> None:
         """
         Args:
+            lease: its name, that of the source: who records one project does not act for another.
             snapshots: where the world is kept for the next start; None: nowhere.
         """
         self._recorder = recorder
         self._snapshots = snapshots
-        self._path = lease
+        self._store = record.store
+        self._lease_name = lease
         self._lease: Lease | None = None
         self._fold = RecordFold(record, recorder.world)
 
@@ -55,7 +56,7 @@ class Watch:
             RecordNotWritable: the lease cannot be made or opened.
         """
         if self._lease is None:
-            self._lease = Lease.take(self._path)
+            self._lease = self._store.lease(self._lease_name)
         return self._lease is not None
 
     def round(self) -> Round:

@@ -13,12 +13,11 @@ from events.codec import encode
 from events.errors import IdConflict, StenoError, VersionConflict
 from events.kinds import CODES, type_of
 from events.store.chain import MARK_BYTES, SEAL_EVERY, chained, committer, subject
-from events.store.driver import driver
-from events.store.opening import translated
+from events.store.schema import driver
 from events.types import Event
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from events.store.store import Session
 
 _INSERT: Final = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _ADVANCE: Final = "UPDATE head SET position = ?, hash = ? WHERE id = 1"
@@ -70,13 +69,12 @@ class Stream:
 class Appender:
     """Appends to one record through one connection."""
 
-    def __init__(self, connection: "Connection", key: bytes, where: str) -> None:
-        self._connection = connection
-        self._where = where
-        self.commit = committer(key)
+    def __init__(self, session: "Session") -> None:
+        self._session = session
+        self._connection = session.connection
+        self.commit = committer(session.identity.key)
         self._position = -1
         self._hash = b""
-        self._full = False
         self._streams: dict[str, Stream] = {}
         self._dirty: list[Stream] = []
         self._rows: list[tuple[object, ...]] = []
@@ -94,13 +92,9 @@ class Appender:
         Raises:
             RecordLocked, RecordNotWritable, RecordDamaged: nothing was appended.
         """
-        execute = self._connection.exec_driver_sql
-        with translated(self._where):
+        with self._session.guard():
             try:
-                if durable is not self._full:
-                    execute("PRAGMA synchronous = FULL" if durable else "PRAGMA synchronous = NORMAL")
-                    self._full = durable
-                execute("BEGIN IMMEDIATE")
+                self._session.begin(durable=durable)
                 position, digest = driver(self._connection).execute("SELECT position, hash FROM head").fetchone()
                 if position != self._position or digest != self._hash:
                     self._position, self._hash = position, digest

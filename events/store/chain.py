@@ -10,6 +10,8 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 MARK_BYTES: Final = 8
 """What an event's row keeps of its hash. The chain itself always runs over all 32 bytes and the head keeps them, so a
 change costs a forger as much as with whole hashes; the mark only says *where* the chain parts from the row.
@@ -24,6 +26,15 @@ _HEADER: Final = struct.Struct(">QQqqqBB")
 _sha256: Final = hashlib.sha256
 _COUNT: Final = struct.Struct(">I")
 _BLOCK: Final = 64
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest position and the hash of the whole chain up to it."""
+
+    position: int
+    """0 for an empty record."""
+    hash: str
+    """64 hex digits."""
 
 
 def committer(key: bytes) -> Callable[[bytes], bytes]:

@@ -13,7 +13,7 @@ import zstandard
 from events.errors import RecordDamaged
 from events.shape.packing import COMPRESSED, Base, Packer, join
 from events.store.chain import canonical_part
-from events.store.driver import driver
+from events.store.schema import driver
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -14,15 +14,13 @@ from events.poll import Poll
 from events.shape.answer import OPAQUE, Listing, bare_text, body_text, item_text, read_children, read_listing
 from events.shape.cut import HOLE
 from events.shape.values import read_number
-from events.store.driver import driver
-from events.store.opening import translated
 from events.store.parts import Parts
 from events.store.question import Own, Scope, decode_data, read_scope
-from events.stored import Stored
+from events.store.schema import driver
 from events.types import Event, PollFailed, PollRecorded, ProviderEventSeen, RunObserved, VmObserved
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from events.store.store import Session
 
 Row: TypeAlias = tuple[int, int, int, int, int, int | None, int | None]
 """position, kind, stream, observed_at, took, scope part, listing part: integers alone, half the cost of whole rows."""
@@ -59,6 +57,30 @@ _WIDE: Final = 10_000
 """Positions up to which every row is looked at: a few milliseconds."""
 
 
+class Stored(msgspec.Struct, frozen=True, kw_only=True):
+    """One event of a record."""
+
+    position: int
+    stream: str
+    version: int
+    """Its place in its stream, from 1."""
+    type: str
+    type_version: int
+    """The version it was written as; `data` is of the newest."""
+    event_id: str | None
+    observed_at: int
+    took: int
+    """Microseconds from question to answer; 0 for what is no poll."""
+    recorded_at: int
+    data: Event
+    scope: int | None
+    """The part with a poll's question (`Record.scope`)."""
+    body: int | None
+    """The part with a poll's answer (`Record.listing`), or with what an observation saw (`Record.item`)."""
+    hash: str
+    """The first 16 hex digits of its hash (all 64 at every hundredth position)."""
+
+
 @contextmanager
 def _readable(what: str) -> Iterator[None]:
     """Turns what damaged columns do to the functions that read them into one error."""
@@ -92,10 +114,10 @@ class _Event(NamedTuple):
 class Reader:
     """Reads one record through one connection."""
 
-    def __init__(self, connection: "Connection", parts: Parts, where: str) -> None:
-        self._connection = connection
+    def __init__(self, session: "Session", parts: Parts) -> None:
+        self._session = session
+        self._connection = session.connection
         self._parts = parts
-        self._where = where
         self._listings: dict[int, Listing] = {}
         self._scopes: dict[int, Scope] = {}
 
@@ -222,7 +244,7 @@ class Reader:
     def items(self, position: int) -> tuple[bytes, ...]:
         """The items of the answer at `position`, whole, in the order of `listing().items`."""
         row = self._poll_row(position)
-        with translated(self._where), _readable(f"The poll at position {position}"):
+        with self._session.guard(), _readable(f"The poll at position {position}"):
             if row.body is None:
                 return ()
             _, scope_text, values = self._values(row)
@@ -240,7 +262,7 @@ class Reader:
             RecordDamaged: its bytes are gone or changed.
         """
         row = self._poll_row(position)
-        with translated(self._where), _readable(f"The poll at position {position}"):
+        with self._session.guard(), _readable(f"The poll at position {position}"):
             own, scope_text, values = self._values(row)
             counts = scope_text.count(HOLE)
             scope = read_scope(scope_text, values[:counts])
@@ -317,11 +339,11 @@ class Reader:
         try:
             return read(self._parts, part_id)
         except Exception:
-            with translated(self._where), _readable(f"Part {part_id} of the record"):
+            with self._session.guard(), _readable(f"Part {part_id} of the record"):
                 raise
 
     def _rows(self, statement: str, given: tuple[object, ...]) -> list[Columns]:
-        with translated(self._where):
+        with self._session.guard():
             return driver(self._connection).execute(statement, given).fetchall()
 
     def _stored(self, columns: Columns) -> Stored:

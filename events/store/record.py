@@ -3,7 +3,6 @@ verifying.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -13,16 +12,14 @@ from events.poll import Poll
 from events.shape.answer import Listing
 from events.shape.shape import Router, no_shapes
 from events.store.append import ANY, AnyVersion, Appender, Batch
-from events.store.chain import committer
-from events.store.head import Head
+from events.store.chain import Head, committer
 from events.store.ingest import Ingest, PollAppended, StreamOf
-from events.store.opening import Opened, open_record, translated
 from events.store.parts import READER_CACHE, WRITER_CACHE, Parts
 from events.store.question import Scope
-from events.store.read import Reader, Row
+from events.store.read import Reader, Row, Stored
+from events.store.store import Session, Store, Where, store_at
 from events.store.vault import Vault
 from events.store.verify import Verdict, verify
-from events.stored import Stored
 from events.types import Event
 
 __all__ = [
@@ -45,23 +42,23 @@ _WAIT_STEP = SECOND // 50
 class Record:
     """One open record; used by one thread at a time, shared with any number of other processes."""
 
-    def __init__(self, opened: Opened, clock: Clock, router: Router, *, write: bool) -> None:
-        self.url = opened.url
-        self.path = opened.path
-        self.id = opened.identity.record_id
-        self.vault = Vault(opened.path.with_name(opened.path.name + ".vault"), write=write)
-        self._opened = opened
+    def __init__(self, store: Store, session: Session, clock: Clock, router: Router, *, write: bool) -> None:
+        self.store = store
+        """Where it is kept, and what is kept beside it."""
+        self.id = session.identity.record_id
+        self.vault = Vault(store.blob("vault"), write=write)
+        self._session = session
         self._clock = clock
         self._write = write
-        where = str(opened.path)
-        parts = Parts(opened.connection, committer(opened.identity.key), cache=WRITER_CACHE if write else READER_CACHE)
-        self._reader = Reader(opened.connection, parts, where)
-        self._appender = Appender(opened.connection, opened.identity.key, where)
+        commit = committer(session.identity.key)
+        parts = Parts(session.connection, commit, cache=WRITER_CACHE if write else READER_CACHE)
+        self._reader = Reader(session, parts)
+        self._appender = Appender(session)
         self._ingest = Ingest(self._appender, parts, self.vault, router)
 
     @staticmethod
     def open(
-        where: str | Path,
+        where: Where,
         *,
         clock: Clock,
         write: bool = False,
@@ -69,10 +66,9 @@ class Record:
         check: bool = True,
         shapes: Router = no_shapes,
     ) -> "Record":
-        """Open the record at a path or SQLite URL.
+        """Open the record of a store.
 
         Args:
-            where: a path, or `sqlite:///PATH`.
             clock: says when events are recorded.
             write: events will be appended; without it the file is only read.
             create: make the record (and its folder) if it is not there; only with `write`.
@@ -80,11 +76,12 @@ class Record:
             shapes: how the answers of each endpoint are built.
 
         Raises:
-            RecordNotFound, NotARecord, RecordDamaged, RecordTooNew, RecordNotWritable, RecordLocked: nothing was
-            written.
+            RecordNotFound, NotARecord, RecordDamaged, RecordTooNew, RecordTooOld, RecordNotWritable, RecordLocked:
+                nothing was written.
         """
-        opened = open_record(where, write=write, create=create, check=check, clock=clock)
-        return Record(opened, clock, shapes, write=write)
+        store = store_at(where)
+        session = store.open(write=write, create=create, check=check, clock=clock)
+        return Record(store, session, clock, shapes, write=write)
 
     def append_many(self, batches: Sequence[Batch], *, durable: bool = False) -> tuple[int, ...]:
         """Append events to streams, all or none; their positions, in order.
@@ -200,27 +197,27 @@ class Record:
 
     def head(self) -> Head:
         """Where the record ends now."""
-        with translated(str(self.path)):
-            row = self._opened.connection.exec_driver_sql("SELECT position, hash FROM head").one()
+        with self._session.guard():
+            row = self._session.connection.exec_driver_sql("SELECT position, hash FROM head").one()
         return Head(position=row[0], hash=bytes(row[1]).hex())
 
     def streams(self) -> tuple[tuple[str, int], ...]:
         """Every stream's name and version, in order of first sight."""
-        with translated(str(self.path)):
-            rows = self._opened.connection.exec_driver_sql("SELECT name, version FROM streams ORDER BY id").all()
+        with self._session.guard():
+            rows = self._session.connection.exec_driver_sql("SELECT name, version FROM streams ORDER BY id").all()
         return tuple([(str(name), int(version)) for name, version in rows])
 
     def version(self, stream: str) -> int:
         """A stream's version: how many events it has; 0 if there is none of that name."""
-        with translated(str(self.path)):
-            found = self._opened.connection.exec_driver_sql(
+        with self._session.guard():
+            found = self._session.connection.exec_driver_sql(
                 "SELECT version FROM streams WHERE name = ?", (stream,)
             ).scalar()
         return 0 if found is None else int(found)
 
     def verify(self, *, expect: Head | None = None, progress: Callable[[int, int], None] | None = None) -> Verdict:
         """Whether every byte that carries data is as it was written; `expect` is a head saved earlier."""
-        return verify(self._opened, expect=expect, progress=progress)
+        return verify(self._session, expect=expect, progress=progress)
 
     def wait(self, after: int, timeout: int) -> bool:
         """Whether the record goes beyond position `after` within `timeout` microseconds."""
@@ -233,8 +230,8 @@ class Record:
         return True
 
     def close(self) -> None:
-        """Let go of the file."""
-        self._opened.connection.close()
+        """Close the connection."""
+        self._session.close()
 
     def __enter__(self) -> Self:
         return self
@@ -246,7 +243,7 @@ class Record:
 
     def _expect_writing(self) -> None:
         if not self._write:
-            raise RecordNotWritable(f"The record {self.path} was opened for reading only.")
+            raise RecordNotWritable(f"The record {self.store} was opened for reading only.")
 
     def _known(self, event_id: bytes, poll: Poll) -> int | None:
         """The position of a poll of that id, if it is there and the same."""

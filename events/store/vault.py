@@ -1,20 +1,16 @@
-"""The vault: the key secrets are committed with, and the secrets of intents not yet carried out. A 0600 file beside the
+"""The vault: the key secrets are committed with, and the secrets of intents not yet carried out. A blob beside the
 record.
 
-It is the one place that can forget: what is erased is gone from the file, while its commitment stays in the record for
+It is the one place that can forget: an erased value is gone from the blob, while its commitment stays in the record for
 ever.
 """
 
-import fcntl
 import hashlib
 import hmac
-import os
 import re
 import secrets as random
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -22,6 +18,7 @@ import msgspec
 from events.errors import RecordDamaged, RecordNotWritable, SecretGone
 from events.secrets import COMMITMENT, PREFIX, scrub, secret_bytes
 from events.shape.shape import BodyShape, Node, compile_paths
+from events.store.store import Blob
 
 _WHOLE: Final = re.compile(rb'"steno:secret:[0-9a-f]{64}"')
 
@@ -33,10 +30,10 @@ class _Content(msgspec.Struct, kw_only=True):
 
 
 class Vault:
-    """The vault at `path`; nothing is read or written before it is needed."""
+    """The vault in a blob; nothing is read or written before it is needed."""
 
-    def __init__(self, path: Path, *, write: bool = True) -> None:
-        self.path = path
+    def __init__(self, blob: Blob, *, write: bool = True) -> None:
+        self._blob = blob
         self._write = write
         self._key: bytes | None = None
 
@@ -87,8 +84,8 @@ class Vault:
         return COMMITMENT.sub(lambda found: value(found.group()).strip(b'"'), whole)
 
     def erase(self, owner: str) -> None:
-        """Forget every value kept for `owner`; the file no longer holds them."""
-        if self.path.exists() and owner in self._read().secrets:
+        """Forget every value kept for `owner`; the blob no longer holds them."""
+        if self._blob.exists() and owner in self._read().secrets:
             with self._changing() as content:
                 content.secrets.pop(owner, None)
 
@@ -98,7 +95,7 @@ class Vault:
 
     def _the_key(self) -> bytes:
         if self._key is None:
-            if self.path.exists():
+            if self._blob.exists():
                 self._key = bytes.fromhex(self._read().key)
             else:
                 with self._changing() as content:
@@ -106,59 +103,27 @@ class Vault:
         return self._key
 
     def _read(self) -> _Content:
+        found = self._blob.read()
+        if found is None:
+            return _Content(key=random.token_hex(32))
         try:
-            content = msgspec.json.decode(self.path.read_bytes(), type=_Content)
+            content = msgspec.json.decode(found, type=_Content)
             if len(bytes.fromhex(content.key)) != 32:
                 raise ValueError("the key is cut")
-        except FileNotFoundError:
-            return _Content(key=random.token_hex(32))
         except (msgspec.MsgspecError, ValueError) as error:
-            raise RecordDamaged(f"The vault {self.path} is damaged ({error}): restore it from a copy.") from error
-        except OSError as error:
-            raise RecordNotWritable(f"The vault {self.path} cannot be read ({error.strerror}).") from error
+            raise RecordDamaged(f"The vault {self._blob} is damaged ({error}): restore it from a copy.") from error
         return content
 
     @contextmanager
     def _changing(self) -> Iterator[_Content]:
-        """The content, written back whole: other processes see the old file or the new one."""
+        """The content, written back whole: other processes see the old vault or the new one."""
         if not self._write:
-            raise RecordNotWritable(f"The vault {self.path} is opened for reading only.")
-        try:
-            with _locked(self.path.with_name(self.path.name + ".lock")):
-                content = self._read()
-                yield content
-                _replace(self.path, msgspec.json.encode(content))
-        except OSError as error:
-            raise RecordNotWritable(f"The vault {self.path} cannot be written ({error.strerror}).") from error
+            raise RecordNotWritable(f"The vault {self._blob} is opened for reading only.")
+        with self._blob.locked():
+            content = self._read()
+            yield content
+            self._blob.replace(msgspec.json.encode(content))
 
 
 def _node(paths: tuple[str, ...]) -> Node:
     return compile_paths(BodyShape(kind="other", listed=False, secret=paths))
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    descriptor, name = tempfile.mkstemp(prefix=path.name, dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink()
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -1,6 +1,5 @@
 """Says whether every byte of a record that carries data is as it was written, and which positions are not."""
 
-import re
 import sqlite3
 import struct
 from collections.abc import Callable, Iterator
@@ -13,14 +12,11 @@ import zstandard
 from events.errors import StenoError
 from events.kinds import type_of
 from events.shape.packing import Base, Packer
-from events.store.chain import SEAL_EVERY, canonical_part, committer, header, link, mark, subject
-from events.store.declared_schema import DESCRIBE, described, expected_schema
-from events.store.head import Head
-from events.store.opening import Identity, Opened
-from events.store.schema import FORMAT, REVISION
+from events.store.chain import SEAL_EVERY, Head, canonical_part, committer, header, link, mark, subject
+from events.store.schema import FORMAT, REVISION, driver
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from events.store.store import Session
 
 Columns: TypeAlias = tuple[Any, ...]
 """A row as the database gives it; a hand may have put any type into any column."""
@@ -32,7 +28,6 @@ _UNREADABLE: Final = (
 )  # fmt: skip
 """What damaged columns make of the functions that read them; a hand can put any type into any column."""
 
-_EVENT_ROW: Final = re.compile(r"^row (\d+) missing from index events_")
 _TEXTS_KEPT: Final = 2000
 _MOST: Final = 1000
 """Damages named one by one; a record with more is beyond naming."""
@@ -58,26 +53,19 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def verify(
-    opened: Opened, *, expect: Head | None = None, progress: Callable[[int, int], None] | None = None
+    session: "Session", *, expect: Head | None = None, progress: Callable[[int, int], None] | None = None
 ) -> Verdict:
     """Check pages, schema, triggers, chain, bodies, streams and head."""
-    return _Check(opened.connection, opened.identity, expect, progress).run()
+    return _Check(session, expect, progress).run()
 
 
 class _Check:
-    def __init__(
-        self,
-        connection: "Connection",
-        identity: Identity,
-        expect: Head | None,
-        progress: Callable[[int, int], None] | None,
-    ) -> None:
-        raw = connection.connection.driver_connection
-        if not isinstance(raw, sqlite3.Connection):
-            raise TypeError("verify looks at SQLite's pages")
-        self._raw = raw
+    def __init__(self, session: "Session", expect: Head | None, progress: Callable[[int, int], None] | None) -> None:
+        self._session = session
+        # The driver's rows: a hand may have put any type into any column, which SQLAlchemy's types refuse.
+        self._raw = driver(session.connection)
         self._packer = Packer()
-        self._identity = identity
+        self._identity = identity = session.identity
         self._expect = expect
         self._progress = progress
         self._damage: dict[tuple[int | None, str, str], Damage] = {}
@@ -94,8 +82,7 @@ class _Check:
         self._raw.execute("BEGIN")
         try:
             for step in (
-                self._pages,
-                self._schema,
+                self._database,
                 self._meta,
                 self._load,
                 self._chain,
@@ -123,28 +110,10 @@ class _Check:
             (position, kind, detail if position is None else ""), Damage(position=position, kind=kind, detail=detail)
         )
 
-    def _pages(self) -> None:
-        """SQLite's own look at every page and index."""
-        for (message,) in self._raw.execute("PRAGMA integrity_check(100)"):
-            if message != "ok":
-                for line in str(message).splitlines():
-                    if not line.startswith("***"):
-                        row = _EVENT_ROW.search(line)
-                        self._say(None if row is None else int(row[1]), "page", line)
-
-    def _schema(self) -> None:
-        """Tables, indexes and triggers are those of this version."""
-        expected = expected_schema()
-        found = described(self._raw.execute(DESCRIBE).fetchall())
-        for name in expected.keys() | found.keys():
-            kind = expected.get(name, found.get(name, ("", "")))[0]
-            what = "trigger" if kind == "trigger" else "schema"
-            if name not in found:
-                self._say(None, what, f"{kind} {name} is missing")
-            elif name not in expected:
-                self._say(None, what, f"{kind} {name} does not belong here")
-            elif expected[name] != found[name]:
-                self._say(None, what, f"{kind} {name} was changed")
+    def _database(self) -> None:
+        """What the database itself finds: pages, indexes, triggers, schema."""
+        for position, kind, detail in self._session.damage():
+            self._say(position, kind, detail)
 
     def _meta(self) -> None:
         """The record's description; the first hash of the chain holds it too."""

@@ -123,7 +123,7 @@ _Key = Annotated[
 
 def routes(service: Service) -> list[BaseRoute]:
     """The routes of all commands."""
-    writer = Writer(service.record_path, clock=service.clock)
+    writer = Writer(service.store, clock=service.clock)
     service.closing.callback(writer.close)
     router = APIRouter(route_class=JsonRoute)
 

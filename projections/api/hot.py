@@ -81,7 +81,7 @@ class HotReads:
     def __init__(self, service: Service, app: ASGIApp) -> None:
         self._service = service
         self._app = app
-        self._path = str(beside(service.record_path))
+        self._path = str(beside(service.store))
         self._database: sqlite3.Connection | None = None
         self._file = (0, 0)
         self._opening: asyncio.Task[None] | None = None
@@ -169,7 +169,7 @@ class HotReads:
         try:
             with self._service.pool.now() as look:
                 file = look.view.store.file
-            path = beside(self._service.record_path).resolve(strict=True)
+            path = beside(self._service.store).resolve(strict=True)
             found = path.stat()
             if file != (found.st_dev, found.st_ino):
                 return None

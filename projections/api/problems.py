@@ -63,6 +63,7 @@ STATUSES: dict[type[BaseException], int] = {
     events.NotARecord: 503,
     events.RecordDamaged: 503,
     events.RecordTooNew: 503,
+    events.RecordTooOld: 503,
     engine.ProviderUnreachable: 502,
     engine.ProviderRefused: 502,
     engine.ProviderError: 502,

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from engine.settings.settings import Settings
     from events.clock import Clock, Ids
+    from events.store.store import Store
     from projections.api.access.tokens import Tokens
     from projections.api.feed.feed import Feed
     from projections.api.outside import Outside
@@ -25,7 +24,7 @@ class Service:
     clock: Clock
     ids: Ids
     settings: Settings
-    record_path: Path
+    store: Store
     pool: Pool
     """Read models, now or as they were."""
     projector: Projector

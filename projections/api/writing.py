@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from engine.act.journal import Journal
 from engine.providers.readings import READINGS
 from events.store.record import Record
+from events.store.store import Where
 
 if TYPE_CHECKING:
     from events.clock import Clock
@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 class Writer:
     """Appends for one service. The record is opened at the first command."""
 
-    def __init__(self, path: Path, *, clock: Clock) -> None:
+    def __init__(self, path: Where, *, clock: Clock) -> None:
         self._path = path
         self._clock = clock
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="steno-commands")

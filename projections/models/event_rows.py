@@ -9,7 +9,7 @@ import msgspec
 from events.clock import format_time
 
 if TYPE_CHECKING:
-    from events.stored import Stored
+    from events.store.record import Stored
 
 
 def event_row(stored: Stored) -> dict[str, object]:

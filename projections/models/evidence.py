@@ -8,7 +8,7 @@ import msgspec
 from events import types
 from events.clock import format_time
 from events.poll import Poll
-from events.stored import Stored
+from events.store.record import Stored
 
 _RUN = ("status", "status_message", "termination_reason")
 _SUBMISSION = (

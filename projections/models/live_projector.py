@@ -13,6 +13,7 @@ from engine.providers.readings import READINGS
 from events.clock import SECOND, Clock
 from events.errors import StenoError
 from events.store.record import Record
+from events.store.store import Where
 from projections.models.build_progress import Building
 from projections.models.projection_writer import Keeper
 from projections.models.projector import belongs, build
@@ -52,7 +53,7 @@ class Projector:
         path: the record.
     """
 
-    def __init__(self, path: Path, *, clock: Clock) -> None:
+    def __init__(self, path: Where, *, clock: Clock) -> None:
         self._path = path
         self._clock = clock
         self._woken = threading.Event()

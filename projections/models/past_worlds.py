@@ -122,7 +122,7 @@ def _reading(held: _Held, record: "Record", position: int, beyond: Beyond) -> It
 
 def opened(record: "Record", position: int, beyond: Beyond = NOTHING) -> tuple[Store, int]:
     """(the projections as they were at a position, the kept position they are above; 0: folded from the start)."""
-    path = beside(record.path)
+    path = beside(record.store)
     for _ in range(3):  # the file may be swapped, or give up its moment, between two looks at it
         base = _moment(record, position)
         if base is None:
@@ -155,7 +155,7 @@ def _close(held: _Held) -> None:
 
 def _moment(record: "Record", position: int) -> int | None:
     """The newest position up to this one whose world the projections keep."""
-    found = Store.open(beside(record.path), write=False)
+    found = Store.open(beside(record.store), write=False)
     if found is None:
         return None
     with found:
@@ -164,7 +164,7 @@ def _moment(record: "Record", position: int) -> int | None:
 
 def _file(record: "Record") -> tuple[int, int] | None:
     try:
-        found = beside(record.path).stat()
+        found = beside(record.store).stat()
     except OSError:
         return None
     return found.st_dev, found.st_ino

@@ -11,8 +11,7 @@ from events.clock import format_time
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from events.store.record import Record
-    from events.stored import Stored
+    from events.store.record import Record, Stored
 
 _POLLS = frozenset({"PollRecorded", "PollFailed"})
 _CHANGES = frozenset({"RunObserved", "VmObserved", "ProviderEventSeen"})

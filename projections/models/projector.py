@@ -24,7 +24,7 @@ def caught_up(record: "Record", *, progress: Progress | None = None) -> Store:
     They are kept in a file beside the record, so that the next call folds only what is new. Where that file cannot be
     written the rest is folded in memory.
     """
-    path = beside(record.path)
+    path = beside(record.store)
     store = _current(record, path)
     if store is not None and _is_at_head(record, store):
         return store
@@ -44,7 +44,7 @@ def rebuilt(record: "Record", *, progress: Progress | None = None) -> int:
     Raises:
         OSError: the folder cannot be written.
     """
-    path = beside(record.path)
+    path = beside(record.store)
     with only_builder(path):
         return build(record, path, progress)
 

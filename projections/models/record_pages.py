@@ -14,8 +14,7 @@ from projections.models.poll_rows import poll_row
 from projections.store.reader_pool import Look
 
 if TYPE_CHECKING:
-    from events.store.record import Record
-    from events.stored import Stored
+    from events.store.record import Record, Stored
 
 POLLS: Final = frozenset({"PollRecorded", "PollFailed"})
 _CHANGES: Final = frozenset({"RunObserved", "VmObserved", "ProviderEventSeen"})

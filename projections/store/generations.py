@@ -11,13 +11,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from events.store.store import Where, store_at
+
 _SIDES: Final = ("-wal", "-shm", "-journal")
 _DIGITS: Final = 8
 
 
-def beside(record: Path) -> Path:
-    """Where the projections of a record in a file are."""
-    return record.with_name(record.name + ".projections")
+def beside(record: Where) -> Path:
+    """Where the projections of a record are."""
+    return Path(store_at(record).place("projections").removeprefix("sqlite:///"))
 
 
 @contextmanager

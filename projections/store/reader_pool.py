@@ -1,6 +1,5 @@
 """Readers of the projections for the threads of the service: as they are now, or as they were at a position."""
 
-import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from engine.providers.readings import READINGS
 from events.clock import SECOND, Clock
 from events.errors import PositionNotFound, StenoError
 from events.store.record import Record
+from events.store.store import Where, store_at
 from projections.models.build_progress import Building
 from projections.models.past_worlds import Moments
 from projections.models.position_at import NOTHING, Beyond
@@ -95,7 +95,7 @@ class Pool:
 
     def __init__(
         self,
-        path: Path,
+        path: Where,
         *,
         clock: Clock,
         wake: Callable[[], None] | None = None,
@@ -257,7 +257,7 @@ class Pool:
 
     def _is_kept(self) -> bool:
         """Whether somebody can write read models here."""
-        return os.access(self._path.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+        return store_at(self._path).is_writable()
 
     def _is_current(self, reader: _Reader) -> bool:
         """Whether a reader reads the file that is in use now; one in memory, whether it shows all of the record."""

@@ -17,9 +17,10 @@ from engine.providers.readings import READINGS
 from events import types
 from events.clock import SECOND, RandomIds, SystemClock
 from events.store.record import Record
+from events.store.store import store_at
 from projections.api.access.issuing import Issuer
 from projections.api.access.roles import needed
-from projections.api.access.token_file import TokenFile, tokens_path
+from projections.api.access.token_file import TokenFile
 from projections.api.access.tokens import Tokens
 from projections.api.access.who import Role
 
@@ -256,7 +257,7 @@ def test_a_token_ends_when_it_is_said_to(town: Path) -> None:
         text = Issuer(record, clock, RandomIds()).create(
             role=Role.READ, name=None, expires_at=clock.now() + SECOND, by="tester"
         )[1]
-    tokens = Tokens(tokens_path(town), clock)
+    tokens = Tokens(store_at(town), clock)
     assert tokens.bearer(text) is not None
     assert tokens.usable() == 1
     clock.sleep(SECOND - 1)
@@ -269,10 +270,10 @@ def test_a_token_ends_when_it_is_said_to(town: Path) -> None:
 def test_the_file_has_hashes_only_and_is_its_owners_alone(town: Path) -> None:
     """And the record has neither the token nor its hash."""
     text = token(town, "admin", name="site")
-    path = tokens_path(town)
+    path = town.with_name("record.db.tokens")
     assert path.stat().st_mode & 0o777 == 0o600
     assert text.rpartition("_")[2] not in path.read_text()
-    digest = TokenFile(path).read().tokens[0].hash
+    digest = TokenFile(store_at(town)).read().tokens[0].hash
     assert digest is not None
     with Record.open(town, shapes=READINGS.shape, clock=SystemClock()) as record:
         last = next(iter(record.read(after=record.head().position - 1)))
@@ -293,7 +294,7 @@ def test_tokens_made_at_the_same_moment_are_all_there(town: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    tokens = Tokens(tokens_path(town), SystemClock())
+    tokens = Tokens(store_at(town), SystemClock())
     assert len(made) == 8
     assert all(tokens.bearer(text) is not None for text in made)
 
@@ -302,7 +303,7 @@ def test_tokens_made_at_the_same_moment_are_all_there(town: Path) -> None:
 def test_a_file_that_cannot_be_read_lets_nobody_in(here: Served, damage: str) -> None:
     """Not even who needed no token: it may have said something else. Put right, all is as before."""
     text = token(here.record, "read")
-    path = tokens_path(here.record)
+    path = here.record.with_name("record.db.tokens")
     whole = path.read_bytes()
     try:
         path.write_text(damage)

@@ -12,9 +12,9 @@ from stenotest.records import StandingClock
 from engine.providers.readings import READINGS
 from events.clock import SECOND, RandomIds, SystemClock
 from events.store.record import Record
+from events.store.store import store_at
 from projections.api.access.issuing import Issuer
 from projections.api.access.session import LOGINS
-from projections.api.access.token_file import tokens_path
 from projections.api.access.tokens import SESSION, Tokens
 from projections.api.access.who import Role
 
@@ -123,7 +123,7 @@ def test_a_session_ends_with_its_token(service: Served) -> None:
 def test_a_session_ends_by_itself(town: Path) -> None:
     """After half a day, or when its token does."""
     clock = StandingClock(SystemClock().now())
-    tokens = Tokens(tokens_path(town), clock)
+    tokens = Tokens(store_at(town), clock)
     who = tokens.bearer(token(town, "read", "browser", clock=clock))
     assert who is not None
     cookie, seconds = tokens.opened(who)
@@ -137,7 +137,7 @@ def test_a_session_ends_by_itself(town: Path) -> None:
 def test_a_cookie_that_was_changed_is_none(town: Path) -> None:
     """Each part is sealed: whose, until when, which."""
     clock = StandingClock(SystemClock().now())
-    tokens = Tokens(tokens_path(town), clock)
+    tokens = Tokens(store_at(town), clock)
     other = token(town, "admin", "other", clock=clock).split("_")[1]
     who = tokens.bearer(token(town, "read", "browser", clock=clock))
     assert who is not None

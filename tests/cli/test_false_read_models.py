@@ -30,7 +30,7 @@ def decided_from(home: Path) -> Iterator[tuple[WorldState, WorldState]]:
     app.set_flag("record", str(home / "record.db"))
     with (
         Record.open(home / "record.db", write=True, shapes=READINGS.shape, clock=SystemClock()) as record,
-        closing(named(app, "local", record.path)) as provider,
+        closing(named(app, "local", record.store)) as provider,
         watching(app, record, provider) as (watch, _),
     ):
         yield watch.world.state, world_of(record).state

@@ -7,7 +7,6 @@ import pytest
 from stenotest.records import START, StandingClock, temporary_record
 
 from cli.recording import PartFailed, record_forever
-from engine.act.lease import lease_path
 from engine.commands.submit import request_run
 from engine.fold.world import World
 from engine.policy import Policy
@@ -61,7 +60,7 @@ def test_what_is_asked_for_while_a_round_ends_is_not_slept_over(tmp_path: Path) 
             policy=Policy(free=True),
             pace=Pace(fast=HOUR, slow=HOUR),
         )
-        with Asked(record, recorder, lease_path(record.path, provider.source), clock) as watch:
+        with Asked(record, recorder, provider.source, clock) as watch:
 
             def twice() -> None:
                 if len(watch.rounds) == 2:

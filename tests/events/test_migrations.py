@@ -14,10 +14,9 @@ from sqlalchemy import NullPool, create_engine
 from stenotest.records import StandingClock, temporary_record
 
 from events.errors import NotARecord, RecordNotFound, RecordTooNew
-from events.store.declared_schema import expected_schema, plain_sql
-from events.store.migrate import alembic_config, upgrade
 from events.store.record import Record
-from events.store.schema import REVISION, metadata
+from events.store.schema import REVISION, alembic_config, expected_schema, metadata, plain_sql
+from events.store.store import store_at
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,8 +52,8 @@ def test_there_is_one_line_of_revisions_and_the_code_is_at_its_end() -> None:
 def test_an_upgrade_of_a_record_that_is_up_to_date_changes_nothing(made: Path) -> None:
     """`steno db upgrade` can be run at any time, by path or URL."""
     before = made.read_bytes()
-    upgrade(made)
-    upgrade(f"sqlite:///{made}")
+    store_at(made).upgrade()
+    store_at(f"sqlite:///{made}").upgrade()
     assert made.read_bytes() == before
     with Record.open(made, clock=StandingClock()) as record:
         assert record.verify().ok
@@ -63,11 +62,11 @@ def test_an_upgrade_of_a_record_that_is_up_to_date_changes_nothing(made: Path) -
 def test_an_upgrade_refuses_what_it_does_not_know(made: Path, tmp_path: Path) -> None:
     """A file that is missing, is something else, or is newer stays as it is."""
     with pytest.raises(RecordNotFound):
-        upgrade(tmp_path / "none.db")
+        store_at(tmp_path / "none.db").upgrade()
     (tmp_path / "text").write_text("no record " * 50)
     with pytest.raises(NotARecord):
-        upgrade(tmp_path / "text")
+        store_at(tmp_path / "text").upgrade()
     with closing(sqlite3.connect(made)) as connection, connection:
         connection.execute("UPDATE alembic_version SET version_num = '0099'")
     with pytest.raises(RecordTooNew):
-        upgrade(made)
+        store_at(made).upgrade()

@@ -65,7 +65,7 @@ def test_a_writer_makes_record_and_folder(tmp_path: Path) -> None:
     with Record.open(where, clock=StandingClock(), write=True, create=True) as record:
         record.append_many([Batch("run/1", [EVENT])])
     with Record.open(f"sqlite:///{tmp_path}/other.db", clock=StandingClock(), write=True, create=True) as record:
-        assert record.path == tmp_path / "other.db"
+        assert record.store.path == tmp_path / "other.db"
     with Record.open(where, clock=StandingClock()) as record:
         assert record.head().position == 1
 
@@ -148,7 +148,7 @@ def edit(path: Path, sql: str) -> None:
 
 def test_a_record_that_is_held_is_locked(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A writer waits its time and then says so; nothing is appended, and later it works."""
-    monkeypatch.setattr("events.store.opening.BUSY_TIMEOUT", 0.05)
+    monkeypatch.setattr("events.store.sqlite.connection.BUSY_TIMEOUT", 0.05)
     with (
         closing(sqlite3.connect(made, isolation_level=None)) as holder,
         Record.open(made, clock=StandingClock(), write=True) as record,
@@ -164,7 +164,7 @@ def test_a_record_that_is_held_is_locked(made: Path, monkeypatch: pytest.MonkeyP
 def test_a_full_disk_loses_nothing(made: Path) -> None:
     """What was recorded stays, what was not is not there, and after room is made it goes on."""
     with Record.open(made, clock=StandingClock(), write=True) as record:
-        database = record._opened.connection  # a limit stands in for the end of the disk
+        database = record._session.connection  # a limit stands in for the end of the disk
         pages = database.exec_driver_sql("PRAGMA page_count").scalar()
         database.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
         with pytest.raises(RecordNotWritable, match="full"):

@@ -28,11 +28,11 @@ WRITER = """
 import sys
 sys.path.insert(0, sys.argv[5])
 from events import types
-from events.store import opening
+from events.store.sqlite import connection
 from events.clock import SystemClock
 from events.store.record import Batch, Record
 from stenotest.records import poll_of, START
-opening.BUSY_TIMEOUT = 600.0
+connection.BUSY_TIMEOUT = 600.0
 where, name, count, durable = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4] == "durable"
 with Record.open(where, clock=SystemClock(), write=True, create=True) as record:
     for number in range(count):
@@ -70,7 +70,7 @@ def writer() -> Iterator[Writer]:
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who waits for its turn to write on a machine that is busy waits longer than a user would."""
-    monkeypatch.setattr("events.store.opening.BUSY_TIMEOUT", 600.0)
+    monkeypatch.setattr("events.store.sqlite.connection.BUSY_TIMEOUT", 600.0)
 
 
 def wrote(process: subprocess.Popen[str]) -> None:

@@ -18,10 +18,8 @@ from engine.providers.readings import READINGS
 from events import types
 from events.clock import SECOND
 from events.errors import StenoError
-from events.store.declared_schema import plain_sql
-from events.store.head import Head
-from events.store.record import Batch, Record
-from events.store.schema import TRIGGERS
+from events.store.record import Batch, Head, Record
+from events.store.schema import TRIGGERS, plain_sql
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

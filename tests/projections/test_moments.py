@@ -150,7 +150,7 @@ def test_moments_are_few_and_evenly_spaced(
             if head > 128:
                 assert len(moments) >= 2
                 assert len({second - first for first, second in pairwise(moments)}) <= 1
-    with closing(sqlite3.connect(beside(record.path))) as file:
+    with closing(sqlite3.connect(beside(record.store))) as file:
         check_rows(file)
 
 
@@ -175,7 +175,7 @@ def test_a_moment_held_survives_the_rebuild_and_the_loss_of_what_it_stands_on(
         try:
             for harm in (lambda: None, lambda: rebuilt(record), _give_up(record), os.remove):
                 if harm is os.remove:
-                    beside(record.path).unlink()
+                    beside(record.store).unlink()
                 else:
                     harm()
                 with moments.at(record, position) as view:
@@ -188,7 +188,7 @@ def _give_up(record: Record) -> Callable[[], object]:
     """Take all moments away, as a record does that grows beyond them."""
 
     def harm() -> None:
-        with closing(sqlite3.connect(beside(record.path))) as file, file:
+        with closing(sqlite3.connect(beside(record.store))) as file, file:
             file.execute("DELETE FROM moments")
 
     return harm
@@ -225,7 +225,7 @@ def test_opening_a_moment_does_not_lock_the_projections(tmp_path: Path, recordin
             assert everything(view.store) == before
         with moments.at(record, position) as view:
             assert everything(view.store) == before
-        with closing(sqlite3.connect(beside(record.path), timeout=0, isolation_level=None)) as writer:
+        with closing(sqlite3.connect(beside(record.store), timeout=0, isolation_level=None)) as writer:
             writer.execute("BEGIN IMMEDIATE")
             opened(record, position - 40)[0].close()
             writer.execute("ROLLBACK")
@@ -237,7 +237,7 @@ def test_many_threads_look_at_moments_at_once(tmp_path: Path, recording: Polls, 
     """More moments than are held, each asked for by several."""
     with recorded(tmp_path / "record.db", recording("dstack-0.22.5/several")) as record:
         caught_up(record).close()
-        path = record.path
+        path = record.store
     moments, trouble = Moments(held=2), list[BaseException]()
 
     def look(seed: int) -> None:

@@ -92,10 +92,10 @@ def test_catching_up_twice_changes_nothing(two_runs: Record) -> None:
     """It is idempotent, and the second time it opens the file and nothing else."""
     with caught_up(two_runs) as store:
         first = said(store)
-    written = beside(two_runs.path).stat().st_mtime_ns
+    written = beside(two_runs.store.path).stat().st_mtime_ns
     with caught_up(two_runs) as store:
         assert said(store) == first
-    assert beside(two_runs.path).stat().st_mtime_ns == written
+    assert beside(two_runs.store.path).stat().st_mtime_ns == written
 
 
 def test_any_moment_of_the_past_is_the_replay_up_to_it(two_runs: Record) -> None:
@@ -114,7 +114,7 @@ def test_a_damaged_file_is_built_anew(two_runs: Record, content: bytes) -> None:
     """Projections are disposable."""
     with caught_up(two_runs) as store:
         before = said(store)
-    beside(two_runs.path).write_bytes(content)
+    beside(two_runs.store.path).write_bytes(content)
     with caught_up(two_runs) as store:
         assert said(store) == before
 
@@ -129,7 +129,7 @@ def test_projections_of_other_rules_or_another_record_are_built_anew(two_runs: R
         Checkpoint(rules=RULES, record=two_runs.id, position=10_000_000),
         Checkpoint(version=0, rules=RULES, record=two_runs.id, position=3),
     ):
-        other = Store.open(beside(two_runs.path), write=True)
+        other = Store.open(beside(two_runs.store.path), write=True)
         assert other is not None
         with other, other.writing():
             other.set_checkpoint(changed)
@@ -140,7 +140,7 @@ def test_projections_of_other_rules_or_another_record_are_built_anew(two_runs: R
 @pytest.mark.usefixtures("held_by_permissions")
 def test_a_reader_of_a_read_only_folder_folds_in_memory(two_runs: Record, tmp_path: Path) -> None:
     """Nothing can be written beside the record; it is read all the same."""
-    path = two_runs.path
+    path = two_runs.store.path
     two_runs.close()
     tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
     try:
@@ -160,7 +160,7 @@ def test_a_reader_who_may_not_lock_folds_in_memory(two_runs: Record, monkeypatch
     monkeypatch.setattr("projections.models.projector.only_writer", refused)
     with caught_up(two_runs) as store:
         assert said(store) == replayed(two_runs)
-    assert not beside(two_runs.path).exists()
+    assert not beside(two_runs.store.path).exists()
 
 
 def test_readers_go_on_while_a_file_is_rebuilt(two_runs: Record) -> None:
@@ -192,7 +192,7 @@ for turn in range(6):
 def test_several_processes_catch_up_and_rebuild_at_once(two_runs: Record) -> None:
     """One writes, the others wait or read; nobody sees half."""
     with ExitStack() as stack:
-        running = [stack.enter_context(child(_READER, two_runs.path, number)) for number in range(3)]
+        running = [stack.enter_context(child(_READER, two_runs.store.path, number)) for number in range(3)]
         for process in running:
             _, trouble = process.communicate()
             assert process.returncode == 0, trouble

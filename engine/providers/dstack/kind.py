@@ -11,13 +11,12 @@ from engine.providers.dstack.settings import BLOCK, TASK_FILES, address_of, flee
 from engine.providers.kind import Option, ProviderKind
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from engine.providers.checks import Checkup
     from engine.providers.dstack.provider import DstackProvider
     from engine.providers.task import Draft
     from engine.settings.settings import Settings
     from events.clock import Clock, Ids
+    from events.store.store import Store
 
 
 class DstackKind(ProviderKind):
@@ -44,7 +43,7 @@ class DstackKind(ProviderKind):
     has_trial = True
     task_files = TASK_FILES
 
-    def open(self, settings: Settings, *, clock: Clock, ids: Ids, record: Path | None) -> DstackProvider:  # noqa: ARG002
+    def open(self, settings: Settings, *, clock: Clock, ids: Ids, record: Store | None) -> DstackProvider:  # noqa: ARG002
         """See `ProviderKind.open`; nothing is kept beside the record."""
         from engine.providers.dstack.provider import DstackProvider
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from engine.providers.local.provider import LocalProvider
     from engine.settings.settings import Settings
     from events.clock import Clock, Ids
+    from events.store.store import Store
 
 
 _OF_MACHINES = frozenset({"resources", "image", "backends", "spot_policy", "creation_policy", "idle_duration"})
@@ -65,7 +66,7 @@ class LocalKind(ProviderKind):
     summary = "processes of this machine"
     settings = _SETTINGS
 
-    def open(self, settings: Settings, *, clock: Clock, ids: Ids, record: Path | None) -> LocalProvider:
+    def open(self, settings: Settings, *, clock: Clock, ids: Ids, record: Store | None) -> LocalProvider:
         """See `ProviderKind.open`; its runs are kept in a folder beside the record."""
         from engine.providers.local.provider import LocalProvider
 
@@ -118,10 +119,10 @@ class LocalKind(ProviderKind):
         return platform.node() or "localhost"
 
 
-def runs_folder(record: Path | None) -> Path:
-    """Where runs are kept: beside the record, or in the user's data folder if the record is not a file."""
+def runs_folder(record: Store | None) -> Path:
+    """Where runs are kept: beside the record, or in the user's data folder if there is none."""
     if record is not None:
-        return record.with_name(record.name + ".local")
+        return record.folder("local")
     from platformdirs import user_data_path
 
     return user_data_path("steno") / "local"

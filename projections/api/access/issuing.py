@@ -12,7 +12,7 @@ from engine.errors import NameInUse, TokenNotFound
 from events import types
 from events.clock import format_time
 from events.store.append import Batch
-from projections.api.access.token_file import Stored, TokenFile, tokens_path
+from projections.api.access.token_file import Stored, TokenFile
 from projections.api.access.tokens import TOKEN, digest
 from projections.api.access.who import LOOPBACK, Role
 
@@ -45,7 +45,7 @@ class Issuer:
         self._record = record
         self._clock = clock
         self._ids = ids
-        self._file = TokenFile(tokens_path(record.path))
+        self._file = TokenFile(record.store)
 
     def create(self, *, role: Role, name: str | None, expires_at: int | None, by: str) -> tuple[TokenObject, str, int]:
         """A new token: what is known of it, its text, which is kept nowhere, and the position of its event.

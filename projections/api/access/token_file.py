@@ -1,14 +1,10 @@
-"""The file beside a record that its tokens are in: 0600, hashes only, replaced whole under a lock."""
+"""The tokens of a record in a blob beside it: hashes only, replaced whole under a lock."""
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
 import secrets
-import tempfile
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
@@ -18,13 +14,14 @@ from events.errors import RecordNotWritable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from events.store.store import Blob, Store
 
 SECRET: Final = re.compile(r"(steno_[0-9a-f]{12}_)[A-Za-z0-9_-]+")
 """A token in any text; what to leave of it is group 1."""
 
 
 class Stored(msgspec.Struct, kw_only=True):
-    """One token, as the file has it; times in microseconds, UTC."""
+    """One token, as the blob has it; times in microseconds, UTC."""
 
     id: str
     name: str
@@ -39,7 +36,7 @@ class Stored(msgspec.Struct, kw_only=True):
 
 
 class Content(msgspec.Struct, kw_only=True):
-    """All of the file."""
+    """All of the blob."""
 
     version: Literal[1] = 1
     key: bytes = b""
@@ -49,38 +46,28 @@ class Content(msgspec.Struct, kw_only=True):
     """Sessions that were closed: the cookie's own number, and until when it would have held."""
 
 
-def tokens_path(record: Path) -> Path:
-    """Where the tokens of a record are."""
-    return record.with_name(record.name + ".tokens")
-
-
 class TokenFile:
-    """The tokens at `path`; where there is no such file there are none."""
+    """The tokens of the record in a store; there may be none."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, store: Store) -> None:
+        self.blob: Blob = store.blob("tokens")
 
     def stamp(self) -> object:
-        """Changes whenever the file does; None: it is not there."""
-        try:
-            found = self.path.stat()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            return error.errno
-        return found.st_ino, found.st_mtime_ns, found.st_size
+        """A value that changes whenever the tokens do; None: there are none."""
+        return self.blob.stamp()
 
     def read(self) -> Content:
-        """What is in it.
+        """The content.
 
         Raises:
-            OSError: it cannot be read.
+            RecordNotWritable: it cannot be read.
             ValueError: it is not what Steno writes.
         """
-        try:
-            content = msgspec.json.decode(self.path.read_bytes(), type=Content)
-        except FileNotFoundError:
+        found = self.blob.read()
+        if found is None:
             return Content()
+        try:
+            content = msgspec.json.decode(found, type=Content)
         except msgspec.MsgspecError as error:
             raise ValueError(str(error)) from None
         if any(token.hash is not None and len(bytes.fromhex(token.hash)) != 32 for token in content.tokens):
@@ -88,7 +75,7 @@ class TokenFile:
         return content
 
     def content(self) -> Content:
-        """What is in it, as `read`, for whoever prints it.
+        """As `read`, with one error for both.
 
         Raises:
             RecordNotWritable: it cannot be read.
@@ -96,25 +83,21 @@ class TokenFile:
         try:
             return self.read()
         except ValueError as error:
-            raise _damaged(self.path, error) from None
-        except OSError as error:
-            raise RecordNotWritable(f"{self.path} cannot be read ({(error.strerror or str(error)).lower()})") from None
+            raise RecordNotWritable(
+                f"{self.blob} is damaged ({error}): move it away, and make the tokens anew"
+            ) from None
 
     @contextmanager
     def changing(self) -> Iterator[Content]:
-        """The content, written back whole afterwards: a reader sees the old file or the new one.
+        """The content, written back whole afterwards: a reader sees the old tokens or the new ones.
 
         Raises:
             RecordNotWritable: it cannot be read or written.
         """
-        try:
-            with _locked(self.path.with_name(self.path.name + ".lock")):
-                content = self.content()
-                yield content
-                _replace(self.path, msgspec.json.encode(content))
-        except OSError as error:
-            said = f"{self.path} cannot be written ({(error.strerror or str(error)).lower()})"
-            raise RecordNotWritable(said) from None
+        with self.blob.locked():
+            content = self.content()
+            yield content
+            self.blob.replace(msgspec.json.encode(content))
 
     def ensure_key(self) -> None:
         """Make the key that sessions are sealed with, if there is none yet."""
@@ -135,30 +118,3 @@ class TokenFile:
 def without_secrets(text: str) -> str:
     """Text for a log or an answer, tokens in it cut to their ids."""
     return SECRET.sub(r"\1…", text) if "steno_" in text else text
-
-
-def _damaged(path: Path, error: ValueError) -> RecordNotWritable:
-    return RecordNotWritable(f"{path} is damaged ({error}): move it away, and make the tokens anew")
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    descriptor, name = tempfile.mkstemp(prefix=path.name, dir=path.parent)  # 0600 from its first byte on
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

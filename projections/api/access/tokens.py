@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from events.clock import SECOND
+from events.errors import RecordNotWritable
 from projections.api.access.token_file import Stored, TokenFile
 from projections.api.access.who import Role, Who
 from projections.api.problems import Problem
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from events.clock import Clock
+    from events.store.store import Store
 
 _log = logging.getLogger("steno.access")
 
@@ -45,8 +45,8 @@ class Tokens:
     Where the file cannot be read, no token is valid and no request without one is taken either.
     """
 
-    def __init__(self, path: Path, clock: Clock) -> None:
-        self.file = TokenFile(path)
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self.file = TokenFile(store)
         self._clock = clock
         self._lock = threading.Lock()
         self._stamp: object = None
@@ -157,11 +157,11 @@ class Tokens:
                 return
             try:
                 content = self.file.read()
-            except OSError as error:
-                self._unreadable(f"{self.file.path} cannot be read ({(error.strerror or str(error)).lower()})")
+            except RecordNotWritable as error:
+                self._unreadable(str(error).rstrip("."))
                 return
             except ValueError as error:
-                self._unreadable(f"{self.file.path} is damaged ({error})")
+                self._unreadable(f"{self.file.blob} is damaged ({error})")
                 return
             self._key = content.key
             self._known = {token.id: _known(token) for token in content.tokens if token.hash is not None}

@@ -41,7 +41,7 @@ class Problems(msgspec.Struct, frozen=True, kw_only=True):
 
 def routes(service: Service) -> list[BaseRoute]:
     """All of them."""
-    writer = Writer(service.record_path, clock=service.clock)
+    writer = Writer(service.store, clock=service.clock)
     service.closing.callback(writer.close)
     offered = Problems(
         problems=catalogue.problems(), dtypes=DTYPES, endpoints=ENDPOINTS, gpus=GPUS, isolated=isolated(service)

@@ -126,7 +126,7 @@ class Story:
     def _read_on(self, seen: _Seen) -> None:
         """What was appended about the run up to where it was seen."""
         service, run = self._service, seen.run
-        with Record.open(service.record_path, clock=service.clock, shapes=READINGS.shape, check=False) as record:
+        with Record.open(service.store, clock=service.clock, shapes=READINGS.shape, check=False) as record:
             for stream, types in ((f"run/{run.run_id}", _OF_THE_RUN), (f"queue/{source_of(run)}", _OF_THE_QUEUE)):
                 after = max(self._read, run.first_position - 1 if stream.startswith("queue/") else 0)
                 for stored in record.read(after=after, until=seen.position, stream=stream, types=types):

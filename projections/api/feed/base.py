@@ -26,7 +26,7 @@ def begun(record: "Record", at_most: int) -> tuple[World, int]:
 
 def _as_it_is(record: "Record", at_most: int) -> tuple[World, int] | None:
     """What the projections were left with, where they are this record's and not beyond."""
-    store = Store.open(beside(record.path), write=False)
+    store = Store.open(beside(record.store), write=False)
     if store is None:
         return None
     with store, store.reading():
@@ -50,7 +50,7 @@ def _as_it_was(record: "Record", position: int) -> tuple[World, int] | None:
 
 
 def _are_there(record: "Record") -> bool:
-    store = Store.open(beside(record.path), write=False)
+    store = Store.open(beside(record.store), write=False)
     if store is None:
         return False
     with store:

@@ -6,12 +6,12 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from engine.providers.readings import READINGS
 from events.clock import Clock
 from events.store.record import Record
+from events.store.store import Where
 from projections.api.feed.backfill import Backfill, Page
 from projections.api.feed.follower import PATIENCE, SOON, STARTING, Follower
 from projections.api.feed.frames import Frame
@@ -31,7 +31,7 @@ _CHECK: Final = 5.0
 class Feed:
     """What the record says, as it grows. `start`, `stop` and the streams belong to the event loop's thread."""
 
-    def __init__(self, path: Path, *, clock: Clock) -> None:
+    def __init__(self, path: Where, *, clock: Clock) -> None:
         self.dropped = dict.fromkeys(Dropped, 0)
         """Clients dropped so far."""
         self._path = path

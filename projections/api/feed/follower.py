@@ -17,11 +17,10 @@ from projections.api.operations.meters import Meters
 from projections.api.problems import Problem
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from engine.fold.world_codec import WorldState
     from events.clock import Clock
     from events.store.record import Record
+    from events.store.store import Where
 
 LOOK: Final = 0.01
 """Seconds between looks at the record."""
@@ -51,7 +50,7 @@ class Follower:
 
     def __init__(
         self,
-        path: Path,
+        path: Where,
         clock: Clock,
         *,
         publish: Callable[[list[Frame], int], None],
@@ -134,7 +133,7 @@ class Follower:
         """Fold up to `position`, where listeners are; the first time, to shortly before the head."""
         head = tail.record.head().position
         if position is not None and (head < position or tail.record.id != self._record):
-            raise Replaced(self._path)
+            raise Replaced(tail.record.store)
         world, at = begun(tail.record, head if position is None else position)
         framer = Framer(tail.record, world, at)
         goal = max(at, head - _AFRESH) if position is None else position

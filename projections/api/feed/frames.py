@@ -15,7 +15,7 @@ from engine.replay.record import fill_costs
 from engine.replay.until import Until
 from engine.rules.sets import CURRENT
 from events.clock import format_time
-from events.stored import Stored
+from events.store.record import Stored
 from events.types import NAMES, ProviderEventSeen, RunObserved, SubmitSucceeded, VmObserved
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from engine.fold.change import Anomaly, Blind, Change, Moved
 from engine.fold.run_machine import State
 from engine.providers.readings import READINGS
 from events.clock import SECOND
-from events.stored import Stored
+from events.store.record import Stored
 from events.types import (
     NoticeDelivered,
     NoticeFailed,

@@ -10,7 +10,6 @@ import pytest
 from stenotest.hook import Hook
 
 from engine.act.executor import Executor
-from engine.act.lease import lease_path
 from engine.commands.dispatcher import Dispatcher
 from engine.commands.stop import request_stop
 from engine.commands.submit import request_run
@@ -74,7 +73,7 @@ class Bench:
         )
         self.recorder.stays = True  # as `steno up`: it ends idle machines before the provider's own timer does
         self.journal, self.actor = self.recorder.journal, self.recorder.actor
-        self.watch = Watch(self.record, self.recorder, lease_path(self.path, self.provider.source))
+        self.watch = Watch(self.record, self.recorder, self.provider.source)
 
     @property
     def dispatcher(self):

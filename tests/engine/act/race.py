@@ -16,8 +16,8 @@ from engine.providers.local.provider import LocalProvider
 from engine.providers.readings import READINGS
 from engine.recorder.recorder import Recorder
 from events.clock import SECOND, RandomIds, SystemClock
-from events.store import opening
 from events.store.record import Record
+from events.store.sqlite import connection
 
 RACERS = 3
 POLICY = Policy(max_vms=2, idle_timeout=0, assumed_duration=HOUR)
@@ -65,5 +65,5 @@ def main(path, runs):
         sys.exit("it took too long")
 
 
-opening.BUSY_TIMEOUT = 600.0  # three that write at once on a machine that is busy: nobody gives up its turn
+connection.BUSY_TIMEOUT = 600.0  # three that write at once on a machine that is busy: nobody gives up its turn
 main(Path(sys.argv[1]), int(sys.argv[2]))

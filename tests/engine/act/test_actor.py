@@ -29,7 +29,7 @@ def test_secrets_reach_the_run_and_nothing_else(bench):
     """The value is in the process; not in the record's bytes, and not in the vault's after the outcome."""
     value = "hunter2-" + bench.ids.new()
     run_id = bench.ask('test "$TOKEN" = "$EXPECTED"', env={"TOKEN": value, "EXPECTED": value})
-    vault = bench.record.vault.path
+    vault = bench.record.store.blob("vault").path
     assert value in vault.read_text()
     assert isinstance(bench.dispatcher.submitted(run_id, WAIT), types.SubmitSucceeded)
     assert bench.finish(run_id).state is State.SUCCEEDED

@@ -10,7 +10,6 @@ from stenotest.records import StandingClock
 
 from engine.act import executor as module
 from engine.act.executor import AT_ONCE, Effects, Inline, Result, Threads
-from engine.act.lease import Lease
 from engine.errors import ProviderError, ProviderUnreachable
 from engine.fold.run_machine import State
 from engine.fold.vm_machine import VmState
@@ -366,9 +365,10 @@ def test_whoever_leaves_with_a_call_under_way_keeps_the_lease(many, hang, monkey
     assert many.watch.hold()
     until(many, lambda: held.calls)
     lease = many.watch._lease
+    store, name = many.record.store, many.provider.source
     many.watch.release()
     assert many.kinds(run_id)[-1] == "SubmitIntended"
-    assert Lease.take(lease.path) is None
+    assert store.lease(name) is None
     lease.release()  # as the end of the process does
     held.let_go()
     other = open_bench(many.path, policy=MANY, price=PRICE)

@@ -32,7 +32,7 @@ def saved(record: Record) -> Path:
     """The file of a snapshot at the record's head."""
     store = SnapshotStore(record)
     assert store.save(world_of(record).state, every=ONE)
-    return store.path
+    return record.store.blob("snapshot").path
 
 
 def test_a_snapshot_is_the_world_that_was_saved(record: Record) -> None:
@@ -81,9 +81,9 @@ def test_a_snapshot_of_another_record_is_not_believed(record: Record, tmp_path: 
     content = saved(record).read_bytes()
     other = tmp_path / "other.db"
     big_record(other, events=300)
-    record.vault.path.replace(other.with_name("other.db.vault"))
+    record.store.blob("vault").path.replace(other.with_name("other.db.vault"))
     with Record.open(other, write=True, shapes=READINGS.shape, clock=SystemClock()) as opened:
-        SnapshotStore(opened).path.write_bytes(content)
+        opened.store.blob("snapshot").path.write_bytes(content)
         assert SnapshotStore(opened).load() is None
 
 
@@ -99,7 +99,7 @@ def test_a_snapshot_beyond_the_record_is_not_believed(record: Record, tmp_path: 
     for path, was in older.items():
         path.write_bytes(was)
     with Record.open(tmp_path / "record.db", write=True, shapes=READINGS.shape, clock=SystemClock()) as opened:
-        SnapshotStore(opened).path.write_bytes(content)
+        opened.store.blob("snapshot").path.write_bytes(content)
         assert SnapshotStore(opened).load() is None
 
 
@@ -125,5 +125,5 @@ def test_a_folder_that_cannot_be_written_costs_only_time(record: Record, monkeyp
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(snapshots.tempfile, "mkstemp", full)
+    monkeypatch.setattr("events.store.sqlite.files.tempfile.mkstemp", full)
     assert not SnapshotStore(record).save(world_of(record).state, every=ONE)

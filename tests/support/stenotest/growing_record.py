@@ -74,7 +74,7 @@ def looked(pool: Pool, position: int) -> Callable[[], bool]:
 
 def same_as_replay(look: Look) -> None:
     """What a look shows is what a replay of the record up to it says."""
-    with Record.open(look.record.path, clock=CLOCK, shapes=READINGS.shape) as record:
+    with Record.open(look.record.store, clock=CLOCK, shapes=READINGS.shape) as record:
         found = replay_record(record, until=Until(position=look.position)).to_json()
     store = look.view.store
     for name, shown in (

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from events.errors import RecordDamaged, RecordNotWritable, SecretGone
+from events.store.store import store_at
 from events.store.vault import Vault
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from events.store.store import Blob, Store
 
 TASK = json.dumps(
     {"type": "task", "env": {"TOKEN": 'hun"ter\\2é', "PORT": 8080, "NONE": None}, "commands": ["echo hun"]}
@@ -21,32 +24,44 @@ TASK = json.dumps(
 
 
 @pytest.fixture
-def vault(tmp_path: Path) -> Vault:
-    return Vault(tmp_path / "record.db.vault")
+def blob(store: Store) -> Blob:
+    return store.blob("vault")
 
 
-def test_a_concealed_configuration_is_revealed_equal(vault: Vault) -> None:
+@pytest.fixture
+def vault(blob: Blob) -> Vault:
+    return Vault(blob)
+
+
+def test_a_concealed_configuration_is_revealed_equal(vault: Vault, blob: Blob) -> None:
     """Text, escapes and numbers come back as they were; in between nothing can be read."""
     concealed = vault.conceal(TASK, owner="run-1")
     assert b"ter" not in concealed
     assert b"8080" not in concealed
     assert json.loads(vault.reveal(concealed)) == json.loads(TASK)
-    assert json.loads(Vault(vault.path).reveal(concealed)) == json.loads(TASK)
+    assert json.loads(Vault(blob).reveal(concealed)) == json.loads(TASK)
 
 
-def test_what_is_erased_is_gone_from_the_file(vault: Vault) -> None:
+def test_what_is_erased_is_gone(vault: Vault, blob: Blob) -> None:
     """After the outcome no byte of a value is left, and revealing says so; another run's copy stays."""
     concealed = vault.conceal(TASK, owner="run-1")
     vault.conceal(b'{"env":{"OTHER":"kept-value"}}', owner="run-2")
-    assert b"8080" in vault.path.read_bytes()
+    assert b"8080" in (blob.read() or b"")
     vault.erase("run-1")
     vault.erase("run-1")
     assert vault.owners() == ("run-2",)
-    assert b"8080" not in vault.path.read_bytes()
-    assert b"kept-value" in vault.path.read_bytes()
-    assert [path.name for path in vault.path.parent.iterdir() if b"8080" in path.read_bytes()] == []
+    assert b"8080" not in (blob.read() or b"")
+    assert b"kept-value" in (blob.read() or b"")
     with pytest.raises(SecretGone):
         vault.reveal(concealed)
+
+
+def test_what_is_erased_is_in_no_file(tmp_path: Path) -> None:
+    """Not in one that was replaced either."""
+    vault = Vault(store_at(tmp_path / "record.db").blob("vault"))
+    vault.conceal(TASK, owner="run-1")
+    vault.erase("run-1")
+    assert [path.name for path in tmp_path.iterdir() if b"8080" in path.read_bytes()] == []
 
 
 def test_a_secret_two_runs_share_stays_until_both_are_done(vault: Vault) -> None:
@@ -57,31 +72,29 @@ def test_a_secret_two_runs_share_stays_until_both_are_done(vault: Vault) -> None
     assert json.loads(vault.reveal(concealed)) == json.loads(TASK)
 
 
-def test_only_its_owner_may_read_the_file(vault: Vault) -> None:
+def test_only_its_owner_may_read_the_file(tmp_path: Path) -> None:
     """Mode 0600, from the first byte on."""
-    vault.conceal(TASK, owner="run-1")
-    assert {stat.S_IMODE(path.stat().st_mode) for path in vault.path.parent.iterdir()} == {0o600}
+    Vault(store_at(tmp_path / "record.db").blob("vault")).conceal(TASK, owner="run-1")
+    assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o600}
 
 
-def test_commitments_are_equal_for_equal_values_under_one_key_only(vault: Vault, tmp_path: Path) -> None:
+def test_commitments_are_equal_for_equal_values_under_one_key_only(vault: Vault, store: Store) -> None:
     """The key is minted once and kept; another vault commits otherwise."""
     one = vault.commitment(b"value")
-    assert one == Vault(vault.path).commitment(b"value") != vault.commitment(b"other")
-    assert one != Vault(tmp_path / "other.vault").commitment(b"value")
+    assert one == Vault(store.blob("vault")).commitment(b"value") != vault.commitment(b"other")
+    assert one != Vault(store.blob("other")).commitment(b"value")
 
 
-def test_a_configuration_without_secrets_makes_no_file(vault: Vault) -> None:
+def test_a_configuration_without_secrets_makes_no_vault(vault: Vault, blob: Blob) -> None:
     """Nothing to keep, nothing to write."""
     assert vault.conceal(b'{"type":"task","env":{}}', owner="run-1") == b'{"type":"task","env":{}}'
-    assert not vault.path.exists()
+    assert not blob.exists()
 
 
-def test_many_writers_lose_nothing(vault: Vault) -> None:
-    """The file is replaced whole, under a lock."""
+def test_many_writers_lose_nothing(vault: Vault, blob: Blob) -> None:
+    """It is replaced whole, under a lock."""
     texts = [json.dumps({"env": {"A": f"value-{number}"}}).encode() for number in range(12)]
-    threads = [
-        threading.Thread(target=Vault(vault.path).conceal, args=(text, f"run-{n}")) for n, text in enumerate(texts)
-    ]
+    threads = [threading.Thread(target=Vault(blob).conceal, args=(text, f"run-{n}")) for n, text in enumerate(texts)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -90,15 +103,15 @@ def test_many_writers_lose_nothing(vault: Vault) -> None:
     assert [json.loads(vault.reveal(vault.commit(text))) for text in texts] == [json.loads(text) for text in texts]
 
 
-def test_a_damaged_vault_is_refused_by_name(vault: Vault) -> None:
+def test_a_damaged_vault_is_refused_by_name(vault: Vault, blob: Blob) -> None:
     """A key that is lost would make equal secrets differ without anybody noticing."""
-    vault.path.write_bytes(b'{"key":"00"}')
-    with pytest.raises(RecordDamaged):
+    blob.replace(b'{"key":"00"}')
+    with pytest.raises(RecordDamaged, match="vault"):
         vault.commitment(b"value")
 
 
-def test_a_vault_for_reading_writes_nothing(tmp_path: Path) -> None:
+def test_a_vault_for_reading_writes_nothing(blob: Blob) -> None:
     """A reader never makes a key."""
     with pytest.raises(RecordNotWritable):
-        Vault(tmp_path / "v", write=False).commitment(b"value")
-    assert list(tmp_path.iterdir()) == []
+        Vault(blob, write=False).commitment(b"value")
+    assert not blob.exists()

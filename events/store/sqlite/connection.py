@@ -1,0 +1,155 @@
+"""Connections to SQLite files of records, and which files this process has open.
+
+POSIX drops all locks of a process on a file as soon as it closes any descriptor of it. A second look at a record with
+`open()` would silently drop the locks of every connection in this process, and the next process to close the record
+would believe itself the last one and remove the log under them (https://sqlite.org/howtocorrupt.html, 2.2).
+"""
+
+import os
+import sqlite3
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from sqlalchemy import Connection, create_engine
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
+
+from events.errors import NotARecord, RecordDamaged, RecordLocked, RecordNotWritable
+
+BUSY_TIMEOUT: Final = 5.0
+"""Seconds a writer waits for another before it gives up."""
+
+_LOCKED: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+_UNWRITABLE: Final = frozenset(
+    {
+        sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH, sqlite3.SQLITE_NOLFS, sqlite3.SQLITE_TOOBIG,
+    }
+)  # fmt: skip
+
+_guard = threading.Lock()
+_open: Counter[tuple[int, int]] = Counter()
+
+
+class _CountedConnection(sqlite3.Connection):
+    """Counted from before it is made until it is closed; made by `_counted` alone."""
+
+    file: tuple[int, int] | None = None
+
+    def close(self) -> None:
+        """Close it; a second call does nothing."""
+        super().close()
+        file, self.file = self.file, None
+        _closed(file)
+
+
+def connect(path: Path, *, write: bool) -> Connection:
+    """A connection to the record at `path`, without transactions of its own; any thread may use it."""
+    uri = f"file:{quote(str(path.absolute()))}"
+    # A reader of a WAL file makes files beside it; only a connection that could write removes them again.
+    if write or (may_write(path) and may_write(path.parent)):
+        uri += "?mode=rw"
+    elif path.with_name(path.name + "-wal").exists():
+        uri += "?mode=ro"
+    else:
+        # Where nothing can be made, nobody is writing either.
+        uri += "?mode=ro&immutable=1"
+
+    def make() -> sqlite3.Connection:
+        made = _counted(path, uri)
+        if not write:
+            made.execute("PRAGMA query_only = ON")
+        # A reader passes over pages once, and the system keeps them too; a writer comes back to its indexes.
+        made.execute(f"PRAGMA cache_size = -{16_000 if write else 1_000}")
+        made.execute("PRAGMA synchronous = NORMAL")
+        return made
+
+    with translated(str(path)):
+        return create_engine("sqlite+pysqlite://", creator=make, poolclass=NullPool).connect()
+
+
+@contextmanager
+def while_closed(path: Path) -> Iterator[bool]:
+    """Whether no connection of this process has the file, so that it may be opened and closed inside the block."""
+    with _guard:
+        yield file_id(path) not in _open
+
+
+@contextmanager
+def translated(where: str) -> Iterator[None]:
+    """Turns SQLite's and the system's errors into those of `events.errors`."""
+    try:
+        yield
+    except DBAPIError as error:
+        raise _ours(error.orig, where) from error
+    except sqlite3.Error as error:
+        raise _ours(error, where) from error
+    except UnicodeDecodeError as error:
+        # SQLite quotes damaged text in its messages; Python cannot read them.
+        raise _ours(None, where) from error
+    except OSError as error:
+        raise RecordNotWritable(f"The record {where} cannot be written ({error.strerror}).") from error
+
+
+def may_write(path: Path) -> bool:
+    """Whether this process may, as it acts now: by its effective user and capabilities where the system can tell."""
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
+def file_id(path: Path) -> tuple[int, int] | None:
+    """Which file is at a path; None: there is none."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - ten a second
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _counted(path: Path, uri: str) -> sqlite3.Connection:
+    file = file_id(path)
+    with _guard:
+        if file is not None:
+            _open[file] += 1
+    try:
+        made = sqlite3.connect(
+            uri,
+            uri=True,
+            isolation_level=None,
+            timeout=BUSY_TIMEOUT,
+            check_same_thread=False,
+            cached_statements=64,
+            factory=_CountedConnection,
+        )
+    except BaseException:
+        _closed(file)
+        raise
+    made.file = file
+    return made
+
+
+def _closed(file: tuple[int, int] | None) -> None:
+    if file is not None:
+        with _guard:
+            _open[file] -= 1
+            if _open[file] <= 0:
+                del _open[file]
+
+
+def _ours(error: BaseException | None, where: str) -> Exception:
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+    if code in _LOCKED:
+        return RecordLocked(f"The record {where} is held by another process: try again when it is done.")
+    if code == sqlite3.SQLITE_FULL:
+        full = f"The disk of the record {where} is full"
+        return RecordNotWritable(f"{full}: make room and try again; what was acknowledged is there.")
+    if code in _UNWRITABLE:
+        return RecordNotWritable(f"The record {where} cannot be written ({error}): check its disk and permissions.")
+    if code == sqlite3.SQLITE_NOTADB:
+        return NotARecord(f"{where} is not a Steno record.")
+    why = "" if error is None else f" ({error})"
+    return RecordDamaged(f"The record {where} is damaged{why}: run `steno verify`, restore it from a copy.")

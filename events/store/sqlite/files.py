@@ -1,0 +1,140 @@
+"""Blobs and leases as files beside a SQLite record."""
+
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Self
+
+from events.errors import RecordNotWritable
+
+
+class FileBlob:
+    """A blob in a 0600 file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def exists(self) -> bool:
+        return self.path.exists()
+
+    def stamp(self) -> object:
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            return error.errno
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    def read(self) -> bytes | None:
+        try:
+            return self.path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise RecordNotWritable(f"{self.path} cannot be read ({_why(error)}).") from error
+
+    def replace(self, content: bytes, *, durable: bool = True) -> None:
+        with self._writing():
+            descriptor, name = tempfile.mkstemp(prefix=self.path.name, dir=self.path.parent)  # 0600 from the first byte
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(content)
+                    file.flush()
+                    if durable:
+                        os.fsync(file.fileno())
+                Path(name).replace(self.path)
+            except BaseException:
+                Path(name).unlink(missing_ok=True)
+                raise
+            if durable:
+                sync_folder(self.path.parent)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            with self._writing():
+                stack.enter_context(locked(self.path.with_name(self.path.name + ".lock")))
+            yield
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise RecordNotWritable(f"{self.path} cannot be written ({_why(error)}).") from error
+
+
+class FileLease:
+    """A lease as a locked file: a killed holder leaves it free at once."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor: int | None = descriptor
+
+    @classmethod
+    def take(cls, path: Path) -> "FileLease | None":
+        """The lease; None while another process holds it.
+
+        The file stays when the lease is freed: removing it would let two processes lock two files of one name.
+
+        Raises:
+            RecordNotWritable: the file cannot be made or opened.
+        """
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            message = f"The lease {path} cannot be opened ({error.strerror}): check the permissions beside the record."
+            raise RecordNotWritable(message) from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        return cls(descriptor)
+
+    def release(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+@contextmanager
+def locked(path: Path, flags: int = os.O_CREAT | os.O_RDWR) -> Iterator[None]:
+    """Holds the lock of the file at `path`, which is made, or of a folder (`O_RDONLY`); waits for others who do.
+
+    Raises:
+        OSError: the file cannot be made or opened.
+    """
+    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def sync_folder(path: Path) -> None:
+    """Wait until the disk has the names of the files in a folder."""
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _why(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()

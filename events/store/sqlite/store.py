@@ -1,0 +1,206 @@
+"""The SQLite store: a record in one file, and its company in files beside it."""
+
+import os
+import re
+import secrets
+import sqlite3
+import stat
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import Connection, create_engine
+from sqlalchemy.pool import NullPool
+
+from events.clock import Clock
+from events.store.schema import FORMAT, described, driver, expected_schema, head, meta, migrate
+from events.store.sqlite.connection import connect, file_id, may_write, translated
+from events.store.sqlite.files import FileBlob, FileLease, locked, sync_folder
+from events.store.sqlite.opening import (
+    expect_file,
+    expect_head,
+    expect_writable,
+    read_damaged_identity,
+    read_identity,
+)
+from events.store.store import Identity
+
+_EVENT_ROW: Final = re.compile(r"^row (\d+) missing from index events_")
+
+
+class SqliteSession:
+    """One open connection to a record in a file."""
+
+    def __init__(self, path: Path, connection: Connection, identity: Identity) -> None:
+        self.connection = connection
+        self.identity = identity
+        self._where = str(path)
+        self._full = False
+
+    def guard(self) -> AbstractContextManager[None]:
+        return translated(self._where)
+
+    def begin(self, *, durable: bool) -> None:
+        execute = self.connection.exec_driver_sql
+        if durable is not self._full:
+            execute("PRAGMA synchronous = FULL" if durable else "PRAGMA synchronous = NORMAL")
+            self._full = durable
+        execute("BEGIN IMMEDIATE")
+
+    def damage(self) -> Iterator[tuple[int | None, str, str]]:
+        try:
+            for (message,) in driver(self.connection).execute("PRAGMA integrity_check(100)"):
+                for line in str(message).splitlines():
+                    if line != "ok" and not line.startswith("***"):
+                        row = _EVENT_ROW.search(line)
+                        yield None if row is None else int(row[1]), "page", line
+        except (sqlite3.Error, ValueError) as error:
+            yield None, "page", f"reading stopped: {error}"
+        expected = expected_schema()
+        found = described(self.connection)
+        for name in expected.keys() | found.keys():
+            kind = expected.get(name, found.get(name, ("", "")))[0]
+            what = "trigger" if kind == "trigger" else "schema"
+            if name not in found:
+                yield None, what, f"{kind} {name} is missing"
+            elif name not in expected:
+                yield None, what, f"{kind} {name} does not belong here"
+            elif expected[name] != found[name]:
+                yield None, what, f"{kind} {name} was changed"
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+class SqliteStore:
+    """A record in one file, its company in files beside it whose names begin with the record's."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def url(self) -> str:
+        return f"sqlite:///{self.path}"
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def open(self, *, write: bool, create: bool, check: bool, clock: Clock) -> SqliteSession:
+        path = self.path
+        if write and create and not _has_content(path):
+            _create(path, clock)
+        expect_file(path)
+        if write:
+            expect_writable(path)
+        connection = connect(path, write=write)
+        try:
+            with translated(str(path)):
+                if check:
+                    identity = read_identity(connection, path, write=write)
+                    expect_head(connection, path, identity)
+                else:
+                    identity = read_damaged_identity(connection, path)
+        except BaseException:
+            connection.close()
+            raise
+        return SqliteSession(path, connection, identity)
+
+    def upgrade(self) -> None:
+        expect_file(self.path)
+        expect_writable(self.path)
+        connection = connect(self.path, write=True)
+        try:
+            with translated(str(self.path)):
+                read_identity(connection, self.path, write=False)
+                connection.rollback()
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+                migrate(connection)
+                connection.commit()
+        finally:
+            connection.close()
+
+    def stamp(self) -> object:
+        return file_id(self.path)
+
+    def is_writable(self) -> bool:
+        return may_write(self.path.parent)
+
+    def blob(self, name: str) -> FileBlob:
+        return FileBlob(self._beside(name))
+
+    def lease(self, name: str) -> FileLease | None:
+        return FileLease.take(self._lease(name))
+
+    def lease_holder(self, name: str) -> int | None:
+        try:
+            return int(self._lease(name).read_text())
+        except (OSError, ValueError):
+            return None
+
+    def folder(self, name: str) -> Path:
+        return self._beside(name)
+
+    def place(self, name: str) -> str:
+        return f"sqlite:///{self._beside(name)}"
+
+    def _lease(self, name: str) -> Path:
+        return self._beside(f"lease-{name.replace('/', '-')}")
+
+    def _beside(self, name: str) -> Path:
+        return self.path.with_name(f"{self.path.name}.{name}")
+
+
+def _has_content(path: Path) -> bool:
+    try:
+        found = path.stat()
+        # A pipe or a device has no size; a record must not take its place.
+        return found.st_size > 0 or not stat.S_ISREG(found.st_mode) or path.with_name(path.name + ".vault").exists()
+    except OSError:
+        return False
+
+
+def _create(path: Path, clock: Clock) -> None:
+    """Make the record, whole or not at all; if another process has made it meanwhile, that one's stands."""
+    with translated(str(path)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with locked(path.parent, os.O_RDONLY):
+            if not _has_content(path):
+                _create_beside(path, clock)
+                sync_folder(path.parent)
+
+
+def _create_beside(path: Path, clock: Clock) -> None:
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    os.close(descriptor)
+    made = Path(name)
+    try:
+        connect = partial(sqlite3.connect, made, isolation_level=None)
+        with create_engine("sqlite+pysqlite://", creator=connect, poolclass=NullPool).connect() as connection:
+            connection.exec_driver_sql("PRAGMA journal_mode = WAL")
+            fill(connection, clock)
+        made.replace(path)
+    finally:
+        for left in (name, f"{name}-wal", f"{name}-shm", f"{name}-journal"):
+            Path(left).unlink(missing_ok=True)
+
+
+def fill(connection: Connection, clock: Clock) -> None:
+    """Write schema, description and head of a new record, in one transaction."""
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+    migrate(connection)
+    identity = Identity(format=FORMAT, record_id=str(uuid.uuid4()), key=secrets.token_bytes(32), created_at=clock.now())
+    connection.execute(
+        meta.insert(),
+        [
+            {"key": "format", "value": str(identity.format).encode()},
+            {"key": "record_id", "value": identity.record_id.encode()},
+            {"key": "key", "value": identity.key},
+            {"key": "created_at", "value": str(identity.created_at).encode()},
+        ],
+    )
+    connection.execute(head.insert(), {"id": 1, "position": 0, "hash": identity.genesis()})
+    connection.commit()

@@ -1,0 +1,54 @@
+"""The contracts of a store run over every store there is; another one is another entry of `STORES`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from stenotest.memory_store import MemoryStore
+from stenotest.records import StandingClock
+
+from events.store.record import Record
+from events.store.store import Store, store_at
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from events.shape.shape import Router
+
+    Opener = Callable[..., Record]
+
+STORES: dict[str, Callable[[Path], Store]] = {
+    "sqlite": lambda folder: store_at(f"sqlite:///{folder}/record.db"),
+    "memory": lambda _: MemoryStore(),
+}
+
+
+@pytest.fixture
+def clock() -> StandingClock:
+    return StandingClock()
+
+
+@pytest.fixture(params=sorted(STORES))
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """A store whose record is not there yet."""
+    made = STORES[request.param](tmp_path)
+    yield made
+    if isinstance(made, MemoryStore):
+        made.close()
+
+
+@pytest.fixture
+def opener(store: Store, clock: StandingClock) -> Iterator[Opener]:
+    """Opens the one record of the test, as often as wanted."""
+    opened: list[Record] = []
+
+    def open_it(shapes: Router | None = None, *, write: bool = True) -> Record:
+        given = {} if shapes is None else {"shapes": shapes}
+        opened.append(Record.open(store, clock=clock, write=write, create=write, **given))
+        return opened[-1]
+
+    yield open_it
+    for one in opened:
+        one.close()

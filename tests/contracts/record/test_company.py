@@ -1,0 +1,44 @@
+"""What is kept beside a record: small blobs, replaced whole."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from events.errors import RecordNotFound
+from events.store.record import Record
+
+if TYPE_CHECKING:
+    from stenotest.records import StandingClock
+
+    from events.store.store import Store
+
+
+def test_a_blob_is_what_was_written_last(store: Store) -> None:
+    """Its stamp changes with it; there is none before the first write."""
+    blob = store.blob("notes")
+    assert blob.read() is None
+    assert blob.stamp() is None
+    assert not blob.exists()
+    blob.replace(b"one")
+    first = blob.stamp()
+    blob.replace(b"two, longer")
+    assert store.blob("notes").read() == b"two, longer"
+    assert store.blob("notes").stamp() not in (None, first)
+
+
+def test_a_reader_makes_no_record(store: Store, clock: StandingClock) -> None:
+    """What is not there is not found, and still not there afterwards."""
+    for _ in range(2):
+        with pytest.raises(RecordNotFound):
+            Record.open(store, clock=clock)
+
+
+def test_a_record_keeps_its_place(store: Store, clock: StandingClock) -> None:
+    """Opened again it is the same one, by its id and by its store."""
+    with Record.open(store, clock=clock, write=True, create=True) as first:
+        stamp = store.stamp()
+        with Record.open(store, clock=clock) as second:
+            assert (second.id, second.store.url) == (first.id, store.url)
+    assert store.stamp() == stamp is not None

@@ -1,0 +1,133 @@
+"""A store in memory: what a second implementation of the port looks like, and the fastest one for a test."""
+
+import itertools
+import sqlite3
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
+
+from sqlalchemy import Connection, create_engine
+from sqlalchemy.pool import NullPool
+
+from events.clock import Clock
+from events.errors import RecordNotFound
+from events.store.sqlite.opening import expect_head, read_identity
+from events.store.sqlite.store import SqliteSession, fill
+
+_numbers = itertools.count()
+
+
+class MemoryBlob:
+    """A blob of a `MemoryStore`."""
+
+    def __init__(self, name: str) -> None:
+        self.content: bytes | None = None
+        self._name = name
+        self._changes = 0
+        self._lock = threading.Lock()
+
+    def __str__(self) -> str:
+        return f"memory:{self._name}"
+
+    def exists(self) -> bool:
+        return self.content is not None
+
+    def stamp(self) -> object:
+        return None if self.content is None else self._changes
+
+    def read(self) -> bytes | None:
+        return self.content
+
+    def replace(self, content: bytes, *, durable: bool = True) -> None:
+        self.content, self._changes = content, self._changes + 1
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        with self._lock:
+            yield
+
+
+class MemoryLease:
+    """A lease of a `MemoryStore`; only threads of this process compete for it."""
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self._lock: threading.Lock | None = lock
+
+    def release(self) -> None:
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+class MemoryStore:
+    """One record in the memory of this process."""
+
+    def __init__(self) -> None:
+        self.url = f"file:steno-{next(_numbers)}?mode=memory&cache=shared"
+        self._anchor = self._connect()
+        """The database lives as long as a connection to it."""
+        self._made = False
+        self._blobs: dict[str, MemoryBlob] = {}
+        self._leases: dict[str, threading.Lock] = {}
+        self._held: set[str] = set()
+
+    def __str__(self) -> str:
+        return self.url
+
+    def open(self, *, write: bool, create: bool, check: bool, clock: Clock) -> SqliteSession:
+        if not self._made and not (write and create):
+            raise RecordNotFound(f"There is no record at {self}.")
+        if not self._made:
+            fill(self._anchor, clock)
+            self._made = True
+        connection = self._connect()
+        identity = read_identity(connection, Path(self.url), write=write)
+        if check:
+            expect_head(connection, Path(self.url), identity)
+        return SqliteSession(Path(self.url), connection, identity)
+
+    def upgrade(self) -> None:
+        """It is never older than this process."""
+
+    def stamp(self) -> object:
+        return id(self)
+
+    def is_writable(self) -> bool:
+        return True
+
+    def blob(self, name: str) -> MemoryBlob:
+        return self._blobs.setdefault(name, MemoryBlob(name))
+
+    def lease(self, name: str) -> MemoryLease | None:
+        lock = self._leases.setdefault(name, threading.Lock())
+        if not lock.acquire(blocking=False):
+            return None
+        self._held.add(name)
+        return MemoryLease(lock)
+
+    def lease_holder(self, name: str) -> int | None:
+        return 0 if name in self._held else None
+
+    def folder(self, name: str) -> Path:
+        return Path(tempfile.gettempdir()) / f"steno-{id(self)}" / name
+
+    def place(self, name: str) -> str:
+        return f"sqlite:///{self.folder(name)}"
+
+    def close(self) -> None:
+        self._anchor.close()
+
+    def _connect(self) -> Connection:
+        def make() -> sqlite3.Connection:
+            return sqlite3.connect(self.url, uri=True, isolation_level=None, check_same_thread=False)
+
+        return create_engine("sqlite+pysqlite://", creator=make, poolclass=NullPool).connect()
