@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fastapi import FastAPI
+from starlette.applications import Starlette
 
 from projections.api import commands, hot, openapi, streams
 from projections.api.access import gate, session
@@ -20,16 +20,13 @@ if TYPE_CHECKING:
     from projections.api.service import Service
 
 PARTS = (reads, commands, session, streams, operations, amd, dashboard)
-"""Each has `routes(service)`, and `OPENAPI` for routes that FastAPI does not describe; the first match answers."""
+"""Each has `routes(service)` and `OPENAPI`, what the document says of them; the first match answers."""
 
 
 def build_app(service: Service) -> ASGIApp:
     """The application that a server serves; `service.closing` is closed when it does not any more."""
-    router = FastAPI(
-        openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False, exception_handlers=handlers()
-    )
-    for part in PARTS:
-        router.router.routes.extend(part.routes(service))
-    router.router.routes.append(openapi.route(PARTS))
+    routes = [route for part in PARTS for route in part.routes(service)]
+    router = Starlette(routes=[*routes, openapi.route(PARTS)], exception_handlers=handlers())
+    router.router.redirect_slashes = False
     hot_reads = hot.in_front(service, Failures(router))
     return gate.in_front(service, hot_reads, hot_reads.ready)

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -51,13 +50,12 @@ class Failures:
                 await problem_answer(problem_of(error))(scope, receive, sending)
 
 
-def handlers() -> dict[int | type[Exception], Callable[[Request, Any], Coroutine[Any, Any, Response]]]:
+def handlers() -> dict[Any, Callable[[Request, Any], Coroutine[Any, Any, Response]]]:
     """What a router does with the errors its routes raise on purpose."""
     return {
         Problem: _told,
         StenoError: _told,
         HTTPException: _refused,
-        RequestValidationError: _invalid,
         Exception: _mistaken,
     }
 
@@ -85,13 +83,3 @@ async def _mistaken(request: Request, error: Exception) -> Response:
     path = without_secrets(request.url.path)
     _log.error("%s %s: %s: %s", request.method, path, type(error).__name__, without_secrets(str(error)))
     return problem_answer(problem_of(error))
-
-
-async def _invalid(_: Request, error: RequestValidationError) -> Response:
-    """The first thing wrong with a command: of its body 422, of its path and headers 400."""
-    first = error.errors()[0]
-    part, *steps = [str(step) for step in first["loc"]]
-    said = str(first["msg"])
-    return problem_answer(
-        Problem(422 if part == "body" else 400, f"{said[:1].lower()}{said[1:]}", field=".".join(steps) or part)
-    )

@@ -8,8 +8,6 @@ from importlib.metadata import version
 from typing import Any
 
 import msgspec
-from fastapi.openapi.utils import get_openapi
-from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
@@ -68,7 +66,7 @@ def route(parts: Sequence[Any]) -> BaseRoute:
     async def endpoint(request: Request) -> Response:
         asked_of(request, ())
         if not made:
-            body = msgspec.json.encode(document(parts, request.app.routes))
+            body = msgspec.json.encode(document(parts))
             made.append((body, etag_of(body)))
         body, tag = made[0]
         headers = {**FRESH, "ETag": tag}
@@ -79,14 +77,11 @@ def route(parts: Sequence[Any]) -> BaseRoute:
     return Route(PATH, endpoint, methods=["GET"])
 
 
-def document(parts: Iterable[Any], routes: Sequence[BaseRoute]) -> dict[str, Any]:
+def document(parts: Iterable[Any]) -> dict[str, Any]:
     """The document, OpenAPI 3.1."""
-    commands = get_openapi(
-        title="Steno", version=version("steno"), routes=[one for one in routes if isinstance(one, APIRoute)]
-    )
     paths: dict[str, dict[str, Any]] = {}
     schemas: dict[str, Any] = {}
-    for fragment in (*(getattr(part, "OPENAPI", {}) for part in parts), _OWN, commands):
+    for fragment in (*(part.OPENAPI for part in parts), _OWN):
         for path, methods in copy.deepcopy(fragment.get("paths", {})).items():
             paths.setdefault(path, {}).update(methods)
         schemas |= copy.deepcopy(fragment.get("components", {}).get("schemas", {}))
@@ -95,8 +90,6 @@ def document(parts: Iterable[Any], routes: Sequence[BaseRoute]) -> dict[str, Any
             _complete(path, method, operation)
     _, problem = msgspec.json.schema_components([ProblemObject], ref_template="#/components/schemas/{name}")
     schemas |= problem
-    for unused in ("HTTPValidationError", "ValidationError"):
-        schemas.pop(unused, None)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -126,8 +119,6 @@ def _complete(path: str, method: str, operation: dict[str, Any]) -> None:
     reads = method == "get"
     operation.setdefault("operationId", _name(path, method))
     responses: dict[str, Any] = operation["responses"]
-    if responses.get("422", {}).get("description") == "Validation Error":
-        del responses["422"]
     known = dict(_READ_PROBLEMS if reads else _COMMAND_PROBLEMS)
     if path in OPEN:
         operation["security"] = []

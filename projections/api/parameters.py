@@ -5,12 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from starlette.requests import Request
 
 from events.clock import parse_time
 from projections.api.problems import Problem
 
+KEY: Final = "Idempotency-Key"
+_KEY: Final = re.compile("[!-~]{1,255}")
+KEY_HEADER: Final = {
+    "name": KEY,
+    "in": "header",
+    "required": False,
+    "description": "The same key with the same body always means the same run; with another body: 409.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
+}
+"""The header as the OpenAPI document describes it."""
 _SHOWN = 60
 """Characters of a wrong value that an answer repeats."""
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
@@ -82,6 +93,20 @@ def asked_of(request: Request, parameters: Iterable[Parameter]) -> Asked:
         except ValueError as error:
             raise Problem(400, f"{name} is {_cut(text)!r}; it must be {error}", field=name) from None
     return Asked(path=request.path_params, given=found)
+
+
+def idempotency_key(request: Request) -> str | None:
+    """The request's idempotency key; None: it has none.
+
+    Raises:
+        Problem: 400, it is given twice, or is not 1 to 255 visible ASCII characters.
+    """
+    given = request.headers.getlist(KEY)
+    if len(given) > 1:
+        raise Problem(400, f"{KEY} is given more than once", field=KEY)
+    if given and _KEY.fullmatch(given[0]) is None:
+        raise Problem(400, f"{KEY} must be 1 to 255 visible ASCII characters", field=KEY)
+    return given[0] if given else None
 
 
 def integer(name: str, help_: str, *, low: int, high: int, default: int | None = None) -> Parameter:

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from fastapi import FastAPI
+from starlette.applications import Starlette
 from starlette.routing import Route
 
 from engine.providers.readings import READINGS
@@ -97,7 +97,7 @@ def callers(served: Serve, town: Path) -> tuple[Served, dict[str, dict[str, str]
 
 def routes(app: Any) -> list[Route]:
     """The routes behind everything that stands in front of them."""
-    while not isinstance(app, FastAPI):
+    while not isinstance(app, Starlette):
         app = app._app
     return [route for route in app.routes if isinstance(route, Route)]
 

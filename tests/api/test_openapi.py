@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import jsonschema
 import pytest
-from fastapi import FastAPI
+from starlette.applications import Starlette
 from starlette.routing import Route
 
 from projections.api.app import build_app
@@ -38,7 +38,7 @@ def document(client: httpx.Client) -> dict[str, Any]:
 
 def routes(app: Any) -> Iterator[Route]:
     """The routes behind everything that stands in front of them."""
-    while not isinstance(app, FastAPI):
+    while not isinstance(app, Starlette):
         app = app._app
     for route in app.routes:
         assert isinstance(route, Route), route

@@ -16,9 +16,9 @@ from engine.kernel.submission import ENDPOINTS, GPUS, Payload
 from engine.money.budget import account
 from engine.money.metrics import Metrics, metrics
 from projections.api.amd.story import StatusObject
-from projections.api.amd.stream import KEY, Resume, Submit, isolated
+from projections.api.amd.stream import Resume, Submit, isolated
 from projections.api.answers import read_answer
-from projections.api.parameters import asked_of
+from projections.api.parameters import KEY_HEADER, asked_of
 from projections.api.reads.money import policy_at
 from projections.api.reads.read import path_parameters
 from projections.api.streams import LAST_EVENT_ID
@@ -119,12 +119,7 @@ _SUBMITTING: Final[dict[str, Any]] = {
         "summary": "Check and time a kernel; the answer is the stream of its statuses, the first names its run_id",
         "tags": _TAGS,
         "parameters": [
-            {
-                "name": KEY,
-                "in": "header",
-                "description": "The same key with the same body is the same run, however often it comes.",
-                "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
-            }
+            KEY_HEADER,
         ],
         "requestBody": {
             "required": True,

@@ -14,7 +14,8 @@ from starlette.requests import Request
 from events.errors import StenoError
 from projections.api.amd.story import Story
 from projections.api.amd.submitting import submit
-from projections.api.parameters import asked_of
+from projections.api.bodies import expect_json
+from projections.api.parameters import asked_of, idempotency_key
 from projections.api.problems import Problem
 from projections.api.stopping import stop_run
 from projections.api.streams import LAST_EVENT_ID, RETRY, left, run_named
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from projections.api.service import Service
     from projections.api.writing import Writer
 
-KEY: Final = "Idempotency-Key"
 HEARTBEAT: Final = 15.0
 """Seconds."""
 _BEAT: Final = b": \n\n"
@@ -35,7 +35,6 @@ _PATIENCE: Final = 30.0
 _SEND_WITHIN: Final = 30.0
 """Seconds a client may take over one piece."""
 _POSITION: Final = re.compile("[0-9]{1,18}")
-_KEY: Final = re.compile("[!-~]{1,255}")
 _log = logging.getLogger(__name__)
 
 
@@ -49,8 +48,8 @@ class Submit:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         asked_of(request, ())
-        key = _key(request)
-        _expect_json(request)
+        key = idempotency_key(request)
+        expect_json(request)
         submitter = _submitter(self._service, scope["steno.who"])
         body = await request.body()
         accepted = await submit(self._service, self._writer, body, submitter=submitter, key=key)
@@ -191,21 +190,3 @@ def _last(request: Request) -> int:
     if _POSITION.fullmatch(given[0]) is None:
         raise Problem(400, f"{given[0][:60]!r} is not a position of a record: a whole number", field=LAST_EVENT_ID)
     return int(given[0])
-
-
-def _key(request: Request) -> str | None:
-    given = request.headers.getlist(KEY)
-    if len(given) > 1:
-        raise Problem(400, f"{KEY} is given more than once", field=KEY)
-    if given and _KEY.fullmatch(given[0]) is None:
-        raise Problem(400, f"{KEY} is 1 to 255 visible ASCII characters", field=KEY)
-    return given[0] if given else None
-
-
-def _expect_json(request: Request) -> None:
-    given = request.headers.get("content-type", "")
-    if given.partition(";")[0].strip().lower() != "application/json":
-        said = f"the body is said to be {given[:60]!r}" if given else "nothing says what the body is"
-        raise Problem(
-            415, f"{said}; send application/json", field="Content-Type", headers=(("Accept", "application/json"),)
-        )
