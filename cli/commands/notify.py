@@ -95,13 +95,13 @@ def test(app: App) -> None:
     from cli.watching import webhook_of
     from engine.act.journal import Journal
     from engine.errors import NotConfigured
-    from engine.notify.test_notice import try_out
+    from engine.notify.notices import send_test_notice
 
     webhook = webhook_of(app.settings)
     if webhook is None:
         raise NotConfigured("there is no webhook: set alerts.webhook (STENO_WEBHOOK) to its address")
     with writing(app) as record:
-        answer = try_out(Journal(record), webhook, app.clock, app.ids)
+        answer = send_test_notice(Journal(record), webhook, app.clock, app.ids)
     if app.json:
         emit_json(
             {

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from engine.act.outbox import KINDS, Ledger
+from engine.fold.world_codec import WorldState
+from engine.policy import Policy, dump_policy
 from events import types
 
 if TYPE_CHECKING:
@@ -37,6 +39,19 @@ class Journal:
     def notice(self, notice_id: str, *facts: types.Event) -> int:
         """Append facts to the notice's stream in one durable transaction; the position of the last."""
         return self._write(f"notice/{notice_id}", facts)
+
+    def adopt_policy(self, source: str, policy: Policy, state: WorldState) -> bool:
+        """Record that decisions about this source follow this policy from now on, as a replay needs it; False if they
+        already did.
+
+        Args:
+            state: the world at the record's head.
+        """
+        adopted = state.policies.get(source, ())
+        if adopted and adopted[-1].policy == policy:
+            return False
+        self.source(source, types.PolicyAdopted(source=source, policy=dump_policy(policy)))
+        return True
 
     def queue(self, source: str, facts: Sequence[types.Event], *, version: int) -> int:
         """Append decisions about a source's queue, all or none; the stream's version after them.

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from engine.act.executor import Effect, Effects, Inline
 from engine.act.journal import Journal
-from engine.act.machine_stopper import Machines
 from engine.act.outbox import Ledger, OpenSubmit
-from engine.act.stopper import Stops
-from engine.act.submitter import Handover
+from engine.act.stopper import RunStopper, VmStopper
+from engine.act.submitter import Submitter
 from engine.decide.decisions import (
     Alert,
     CancelDrain,
@@ -59,15 +58,15 @@ class Actor:
         Args:
             notices: who is told of alerts; None: nobody.
             effects: carries effects on; None: each to its end, one after another.
-            asks_again: as in `Handover`.
+            asks_again: as in `Submitter`.
         """
         self._journal = journal
         self._provider = provider
         self._notices = notices if notices is not None else Notices(journal, clock)
         self.effects = effects if effects is not None else Effects(Inline(clock), clock)
-        self.submits = Handover(journal, provider, vault, clock, asks_again=asks_again)
-        self.stops = Stops(journal, provider)
-        self.machines = Machines(journal, provider)
+        self.submitter = Submitter(journal, provider, vault, clock, asks_again=asks_again)
+        self.run_stopper = RunStopper(journal, provider)
+        self.vm_stopper = VmStopper(journal, provider)
 
     # -- what is open
 
@@ -83,27 +82,32 @@ class Actor:
         return self._each(
             END,
             (
-                *((run_key(one.request), self.submits.bring(one, looked_at=looked_at)) for one in unwanted),
-                *((run_key(one.request), self.stops.bring(one, state.runs.get(one.request.run_id))) for one in stops),
+                *((run_key(one.request), self.submitter.submit(one, looked_at=looked_at)) for one in unwanted),
+                *(
+                    (run_key(one.request), self.run_stopper.stop(one, state.runs.get(one.request.run_id)))
+                    for one in stops
+                ),
             ),
         )
 
     def stop_again(self, state: WorldState) -> None:
         """Ask once more for every stop that was taken and that the newest answers show as not heard."""
-        found = list(self.stops.unheard(state.runs[run_id] for run_id in state.unsettled))
+        found = list(self.run_stopper.unheard(state.runs[run_id] for run_id in state.unsettled))
         self._each(END, ((run_key(one.request), effect) for one, effect in found))
 
     def hand_over(self, state: WorldState) -> int:
         """Carry out every open submission that has its place, or may have reached the provider."""
         looked_at, ready = self._looked_at(state), [one for one in self.open() if _ready(one)]
         return self._each(
-            BEGIN, ((run_key(one.request), self.submits.bring(one, looked_at=looked_at)) for one in ready)
+            BEGIN, ((run_key(one.request), self.submitter.submit(one, looked_at=looked_at)) for one in ready)
         )
 
     def end_machines(self, state: WorldState) -> int:
         """Ask again for every stop of a machine whose outcome is not known."""
-        found = self.machines.open(state.vms)
-        return self._each(END, ((_vm_key(one.vm_id), self.machines.settle(one, state.vms[one.vm_id])) for one in found))
+        found = self.vm_stopper.open(state.vms)
+        return self._each(
+            END, ((_vm_key(one.vm_id), self.vm_stopper.retry(one, state.vms[one.vm_id])) for one in found)
+        )
 
     def open(self) -> list[OpenSubmit]:
         """Requests to this provider and project without an outcome, in order."""
@@ -150,7 +154,7 @@ class Actor:
         done = [one for one, _ in queued]
         done += [one for one in decisions if self._apply(one, state, ledger)]
         stops = [one for one in done if isinstance(one, StopVm)]
-        self._each(END, ((_vm_key(one.vm_id), self.machines.stop(one)) for one in stops))
+        self._each(END, ((_vm_key(one.vm_id), self.vm_stopper.stop(one)) for one in stops))
         if any(isinstance(one, StopRun) for one in done):
             self.end_runs(state)
         self.hand_over(state)
@@ -165,14 +169,14 @@ class Actor:
                 submit = ledger.submits.get(decision.run_id)
                 if submit is None or _ready(submit):
                     return False
-                self.submits.refuse(submit, decision.why)
+                self.submitter.refuse(submit, decision.why)
             case StartDrain():
-                self.machines.drain(decision)
+                self.vm_stopper.drain(decision)
             case CancelDrain():
-                self.machines.keep(decision)
+                self.vm_stopper.cancel_drain(decision)
             case StopRun():
                 run = state.runs.get(decision.run_id)
-                return run is not None and self.stops.request(run, STENO)
+                return run is not None and self.run_stopper.request(run, STENO)
             case StopVm():
                 return decision.vm_id not in ledger.vm_stops
             case Alert():

@@ -1,4 +1,4 @@
-"""Hands runs over to one provider: intent, call, outcome, each an effect (`engine.act.executor`).
+"""Submits runs to one provider: intent, call, outcome, each an effect (`engine.act.executor`).
 
 Whatever point a crash hits, the next process finds the intent in the record, looks at the provider for the run that
 carries our run id, and calls again only where there is none. A name alone never proves that a run is ours
@@ -36,31 +36,30 @@ _REFUSALS: dict[type[StenoError], Refusal] = {
 }
 
 LOOK_BACK = 600 * SECOND
-"""How far before the request a run of its name may seem to have been submitted: more than any sane skew between two
-clocks."""
+"""How long before its request a run may seem to have been submitted: more than any skew of two clocks."""
 _SAME = 2 * SECOND
-"""Times of two clocks that differ by less are one time."""
+"""Times of two clocks that differ by less count as equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A run at the provider that is the one asked for, or may be."""
+    """A run at the provider that is the requested one, or may be."""
 
     provider_id: str
     name: str
     sure: bool
 
 
-class Handover:
-    """Submissions to one provider, for everybody who asked."""
+class Submitter:
+    """Carries out submissions to one provider."""
 
     def __init__(
         self, journal: Journal, provider: Provider, vault: "Vault", clock: Clock, *, asks_again: bool = False
     ) -> None:
         """
         Args:
-            asks_again: a run the provider has no capacity for may be handed over once more, so its secrets are kept
-                until that cannot be any more (`erase_secrets`).
+            asks_again: a run without capacity may be submitted again, so its secrets are kept until then
+                (`erase_secrets`).
         """
         self._journal = journal
         self._provider = provider
@@ -68,14 +67,14 @@ class Handover:
         self._clock = clock
         self._asks_again = asks_again
         self._ahead: dict[str, int] = {}
-        """Runs being handed over → how many machines each needs: the provider may not list them yet."""
+        """Runs being submitted → how many machines each needs: the provider may not list them yet."""
 
-    def bring(self, submit: OpenSubmit, *, looked_at: int | None = None) -> Effect:
-        """Bring one submission as far as it goes; True where it has an outcome now.
+    def submit(self, submit: OpenSubmit, *, looked_at: int | None = None) -> Effect:
+        """Carry out one submission as far as possible; True if it has an outcome now.
 
         Raises:
-            ProviderUnreachable, ProviderRefused, ProviderError: whether the provider has the task is not known, or it
-            waited in the queue before and goes on waiting; it stays open.
+            ProviderUnreachable, ProviderRefused, ProviderError: it is unknown whether the provider has the task, or it
+            goes on waiting in the queue; it stays open.
         """
         step = next_step(submit, self._journal.ledger(), self._clock.now(), looked_at=looked_at)
         match step:
@@ -101,8 +100,8 @@ class Handover:
                 assert_never(step)
         return submit.request.run_id not in self._journal.ledger().submits
 
-    def is_there(self, submit: OpenSubmit) -> Effect:
-        """Whether the provider has the run already: a question that says why nothing can be handed over, if so.
+    def exists(self, submit: OpenSubmit) -> Effect:
+        """Whether the provider has the run already; asking shows why nothing can be submitted.
 
         Raises:
             ProviderUnreachable, ProviderRefused, ProviderError: it cannot be asked.
@@ -110,15 +109,15 @@ class Handover:
         return (yield from self._look(submit, _name(submit))) is not None
 
     def refuse(self, submit: OpenSubmit, why: str) -> None:
-        """A policy has it that it will never be handed over."""
+        """Abandon a request because of a policy."""
         self._abandon(submit, why, policy=True)
 
     def fail(self, submit: OpenSubmit, error: StenoError) -> None:
-        """End a request that was certainly not handed over with what the provider said."""
+        """End a request that was certainly not submitted with the provider's error."""
         self._fail(submit, str(error), _REFUSALS.get(type(error), "unreachable"))
 
     def erase_secrets(self, needed: Callable[[str], bool]) -> None:
-        """Forget what the vault has for runs with an outcome, but for those it may be `needed` for once more."""
+        """Erase the secrets of runs with an outcome, except where they may be `needed` again."""
         ledger = self._journal.ledger()
         for owner in self._vault.owners():
             if owner in ledger.outcomes and not needed(owner):
@@ -147,7 +146,7 @@ class Handover:
     def _prepared(
         self, submit: OpenSubmit, configuration: dict[str, object]
     ) -> Generator[ProviderCall, Any, Submission | None]:
-        """What is handed over, its name free and its fleet there; None where the request has failed for want of it."""
+        """What is submitted, once its name is free and its fleet exists; None if the request has failed on that."""
         try:
             submission = _submission(submit, configuration, (yield from self._free_name(submit)))
             nodes = configuration.get("nodes")
@@ -156,7 +155,7 @@ class Handover:
         except (ProviderUnreachable, ProviderRefused, ProviderError) as error:
             if submit.queued:
                 raise
-            # Nothing was handed over: whoever waits for the answer is told at once.
+            # Nothing was submitted: the caller, who waits, gets the error at once.
             self.fail(submit, error)
         except (TaskInvalid, ProjectNotFound, NameInUse) as error:
             self.fail(submit, error)
@@ -165,11 +164,11 @@ class Handover:
         return None
 
     def _free_name(self, submit: OpenSubmit) -> Generator[ProviderCall, Any, str]:
-        """A name under which the call collides with nobody's run and replaces no run that is not ours.
+        """A name that no other run has, so that the call neither fails nor replaces a run that is not ours.
 
         Raises:
             NameInUse: the name is taken, and Steno did not choose it.
-            ProviderError: it is taken by this request's attempt before, which has not ended yet.
+            ProviderError: this request's previous attempt has it and has not ended yet.
         """
         request, ledger, taken = submit.request, self._journal.ledger(), ""
         for name in self._provider.names(_name(submit), request.run_id):
@@ -180,10 +179,10 @@ class Handover:
             if there.ended and (former or there.provider_id in ledger.provider_ids.values()):
                 return name
             if former and submit.attempt > 1:
-                raise ProviderError(f"{name}: the attempt before has not ended yet")
+                raise ProviderError(f"{name}: the previous attempt has not ended yet")
             taken = self._taken(name, there)
             if there.mark == request.run_id:
-                break  # it says that it is this request: a second one under another name could be one too many
+                break  # it carries our run id: a second run under another name could be one too many
         raise NameInUse(taken)
 
     def _taken(self, name: str, there: Named) -> str:
@@ -219,7 +218,7 @@ class Handover:
     def _found_or_failed(
         self, submit: OpenSubmit, name: str, error: str, reason: Refusal
     ) -> Generator[ProviderCall, Any, None]:
-        """The provider answered with a refusal; the task may be there all the same, from this call or an earlier."""
+        """After a refusal the task may still be there, from this call or an earlier one."""
         found = yield from self._look(submit, name)
         if found is None:
             self._fail(submit, error, reason)
@@ -244,10 +243,10 @@ class Handover:
         self._journal.fleet(plan.project, plan.name, types.FleetEnsured(**where))
 
     def _look(self, submit: OpenSubmit, name: str) -> Generator[ProviderCall, Any, _Found | None]:
-        """The run this attempt already became, by the run id it carries; None where there is none.
+        """The provider's run of this attempt, found by the run id it carries; None if there is none.
 
-        Only a call of an older version carried none: then the one run of that name which is in every field what we
-        asked for is ours, and any other may be.
+        Calls of older versions carried no run id: then a run of that name that equals the request in every field is
+        ours, and any other may be.
         """
         named: tuple[Named, ...] = yield partial(self._provider.find, name, submit.asked_at - LOOK_BACK)
         ledger, run_id = self._journal.ledger(), submit.request.run_id
@@ -263,7 +262,7 @@ class Handover:
         return _Found((same or maybe)[0].provider_id, name, sure=len(same) == 1) if maybe else None
 
     def _may_be(self, submit: OpenSubmit, one: Named) -> bool:
-        """Whether a run of that name without a mark may come from a call that gave none."""
+        """Whether an unmarked run of that name may come from an unmarked call."""
         if submit.unmarked_at is None or one.mark is not None or one.submitted_at is None:
             return False
         if one.submitted_at < submit.unmarked_at - _SAME:
@@ -283,7 +282,7 @@ class Handover:
         return same
 
     def _doubt(self, submit: OpenSubmit, provider_id: str) -> None:
-        """Nobody but a person can say whether that run is this request's: nothing is called until one does."""
+        """Only a person can say whether that run is this request's: nothing is called until then."""
         request = submit.request
         detail = (
             f"the answer to its submission was lost, and {self._provider.name} has a run of its name that may be it "
@@ -320,12 +319,12 @@ class Handover:
 
 
 def _name(submit: OpenSubmit) -> str:
-    """The name it was last handed over under, or is to be."""
+    """The name of its newest call, or of its first one to come."""
     return submit.request.name if submit.intended is None else submit.intended.name
 
 
 def _submission(submit: OpenSubmit, configuration: dict[str, object], name: str) -> Submission:
-    """What is handed over: the request, and where its place says it goes. (Requests of older records have none.)"""
+    """The request with its place. Requests of older records have no place."""
     request, placed = submit.request, submit.placed
     if placed is None:
         placed = types.RunPlaced(run_id=request.run_id, provider=request.provider)

@@ -139,7 +139,7 @@ class Dispatcher:
             return
         if submit is not None and _is_handed(submit) and key not in self._effects.errors:
             # Trouble with an earlier run may keep the queue back: this one is tried all the same.
-            self._effects.start(BEGIN, key, self._actor.submits.bring(submit))
+            self._effects.start(BEGIN, key, self._actor.submitter.submit(submit))
 
         def is_settled() -> bool:
             submit = self._journal.ledger().submits.get(run_id)
@@ -158,23 +158,23 @@ class Dispatcher:
         try:
             if took > LONG:
                 raise ProviderUnreachable(f"no answer from {self._recorder.source} ({trouble}); is the server up?")
-            call = self._actor.submits.bring if handed else self._actor.submits.is_there
-            self._bring(submit.request.run_id, call(submit))
+            call = self._actor.submitter.submit if handed else self._actor.submitter.exists
+            self._carry_out(submit.request.run_id, call(submit))
         except (ProviderUnreachable, ProviderRefused, ProviderError) as error:
             if handed:
                 raise
-            self._actor.submits.fail(submit, error)
+            self._actor.submitter.fail(submit, error)
 
     def _stop(self, run_id: str) -> None:
         """Carry out what is open of one run: its submission first, because that checks for a stop."""
         submit = self._journal.ledger().submits.get(run_id)
         if submit is not None:
-            self._bring(run_id, self._actor.submits.bring(submit))
+            self._carry_out(run_id, self._actor.submitter.submit(submit))
         stop = self._journal.ledger().stops.get(run_id)
         if stop is not None:
-            self._bring(run_id, self._actor.stops.bring(stop, self._watch.world.state.runs.get(run_id)))
+            self._carry_out(run_id, self._actor.run_stopper.stop(stop, self._watch.world.state.runs.get(run_id)))
 
-    def _bring(self, run_id: str, effect: Effect) -> None:
+    def _carry_out(self, run_id: str, effect: Effect) -> None:
         """Carry an effect on one run to its end.
 
         Raises:

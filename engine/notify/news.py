@@ -1,18 +1,21 @@
-"""What of a world is news: ends, anomalies and machines that cost, seen live since the webhook is told of such things.
+"""Which facts of a world are news for the webhook: ends of runs, anomalies, orphans; by the rules of docs/adr/0024.
 
-The rules are those of docs/adr/0024. Everything is decided from the record, so that any process comes to the same.
+Everything is decided from the record, so every process finds the same news.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine.act.cost_figures import Figures
+import msgspec
+
 from engine.act.outbox import Ledger, Mark
 from engine.fold.change import Anomaly, AnomalyKind
 from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
+from engine.money.figure import divergences, is_cut, is_settled
+from engine.replay.record import fill_costs
 from events.clock import SECOND, foreign_run_id
 
 if TYPE_CHECKING:
@@ -21,9 +24,9 @@ if TYPE_CHECKING:
 RUN_END, ANOMALY, BUDGET, ORPHAN = "run_end", "anomaly", "budget", "orphan"
 
 AT_ONCE = 60 * SECOND
-"""A run that no poll showed before its end is news while that is no longer ago: after this a source is blind."""
+"""A run that no poll showed before its end is news for this long after the end; later the source is blind."""
 TOO_OLD = 24 * 3600 * SECOND
-"""What was seen longer ago, by a process that was killed before it told of it, nobody waits for any more."""
+"""Older facts, left by a process that was killed before it reported them, are dropped."""
 
 _ORPHANS = frozenset({AnomalyKind.ORPHAN, AnomalyKind.ORPHAN_SUSPECTED})
 _POLLS = frozenset({"PollRecorded", "PollFailed"})
@@ -31,40 +34,40 @@ _POLLS = frozenset({"PollRecorded", "PollFailed"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """One thing to be told."""
+    """One fact to report."""
 
     fact_id: str
-    """The same for the same fact, whoever tells it and however often."""
+    """Equal for the same fact in every process."""
     kind: str
     subject: Run | Anomaly
 
 
 class News:
-    """Looks over the world of one source, each time at what is new in it since the last look."""
+    """Finds the news of one source, each time what is new since the last call."""
 
     def __init__(self, record: "Record", source: str, made_again: Callable[[str], bool] | None = None) -> None:
         """
         Args:
-            source: whose facts these are; what other sources show is told by those who watch them.
-            made_again: whether a run (by id) that ended may be handed over once more, so that it is no end yet;
-                None: none is.
+            source: the facts of other sources are reported by the processes that watch those.
+            made_again: whether a run (by id) that ended may be submitted again, so that this is not its end; None:
+                never.
         """
         self._record = record
         self._source = source
         self._made_again = made_again if made_again is not None else _never
-        self._figures = Figures(record, lambda position: self._poll_of_ours(position) is not None)
+        self._figures = _Figures(record, lambda position: self._poll_of_ours(position) is not None)
         self.forget()
 
     def forget(self) -> None:
-        """Look over everything at the next look: another process may have had its turn."""
+        """Start from the beginning at the next call: another process may have reported meanwhile."""
         self._open: set[str] = set()
         self._position = 0
         self._anomalies = 0
         self._waiting: dict[str, Fact] = {}
         self._figures.forget()
 
-    def look(self, state: WorldState, ledger: Ledger, kinds: frozenset[str], now: int) -> list[Fact]:
-        """The facts that nobody has told of yet, oldest first; those that stay untold are found again."""
+    def collect(self, state: WorldState, ledger: Ledger, kinds: frozenset[str], now: int) -> list[Fact]:
+        """The facts not reported yet, oldest first; those that stay unreported are found again."""
         found = self._waiting | {fact.fact_id: fact for fact in self._new(state, ledger, kinds, now)}
         noticed = ledger.noticed
         self._waiting = {
@@ -95,7 +98,7 @@ class News:
     # -- runs
 
     def _ended(self, state: WorldState) -> list[Run]:
-        """The runs that ended, or may have, since the last look, in the order in which they ended."""
+        """The runs that ended since the last call, in the order of their ends."""
         new: list[Run] = []
         for run in reversed(state.runs.values()):
             if run.first_position <= self._position:
@@ -131,7 +134,7 @@ class News:
         return vm is not None and vm.source == self._source
 
     def _stands(self, fact: Fact, state: WorldState) -> bool:
-        """Whether it is to be told now: of a machine, while it may cost and somebody saw so live."""
+        """Whether to report it now: a machine only while it may be billed and was seen so live."""
         if fact.kind != ORPHAN or not isinstance(fact.subject, Anomaly):
             return True
         vm = state.vms.get(fact.subject.subject.removeprefix("vm/"))
@@ -142,7 +145,7 @@ class News:
     # -- what was seen live
 
     def _is_live(self, thing: Run | Vm | None, position: int, mark: Mark, now: int) -> bool:
-        """Whether the event at that position was written by who watches this source, as it happened."""
+        """Whether the event at that position was written live by the watcher of this source."""
         seen_at = self._poll_of_ours(position)
         if seen_at is None and isinstance(thing, Run) and f"{thing.provider}/{thing.project}" == self._source:
             seen_at = self._event_of_ours(position)
@@ -151,14 +154,14 @@ class News:
         return thing is None or not _was_over(thing, position, seen_at, mark)
 
     def _poll_of_ours(self, position: int) -> int | None:
-        """When that poll of this source was taken; None where it is no poll, another's, or was imported."""
+        """When that poll of this source was taken; None if it is not a poll, another source's, or imported."""
         stored = self._stored(position)
         if stored is None or stored.type not in _POLLS or stored.stream != f"source/{self._source}":
             return None
         return None if stored.event_id is not None else stored.observed_at  # an import gives its polls ids
 
     def _event_of_ours(self, position: int) -> int | None:
-        """When that intent or outcome was written; None where it is a poll."""
+        """When that intent or outcome was written; None if it is a poll."""
         stored = self._stored(position)
         return None if stored is None or stored.type in _POLLS else stored.observed_at
 
@@ -174,17 +177,17 @@ def _never(run_id: str) -> bool:  # noqa: ARG001 - stands for a question about a
 
 
 def notice_id(record_id: str, what: str) -> str:
-    """The id of what is to be told, or of the notice that tells it."""
+    """The id of a fact, or of the notice that reports it."""
     return foreign_run_id(f"notice/{record_id}", what)
 
 
 def _name(run: Run) -> str:
-    """By the provider's id: a run that was seen before its request was known to be it changes its own."""
+    """By the provider's id, because our run id changes if the run was seen before it was matched to its request."""
     return f"{run.provider}/{run.provider_id or run.run_id}"
 
 
 def _was_over(thing: Run | Vm, position: int, seen_at: int, mark: Mark) -> bool:
-    """Whether it was over before anybody who would have told of it could see it."""
+    """Whether it was over before any process that reports could see it."""
     if thing.finished_at is None:
         return False
     if thing.finished_at < mark.at:
@@ -197,3 +200,46 @@ def _subject(anomaly: Anomaly, state: WorldState) -> Run | Vm | None:
     kind, _, name = anomaly.subject.partition("/")
     things: Mapping[str, Run] | Mapping[str, Vm] = state.vms if kind == "vm" else state.runs
     return things.get(name)
+
+
+class _Figures:
+    """Runs whose end is news, each until the provider's cost figure is final: an impossible figure is news too."""
+
+    def __init__(self, record: "Record", is_ours: Callable[[int], bool]) -> None:
+        """
+        Args:
+            is_ours: whether the poll at a position was taken by the watcher of this source.
+        """
+        self._record = record
+        self._is_ours = is_ours
+        self._awaited: dict[str, None] = {}
+
+    def forget(self) -> None:
+        """Start from the beginning."""
+        self._awaited.clear()
+
+    def wait_for(self, runs: Iterable[Run]) -> None:
+        """Check the figures of these runs once they are final."""
+        self._awaited.update((run.run_id, None) for run in runs)
+
+    def wrong(self, state: WorldState, since: int) -> tuple[Anomaly, ...]:
+        """Anomalies of the figures that are final by now; each run is checked once.
+
+        Args:
+            since: runs that ended earlier are dropped.
+        """
+        final = []
+        for run_id in tuple(self._awaited):
+            run = state.runs.get(run_id)
+            if run is None or not run.terminal or run.transitions[-1].at < since:
+                del self._awaited[run_id]
+            elif _is_final(run) and run.cost_at is not None and self._is_ours(run.cost_at):
+                del self._awaited[run_id]
+                final.append(msgspec.structs.replace(run))  # the fold's own has no figure: it is in the record
+        fill_costs(self._record, final)
+        return divergences(WorldState(rules=state.rules, runs={run.run_id: run for run in final}))
+
+
+def _is_final(run: Run) -> bool:
+    """Whether nothing can move its figure, and the newest answer counts every submission."""
+    return is_settled(run) and not is_cut(run)

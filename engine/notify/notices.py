@@ -1,4 +1,4 @@
-"""Notices to the webhook: what is news is written down as an intent, once, and then delivered."""
+"""Notices to the webhook: news is recorded as an intent, once, and then delivered."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal, cast
@@ -8,12 +8,12 @@ import msgspec
 from engine.act.journal import Journal
 from engine.decide.decisions import Alert
 from engine.fold.world_codec import WorldState
-from engine.notify.delivery import Delivery
+from engine.notify.delivery import Delivery, outcome_of
 from engine.notify.messages import Fields, budget_text, digest, envelope, one
 from engine.notify.news import ANOMALY, BUDGET, ORPHAN, RUN_END, Fact, News, notice_id
-from engine.notify.webhook import Webhook
+from engine.notify.webhook import Answer, Webhook, headers_of, send
 from events import types
-from events.clock import Clock, format_time
+from events.clock import SECOND, Clock, Ids, format_time
 from events.errors import IdConflict, VersionConflict
 
 if TYPE_CHECKING:
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 Kind = Literal["budget", "orphan", "run_end", "anomaly", "test"]
 
 ROOM = 10
-"""Notices that may be open at once; what does not fit beside them is told together, in one (docs/adr/0024)."""
+"""Notices that may be open at once; further facts are combined into a digest (docs/adr/0024)."""
 MOST = 200
 """Facts of one digest."""
 
 
 class Notices:
-    """What one source gives to tell, told to one webhook."""
+    """Reports the news of one source to one webhook."""
 
     def __init__(
         self,
@@ -41,8 +41,8 @@ class Notices:
     ) -> None:
         """
         Args:
-            webhook: where they are posted, and what it is told of; None: alerts are only recorded and logged.
-            source: whose ends, anomalies and machines are told of.
+            webhook: None: alerts are only recorded and logged.
+            source: whose ends, anomalies and machines are reported.
             made_again: as in `News`.
         """
         self._journal = journal
@@ -51,20 +51,20 @@ class Notices:
         self._source = source
         self._delivery = None if webhook is None else Delivery(journal, clock, webhook)
         self._news = News(journal.record, source, made_again)
-        self._took_up = False
+        self._adopted = False
 
-    # -- what is to be told
+    # -- what is reported
 
-    def take_up(self, *, stays: bool) -> None:
-        """Write down what is told of the source from now on, before anything is looked at.
+    def adopt(self, *, stays: bool) -> None:
+        """Record which kinds of news of the source are reported from now on.
 
         Args:
-            stays: this process watches until it is stopped, so what it is set to is what holds. One that acts once
-                changes nothing that another set.
+            stays: this process runs until it is stopped, so its settings hold. One that acts once changes nothing that
+                another process set.
         """
-        if self._took_up:
+        if self._adopted:
             return
-        self._took_up = True
+        self._adopted = True
         kinds = () if self._webhook is None else tuple(sorted(self._webhook.kinds))
         known = self._journal.ledger().told.get(self._source)
         if set(known or ()) == set(kinds) or (known is not None and not stays):
@@ -72,7 +72,7 @@ class Notices:
         self._journal.source(self._source, types.AlertsAdopted(source=self._source, kinds=kinds))
 
     def alert(self, alert: Alert) -> None:
-        """Write down that a threshold of the budget was reached, and in the same transaction that it is to be told."""
+        """Record that a budget threshold was crossed and, in the same transaction, the intent to report it."""
         from events.store.record import Batch
 
         crossed = types.BudgetCrossed(threshold=alert.threshold, spent=alert.spent, total=alert.total)
@@ -86,25 +86,25 @@ class Notices:
         except (VersionConflict, IdConflict):
             return  # the recorder of another source of this record crossed it first
 
-    def look(self, state: WorldState) -> None:
-        """Write down what is to be told of the world: each fact once, many at once together."""
+    def collect(self, state: WorldState) -> None:
+        """Record the intents to report the world's news: each fact once, many at once as a digest."""
         if self._webhook is None:
             return
         ledger, now = self._journal.ledger(), self._clock.now()
-        facts = self._news.look(state, ledger, self._webhook.kinds, now)
+        facts = self._news.collect(state, ledger, self._webhook.kinds, now)
         room = ROOM - len(ledger.notices)
         for kind in (ORPHAN, RUN_END, ANOMALY):
-            told = [fact for fact in facts if fact.kind == kind]
-            while told and room > 0:
-                if len(told) <= room:
-                    for fact in told:
-                        self._tell((fact,), state, now)
-                    room -= len(told)
+            new = [fact for fact in facts if fact.kind == kind]
+            while new and room > 0:
+                if len(new) <= room:
+                    for fact in new:
+                        self._report((fact,), state, now)
+                    room -= len(new)
                     break
-                self._tell(told[:MOST], state, now)
-                room, told = room - 1, told[MOST:]
+                self._report(new[:MOST], state, now)
+                room, new = room - 1, new[MOST:]
 
-    def _tell(self, facts: Sequence[Fact], state: WorldState, now: int) -> None:
+    def _report(self, facts: Sequence[Fact], state: WorldState, now: int) -> None:
         about: tuple[str, ...] = ()
         if len(facts) == 1:
             name = facts[0].fact_id
@@ -121,7 +121,7 @@ class Notices:
     def batch(
         self, kind: Kind, name: str, text: str, page: str, fields: Fields, about: tuple[str, ...] = ()
     ) -> "Batch":
-        """The intent to tell something, on the notice's own stream, where it can only stand once."""
+        """The intent to report something, on the notice's own stream, which can hold it only once."""
         from events.store.record import Batch
 
         ours: Fields = {"kind": kind, "notice_id": name, "record": self._journal.record.id}
@@ -132,20 +132,33 @@ class Notices:
         intent = types.NoticeIntended(notice_id=name, kind=kind, body=body, about=about)
         return Batch(stream=f"notice/{name}", events=(intent,), expected_version=0)
 
-    # -- telling it
+    # -- delivery
 
     def round(self) -> None:
-        """Take in what came of earlier tries and start those that are due; never waits for the webhook."""
+        """Record the outcomes of earlier attempts and start those that are due; never waits for the webhook."""
         if self._delivery is not None:
             self._delivery.round()
 
     def due_in(self, now: int) -> int | None:
-        """Microseconds until something is to be done; None: nothing is."""
+        """Microseconds until the next attempt is due; None: none is."""
         return None if self._delivery is None else self._delivery.due_in(now)
 
     def close(self) -> None:
-        """Wait a moment for a try under way, and let another process go on."""
+        """Wait a moment for an attempt under way, and let another process continue."""
         self._news.forget()
-        self._took_up = False
+        self._adopted = False
         if self._delivery is not None:
             self._delivery.close()
+
+
+def send_test_notice(journal: Journal, webhook: Webhook, clock: Clock, ids: Ids) -> Answer:
+    """Record a test notice, send it once and at once, and record the outcome; it is never retried."""
+    name, kinds = ids.new(), ", ".join(sorted(webhook.kinds)) or "nothing"
+    text = f"Steno: a test notice. This webhook is notified of: {kinds}."
+    journal.append(Notices(journal, clock, webhook).batch("test", name, text, "/", {}))
+    (intent,) = journal.record.read(stream=f"notice/{name}", types={"NoticeIntended"})
+    body: bytes = intent.data.body  # type: ignore[union-attr]
+    status, error = send(webhook.url, body, headers_of(webhook, name, body, clock.now() // SECOND))
+    answer = Answer(notice_id=name, attempt=1, status=status, error=error)
+    journal.notice(name, outcome_of(answer, final=True))
+    return answer

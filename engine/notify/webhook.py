@@ -1,4 +1,4 @@
-"""Posts a notice to a webhook, apart from the thread that asked: a server that hangs holds up nothing."""
+"""Posts a notice to a webhook in a thread of its own: a server that hangs blocks nothing."""
 
 import hashlib
 import hmac
@@ -12,31 +12,31 @@ from engine.settings.values import ALERTS
 TIMEOUT = 10.0
 """Seconds for each of connecting, writing and waiting for the answer."""
 TOTAL = 30.0
-"""Seconds for a whole try: at most four run at a time, and an answer that drips would hold back every other notice."""
+"""Seconds for a whole attempt: at most four run at a time, and a slow answer would hold back every other notice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Webhook:
-    """Where notices go. An address can be a key to itself: it is never written down or shown."""
+    """Where notices go. The address may itself be a secret: it is never recorded or shown."""
 
     url: str = field(repr=False)
     secret: str | None = field(default=None, repr=False)
-    """What they are signed with; None: they are not signed."""
+    """The signing key; None: notices are not signed."""
     kinds: frozenset[str] = ALERTS
-    """What it is told of."""
+    """The kinds of news it receives."""
     dashboard: str | None = None
     """The address of our own service, for links; None: notices have none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What came of one try."""
+    """The outcome of one attempt."""
 
     notice_id: str
     attempt: int
     status: int | None
     error: str | None
-    """None: the webhook took it."""
+    """None: the webhook accepted it."""
 
 
 def sign(secret: str, moment: int, body: bytes) -> str:
@@ -46,7 +46,7 @@ def sign(secret: str, moment: int, body: bytes) -> str:
 
 
 class Poster:
-    """Tries in the background, one thread each; `answers` gives what came of them."""
+    """Posts in the background, one thread each; `answers` gives the outcomes."""
 
     def __init__(self, webhook: Webhook) -> None:
         self._webhook = webhook
@@ -55,11 +55,11 @@ class Poster:
 
     @property
     def busy(self) -> frozenset[str]:
-        """Notices whose try is under way, or whose answer was not taken yet."""
+        """Notices whose attempt is under way, or whose outcome was not collected yet."""
         return frozenset(self._threads)
 
     def post(self, notice_id: str, body: bytes, *, attempt: int, now: int) -> None:
-        """Start one try. `now`: seconds since the epoch, part of what is signed."""
+        """Start one attempt. `now`: seconds since the epoch, part of what is signed."""
         headers = headers_of(self._webhook, notice_id, body, now)
         # A daemon: a process that ends does not wait for a server that hangs; the notice is then sent again.
         thread = threading.Thread(target=self._run, args=(notice_id, body, headers, attempt), daemon=True)
@@ -67,7 +67,7 @@ class Poster:
         thread.start()
 
     def answers(self) -> list[Answer]:
-        """What has come since the last look."""
+        """The outcomes since the last call."""
         found: list[Answer] = []
         while True:
             try:
@@ -78,7 +78,7 @@ class Poster:
             found.append(answer)
 
     def wait(self, seconds: float) -> None:
-        """Until no try is under way, or this long for each."""
+        """Wait until no attempt is under way, at most this long for each."""
         for thread in tuple(self._threads.values()):
             thread.join(seconds)
 
@@ -88,7 +88,7 @@ class Poster:
 
 
 def headers_of(webhook: Webhook, notice_id: str, body: bytes, now: int) -> dict[str, str]:
-    """The headers of one try made `now` (seconds since the epoch), the signature among them."""
+    """The headers of one attempt made `now` (seconds since the epoch), the signature among them."""
     headers = {"Content-Type": "application/json", "User-Agent": "steno", "X-Steno-Notice": notice_id}
     if webhook.secret is not None:
         headers["X-Steno-Signature"] = sign(webhook.secret, now, body)
@@ -96,7 +96,7 @@ def headers_of(webhook: Webhook, notice_id: str, body: bytes, now: int) -> dict[
 
 
 def send(url: str, body: bytes, headers: dict[str, str]) -> tuple[int | None, str | None]:
-    """(HTTP status, what went wrong); the address is not in the words."""
+    """(HTTP status, error); the address is not in the error."""
     import httpx
 
     try:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Protocol
 from engine.act.executor import Effects, Executor, Inline
 from engine.act.journal import Journal
 from engine.act.next_step import may_be_made_again
-from engine.act.policy_events import adopt_policy
 from engine.act.reconciler import Actor
 from engine.decide.controller import decide
 from engine.decide.decisions import Decision
@@ -214,9 +213,9 @@ class Recorder:
         """What is never held up: the policy is known, and what is to end is told so."""
         state = self.world.state
         if self._adopt:
-            adopt_policy(self.journal, self._provider.source, self.policy, state)
+            self.journal.adopt_policy(self._provider.source, self.policy, state)
             self._adopt = False
-        self._notices.take_up(stays=self.stays)
+        self._notices.adopt(stays=self.stays)
         self.actor.end_runs(state)
         self.actor.stop_again(state)
 
@@ -235,12 +234,12 @@ class Recorder:
                 continue
             break
         self._take_in(changes)
-        self.actor.submits.erase_secrets(self._needed)
+        self.actor.submitter.erase_secrets(self._needed)
         return done
 
     def _tell(self) -> None:
         """Go on with what is to be told, whether or not the provider answers."""
-        self._notices.look(self.world.state)
+        self._notices.collect(self.world.state)
         self._notices.round()
 
     def _needed(self, run_id: str) -> bool:

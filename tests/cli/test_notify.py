@@ -44,7 +44,7 @@ def test_a_test_notice_arrives_signed_and_stands_in_the_record(steno: Steno, hoo
     ((headers, body),) = hook.taken
     assert signed(headers, body, b"s3cret")
     said = json.loads(body)
-    assert said["text"] == "Steno: a test notice. What is told here: run_end."
+    assert said["text"] == "Steno: a test notice. This webhook is notified of: run_end."
     assert said["blocks"] == [{"type": "section", "text": {"type": "mrkdwn", "text": said["text"]}}]
     assert done.stdout == f"the webhook answered 200: notice {said['notice_id']}, signed\n"
     (notice,) = listed(steno)

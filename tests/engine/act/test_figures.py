@@ -129,7 +129,7 @@ class Project:
         self.bench = bench
         bench.clock.still = START
         self.notices = Notices(bench.journal, bench.clock, Webhook(url="http://127.0.0.1:9/x"), source="dstack/main")
-        self.notices.take_up(stays=True)
+        self.notices.adopt(stays=True)
 
     def look(self, seconds, item, *, imported=False, **req):
         """A poll, so many seconds after the start, shows the run."""
@@ -137,7 +137,7 @@ class Project:
         ((_, poll),) = Story(now=seconds - 0.01).listed(item, **req).polls()
         self.bench.record.append_polls([poll], ids=[f"{round(seconds):016x}"] if imported else None)
         self.bench.recorder._take_in([])
-        self.notices.look(self.bench.world.state)
+        self.notices.collect(self.bench.world.state)
 
     def odd(self):
         return [one["anomaly"] for one in told(self.bench)]

@@ -65,11 +65,11 @@ class Scene:
     def look(self, *, killed=False):
         """One round; `killed` before it told anything."""
         self.fold.run()
-        self.notices.take_up(stays=self.stays)
+        self.notices.adopt(stays=self.stays)
         self.record.append_polls([self.poll()])
         self.fold.run()
         if not killed:
-            self.notices.look(self.world.state)
+            self.notices.collect(self.world.state)
 
     def take_in(self):
         """Somebody imports what another recorder saw of this project a moment ago."""
@@ -324,12 +324,12 @@ def test_a_verdict_taken_back_is_an_anomaly_and_a_second_end_is_told(scene):
     scene.seconds = 40.02
     scene.record.append_polls([poll for _, poll in running.polls()])
     scene.fold.run()
-    scene.notices.look(scene.world.state)
+    scene.notices.collect(scene.world.state)
     scene.seconds = 50
     item = single("a", "failed", "failed", num=1, exit_status=3, submitted=1, finished=49)
     scene.record.append_polls([poll for _, poll in Story(now=49.9).listed(item).polls()])
     scene.fold.run()
-    scene.notices.look(scene.world.state)
+    scene.notices.collect(scene.world.state)
     assert [(body["kind"], body["text"].split(" https")[0]) for body in scene.intents()] == [
         ("run_end", "Steno: a succeeded (exit_zero)"),
         ("anomaly", "Steno: contradiction: a: succeeded/exit_zero (exit 0), now back in the provider's queue"),

@@ -319,14 +319,14 @@ def test_an_orphan_is_told_once_while_it_may_cost(bench, hook, clock, kind):
     target = Webhook(url=hook.url)
     source = bench.provider.source
     gone = Notices(bench.journal, clock, target, source=source)
-    gone.look(machine(bench, VmState.TERMINATED, kind))
+    gone.collect(machine(bench, VmState.TERMINATED, kind))
     assert not bench.facts("NoticeIntended")
     state = machine(bench, VmState.IDLE, kind)
     for notices in (gone, *(Notices(bench.journal, clock, target, source=source) for _ in range(2))):
         notices.close()
-        notices.look(state)
+        notices.collect(state)
     state.anomalies.append(Anomaly(kind=AnomalyKind.SCHEMA_DRIFT, subject="vm/v1", position=9, detail="a word"))
-    notices.look(state)
+    notices.collect(state)
     (intent,) = bench.facts("NoticeIntended")
     said = json.loads(intent.body)
     assert (said["anomaly"], said["vm_id"], said["source"]) == (kind.value, "v1", source)

@@ -3,7 +3,6 @@
 import pytest
 from stenotest.gate import holding
 
-from engine.act.policy_events import adopt_policy
 from engine.act.submitter import _submission
 from engine.commands.dispatcher import raise_failure
 from engine.decide.decisions import Hold, Place, Refuse, Requeue
@@ -258,6 +257,6 @@ def test_a_policy_is_adopted_where_it_differs_from_the_one_in_force(one):
         one.recorder.round()
     state, source = one.world.state, one.provider.source
     assert [step.policy for step in state.policies[source]] == [ONE]
-    assert not adopt_policy(one.journal, source, ONE, state)
-    assert adopt_policy(one.journal, source, Policy(max_vms=2), state)
+    assert not one.journal.adopt_policy(source, ONE, state)
+    assert one.journal.adopt_policy(source, Policy(max_vms=2), state)
     assert len(one.facts("PolicyAdopted")) == 2
