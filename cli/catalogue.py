@@ -16,7 +16,7 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
         "Start here",
         (
             Entry("demo", "demo", "Tour on this machine: two runs, their bill, an incident."),
-            Entry("doctor", "doctor", "Check that a task could run, and say what to do if not."),
+            Entry("doctor", "doctor", "Check whether a task can run, and how to fix what is missing."),
         ),
     ),
     (
@@ -34,7 +34,7 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry("ps", "ps", "List runs."),
             Entry("show", "show", "Show one run: the provider's words beside the verdict."),
             Entry("timeline", "timeline", "Draw where a run's time went."),
-            Entry("explain", "explain", "Explain a verdict, a cold start, or why a machine is still up."),
+            Entry("explain", "explain", "Explain a verdict, a cold start, or why a machine still runs."),
         ),
     ),
     (
@@ -42,8 +42,8 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
         (
             Entry("vms", "vms", "List machines, show one, stop one."),
             Entry("costs", "costs", "Show costs by machine, run, day, user or GPU."),
-            Entry("budget", "budget", "Show what is spent, committed and left of the budget."),
-            Entry("metrics", "metrics", "Print the figures a front end shows."),
+            Entry("budget", "budget", "Show how much of the budget is spent, committed and left."),
+            Entry("metrics", "metrics", "Print the figures for a front end."),
             Entry("notify", "notify", "List the notices sent to the webhook, or send a test notice."),
         ),
     ),
@@ -59,8 +59,8 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
         (
             Entry("record", "record", "Poll a provider and record every answer, until interrupted."),
             Entry("replay", "replay", "Replay a record or a trace under any rule set."),
-            Entry("export", "export", "Write any part of the record as a trace that replays anywhere."),
-            Entry("import", "import_", "Append a trace's polls to the record, as an archive."),
+            Entry("export", "export", "Export polls of the record as a trace file."),
+            Entry("import", "import_", "Import a trace into the record as an archive."),
             Entry("sources", "sources", "List the record's sources, live and imported; hide an archive."),
         ),
     ),
@@ -69,7 +69,7 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
         (
             Entry("events", "events", "List the record's events."),
             Entry("polls", "polls", "List the record's polls."),
-            Entry("poll", "poll", "Print a provider's answer exactly as it came."),
+            Entry("poll", "poll", "Print a provider's answer as it was received."),
             Entry("verify", "verify", "Check every byte of the record against its hash chain."),
             Entry("rebuild", "rebuild", "Rebuild the read models from the record."),
             Entry("db", "db", "Upgrade the record to this version's schema."),
@@ -98,18 +98,18 @@ def near(word: str, known: list[str]) -> str:
 
 
 _ABOUT = """\
-A flight recorder and control engine for GPU runs. Steno takes down what dstack
-says, word for word, derives every state, reason and cost from that record, and
-ends machines that idle. If a verdict looks wrong, ask `steno explain`; if a
-rule was wrong, replay under another."""
+A flight recorder and control engine for GPU runs. Steno records every answer of
+the provider unchanged, derives states, reasons and costs from that record, and
+stops idle machines. If a verdict looks wrong, run `steno explain`; if a rule
+was wrong, replay the record under another."""
 
 _EXAMPLES = """\
   steno demo                              a tour: no account, no network
   steno submit --wait -- make test        run a command here, recorded
   steno submit --provider dstack --wait   run ./.dstack.yml on your dstack
   steno explain my-run                    why it failed, and by which poll
-  steno up --provider dstack              keep machines warm, end idle ones
-  steno costs --by run                    what each run cost, idle time apart"""
+  steno up --provider dstack              keep machines warm, stop idle ones
+  steno costs --by run                    cost of each run; idle time apart"""
 
 _OPTIONS = """\
   --record URL   the record: a path (SQLite) or a database URL; before or after

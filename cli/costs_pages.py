@@ -28,7 +28,7 @@ def focus(found: Books) -> None:
 
 def measured(app: App, found: Books) -> None:
     """Start times, idle shutdown and cost per task beside their targets."""
-    from cli.render.measures import measure_object, measures
+    from cli.render.money import measure_object, measures
     from engine.money.performance import performance
 
     figures = performance(found.costs)
@@ -42,7 +42,7 @@ def measured(app: App, found: Books) -> None:
 
 def reconciled(app: App, found: Books) -> None:
     """Our cost of each run beside dstack's own figure, and every difference by its cause."""
-    from cli.render.reconciled import page
+    from cli.render.money import reconciliation_page
     from engine.money.reconcile import reconcile
     from projections.models.money_objects import reconciliation_object
 
@@ -52,14 +52,14 @@ def reconciled(app: App, found: Books) -> None:
         total = reconciliation_object(everything, found.state)
         emit_json({"runs": rows, "total": total, "position": found.position})
     elif runs or everything.ours:
-        emit(page(runs, everything, found.state, columns()))
+        emit(reconciliation_page(runs, everything, found.state, columns()))
     else:
         hint("nothing has cost anything yet, by either side")
 
 
 def projected(app: App) -> None:
     """Every cost figure of the first site's documents, computed again from the settings' rate, timeout and budget."""
-    from cli.render.projected import claim_object, inputs_object, page
+    from cli.render.money import claim_object, inputs_object, projection_page
     from engine.money.model import Inputs
     from engine.money.projection import project
     from engine.settings.policy import policy_from
@@ -75,4 +75,4 @@ def projected(app: App) -> None:
     if app.json:
         emit_json({"inputs": inputs_object(inputs), "claims": [claim_object(one) for one in claims]})
     else:
-        emit(page(inputs, claims, columns()))
+        emit(projection_page(inputs, claims, columns()))

@@ -41,12 +41,12 @@ class LazyGroup(click.Group):
 
 
 class DefaultGroup(click.Group):
-    """Whatever does not begin with a subcommand's name goes to the hidden command `list`; `--help` shows both."""
+    """Arguments that do not start with a subcommand go to the hidden command `list`; `--help` shows both."""
 
     default = "list"
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """The arguments with the default command's name in front, where it is meant."""
+        """Insert the default command's name if no subcommand is given."""
         asks_for_help = args[:1] in (["--help"], ["-h"])
         completes = ctx.resilient_parsing and not args
         if not asks_for_help and not completes and (not args or args[0] not in self.commands):

@@ -38,7 +38,7 @@ def run(arguments: list[str]) -> int:
         except SystemExit:
             if sys.stdout is out:
                 raise
-            raise BrokenPipeError from None  # click met it first, wrapped the streams, and calls it 1
+            raise BrokenPipeError from None  # click handled it first, wrapped the streams, and exits 1
         out.flush()
     except BaseException as error:  # noqa: BLE001 - the one place where every error becomes a code and a line
         code = exit_code_of(error)
@@ -49,7 +49,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _drop(out: TextIO) -> None:
-    """Let go of output that cannot be written, or Python complains about it when it leaves."""
+    """Discard output that cannot be written, or Python reports it at exit."""
     try:
         out.flush()
     except OSError:

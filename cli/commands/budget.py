@@ -30,7 +30,7 @@ def command(app: App, at: str | None) -> None:
       AMD_GRANT_CREDITS_TOTAL=500 steno budget
     """
     from cli.money import books
-    from cli.render.budget import page
+    from cli.render.money import budget_page
     from projections.models.money_objects import budget_object
 
     with books(app, at, every_run=False) as found:
@@ -38,4 +38,4 @@ def command(app: App, at: str | None) -> None:
         if app.json:
             emit_json(budget_object(account, found.state, found.policy) | {"position": found.position})
         else:
-            emit(page(account, found, columns()))
+            emit(budget_page(account, found, columns()))

@@ -1,4 +1,4 @@
-"""`steno completion`: the script that teaches a shell to complete Steno's commands, options and run names."""
+"""`steno completion`: the completion script of a shell."""
 
 import click
 

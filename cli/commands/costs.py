@@ -93,7 +93,7 @@ def _report(app: App, found: Books, by: By) -> None:
     from engine.money.report import cost_report
 
     report = cost_report(found.costs, by)
-    from cli.render.costs import table
+    from cli.render.money import costs_table
     from projections.models.money_objects import report_object
 
     if app.json:
@@ -102,4 +102,4 @@ def _report(app: App, found: Books, by: By) -> None:
     if not report.rows:
         hint("nothing has cost anything yet; `steno vms` lists machines")
         return
-    emit(table(report, columns()))
+    emit(costs_table(report, columns()))

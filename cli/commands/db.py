@@ -22,7 +22,7 @@ def command() -> None:
 @common
 @pass_app
 def upgrade(app: App) -> None:
-    """Upgrade the record to this version's schema; one that is up to date is left alone.
+    """Upgrade the record to this version's schema; does nothing if it is up to date.
 
     Nothing is deleted and no event is changed. With --json: {"record", "schema"}.
 
@@ -39,4 +39,4 @@ def upgrade(app: App) -> None:
     if app.json:
         emit_json({"record": where, "schema": REVISION})
     else:
-        emit(f"{where} has schema {REVISION}, the newest this version knows")
+        emit(f"{where} has schema {REVISION}, the newest of this version")

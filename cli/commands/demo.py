@@ -1,22 +1,28 @@
-"""`steno demo`: what Steno is for, in a few seconds, with nothing but this machine."""
+"""`steno demo`: two runs on this machine, their bill, and a replayed incident, in a few seconds."""
 
 from __future__ import annotations
 
+import logging
 import os
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from cli.tour import indented, title, typed
 from cli.wiring.app import App
 from cli.wiring.options import common, pass_app
 from cli.wiring.output import emit, emit_json
 from cli.wiring.terminal import columns
+from events.clock import SECOND
 
 if TYPE_CHECKING:
-    from engine.objects import RunObject
+    from collections.abc import Iterator
+
+    from engine.objects import RunObject, VmObject
+    from engine.providers.base import Provider
     from engine.replay.result import Replay
+    from events.store.record import Record
     from projections.models.evidence import Quote
 
 _OLD = "2025-12-sdk"
@@ -26,14 +32,13 @@ _OLD = "2025-12-sdk"
 @common
 @pass_app
 def command(app: App) -> None:
-    """A real tour on this machine: two runs, their machine and its bill, then a replayed incident. No account, no
-    network, no cost.
+    """A tour on this machine: two runs, their machine and its bill, then a replayed incident. It needs no account and
+    no network, and costs nothing.
 
-    Two commands are submitted, one that succeeds and one that fails, and followed live. They run on a machine that is
-    a process of this host with a price: the first waits until it is up, the second finds it warm; then it idles for
-    too long, and is ended. Then a recording of a genuine dstack server is replayed under the rules of the first poller,
-    which called the run failed, and under ours, and the poll that settles it is quoted. The demo's record is kept and
-    named at the end.
+    The tour submits two commands and follows them: one succeeds, one fails. Their machine is a process of this host
+    with a price. The first run waits for it to boot, the second finds it warm; then it is stopped for being idle. Then
+    the recording of a real dstack server is replayed under the rules of the first poller, which called the run failed,
+    and under Steno's rules. The tour shows the poll that decides. Its record is kept; the path is printed at the end.
 
     With --json: {"record", "runs", "machines", "incident": {"trace", "diff", "settled_by"}}.
 
@@ -41,7 +46,6 @@ def command(app: App) -> None:
     Examples:
       steno demo
     """
-    from cli import tour
     from cli.wiring.logging_setup import log_for_data
 
     log_for_data()
@@ -49,22 +53,22 @@ def command(app: App) -> None:
     inner = App()
     inner.set_flag("record", where)
     inner.json = app.json
-    tour.prepare(inner)
-    runs, machines = tour.machines(inner)
+    _prepare(inner)
+    runs, machines = _machines(inner)
     _timelines(inner, runs)
     incident = _incident(inner)
     if app.json:
         emit_json({"record": where, "runs": runs, "machines": machines, "incident": incident})
         return
-    title("What next", app)
+    _title("What next", app)
     emit(
         f"  export STENO_RECORD={where}\n"
-        f"  steno vms {machines[0].name}                the life of that machine, and what each part of it cost\n"
-        f"  steno explain {runs[1].name}         why it failed, by which poll, what would flip it\n"
+        f"  steno vms {machines[0].name}                the machine's history and bill\n"
+        f"  steno explain {runs[1].name}         why it failed, and which poll shows it\n"
         f"  steno logs {runs[1].name}            what it printed\n"
-        "  steno verify                     that nothing in the record was changed\n"
-        "  steno submit --wait -- COMMAND   a command of yours\n"
-        "  steno doctor --provider dstack   whether your dstack could run one"
+        "  steno verify                     check that nothing in the record was changed\n"
+        "  steno submit --wait -- COMMAND   run your own command\n"
+        "  steno doctor --provider dstack   check whether your dstack can run one"
     )
 
 
@@ -81,18 +85,17 @@ def _timelines(app: App, runs: list[RunObject]) -> None:
     from cli.render.timeline import draw
     from projections.models.timeline import timeline
 
-    title("Where their time went", app)
+    _title("Where the time went", app)
     for run in runs:
-        typed(f"steno timeline {run.name}", app)
-        emit(indented(draw(run, timeline(run, (), app.clock.now()), columns() - 2)))
+        _typed(f"steno timeline {run.name}", app)
+        emit(_indented(draw(run, timeline(run, (), app.clock.now()), columns() - 2)))
         emit("")
 
 
 def _incident(app: App) -> dict[str, object]:
     """Replay the shipped recording under both rule sets and quote the poll that settles it."""
     from engine.replay.diff import diff, diff_object
-    from engine.replay.incident import incident_path
-    from engine.replay.trace import open_trace, replay_trace
+    from engine.replay.trace import incident_path, open_trace, replay_trace
     from projections.models.evidence import quote
 
     path = incident_path()
@@ -108,10 +111,10 @@ def _incident(app: App) -> dict[str, object]:
     if not app.json:
         from cli.render.replay import comparison
 
-        title("An incident, replayed: succeeded on the hardware, shown as failed", app)
+        _title("An incident, replayed: succeeded on the hardware, shown as failed", app)
         where = os.path.relpath(path)
-        typed(f"steno replay {where if len(where) < len(str(path)) else path} --rules {_OLD} --diff current", app)
-        emit(indented(comparison(theirs, ours, diff(theirs, ours))))
+        _typed(f"steno replay {where if len(where) < len(str(path)) else path} --rules {_OLD} --diff current", app)
+        emit(_indented(comparison(theirs, ours, diff(theirs, ours))))
         _tell(theirs, settled, quotes[theirs.runs[0].evidence[-1]])
     fields = [{"path": field.path, "value": field.value} for field in settled.fields]
     return {
@@ -126,9 +129,136 @@ def _tell(theirs: Replay, settled: Quote, misread: Quote) -> None:
     from cli.render.words import count, moment
 
     later = count(misread.position - settled.position, "poll")
-    emit(f"\n  Poll {settled.position} ({moment(settled.observed_at)}) settles it; the job had exited 0:\n")
+    emit(f"\n  Poll {settled.position} ({moment(settled.observed_at)}) decides it: the job exited 0:\n")
     for line in fields(settled, columns()):
         emit(f"  {line}")
-    emit(f"\n  {theirs.rules.name} waited for the run's own status, and read this as failure,\n  {later} later:\n")
+    emit(f"\n  {theirs.rules.name} waited for the run's own status and took this for a failure,\n  {later} later:\n")
     for line in fields(misread, columns())[:3]:
         emit(f"  {line}")
+
+
+_RUNS = {
+    "demo-works": "for n in 1 2 3; do echo step $n; sleep 0.5; done",
+    "demo-fails": "echo loading; sleep 0.8; echo no weights.bin >&2; exit 3",
+}
+_SETTINGS = {
+    "local.price": ("STENO_LOCAL_PRICE", "1.99"),
+    "local.boot": ("STENO_LOCAL_BOOT", "2s"),
+    "local.gpu": ("STENO_LOCAL_GPU", "MI300X"),
+    "vms.idle_timeout": ("STENO_IDLE_TIMEOUT", "3s"),
+}
+"""Setting → its variable and its value in the tour."""
+_PATIENCE = 60 * SECOND
+"""Microseconds to wait for the machine to stop."""
+
+
+def _prepare(app: App) -> None:
+    """Settings of the tour, whatever the user's own settings are."""
+    own = {"provider": "local", "vms.mode": "provider", "vms.max": "3", "vms.share": "any", "budget.total": "1400"}
+    for name, value in (own | {name: value for name, (_, value) in _SETTINGS.items()}).items():
+        app.set_flag(name, value)
+
+
+def _machines(app: App) -> tuple[list[RunObject], tuple[VmObject, ...]]:
+    """Two runs on one machine, each followed to its end, then the machine to its own."""
+    from cli.providers import named
+    from cli.stores import viewing, writing
+
+    _title("Two commands on a machine of this host that costs $1.99 an hour and boots in 2 s", app)
+    _typed("export " + " ".join(f"{variable}={value}" for variable, value in _SETTINGS.values()), app)
+    with writing(app) as record, closing(named(app, "local", record.store)) as provider:
+        runs = [_run(app, record, provider, name, line) for name, line in _RUNS.items()]
+        _title("It is idle for 3 s and is stopped", app)
+        _typed("steno up", app)
+        _until_gone(app, record, provider)
+    if not app.json:
+        _bill(app)
+    with viewing(app) as (_, view):
+        return runs, view.vms()
+
+
+def _run(app: App, record: Record, provider: Provider, name: str, line: str) -> RunObject:
+    from cli.render.runs import ended
+    from cli.submitting import follow, submit
+    from cli.task import described
+
+    _typed(f"steno submit --wait --name {name} -- {line!r}", app)
+    run_id = app.ids.new()
+    task = described(
+        file=None, command=[line], flags={"name": name}, settings=app.settings, provider="local", run_id=run_id
+    )
+    submitted = submit(app, record, provider, task, run_id, stays=True)
+    run = follow(app, record, provider, submitted, timeout=None, stays=True)
+    if not app.json:
+        emit(f"  {ended(run)}")
+    return run
+
+
+def _until_gone(app: App, record: Record, provider: Provider) -> None:
+    """Record and control, with the log lines of `steno up`, until no machine is billed."""
+    from cli.said import Said
+    from cli.watching import watching
+
+    said, deadline = Said(provider.source), app.clock.now() + _PATIENCE
+    with watching(app, record, provider) as (watch, recorder), _lines(quiet=app.json):
+        while any(vm.billed for vm in watch.world.state.vms.values()) and app.clock.now() < deadline:
+            found = watch.round()
+            said.round(found, watch, recorder, app.clock.now())
+            recorder.effects.wait(min(found.pause, SECOND // 5))
+
+
+class _Lines(logging.Handler):
+    """Prints what a daemon would log, without its times."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        emit(f"  {record.getMessage()}")
+
+
+@contextmanager
+def _lines(*, quiet: bool) -> Iterator[None]:
+    log, handler = logging.getLogger("steno.record"), _Lines(logging.CRITICAL + 1 if quiet else logging.INFO)
+    level, propagate = log.level, log.propagate
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    log.propagate = False
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
+        log.propagate = propagate
+
+
+def _bill(app: App) -> None:
+    from cli.money import books
+    from cli.render.money import costs_table
+    from cli.render.vms import listing
+    from cli.stores import viewing
+    from engine.money.report import cost_report
+
+    _title("What that cost", app)
+    _typed("steno vms", app)
+    with viewing(app) as (_, view):
+        emit(_indented(listing(view.vms(), view.machine, lambda _: app.clock.now(), columns() - 2)))
+    _typed("steno costs --by run", app)
+    with books(app, None) as found:
+        emit(_indented(costs_table(cost_report(found.costs, "run"), columns() - 2)))
+
+
+def _title(text: str, app: App) -> None:
+    """A heading, unless the output is JSON."""
+    if not app.json:
+        emit("\n" + click.style(text, bold=True) + "\n")
+
+
+def _typed(line: str, app: App) -> None:
+    """A command as the reader would type it."""
+    if not app.json:
+        from cli.render import paint
+
+        emit(paint.dim(f"  $ {line}"))
+
+
+def _indented(text: str) -> str:
+    """The text two columns further to the right."""
+    return "\n".join(f"  {line}" if line else line for line in text.splitlines())

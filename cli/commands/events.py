@@ -1,4 +1,4 @@
-"""`steno events`: the record as it is, event by event."""
+"""`steno events`: the events of the record."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _WAIT = 1_000_000
 
 @click.command("events")
 @click.option("--stream", metavar="NAME", help="Only this stream: run/ID, vm/ID, source/NAME.")
-@click.option("--from", "start", metavar="TIME|POSITION", help="Begin here.")
+@click.option("--from", "start", metavar="TIME|POSITION", help="Start here.")
 @click.option("--type", "types", metavar="NAME", multiple=True, help="Only events of this type; may be repeated.")
 @click.option("-n", "--last", type=click.IntRange(min=1), metavar="N", help="Only the newest N.")
-@click.option("-f", "--follow", is_flag=True, help="Go on with new events as they come, until interrupted.")
+@click.option("-f", "--follow", is_flag=True, help="Print new events as they come, until interrupted.")
 @common
 @pass_app
 def command(

@@ -1,4 +1,4 @@
-"""`steno explain`: verdict, rule, the polls that say so, and what would have flipped it; why a machine is still up."""
+"""`steno explain`: why a run has its verdict; why a machine still runs."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 @common
 @pass_app
 def command(app: App, run: str, at: str | None) -> None:
-    """Explain a verdict: its rule, the provider's own words that decided it, and what would have changed it.
+    """Explain a verdict: its rule, the provider's answer that decided it, and what would have changed it.
 
-    For a run that started cold or waits, also why it got no warm machine. For a machine: why it is still up, and what
-    would stop it.
+    For a run that started cold or is waiting, also why it got no warm machine. For a machine: why it still runs, and
+    what would stop it.
 
     With --json: {"run", "sentence", "rule", "evidence": [{"position", "kind", "at", "source", "path", "fields":
     [{"path", "value"}]}], "steps", "flips", "anomalies", "blind", "not_warm": [sentences]}; of a machine {"vm",
-    "why_up": [sentences], "anomalies", "position"}. A field's path leads to its value in `steno poll POSITION`.
+    "why_up": [sentences], "anomalies", "position"}. A field's path is that of its value in `steno poll POSITION`.
     Evidence of kind "event" is one of Steno's own events, where no poll decided.
 
     \b

@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 @click.command("export")
 @click.argument("run", metavar="[RUN]", required=False)
 @click.option("--trace", "target", metavar="FILE", required=True, help="The trace to write: .jsonl, .jsonl.zst, or -.")
-@click.option("--from", "start", metavar="TIME|POSITION", help="Begin here.")
+@click.option("--from", "start", metavar="TIME|POSITION", help="Start here.")
 @click.option("--to", "end", metavar="TIME|POSITION", help="End here.")
 @common
 @pass_app
 def command(app: App, run: str | None, target: str, start: str | None, end: str | None) -> None:
-    """Write any part of the record as a trace that replays anywhere.
+    """Write polls of the record to a trace file; `replay` and `import` read it on any machine.
 
-    With RUN, the polls of its sources from its first sight to the last that changed anything about it. Without it, the
-    whole record, or what lies between --from and --to. Lists are exported as they were answered, so other runs of the
-    same project are in them; secrets are not, anywhere.
+    With RUN: the polls of its sources, from the first that shows it to the last that changed it. Without RUN: the whole
+    record, or the part between --from and --to. Lists are exported as they were received, so they contain the other
+    runs of the project too. Secrets are never in a trace.
 
     With --json: {"trace", "polls", "first_position", "last_position"}.
 
@@ -36,7 +36,7 @@ def command(app: App, run: str | None, target: str, start: str | None, end: str 
       steno export --from 2h --trace - | steno replay - --rules 2025-12-sdk
     """
     from cli.stores import viewing
-    from cli.wiring.trace_export import export_polls, part_of_run
+    from cli.wiring.trace_files import export_polls, part_of_run
 
     with viewing(app) as (record, view):
         after, until = _bounds(app, record, start, end)
@@ -59,7 +59,7 @@ def command(app: App, run: str | None, target: str, start: str | None, end: str 
     else:
         from cli.render.words import count
 
-        emit(f"{count(written.polls, 'poll')} in {target}; look at it with `steno replay {target}`")
+        emit(f"{count(written.polls, 'poll')} written to {target}; `steno replay {target}` shows them")
 
 
 def _bounds(app: App, record: Record, start: str | None, end: str | None) -> tuple[int, int]:

@@ -14,21 +14,22 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 @click.command("import")
 @click.argument("trace", metavar="TRACE")
-@click.option("--lenient", is_flag=True, help="Skip broken lines, and say how many.")
+@click.option("--lenient", is_flag=True, help="Skip broken lines and print how many.")
 @click.option("--as", "name", metavar="NAME", help="Import as the source PROVIDER/NAME.")
 @common
 @pass_app
 def command(app: App, trace: str, lenient: bool, name: str | None) -> None:
     """Append a trace's polls to the record, in order, as an archive; importing it again adds nothing.
 
-    TRACE is a .jsonl or .jsonl.zst file, or - for standard input. A broken line is named and nothing is imported,
-    unless --lenient skips it. With --json: {"polls", "skipped", "first_position", "last_position"}.
+    TRACE is a .jsonl or .jsonl.zst file, or - for standard input. If a line is broken, nothing is imported and the
+    error names the line; --lenient skips broken lines. With --json: {"polls", "skipped",
+    "first_position", "last_position"}.
 
-    The time of an archive ends with its last poll. Its open machines are billed up to there and no further. It is
-    never blind, raises no alert, and counts towards no budget and no machine limit. Steno never acts on it.
+    An archive ends with its last poll. Its open machines are billed up to that poll. An archive is never blind, raises
+    no alert, and counts towards no budget and no machine limit. Steno never acts on it.
 
-    A source that this record records itself is refused (exit 5): use --as. `steno sources` lists the archives, and
-    `steno sources hide NAME` takes one out of the lists.
+    A source that is recorded live in this record is refused (exit 5): use --as. `steno sources` lists the archives, and
+    `steno sources hide NAME` hides one.
 
     \b
     Examples:
@@ -61,7 +62,7 @@ def command(app: App, trace: str, lenient: bool, name: str | None) -> None:
     if found.first_position is not None:
         parts[0] += f", positions {found.first_position:,} to {found.last_position:,}"
     if found.known:
-        parts.append(f"{count(found.known, 'poll')} the record had already")
+        parts.append(f"{count(found.known, 'poll')} already in the record")
     if found.skipped:
         parts.append(f"{count(found.skipped, 'broken line')} skipped")
     emit("; ".join(parts))

@@ -13,14 +13,14 @@ from cli.wiring.output import emit_json_line
 
 @click.command("logs")
 @run_argument
-@click.option("-f", "--follow", is_flag=True, help="Go on until the run has ended.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the output until the run ends.")
 @common
 @pass_app
 def command(app: App, run: str, follow: bool) -> None:
-    """Print a run's output, asked of its provider (output is not part of the record).
+    """Print a run's output, read from its provider; output is not recorded.
 
-    A terminal gets its colours, and sees other control characters instead of obeying them (\\x1b); a file or pipe gets
-    every byte.
+    On a terminal, colours are kept and other control characters are shown as text (\\x1b). A file or pipe gets every
+    byte.
 
     With --json, JSON Lines: {"text"}, one for each line of output.
 
@@ -42,7 +42,7 @@ def command(app: App, run: str, follow: bool) -> None:
         store = record.store
     if found.provider_id is None:
         raise Conflict(
-            f"{found.name} has not reached its provider, so there is no output; see `steno show {found.name}`"
+            f"{found.name} has not been submitted to its provider, so it has no output; see `steno show {found.name}`"
         )
     provider = of_run(app, found, store)
     try:

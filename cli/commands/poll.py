@@ -14,10 +14,10 @@ from cli.wiring.output import emit, hint
 @common
 @pass_app
 def command(app: App, position: int) -> None:
-    """Print what a provider answered, as it answered it.
+    """Print a provider's answer as it was received.
 
-    The answer is rebuilt from the record, equal as JSON to what was sent (secrets were replaced before it was stored).
-    POSITION is a poll's, as `steno polls` and every verdict's evidence give it. With --json, the poll as a line of a
+    The answer is rebuilt from the record, equal as JSON to what was sent; secrets were replaced before it was stored.
+    `steno polls` and the evidence of a verdict print the POSITION of a poll. With --json, the poll as a line of a
     trace: {"t", "ep", "path", "req", "status", "ms", "body"}.
 
     \b
@@ -36,7 +36,7 @@ def command(app: App, position: int) -> None:
         click.echo(write_trace_line(poll).decode().rstrip("\n"))
         return
     if poll.body is None:
-        hint(f"poll {position} got no answer: {poll.error or 'no reason was given'}")
+        hint(f"poll {position} got no answer: {poll.error or 'unknown error'}")
         return
     import msgspec
 

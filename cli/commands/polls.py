@@ -1,4 +1,4 @@
-"""`steno polls`: what was asked, when, and whether an answer came."""
+"""`steno polls`: the polls of the record."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 
 @click.command("polls")
-@click.option("--from", "start", metavar="TIME|POSITION", help="Begin here.")
+@click.option("--from", "start", metavar="TIME|POSITION", help="Start here.")
 @click.option("--to", "end", metavar="TIME|POSITION", help="End here.")
-@click.option("--failed", is_flag=True, help="Only polls that got no usable answer.")
+@click.option("--failed", is_flag=True, help="Only polls without a usable answer.")
 @click.option("--source", metavar="NAME", help="Only this source (dstack/main).")
 @click.option("-n", "--last", "last", type=click.IntRange(min=1), metavar="N", help="Only the newest N.")
 @common
 @pass_app
 def command(app: App, start: str | None, end: str | None, failed: bool, source: str | None, last: int | None) -> None:
-    """List the record's polls: position, time, source, question, HTTP status, milliseconds, and what changed.
+    """List the record's polls: position, time, HTTP status, milliseconds, source, path, and what changed.
 
     With --json, JSON Lines: {"position", "t", "source", "path", "req", "status", "ms", "changed"}; "changed" lists the
-    streams of the runs and machines whose answer was not the same as before.
+    streams of the runs and machines whose answer changed.
 
     \b
     Examples:

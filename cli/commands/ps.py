@@ -1,4 +1,4 @@
-"""`steno ps`: the runs there are."""
+"""`steno ps`: list runs."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _DAY = 86_400_000_000
 @common
 @pass_app
 def command(app: App, everything: bool, hidden: bool, at: str | None) -> None:
-    """List runs, the newest first: those still open, and those submitted within the last day.
+    """List runs, newest first: those that have not ended, and those submitted within the last day.
 
-    A run that was imported is marked `archive`; its time ends with the archive's last poll, so it is never open now.
+    Imported runs are marked `archive`.
 
-    A run in Steno's queue shows its place there and when it may start. COST is the cost of its machine's time; where
-    its machine is not known, the provider's own figure in brackets.
+    A run in Steno's queue shows its place and its estimated start. COST is the cost of its machine's time, or the
+    provider's figure in brackets if the machine is unknown.
 
     With --json: {"runs": [run objects, as in replay], "sources": [{"source", "observability", "last_answered_at"}],
     "position", "queue": [{"run_id", "position", "why", "detail", "estimated_start"}]}.
@@ -70,7 +70,7 @@ def command(app: App, everything: bool, hidden: bool, at: str | None) -> None:
 
 
 def _footer(view: View, shown: int, sources: list[SourceView], now: int) -> None:
-    """What the table leaves out, on stderr: older runs, and sources of open runs that do not answer."""
+    """On stderr: how many older runs are not shown, and which sources of open runs do not answer."""
     from cli.render.words import count
     from cli.wiring.live_status import say_unseen
 

@@ -1,4 +1,4 @@
-"""`steno rebuild`: the read models anew from the record."""
+"""`steno rebuild`: rebuild the read models."""
 
 import click
 
@@ -11,10 +11,10 @@ from cli.wiring.output import emit, emit_json, progress
 @common
 @pass_app
 def command(app: App) -> None:
-    """Build the read models anew from the record.
+    """Rebuild the read models from the record.
 
-    They are filled in another file, which then takes the place of the old one; whoever reads meanwhile goes on
-    reading. It is never necessary: a read model of another version is built anew by itself.
+    A new file is filled and then replaces the old one, so readers are not interrupted. You never have to do this:
+    Steno rebuilds read models of another version by itself.
 
     With --json: {"runs", "position", "projections"}.
 
@@ -35,4 +35,4 @@ def command(app: App) -> None:
         return
     from cli.render.words import count
 
-    emit(f"{count(runs, 'run')} up to position {position:,}, in {path}")
+    emit(f"{count(runs, 'run')} up to position {position:,} in {path}")

@@ -1,4 +1,4 @@
-"""`steno record`: the recorder as a process of its own."""
+"""`steno record`: the recorder as a separate process."""
 
 import contextlib
 from pathlib import Path
@@ -16,9 +16,13 @@ from cli.wiring.options import common, pass_app, project_option, provider_option
     type=click.Path(path_type=Path, dir_okay=False),
     help="Also append every poll to this trace (.jsonl, .jsonl.zst), secrets replaced.",
 )
-@click.option("--since", metavar="TIME", help="How far back to read history at first contact; else all of it.")
 @click.option(
-    "--interval", metavar="DURATION", help="Ask this often; else fast while something moves, slow when quiet."
+    "--since", metavar="TIME", help="How far back to read the provider's history at first contact; default: all."
+)
+@click.option(
+    "--interval",
+    metavar="DURATION",
+    help="Poll this often; default: fast while something changes, else slow.",
 )
 @provider_option
 @project_option
@@ -27,10 +31,9 @@ from cli.wiring.options import common, pass_app, project_option, provider_option
 def command(app: App, trace: Path | None, since: str | None, interval: str | None) -> None:
     """Poll a provider and record every answer, until interrupted.
 
-    A server that is down, restarting, or answering nonsense is recorded as such and asked again. What the record shows
-    is acted on: runs that wait get a machine in their turn, machines that idled too long are ended, stops are carried
-    out, alerts are given. If another process records the provider already, this one stands by and takes over when
-    that one ends. Log lines below ERROR go to stdout, the others to stderr; with --json each is
+    Failed polls are recorded and retried. The recorder also acts: it starts queued runs, stops idle machines, carries
+    out stop requests and sends alerts. If another process records the provider already, this one stands by and takes
+    over when that one ends. Log lines below ERROR go to stdout, the others to stderr; with --json each is
     {"at", "level", "message"}.
 
     Ctrl-C exits 130, SIGTERM 0.
@@ -47,7 +50,7 @@ def command(app: App, trace: Path | None, since: str | None, interval: str | Non
     from cli.watching import watching
     from cli.wiring.logging_setup import log_for_daemon
     from cli.wiring.time_arguments import length, moment
-    from cli.wiring.trace_file import TraceFile
+    from cli.wiring.trace_files import TraceFile
     from engine.recorder.interval import Pace
 
     log_for_daemon(json=app.json)

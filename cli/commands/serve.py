@@ -1,4 +1,4 @@
-"""`steno serve`: the HTTP service as a process of its own."""
+"""`steno serve`: the HTTP service as a separate process."""
 
 import click
 
@@ -17,14 +17,14 @@ from cli.wiring.options import common, host_option, pass_app, port_option, proje
 def command(app: App, *, show: bool) -> None:
     """Serve the record over HTTP: dashboard, API, live stream and metrics.
 
-    Nothing is polled and nothing is decided here: `steno record` or `steno up` does that beside it. What is asked for
-    over HTTP (a run, a stop) is recorded, and whoever records the provider acts on it.
+    This process does not poll and decides nothing; run `steno record` or `steno up` beside it. Requests made over HTTP
+    (a run, a stop) are recorded, and the process that records the provider acts on them.
 
-    On loopback, the default, no token is needed. Anywhere else each request needs one: `steno token create` makes it.
+    On loopback, the default, no token is needed. On any other address each request needs one: `steno token create`.
     Log lines below ERROR go to stdout, the others to stderr; with --json each is {"at", "level", "message"}.
 
-    Ctrl-C exits 130, SIGTERM 0; requests under way may take 5 seconds to end. Exits 5 if the port is in use, 70 if the
-    server ends by itself.
+    Ctrl-C exits 130, SIGTERM 0; open requests get 5 seconds to finish. Exits 5 if the port is in use, 70 if the
+    server fails.
 
     \b
     Examples:
@@ -38,6 +38,6 @@ def command(app: App, *, show: bool) -> None:
     from cli.wiring.logging_setup import log_for_daemon
 
     log_for_daemon(json=app.json)
-    with writing(app) as record:  # made if it is not there, and looked at before anybody asks
+    with writing(app) as record:  # create it if missing; fail before serving if damaged
         store = record.store
     serve_until_stopped(app, store, show=show)

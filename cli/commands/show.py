@@ -13,11 +13,11 @@ from cli.wiring.output import emit, emit_json
 @common
 @pass_app
 def command(app: App, run: str, at: str | None) -> None:
-    """Show one run: the verdict and its evidence, and apart from it the provider's own words.
+    """Show one run: the verdict with its evidence, and separately what the provider reported.
 
-    RUN is a run id or its beginning, the provider's id, or a name (then Steno's own run of it that has not ended,
-    else the newest). With --json the run object, as in replay, and beside it "observability", "anomalies", "position"
-    and "queued" (its place in Steno's queue as in `ps`, or null).
+    RUN is a run id or its first characters, the provider's id, or a name (the open run Steno submitted under it, else
+    the newest). With --json the run object, as in replay, with "observability", "anomalies", "position" and "queued"
+    (its place in Steno's queue as in `ps`, or null).
 
     \b
     Examples:
@@ -46,12 +46,11 @@ def command(app: App, run: str, at: str | None) -> None:
             }
             emit_json(msgspec.to_builtins(found) | beside)
             return
-        from cli.render import anomalies as odd
-        from cli.render.runs import in_full
+        from cli.render.runs import anomaly_table, in_full
 
         machine = None if found.vm_id is None else view.vm(found.vm_id).name
         emit(in_full(found, now, queued=queued, machine=machine))
         if anomalies:
-            emit("\n" + odd.anomalies(anomalies))
+            emit("\n" + anomaly_table(anomalies))
         if source is not None and source.observability != "fresh" and not found.ended:
-            emit(f"\n{source.name} is {source.observability.value}: what is above may be old")
+            emit(f"\n{source.name} is {source.observability.value}: the data above may be old")

@@ -1,4 +1,4 @@
-"""`steno sources`: whose polls the record holds, recorded live or imported."""
+"""`steno sources`: the sources of the record, live and imported."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def command() -> None:
     """List the sources of the record: those a recorder polls, and archives that were imported.
 
-    The time of an archive ends with its last poll: it is never blind, and no budget, limit or alert counts it. A hidden
-    archive is left out of every list and page; its polls stay in the record.
+    An archive ends with its last poll: it is never blind, and no budget, limit or alert counts it. A hidden archive is
+    left out of every list and page; its polls stay in the record.
 
     \b
     Examples:
@@ -59,7 +59,7 @@ def listed(app: App, at: str | None) -> None:
     if rows:
         emit(_table(rows))
     else:
-        hint("no polls yet; `steno up` records a provider, `steno import TRACE` takes in a trace")
+        hint("no polls yet; `steno up` records a provider, `steno import TRACE` imports a trace")
 
 
 @command.command("hide")
@@ -67,10 +67,10 @@ def listed(app: App, at: str | None) -> None:
 @common
 @pass_app
 def hide(app: App, name: str) -> None:
-    """Leave an archive out of every list and page, from now on.
+    """Hide an archive from every list and page.
 
-    NAME is the archive's name as `steno sources` lists it; the part behind the slash is enough. Nothing is deleted:
-    `steno sources show NAME` puts it back. With --json: {"source", "hidden", "position"}.
+    NAME is the archive's name as `steno sources` lists it; the part after the slash is enough. Nothing is deleted:
+    `steno sources show NAME` undoes it. With --json: {"source", "hidden", "position"}.
 
     \b
     Examples:
@@ -84,7 +84,7 @@ def hide(app: App, name: str) -> None:
 @common
 @pass_app
 def show(app: App, name: str) -> None:
-    """Put a hidden archive back into the lists.
+    """Show a hidden archive in the lists again.
 
     With --json: {"source", "hidden", "position"}.
 
@@ -113,11 +113,11 @@ def _set(app: App, name: str, *, hidden: bool) -> None:
     if app.json:
         emit_json({"source": source, "hidden": hidden, "position": position})
     elif not changed:
-        emit(f"{source} was {'hidden' if hidden else 'shown'} already")
+        emit(f"{source} is {'hidden' if hidden else 'shown'} already")
     elif hidden:
-        emit(f"{source} is hidden; `steno sources show {name}` puts it back into the lists")
+        emit(f"{source} is hidden; `steno sources show {name}` shows it again")
     else:
-        emit(f"{source} is in the lists again")
+        emit(f"{source} is shown again")
 
 
 def _table(rows: tuple[SourceRow, ...]) -> str:

@@ -19,7 +19,7 @@ def command(app: App, run: str, at: str | None) -> None:
     With --json: {"run_id", "name", "state", "reason", "from", "until", "first_poll_at", "spans": [{"state", "attempt",
     "from", "to", "seconds", "position"}], "blind": [{"source", "from", "to", "seconds"}], "machine": {"vm_id", "start",
     "phases": [{"phase", "from", "to", "seconds"}]}, "phases": [{"phase", "from", "to", "seconds", "position"}]}; the
-    last are what a kernel's task reports of itself.
+    last are the phases that a kernel's task reports.
 
     \b
     Examples:

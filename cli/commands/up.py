@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 @click.command("up")
-@click.option("--idle-timeout", metavar="DURATION", help="End a machine that idled this long: 600, 10m, 0, off.")
-@click.option("--max-vms", metavar="N", help="The most machines of ours at once; off: no limit.")
+@click.option("--idle-timeout", metavar="DURATION", help="Stop a machine after this much idle time: 600, 10m, 0, off.")
+@click.option("--max-vms", metavar="N", help="Run at most this many machines of Steno's; off: no limit.")
 @click.option("--mode", type=click.Choice(["provider", "pool"]), help="Who chooses a run's machine.")
-@click.option("--api/--no-api", default=True, help="Also serve the dashboard and the API, or do not.")
+@click.option("--api/--no-api", default=True, help="Serve the dashboard and the API.")
 @host_option
 @port_option
 @click.option("--open", "show", is_flag=True, help="Show the dashboard in your browser.")
@@ -33,17 +33,16 @@ def command(
 ) -> None:
     """Record a provider, control its machines and serve the dashboard, until interrupted.
 
-    Every answer is recorded; runs that wait get their machine in order, never more machines than vms.max; a machine
-    that idled too long is drained, looked at once more and ended; the budget is watched. It goes on where a process
-    that was killed stopped: what it finds is in the record. If another process holds the provider's lease already,
-    this one stands by. Log lines below ERROR go to stdout, the others to stderr; with --json each is
-    {"at", "level", "message"}.
+    Every answer is recorded. Queued runs start in order, on at most vms.max machines. A machine that is idle for too
+    long is drained, polled once more and stopped. The budget is checked. After a crash, `steno up` continues from the
+    record. If another process holds the provider's lease, this one stands by. Log lines below ERROR go to stdout, the
+    others to stderr; with --json each is {"at", "level", "message"}.
 
-    Dashboard, API, live stream and metrics are served as `steno serve` does, on loopback unless told otherwise. Exits 5
-    if the port is in use; 70 if the server ends by itself, and then the recording ends in order too.
+    It serves dashboard, API, live stream and metrics like `steno serve`, by default on loopback. Exits 5 if the port is
+    in use, 70 if the server fails; recording then ends in order.
 
-    Ctrl-C exits 130, SIGTERM 0. Machines stay as they are then. dstack ends an idle one itself: 30 s after
-    vms.idle_timeout, or after the task's idle_duration if that is shorter. Nothing else guards the budget meanwhile.
+    Ctrl-C exits 130, SIGTERM 0. Machines keep running then. dstack stops an idle one itself: 30 s after
+    vms.idle_timeout, or after the task's idle_duration if that is shorter. Until then nothing else limits the cost.
 
     \b
     Examples:
@@ -83,11 +82,11 @@ def _up(app: App, ended: Callable[[], None], *, api: bool, show: bool) -> None:
 
 @contextlib.contextmanager
 def _serving(app: App, record: Store, *, show: bool) -> Iterator[Callable[[], None]]:
-    """The HTTP service meanwhile; what it yields looks whether it is still there.
+    """The HTTP service, running; yields a function that raises if the service has failed.
 
     Raises:
         Conflict: another process has the port.
-        NotConfigured: it cannot or may not listen where it is told to.
+        NotConfigured: it cannot or may not listen on that address.
     """
     from cli.recording import PartFailed
     from cli.serving import announced, serving
@@ -98,7 +97,7 @@ def _serving(app: App, record: Store, *, show: bool) -> Iterator[Callable[[], No
         try:
             server = stack.enter_context(serving(app, record))
         except Conflict as error:
-            raise Conflict(f"{error}; --no-api records without it") from None
+            raise Conflict(f"{error}; use --no-api to record without it") from None
         announced(server, record, show=show)
 
         def check() -> None:

@@ -1,4 +1,4 @@
-"""`steno verify`: is every byte of the record what it was when it was written."""
+"""`steno verify`: check the record against its hash chain."""
 
 from __future__ import annotations
 
@@ -20,16 +20,14 @@ _HEX = re.compile("[0-9a-fA-F]+")
 
 
 @click.command("verify")
-@click.option(
-    "--expect", metavar="POSITION:HASH", help="A head saved earlier; finds a tail that was cut and rewritten."
-)
+@click.option("--expect", metavar="POSITION:HASH", help="A head that verify printed earlier; finds a rewritten tail.")
 @common
 @pass_app
 def command(app: App, expect: str | None) -> None:
     """Check every byte of the record against its hash chain.
 
-    Finds any changed byte that carries data, any deletion or insertion, and a cut tail. A tail that was rewritten
-    together with the head is found only against a head you saved: verify prints it, --expect checks it.
+    Finds every changed byte that carries data, every deletion and insertion, and a cut tail. A tail that was rewritten
+    together with the head is found only with a head you saved earlier: verify prints it, --expect checks it.
 
     Exits 7 if there is damage. With --json: {"ok", "events", "head": {"position", "hash"}, "damage": [{"position",
     "kind", "detail"}]}.
@@ -53,7 +51,7 @@ def command(app: App, expect: str | None) -> None:
         app.exit_code = DAMAGED
         first = verdict.damage[0]
         where = "" if first.position is None else f" at position {first.position}"
-        say(f"the record is damaged{where}: {first.detail}; restore a copy, and keep this one to look at")
+        say(f"the record is damaged{where}: {first.detail}; restore a backup, and keep this file for analysis")
 
 
 def _head(expect: str) -> Head:
@@ -61,7 +59,7 @@ def _head(expect: str) -> Head:
 
     position, colon, digest = expect.partition(":")
     if not (colon and position.isdecimal() and len(position) < 20 and _HEX.fullmatch(digest)):
-        raise click.BadParameter("write it as verify prints it, POSITION:HASH", param_hint="--expect")
+        raise click.BadParameter("use POSITION:HASH, as verify prints it", param_hint="--expect")
     return Head(position=int(position), hash=digest.lower())
 
 
@@ -71,8 +69,8 @@ def _print(verdict: Verdict) -> None:
 
     events = count(verdict.events, "event")
     if verdict.ok:
-        emit(f"{click.style('✓', fg='green')} {events}, every byte as it was written")
-        emit(paint.dim(f"keep this head, and check it later with --expect {verdict.head.position}:{verdict.head.hash}"))
+        emit(f"{click.style('✓', fg='green')} {events}, every byte unchanged")
+        emit(paint.dim(f"save this head; check it later with --expect {verdict.head.position}:{verdict.head.hash}"))
         return
     damages = count(len(verdict.damage), "damage")
     emit(f"{click.style('✗', fg='red')} {events}, {damages}")

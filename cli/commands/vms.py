@@ -148,13 +148,13 @@ def _show(app: App, view: View, word: str, now: int) -> None:
         last = {"anomalies": anomalies, "position": view.position, "observability": seen}
         emit_json(msgspec.to_builtins(found) | beside(machine) | last)
         return
-    from cli.render import anomalies as odd
+    from cli.render.runs import anomaly_table
     from cli.render.vms import in_full
 
     names = {run_id: view.run(run_id).name or run_id for run_id in found.runs}
     emit(in_full(found, machine, names, view.until(machine)))
     if anomalies:
-        emit("\n" + odd.anomalies(anomalies))
+        emit("\n" + anomaly_table(anomalies))
     if machine.billed and source is not None:
         from cli.wiring.live_status import say_unseen
 

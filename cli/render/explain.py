@@ -1,4 +1,4 @@
-"""An explanation as a page: verdict, rule, the polls in their own words, what would flip it, what was odd or unseen."""
+"""The pages of `steno explain`: verdict, rule, evidence, what would change it, anomalies and gaps."""
 
 import textwrap
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _MARGIN = "  "
 
 
 def page(found: Explanation, not_warm: Sequence[str], columns: int) -> str:
-    """The whole page, wrapped to `columns` (at most 100); `not_warm` says why no warm machine was there."""
+    """The whole page, wrapped to `columns` (at most 100); `not_warm` says why it got no warm machine."""
     width = min(columns, 100)
     run = found.run
     lines = [f"{paint.bold(called(run))}  {verdict(run)}", *identity(run), ""]
@@ -33,28 +33,28 @@ def page(found: Explanation, not_warm: Sequence[str], columns: int) -> str:
         )
     if found.anomalies:
         rows = [f"poll {odd.position}: {odd.kind}, {odd.detail}" for odd in found.anomalies]
-        lines += _titled("What was odd", [row for text in rows for row in _item(text, width)])
+        lines += _titled("Anomalies", [row for text in rows for row in _item(text, width)])
     if found.gaps:
         lines += _titled(
-            "When nobody saw it", [row for gap in found.gaps for row in _item(_gap(gap.start, gap.end), width)]
+            "Gaps without an answer", [row for gap in found.gaps for row in _item(_gap(gap.start, gap.end), width)]
         )
     if found.evidence and found.evidence[-1].kind == "poll":
-        lines.append(paint.dim(f"The whole answer: steno poll {found.evidence[-1].position}"))
+        lines.append(paint.dim(f"The full answer: steno poll {found.evidence[-1].position}"))
     return "\n".join(lines).rstrip()
 
 
 def vm_page(
     found: VmObject, machine: Vm, why: Sequence[str], anomalies: Sequence[AnomalyObject], until: int, columns: int
 ) -> str:
-    """A machine's page: its state, why it is still up (or gone), what was odd, and its bill so far."""
+    """A machine's page: state, why it still runs or has ended, anomalies, and its bill so far."""
     width = min(columns, 100)
     head = f"{paint.bold(vms.called(found))}  {vms.verdict(found, machine)}"
     lines = [head, paint.dim(f"{machine.source} {found.provider_id}"), paint.dim(f"machine id {found.vm_id}"), ""]
-    title = "Why it is still up" if machine.billed else "Why it is gone"
+    title = "Why it still runs" if machine.billed else "Why it has ended"
     lines += _titled(title, [row for text in why for row in _item(text, width)])
     if anomalies:
         rows = [f"poll {odd.position}: {odd.kind}, {odd.detail}" for odd in anomalies]
-        lines += _titled("What was odd", [row for text in rows for row in _item(text, width)])
+        lines += _titled("Anomalies", [row for text in rows for row in _item(text, width)])
     if found.intervals:
         lines += _titled("Its bill", [f"{_MARGIN}{row}" for row in vms.bill(found, until).splitlines()])
     return "\n".join(lines).rstrip()
@@ -71,7 +71,7 @@ def _heading(one: Quote) -> str:
 def fields(one: Quote, width: int) -> list[str]:
     """The quoted values, under the path of the object they belong to."""
     if not one.fields:
-        return [f"{_MARGIN}does not show the run"]
+        return [f"{_MARGIN}the answer does not show the run"]
     split = [field.path.rpartition(".") for field in one.fields]
     longest = max(len(name) for _, _, name in split)
     rows: list[str] = []
@@ -98,13 +98,13 @@ def _step(step: Step, width: int) -> str:
 
 
 def _flip(sentence: str) -> str:
-    """`Had the job exited 1: failed/exit_nonzero` with the verdict set off."""
+    """`Had the job exited 1 → failed/exit_nonzero`."""
     change, colon, verdict_then = sentence.partition(": ")
     return f"{change[:1].upper()}{change[1:]} → {verdict_then}" if colon else sentence
 
 
 def _gap(start: int, end: int) -> str:
-    return f"{words.hour(start)} to {words.hour(end)}, {words.duration(end - start)} without an answer"
+    return f"{words.hour(start)} to {words.hour(end)}, {words.duration(end - start)}"
 
 
 def _json(value: object) -> str:

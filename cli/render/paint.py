@@ -1,4 +1,4 @@
-"""Colour and width as pure functions: a painted text still knows how wide it is."""
+"""Colours, escaping, widths and tables; pure functions on text."""
 
 import re
 import unicodedata
@@ -8,7 +8,7 @@ import click
 
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 _STEERING = r"([\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff])"
-"""What moves the cursor, sets a title, turns text round or cannot be written."""
+"""Characters that move the cursor, set a title, reverse text or cannot be encoded."""
 _HIDDEN = re.compile(r"(\x1b\[(?:[0-3]|3[0-7]|9[0-7])m)|" + _STEERING)
 """Our own colours stay."""
 _OUTPUT = re.compile(r"(\x1b\[[0-9;]*m|\r)|" + _STEERING)
@@ -46,7 +46,7 @@ def visible(text: str) -> str:
 
 
 def visible_output(text: str) -> str:
-    """A piece of a run's output, safe to print on a terminal: it keeps its colours, and steers nothing else."""
+    """A piece of a run's output, safe to print on a terminal: colours stay, other control characters are shown."""
     return _OUTPUT.sub(lambda found: found[1] or repr(found[2])[1:-1], text)
 
 
@@ -56,12 +56,12 @@ def visible_json(text: str) -> str:
 
 
 def dim(text: str) -> str:
-    """Text that is there if you look for it."""
+    """Secondary text."""
     return click.style(text, dim=True)
 
 
 def bold(text: str) -> str:
-    """Text to be read first."""
+    """Emphasized text."""
     return click.style(text, bold=True)
 
 
@@ -80,14 +80,14 @@ def pad(text: str, columns: int, right: bool = False) -> str:
 
 
 def cut(text: str, columns: int) -> str:
-    """A plain text of at most `columns`, ending in `…` if some of it is gone."""
+    """A plain text of at most `columns`; ends in `…` if it was cut."""
     return text if len(text) <= columns else text[: max(0, columns - 1)] + "…"
 
 
 def fitted(
     head: Sequence[str], rows: Sequence[Sequence[str]], columns: int, *, right: Sequence[int] = (), spare: Sequence[int]
 ) -> str:
-    """As `table`, at most `columns` wide if leaving out `spare` columns, the first named first, can make it so."""
+    """As `table`; leaves out `spare` columns, in their order, until it is at most `columns` wide."""
     kept = list(range(len(head)))
     drawn = table(head, rows, right=right)
     for column in spare:

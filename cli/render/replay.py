@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from cli.render import anomalies as odd
 from cli.render import paint, words
-from cli.render.runs import replayed, side_by_side
+from cli.render.runs import anomaly_table, gap_table, replayed, side_by_side
 from cli.render.vms import listing
 from engine.fold.change import Anomaly, Moved
 from engine.fold.run import Run
@@ -16,8 +15,7 @@ from engine.objects import (
     vm_object,
 )
 from engine.replay.diff import Difference
-from engine.replay.result import Replay
-from engine.replay.step import Step
+from engine.replay.result import Replay, Step
 from events.clock import format_time
 from projections.models.evidence import brief, quote
 
@@ -28,7 +26,7 @@ def runs_of(replay: Replay) -> list[RunObject]:
 
 
 def summary(replay: Replay, columns: int) -> str:
-    """Every run with its verdict, every machine with its bill, then what was odd and when nobody looked."""
+    """Every run with its verdict, every machine with its bill, then anomalies and gaps."""
     runs = runs_of(replay)
     found = f"{words.count(replay.events, 'event')}, {words.count(len(runs), 'run')}"
     if replay.vms:
@@ -45,7 +43,7 @@ def summary(replay: Replay, columns: int) -> str:
 
 
 def comparison(left: Replay, right: Replay, differences: Sequence[Difference]) -> str:
-    """Both verdicts of every run, the ones that differ marked, and where they part."""
+    """Both verdicts of every run; differences are marked."""
     lefts = {run.run_id: run for run in runs_of(left)}
     rights = {run.run_id: run for run in runs_of(right)}
     ids = dict.fromkeys((*lefts, *rights))
@@ -59,7 +57,7 @@ def comparison(left: Replay, right: Replay, differences: Sequence[Difference]) -
 
 
 def step_lines(step: Step, runs: Mapping[str, Run]) -> Iterator[str]:
-    """One line for each move and each oddity of a step; `runs` are those of the whole replay."""
+    """One line for each transition and anomaly of a step; `runs` are those of the whole replay."""
     front = f"{step.position:>8}  {words.hour(step.at)}"
     for change in step.changes:
         if isinstance(change, Anomaly):
@@ -92,7 +90,7 @@ def _trouble(replay: Replay) -> list[str]:
     gaps = [blind_object(one) for one in replay.blind]
     lines = []
     if found:
-        lines += ["", odd.anomalies(found)]
+        lines += ["", anomaly_table(found)]
     if gaps:
-        lines += ["", odd.blind(gaps)]
+        lines += ["", gap_table(gaps)]
     return lines

@@ -1,10 +1,10 @@
-"""Runs in tables, one in full, and two rule sets side by side."""
+"""Runs in tables, one in full, two rule sets side by side; anomalies and gaps."""
 
 from collections.abc import Mapping, Sequence
 
 from cli.render import paint, words
 from engine.decide.queue import Queued
-from engine.objects import RunObject
+from engine.objects import AnomalyObject, BlindObject, RunObject
 from events.clock import SECOND, parse_time
 
 
@@ -19,7 +19,7 @@ def verdict(run: RunObject) -> str:
 
 
 def ended(run: RunObject) -> str:
-    """One line for the end of a run: its name, its verdict, how long it ran, how it started, what it cost."""
+    """One line at the end of a run: name, verdict, duration, cold or warm start, cost."""
     parts = [f"{paint.bold(called(run))}  {verdict(run)}"]
     if run.execution_seconds is not None:
         parts.append(f"ran {ran(run)}")
@@ -30,9 +30,9 @@ def ended(run: RunObject) -> str:
 
 
 def paid(run: RunObject) -> str:
-    """`cost $0.0535, dstack says $0.0347`: what its machine's time cost, and the provider's own figure beside it.
+    """`cost $0.0535, dstack says $0.0347`: Steno's cost and the provider's figure.
 
-    Nothing of a run on this machine while that is free.
+    Empty for a run on this machine if it is free.
     """
     figure = None if run.provider == "local" else run.provider_cost_usd
     if not costs(run):
@@ -42,7 +42,7 @@ def paid(run: RunObject) -> str:
 
 
 def costs(run: RunObject) -> bool:
-    """Whether it has a cost of ours that says something: known, and not the nothing that this machine costs."""
+    """Whether Steno knows its cost; a zero cost on this machine does not count."""
     return run.cost_usd is not None and (run.provider != "local" or float(run.cost_usd) != 0)
 
 
@@ -56,7 +56,7 @@ def cost_cell(run: RunObject) -> str:
 
 
 def called(run: RunObject) -> str:
-    """What a person calls this run."""
+    """The run's name, or its id."""
     return run.name or run.provider_id or run.run_id
 
 
@@ -75,7 +75,7 @@ def listing(
 
     Args:
         waiting: run id → its place in Steno's queue.
-        machines: machine id → what a person calls it.
+        machines: machine id → its name.
     """
     head = ("RUN", "VERDICT", "WHERE", "MACHINE", "START", "SUBMITTED", "RAN", "COST", "ID")
     rows = [
@@ -98,7 +98,7 @@ def listing(
 
 
 def place(queued: Queued, now: int) -> str:
-    """`#2 in the queue, in about 3 m`: where a run stands with us, and when it may start."""
+    """`#2 in the queue, in about 3 m`: a run's place in Steno's queue and its estimated start."""
     said = f"#{queued.position} in the queue"
     if queued.estimated_start is None:
         return said
@@ -107,16 +107,16 @@ def place(queued: Queued, now: int) -> str:
 
 
 def ran(run: RunObject) -> str:
-    """How long it ran, where that is known."""
+    """How long it ran; `–` if unknown."""
     return "–" if run.execution_seconds is None else words.duration(round(run.execution_seconds * SECOND))
 
 
 def in_full(run: RunObject, now: int, *, queued: Queued | None = None, machine: str | None = None) -> str:
-    """Everything the run object says, the provider's words apart from the verdict.
+    """One run in full: the verdict, and separately the provider's words.
 
     Args:
         queued: its place in Steno's queue, while it waits there.
-        machine: what a person calls its machine.
+        machine: the name of its machine.
     """
     facts: list[tuple[str, str]] = [
         ("verdict", verdict(run)),
@@ -184,7 +184,7 @@ def side_by_side(names: tuple[str, str], pairs: Sequence[tuple[RunObject | None,
 
 
 def differs(left: RunObject | None, right: RunObject | None) -> bool:
-    """Whether two rule sets tell a caller different things: state, reason or exit status."""
+    """Whether two rule sets differ in state, reason or exit status."""
     if left is None or right is None:
         return True
     return (left.state, left.reason, left.exit_status) != (right.state, right.reason, right.exit_status)
@@ -218,3 +218,20 @@ def _moment(at: str | None) -> str:
 
 def _from(origin: str | None) -> str:
     return "" if origin is None else f"{origin} → "
+
+
+def anomaly_table(found: Sequence[AnomalyObject]) -> str:
+    """One line per anomaly, in order of position."""
+    rows = [(f"#{one.position}", one.kind, f"{one.detail} {paint.dim(f'({one.subject})')}") for one in found]
+    return paint.table(("POLL", "ANOMALY", "WHAT"), rows, right=(0,))
+
+
+def gap_table(gaps: Sequence[BlindObject]) -> str:
+    """One line per gap: source, start, end, duration."""
+    rows = []
+    for gap in gaps:
+        start = parse_time(gap.start)
+        end = parse_time(gap.end) if gap.end is not None else None
+        length = words.duration(end - start) if end is not None else "still"
+        rows.append((gap.source, words.moment(start), words.moment(end) if end is not None else "–", length))
+    return paint.table(("NO ANSWER FROM", "SINCE", "UNTIL", "FOR"), rows, right=(3,))

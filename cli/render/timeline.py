@@ -1,4 +1,4 @@
-"""A run's timeline as a picture: one bar a state on a shared scale, its attempts, and the stretches nobody saw."""
+"""A run's timeline as a picture: one bar per state on a shared scale, its attempts, its machine, and gaps."""
 
 import click
 

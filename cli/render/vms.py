@@ -23,7 +23,7 @@ def verdict(vm: VmObject, machine: Vm) -> str:
 
 
 def called(vm: VmObject) -> str:
-    """What a person calls this machine."""
+    """The machine's name, or its id."""
     return vm.name or vm.provider_id
 
 
@@ -70,20 +70,20 @@ def _mark(machine: Vm) -> str:
 
 
 def burning(vms: Sequence[VmObject], machine: Machine) -> str | None:
-    """What the machines that may be billed cost together, in one line; None: there is none."""
+    """Total hourly cost of the machines that may be billed, in one line; None if there are none."""
     billed = [vm for vm in vms if machine(vm.vm_id).billed]
     if not billed:
         return None
     hourly = sum(round(float(vm.price_usd_per_hour or 0) * 1_000_000) for vm in billed)
-    said = f"{words.count(len(billed), 'machine')} may be billed, {words.money(dollars(hourly))} an hour together"
+    said = f"{words.count(len(billed), 'machine')} may be billed, {words.money(dollars(hourly))} an hour in total"
     unsure = [called(vm) for vm in billed if vm.state == "unconfirmed"]
     if unsure:
-        said += f"; nobody saw {', '.join(unsure)} go: look in the cloud's console, then `steno vms gone`"
+        said += f"; no poll shows the end of {', '.join(unsure)}: check the cloud's console, then run `steno vms gone`"
     return said
 
 
 def in_full(vm: VmObject, machine: Vm, names: Mapping[str, str], until: int) -> str:
-    """Everything known about one machine up to the last poll: facts, who was on it, its bill interval by interval."""
+    """One machine up to the last poll: facts, runs, and its bill by interval."""
     facts = machine.facts
     where = " ".join(part for part in (facts.backend, facts.region) if part) or "–"
     rows: list[tuple[str, str]] = [
@@ -92,7 +92,7 @@ def in_full(vm: VmObject, machine: Vm, names: Mapping[str, str], until: int) -> 
         ("where", where),
         ("fleet", facts.fleet or "–"),
         *_archive(machine, until),
-        ("ours", "yes" if machine.ours else "no: Steno never ends it, and it does not count to vms.max"),
+        ("ours", "yes" if machine.ours else "no: Steno never stops it, and it does not count towards vms.max"),
         ("made for", "–" if machine.made_for is None else names.get(machine.made_for, machine.made_for)),
         ("created", words.moment(machine.created)),
         ("ended", _ended(vm)),
@@ -113,14 +113,14 @@ def in_full(vm: VmObject, machine: Vm, names: Mapping[str, str], until: int) -> 
 
 
 def _archive(machine: Vm, until: int) -> list[tuple[str, str]]:
-    """What it is part of, where it was imported."""
+    """The archive of an imported machine."""
     if machine.archive is None:
         return []
     return [("archive", f"{machine.archive}, up to {words.moment(until)}; no budget counts it")]
 
 
 def bill(vm: VmObject, until: int) -> str:
-    """A machine's life in intervals up to the last poll, and what each cost."""
+    """The intervals of a machine's bill up to the last poll."""
     rows = [_interval(one, until) for one in vm.intervals]
     return paint.table(("PHASE", "FROM", "TO", "LASTED", "COST"), rows, right=(3, 4))
 
@@ -133,17 +133,17 @@ def _interval(one: IntervalObject, until: int) -> tuple[str, str, str, str, str]
 
 
 def _intents(machine: Vm) -> list[tuple[str, str]]:
-    """What we are about to do, or did, about its end."""
+    """Stop requests and stops that Steno sent."""
     rows = []
     if machine.wish is not None:
-        when = "once no run is on it" if machine.wish.when_idle else "at once"
-        rows.append(("asked to go", f"{words.moment(machine.wish.at)}, {when}"))
+        when = "when no run is on it" if machine.wish.when_idle else "at once"
+        rows.append(("stop requested", f"{words.moment(machine.wish.at)}, {when}"))
     if machine.drain is not None:
         rows.append(("draining", f"since {words.moment(machine.drain.at)} ({machine.drain.by})"))
     if machine.told is not None and machine.told.error is not None:
-        rows.append(("told to go", f"{words.moment(machine.told.intended_at)}, refused: {machine.told.error}"))
+        rows.append(("stop sent", f"{words.moment(machine.told.intended_at)}, refused: {machine.told.error}"))
     elif machine.told is not None:
-        rows.append(("told to go", words.moment(machine.told.intended_at)))
+        rows.append(("stop sent", words.moment(machine.told.intended_at)))
     return rows
 
 

@@ -1,4 +1,4 @@
-"""What one invocation carries: its flags, its clock and ids, and the settings they lead to."""
+"""One invocation: its flags, settings, clock and ids."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class App:
-    """One call of `steno`. Everything heavy is made when first asked for."""
+    """One call of `steno`; everything heavy is created on first use."""
 
     def __init__(self) -> None:
         self.flags: dict[str, str | None] = {}
         """Settings given on the command line, by name."""
         self.json = False
         self.exit_code = DONE
-        """What a command that ended in order leaves with."""
+        """The exit code of a command that raised nothing."""
         self.colour = colour_wanted(sys.stdout.isatty())
         self._settings: Settings | None = None
         self._clock: Clock | None = None
@@ -34,7 +34,7 @@ class App:
         self._settings = None
 
     def copied(self, clock: Clock) -> App:
-        """The same call under another clock; what is set on it from now on is set on it alone."""
+        """A copy with another clock and its own flags."""
         other = copy.copy(self)
         other.flags = dict(self.flags)
         other._clock = clock
@@ -45,7 +45,7 @@ class App:
         """Every setting; flags win.
 
         Raises:
-            NotConfigured: a file cannot be read, or a value cannot be one of its setting.
+            NotConfigured: a file is unreadable, or a value is invalid.
         """
         if self._settings is None:
             import os
@@ -76,7 +76,7 @@ class App:
 
     @property
     def ids(self) -> Ids:
-        """Where this process takes new identities from."""
+        """Generates new ids."""
         if self._ids is None:
             from events.clock import RandomIds
 

@@ -1,4 +1,4 @@
-"""The one place where an error becomes an exit code and a line on stderr."""
+"""Exit codes and error lines: the only place that maps errors to them."""
 
 import contextlib
 import errno
@@ -22,16 +22,16 @@ REFUSED = 6
 DAMAGED = 7
 NOT_WRITABLE = 8
 BUG = 70
-"""A mistake in Steno itself (EX_SOFTWARE of sysexits.h): no promise to scripts, so none of the codes above."""
+"""A bug in Steno (EX_SOFTWARE of sysexits.h); scripts must not rely on it."""
 INTERRUPTED = 130
 
 
 class Detached(events.StenoError):
-    """We stopped looking because somebody pressed Ctrl-C; what was looked at goes on."""
+    """Stopped following because of Ctrl-C; the run goes on."""
 
 
 class WaitEnded(events.StenoError):
-    """We stopped looking because the time was up; what was looked at goes on."""
+    """Stopped following because of the timeout; the run goes on."""
 
 
 CODES: dict[type[BaseException], int] = {
@@ -70,18 +70,18 @@ CODES: dict[type[BaseException], int] = {
 
 _WRITE_ERRNOS = frozenset({errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM})
 _REMEDIES = {
-    errno.ENOSPC: ": make room",
-    errno.EDQUOT: ": make room",
+    errno.ENOSPC: ": free some space",
+    errno.EDQUOT: ": free some space",
     errno.EROFS: ": write elsewhere",
     errno.EACCES: ": change its permissions",
     errno.EPERM: ": change its permissions",
 }
-"""What to do about an error of the system."""
+"""What to do about an operating system error."""
 
 
 def exit_code_of(error: BaseException) -> int:
-    """The exit code an error stands for, after its line was written to stderr."""
-    if isinstance(error, BrokenPipeError):  # the reader of our output has gone (`| head`): leave without a word
+    """Write an error as one line to stderr and return its exit code."""
+    if isinstance(error, BrokenPipeError):  # the reader of our output has gone (`| head`): no message
         return INTERRUPTED
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else DONE
@@ -96,7 +96,7 @@ def exit_code_of(error: BaseException) -> int:
     if isinstance(error, click.ClickException):
         return _usage(error)
     if isinstance(error, UnicodeEncodeError) and error.reason.startswith("surrogates"):
-        say(f"{error.object[:80]!r} is not UTF-8: write names and arguments in UTF-8")
+        say(f"{error.object[:80]!r} is not UTF-8: names and arguments must be UTF-8")
         return USAGE
     code = code_of(error)
     if code != BUG:
@@ -106,7 +106,7 @@ def exit_code_of(error: BaseException) -> int:
         import traceback
 
         traceback.print_exception(error)
-    say(f"a mistake in Steno itself: {type(error).__name__}: {error}; STENO_DEBUG=1 shows where, please report it")
+    say(f"bug in Steno: {type(error).__name__}: {error}; please report it (STENO_DEBUG=1 prints the traceback)")
     return BUG
 
 
@@ -127,7 +127,7 @@ def code_of(error: BaseException) -> int:
 def say(text: str) -> None:
     """One line on stderr, `steno: ` in front; red on a terminal."""
     line = " ".join(text.split())
-    with contextlib.suppress(OSError):  # stderr is closed: the exit code still tells
+    with contextlib.suppress(OSError):  # stderr is closed: the exit code remains
         click.secho(f"steno: {visible(line)}", err=True, fg="red", color=colour_wanted(sys.stderr.isatty()))
 
 

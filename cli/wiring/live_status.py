@@ -1,4 +1,4 @@
-"""Whether anybody looks at a source; and a look at this machine's own runs and machines where nobody records them."""
+"""How fresh the sources are; one round of polls of this machine's own runs if no process records them."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _NEVER = 1 << 62
 
 
 def say_unseen(sources: Iterable[SourceView], now: int) -> None:
-    """Say on stderr which of these sources do not answer, so that what is shown of them may be old."""
+    """Warn on stderr about sources that do not answer."""
     from cli.render.words import ago
     from cli.wiring.output import hint
 
     for source in sources:
         if source.observability != "fresh":
             last = "never" if source.last_answered is None else ago(source.last_answered, now)
-            said = f"{source.name} is {source.observability.value}: last answer {last}, so this may be old"
+            said = f"{source.name} is {source.observability.value}: last answer {last}, so this data may be old"
             hint(f"{said}; `steno up` or `steno record` polls it")
 
 
@@ -45,10 +45,10 @@ def source_object(source: SourceView) -> dict[str, object]:
 
 
 def look_here(app: App, record: Record) -> None:
-    """One round of polls of the local provider if one of its runs goes on or a machine of its may still be there,
-    nobody else polls it, and we may write.
+    """Poll the local provider once, if it may have an open run or machine, no other process polls it, and the record is
+    writable.
 
-    Only looks: a request that waits is left to `record` and `submit`.
+    Acts on nothing: queued requests are left to `record` and `submit`.
     """
     from engine.providers.local.kind import runs_folder
 

@@ -1,4 +1,4 @@
-"""Where log lines go: data commands keep stdout for data, daemons keep stderr for trouble."""
+"""Where log lines go: commands that print data log to stderr; daemons log errors to stderr, the rest to stdout."""
 
 import contextlib
 import functools

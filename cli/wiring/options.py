@@ -15,7 +15,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 def _keep_record(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
     if value == "":
-        raise click.BadParameter("it is empty; give a path", ctx)
+        raise click.BadParameter("it is empty; give a path or URL", ctx)
     if value is not None:
         ctx.ensure_object(App).flags["record"] = value
 
@@ -117,7 +117,7 @@ port_option = click.option(
     metavar="N",
     expose_value=False,
     callback=_keep_api,
-    help="Which port, 0: any that is free; else STENO_API_PORT, steno.toml, 8642.",
+    help="The port, 0 for any free one; else STENO_API_PORT, steno.toml, 8642.",
 )
 
 pass_app = click.make_pass_decorator(App)
@@ -139,7 +139,7 @@ def _known_either(ctx: click.Context, _: click.Parameter, incomplete: str) -> li
 
 
 def _known(ctx: click.Context, names: "Callable[[Store], Iterable[str]]") -> list[str]:
-    """What the read model knows; whatever goes wrong, a completion only stays silent."""
+    """Names from the read models; no completion on any error."""
     import contextlib
     import sqlite3
 
@@ -162,10 +162,10 @@ optional_vm_argument = click.argument("vm", metavar="[VM]", required=False, shel
 at_option = click.option(
     "--at",
     metavar="TIME|POSITION",
-    help="As it was then: an ISO time (UTC if it has no zone) or a position of the record.",
+    help="Show the state at this ISO time (UTC without a zone) or position.",
 )
 
-hidden_option = click.option("--hidden", is_flag=True, help="Also what hidden archives hold; see `steno sources`.")
+hidden_option = click.option("--hidden", is_flag=True, help="Include hidden archives; see `steno sources`.")
 
 rules_option = click.option(
     "--rules",

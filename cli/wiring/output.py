@@ -1,4 +1,4 @@
-"""Printing: text for people, JSON for programs, logs for whoever watches the process."""
+"""Printing: text for people, JSON for programs, hints and warnings on stderr."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def emit(text: str) -> None:
-    """Text on stdout, a line end after it; colours only where they are wanted."""
+    """Text and a line end on stdout, with colours if wanted."""
     click.echo(visible(text), color=colour_wanted(sys.stdout.isatty()))
 
 
@@ -39,18 +39,18 @@ def emit_json_line(value: object) -> None:
 
 
 def hint(text: str) -> None:
-    """A line for the person at the terminal, on stderr, dim; scripts that read stdout never see it."""
+    """A dim line on stderr, for the person at the terminal."""
     click.secho(visible(text), err=True, dim=True, color=colour_wanted(sys.stderr.isatty()))
 
 
 def warn(text: str) -> None:
-    """A line on stderr about something that went wrong while the command goes on."""
+    """A warning on stderr; the command goes on."""
     say(text)
 
 
 @contextlib.contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on stderr for work that takes longer than a second; nothing where stderr is no terminal."""
+    """A progress bar on stderr for work of more than a second; nothing if stderr is not a terminal."""
     if not sys.stderr.isatty():
         yield lambda _done, _total: None
         return

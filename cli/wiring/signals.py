@@ -1,4 +1,4 @@
-"""Signals as exceptions that cannot be lost."""
+"""Signals as exceptions that are not lost."""
 
 import os
 import signal
@@ -11,10 +11,10 @@ from types import FrameType
 
 @contextmanager
 def stoppable(number: signal.Signals, error: type[BaseException]) -> Iterator[Callable[[], None]]:
-    """While it lasts, the signal raises `error`; what it yields raises it again if the signal came before.
+    """Inside the block the signal raises `error`; the yielded function raises it again if the signal has come.
 
-    An exception that a signal raises inside a destructor or a callback is forgotten by Python: a loop that asks once a
-    round does not go on for ever, and what Python would print of it is not shown.
+    Python drops an exception that is raised inside a destructor or a callback. A loop that calls the function once a
+    round ends all the same, and Python's message about the dropped exception is not printed.
     """
     came = False
     unraisable = sys.unraisablehook
@@ -43,10 +43,10 @@ def stoppable(number: signal.Signals, error: type[BaseException]) -> Iterator[Ca
 
 @contextmanager
 def ending(code: int) -> Iterator[None]:
-    """While it lasts the process is ending in order: SIGTERM says nothing new, a further Ctrl-C ends it at once.
+    """Inside the block the process shuts down in order: SIGTERM is ignored, another Ctrl-C ends it at once.
 
     Args:
-        code: what the process leaves with then.
+        code: the exit code of that Ctrl-C.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

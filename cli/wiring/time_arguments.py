@@ -1,4 +1,4 @@
-"""Reading what a person types for a moment: a time or a position."""
+"""Parsing times, durations and positions that a person types."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def moment(text: str, now: int) -> int:
         return parse_time(text.strip())
     except ValueError:
         raise click.BadParameter(
-            f"{text!r} is not a time; write 2026-11-20T15:00:00Z, or 15m for a quarter of an hour ago"
+            f"{text!r} is not a time; use 2026-11-20T15:00:00Z, or 15m for 15 minutes ago"
         ) from None
 
 
@@ -54,7 +54,7 @@ def length(text: str) -> int:
     except ValueError:
         seconds = -1.0
     if not 0 < seconds < 1e9:
-        raise click.BadParameter(f"{text!r} is not a duration; write 90s, 15m, 2h or plain seconds")
+        raise click.BadParameter(f"{text!r} is not a duration; use 90s, 15m, 2h or plain seconds")
     return round(seconds * SECOND)
 
 
@@ -71,12 +71,12 @@ def position_or_time(text: str, now: int) -> tuple[int | None, int | None]:
         return position, None
     time = moment(text, now)
     if time > now:
-        raise click.BadParameter(f"{text} has not happened yet")
+        raise click.BadParameter(f"{text} is in the future")
     return None, time
 
 
 def at_position(app: App, record: Record, text: str) -> int:
-    """The last position of the record that belongs to what was known at that time or position.
+    """The last position of the record at that time or position.
 
     Raises:
         click.BadParameter: it is neither, or lies beyond the record's end.
@@ -94,7 +94,7 @@ def at_position(app: App, record: Record, text: str) -> int:
 
 
 def at_moment(app: App, record: Record, text: str) -> tuple[int, Beyond]:
-    """What `--at` stands for: a position, or what was known at a time, of archives by their own clocks.
+    """The moment of `--at`: a position, or a time; for archives a time of their own clock.
 
     Raises:
         click.BadParameter: it is neither, or lies beyond the record's end.
@@ -112,7 +112,7 @@ def at_moment(app: App, record: Record, text: str) -> tuple[int, Beyond]:
 
 
 def after_position(app: App, record: Record, text: str | None) -> int:
-    """The position behind which `--from` begins: a position is itself in it, a time begins with what came after it."""
+    """The position before the first one of `--from`: a position includes itself, a time starts after it."""
     if text is None:
         return 0
     found = at_position(app, record, text)

@@ -23,11 +23,11 @@ from engine.fold.sources import Source
 from engine.fold.sweeps import is_page
 from engine.fold.tick import Seen, Tick
 from engine.fold.tick_reader import PollReader
+from engine.fold.until import Until
 from engine.fold.vm import Vm, vm_id_of
 from engine.fold.vm_machine import VmState
 from engine.fold.world import World
 from engine.providers.reading import Reading
-from engine.replay.until import Until
 from engine.rules.sets import Watch
 from events.poll import Poll
 

@@ -11,13 +11,12 @@ from engine.fold.record_fold import RecordFold
 from engine.fold.run import Run
 from engine.fold.tick import Seen
 from engine.fold.tick_reader import PollReader, seen
+from engine.fold.until import Until
 from engine.fold.world import World
 from engine.fold.world_codec import dump, load
 from engine.providers.reading import Reading
 from engine.providers.readings import READINGS
-from engine.replay.result import Replay
-from engine.replay.step import Step
-from engine.replay.until import Until
+from engine.replay.result import Replay, Step
 from engine.rules.sets import rules_named
 
 if TYPE_CHECKING:

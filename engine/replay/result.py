@@ -1,11 +1,11 @@
-"""What a replay found."""
+"""What a replay found, as a whole and step by step."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from engine.fold.change import Anomaly, Blind
+from engine.fold.change import Anomaly, Blind, Change
 from engine.fold.run import Run
 from engine.fold.sources import open_blind
 from engine.fold.vm import Vm
@@ -15,6 +15,7 @@ from engine.money.costs import Costs
 from engine.money.figure import divergences
 from engine.objects import anomaly_object, blind_object, run_object, vm_object
 from engine.rules.sets import RuleSet
+from events.poll import Poll
 
 JsonObject = dict[str, Any]
 
@@ -69,3 +70,16 @@ class Replay:
             "blind": [blind_object(blind) for blind in self.blind],
         }
         return msgspec.json.decode(msgspec.json.encode(found), type=JsonObject)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One event, folded."""
+
+    position: int
+    at: int
+    """Its `observed_at`."""
+    poll: Poll | None
+    """None for one of our own intents or outcomes."""
+    changes: tuple[Change, ...]
+    """What it changed, in order; empty for most polls."""

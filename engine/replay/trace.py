@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Final
 
 from engine.fold.tick_reader import PollReader
+from engine.fold.until import Until
 from engine.fold.world import World
 from engine.providers.readings import READINGS
-from engine.replay.result import Replay
-from engine.replay.step import Step
-from engine.replay.until import Until
+from engine.replay.result import Replay, Step
 from engine.rules.sets import rules_named
 from events.poll import Poll
 from events.traces.trace import TraceReading, read_trace
@@ -79,3 +78,11 @@ def step_trace(
 ) -> Iterator[Step]:
     """As `replay_trace`, one poll at a time: what each changed."""
     yield from fold_polls(World(READINGS, rules_named(rules)), open_trace(path, lenient=lenient), until)
+
+
+def incident_path() -> Path:
+    """The shipped incident, a trace: a task that exited 0 on dstack 0.22.5 and that the first poller called failed.
+
+    The machine was a simulated MI300X at $1.99/h.
+    """
+    return Path(__file__).with_name("incident.jsonl.zst")

@@ -93,7 +93,7 @@ def problem_of(error: BaseException) -> Problem:
             again = (("Retry-After", "1"),) if status == 503 else ()
             progress = error.progress if isinstance(error, BeingBuilt) else None
             return Problem(status, str(error) or (error.__doc__ or "").strip(), headers=again, progress=progress)
-    return Problem(500, "a mistake in Steno itself; its log has it")
+    return Problem(500, "bug in Steno; the details are in its log")
 
 
 def problem_body(problem: Problem) -> bytes:

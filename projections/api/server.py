@@ -32,7 +32,7 @@ _FILES: Final = 65_536
 
 
 class ServerFailed(RuntimeError):
-    """The HTTP server ended by itself: a mistake in Steno."""
+    """The HTTP server ended by itself: a bug in Steno."""
 
 
 def bound(host: str, port: int) -> tuple[socket.socket, ...]:

@@ -13,6 +13,7 @@ import msgspec
 from engine.fold.archives import archive_about, seen_at
 from engine.fold.run import Run
 from engine.fold.run_machine import is_terminal
+from engine.fold.until import Until
 from engine.fold.vm import Vm
 from engine.fold.vm_machine import VmState
 from engine.fold.world import World
@@ -22,7 +23,6 @@ from engine.money.figure import divergences
 from engine.money.report import user_of
 from engine.objects import anomaly_object, blind_object, run_object
 from engine.providers.readings import READINGS
-from engine.replay.until import Until
 from engine.rules.sets import CURRENT
 from engine.rules.verdict import NAME
 from projections.models.cost_rows import Money, costed

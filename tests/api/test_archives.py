@@ -13,10 +13,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from stenolab.waiting import wait
 
 from cli.inputs import trace_reading
+from engine.fold.until import Until
 from engine.providers.readings import READINGS
 from engine.replay.record import replay_record
 from engine.replay.trace import replay_trace
-from engine.replay.until import Until
 from events.clock import SECOND, SystemClock, parse_time
 from events.poll import Poll
 from events.store.record import Batch, Record

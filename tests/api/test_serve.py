@@ -186,7 +186,7 @@ def test_up_says_how_to_record_without_the_service(started: Starts, listened: st
     port = listened.rpartition(":")[2]
     process = started("up", "--record", tmp_path / "r.db", "--port", port)
     assert process.ended() == 5
-    assert process.err[0].endswith("; --no-api records without it")
+    assert process.err[0].endswith("; use --no-api to record without it")
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "localhost.invalid.example"])

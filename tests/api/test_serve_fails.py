@@ -80,7 +80,7 @@ def test_up_ends_in_order_when_its_server_has_ended(
     breakable.breaks()
     assert process.ended() == BUG
     assert process.err == [
-        f"steno: a mistake in Steno itself: PartFailed: {why}; STENO_DEBUG=1 shows where, please report it"
+        f"steno: bug in Steno: PartFailed: {why}; please report it (STENO_DEBUG=1 prints the traceback)"
     ]
     with Record.open(path, shapes=READINGS.shape, clock=SystemClock()) as record:
         assert record.verify().ok
@@ -116,7 +116,7 @@ def test_serve_ends_when_its_server_has_ended(how: str, why: str, breakable: Bre
         assert not rest.strip()
     assert process.ended() == BUG
     assert process.err == [
-        f"steno: a mistake in Steno itself: ServerFailed: {why}; STENO_DEBUG=1 shows where, please report it"
+        f"steno: bug in Steno: ServerFailed: {why}; please report it (STENO_DEBUG=1 prints the traceback)"
     ]
     with Record.open(town, shapes=READINGS.shape, clock=SystemClock()) as record:
         assert record.verify().ok
@@ -129,7 +129,7 @@ def test_the_place_of_the_mistake_can_be_seen(command: str, breakable: Breakable
     breakable.breaks()
     assert process.ended() == BUG
     assert any("in on_tick" in line for line in process.err)
-    assert process.err[-1].startswith("steno: a mistake in Steno itself: ")
+    assert process.err[-1].startswith("steno: bug in Steno: ")
 
 
 def test_a_server_that_fails_before_it_began_is_told_too(breakable: Breakable, started: Starts, tmp_path: Path) -> None:

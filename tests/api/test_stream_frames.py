@@ -14,12 +14,12 @@ from stenotest.machines import HOST, machine_histories
 from stenotest.records import StandingClock, temporary_record
 from stenotest.story import START, Story
 
+from engine.fold.until import Until
 from engine.fold.world import World
 from engine.fold.world_codec import dump, load
 from engine.providers.readings import READINGS
 from engine.replay.record import replay_record
 from engine.replay.trace import open_trace
-from engine.replay.until import Until
 from events import types
 from events.clock import SECOND, SystemClock, foreign_run_id
 from events.store.append import Batch

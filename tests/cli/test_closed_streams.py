@@ -69,7 +69,7 @@ def test_a_full_disk_names_the_file_and_says_what_to_do(home: Path, environment:
     """Exit 8."""
     done = shell("$STENO replay t.jsonl >/dev/full", home, environment)
     assert done.returncode == 8
-    assert done.stderr == "steno: no space left on device: make room\n"
+    assert done.stderr == "steno: no space left on device: free some space\n"
 
 
 @pytest.mark.parametrize("target", [".", "/", "folder", "none/x.jsonl"])

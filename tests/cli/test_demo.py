@@ -52,7 +52,7 @@ def test_the_tour_keeps_its_record_and_says_where(steno: Steno) -> None:
     """What it shows can be looked at afterwards."""
     told = steno("demo").stdout
     record = told.split("STENO_RECORD=")[1].split()[0]
-    assert "settles it" in told
+    assert "decides it" in told
     assert "draining (idle), no new run is placed on it" in told
     assert "$ steno costs --by run" in told
     assert steno("explain", "demo-fails", "--record", record).stdout.startswith("demo-fails  ● failed")

@@ -70,7 +70,7 @@ warm-b                    –  $0.0244        –            –    44.1 s  $0.0
 (terminating)             –        –        –      $0.0047     8.6 s  $0.0047
 total               $0.0088  $0.0897  $0.0428      $0.0047  4 m 24 s  $0.1461
 
-The true cost is $0.1412–$0.1461: starts and ends are not known to the moment.
+The true cost is $0.1412–$0.1461; exact start and end times are unknown.
 """
 
 
@@ -208,7 +208,7 @@ def test_two_pages_at_once_are_a_usage_error(call: Call, words: tuple[str, ...])
 def test_explain_of_a_machine_says_why_and_shows_the_bill(call: Call) -> None:
     """In sentences, and as JSON."""
     page = call("explain", "lab-fleet-0").stdout
-    assert "Why it is gone" in page
+    assert "Why it has ended" in page
     assert "idle_timeout" in page
     assert "Its bill" in page
     assert told(call, "explain", "lab-fleet-0")["vm"]["vm_id"] == VM

@@ -65,7 +65,7 @@ What would have changed it
     (finishing)
   - Had the run been stopped before its end → stopped/stopped_by_user
 
-The whole answer: steno poll 316
+The full answer: steno poll 316
 """
 
 DRAWN = """\

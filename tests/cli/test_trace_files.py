@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cli.inputs import trace_reading
-from cli.wiring.trace_file import TraceFile
+from cli.wiring.trace_files import TraceFile
 from events.poll import Poll
 from events.traces.trace import read_trace
 

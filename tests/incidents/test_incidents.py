@@ -15,9 +15,8 @@ from engine.money.costs import Costs
 from engine.money.reconcile import reconcile
 from engine.providers.readings import READINGS
 from engine.replay.diff import diff
-from engine.replay.incident import incident_path
 from engine.replay.result import JsonObject, Replay
-from engine.replay.trace import fold_polls, open_trace, replay_trace
+from engine.replay.trace import fold_polls, incident_path, open_trace, replay_trace
 from events.traces.lines import numbered_lines
 
 HERE = Path(__file__).parent

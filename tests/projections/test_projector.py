@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stenotest.growing_record import child
 
+from engine.fold.until import Until
 from engine.providers.readings import READINGS
 from engine.replay.record import replay_record
-from engine.replay.until import Until
 from events import types
 from events.clock import SystemClock
 from events.poll import Poll

@@ -13,11 +13,11 @@ from stenotest.records import StandingClock, temporary_record
 from stenotest.story import START, Story
 
 from engine.fold.record_fold import RecordFold
+from engine.fold.until import Until
 from engine.fold.world import World
 from engine.fold.world_codec import WorldState
 from engine.providers.readings import READINGS
 from engine.replay.record import snapshot, world_of
-from engine.replay.until import Until
 from engine.rules.sets import RULE_SETS
 from events import types
 from events.clock import SECOND, foreign_run_id

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from stenotest.story import Story, poll_of, single
 
+from engine.fold.until import Until, parse_until
 from engine.replay.trace import NumberedPoll, open_trace, replay_polls, replay_trace
-from engine.replay.until import Until, parse_until
 from engine.rules.sets import UnknownRules
 from events.errors import UnreadableInput
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import msgspec
 
+from engine.fold.until import Until
 from engine.providers.readings import READINGS
 from engine.replay.record import replay_record
-from engine.replay.until import Until
 from events.clock import SystemClock
 from events.store.record import Record
 from projections.store.reader_pool import Behind, Look, Pool

@@ -1,7 +1,8 @@
-"""Writing polls of the record as a trace file, whole or not at all."""
+"""Writing trace files: a recorder's, poll by poll, and an export of the record, whole or not at all."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from events.clock import foreign_run_id
+from events.poll import Poll
 from events.traces.trace import write_trace_line
 from events.types import RunObserved
 from projections.store.world_table import decode_run
@@ -20,6 +22,77 @@ if TYPE_CHECKING:
 
     from events.store.record import Record
     from projections.store.store import RunRow
+
+
+class TraceFile:
+    """Appends polls to a `.jsonl` or `.jsonl.zst` file, each whole or not at all.
+
+    A compressed trace has one frame per poll: larger than a single frame, but readable while it grows, and a killed
+    recorder leaves only the last frame incomplete.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open a trace to append to; cut off an incomplete last line or frame.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        self._file: BinaryIO = path.open("ab")
+        self._pack = None
+        if path.suffix == ".zst":
+            import zstandard
+
+            self._pack = zstandard.ZstdCompressor(level=6).compress
+            _cut_half_frame(path)
+        else:
+            _cut_half_line(path)
+
+    def write(self, poll: Poll) -> None:
+        """Append one poll, scrubbed as it stands in the record."""
+        line = write_trace_line(poll)
+        self._file.write(line if self._pack is None else self._pack(line))
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def _cut_half_frame(path: Path) -> None:
+    """Cut an incomplete last frame, since nothing after it could be read; a file without frames stays as it is."""
+    import zstandard
+
+    whole = read = 0
+    unpacker = zstandard.ZstdDecompressor().decompressobj()
+    with path.open("rb+") as file, contextlib.suppress(zstandard.ZstdError):
+        while piece := file.read(65536):
+            read += len(piece)
+            while piece:
+                unpacker.decompress(piece)
+                piece = unpacker.unused_data if unpacker.eof else b""
+                if unpacker.eof:
+                    whole = read - len(piece)
+                    unpacker = zstandard.ZstdDecompressor().decompressobj()
+        if whole < read:
+            file.truncate(whole)
+
+
+def _cut_half_line(path: Path) -> None:
+    """Cut an incomplete last line; its poll is in the record."""
+    with path.open("rb+") as file:
+        size = file.seek(0, os.SEEK_END)
+        position = size
+        while position > 0:
+            start = max(0, position - 65536)
+            file.seek(start)
+            found = file.read(position - start).rfind(b"\n")
+            if found >= 0:
+                if start + found + 1 < size:
+                    file.truncate(start + found + 1)
+                return
+            position = start
+        file.truncate(0)
+
 
 _POLLS = frozenset({"PollRecorded", "PollFailed"})
 
@@ -34,7 +107,7 @@ class Exported:
 
 
 def part_of_run(record: Record, row: RunRow) -> tuple[int, int, frozenset[str]]:
-    """(first position, last position, sources) of the polls that say all there is about a run."""
+    """(first position, last position, sources) of the polls about a run."""
     run = decode_run(row.folded)
     last = max([run.first_position, *run.evidence, *(step.position for step in run.transitions)])
     streams = {f"run/{run.run_id}"}
@@ -50,7 +123,7 @@ def part_of_run(record: Record, row: RunRow) -> tuple[int, int, frozenset[str]]:
 
 
 def export_polls(record: Record, target: str, *, after: int, until: int, sources: frozenset[str] | None) -> Exported:
-    """Write the polls in `(after, until]`, of some sources or of all, to a file (`.zst` is packed) or to `-`.
+    """Write the polls in `(after, until]`, of some sources or of all, to a file (`.zst` is compressed) or to `-`.
 
     Raises:
         OSError: the file cannot be written; nothing is left of it.
@@ -69,7 +142,7 @@ def export_polls(record: Record, target: str, *, after: int, until: int, sources
 
 @contextmanager
 def _named(target: str) -> Iterator[None]:
-    """Gives errors of writing the name of the file, as errors of opening have it."""
+    """Adds the file name to write errors."""
     try:
         yield
     except OSError as error:
@@ -79,7 +152,7 @@ def _named(target: str) -> Iterator[None]:
 
 @contextmanager
 def _opened(target: str) -> Iterator[BinaryIO]:
-    """A file that takes its name only when all of it is written."""
+    """A file that gets its name when it is complete."""
     if target == "-":
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
