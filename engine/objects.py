@@ -20,7 +20,7 @@ TERMINAL = frozenset({"succeeded", "failed", "stopped"})
 """States that a run leaves only if the provider contradicts itself."""
 
 
-class ReportedJob(msgspec.Struct, frozen=True, kw_only=True):
+class JobObject(msgspec.Struct, frozen=True, kw_only=True):
     """One job in the provider's own words."""
 
     status: str | None
@@ -33,7 +33,7 @@ class ReportedRun(msgspec.Struct, frozen=True, kw_only=True):
 
     status: str | None
     reason: str | None
-    jobs: tuple[ReportedJob, ...]
+    jobs: tuple[JobObject, ...]
 
 
 class TransitionObject(msgspec.Struct, frozen=True, kw_only=True, rename={"origin": "from", "target": "to"}):
@@ -144,7 +144,7 @@ def run_object(run: Run, rules: RuleSet, cost: int | None = None) -> RunObject:
             status=run.reported.status,
             reason=run.reported.reason,
             jobs=tuple(
-                ReportedJob(status=job.status, reason=job.reason, exit_status=job.exit_status)
+                JobObject(status=job.status, reason=job.reason, exit_status=job.exit_status)
                 for job in run.reported.jobs
             ),
         ),
