@@ -38,7 +38,6 @@ def serving(app: App, record: Where) -> Iterator[Server]:
         ServerFailed: it could not begin.
     """
     from engine.settings.values import host, port
-    from projections.api.access.gate import Gate
     from projections.api.app import build_app
     from projections.api.server import Server as Serving
     from projections.api.server import allow_many_connections, bound
@@ -53,22 +52,20 @@ def serving(app: App, record: Where) -> Iterator[Server]:
     for one in sockets:
         stack.callback(one.close)
     try:
-        gate = build_app(service)
-        if not isinstance(gate, Gate):
-            raise TypeError("the gate is in front of everything")
+        application = build_app(service)
 
         def stop_streams() -> None:
-            gate.close()
+            application.close()
             service.feed.stop()
 
         stack.callback(service.pool.close)
         stack.push(service.closing)
-        stack.callback(gate.log.stop)
-        gate.log.start()
+        stack.callback(application.log.stop)
+        application.log.start()
         stack.callback(service.projector.stop)
         service.projector.start()
         stack.callback(_warming_up(service.outside.provider).join, _WARM_UP)
-        server = Serving(gate, sockets, starting=service.feed.start, stopping=stop_streams)
+        server = Serving(application, sockets, starting=service.feed.start, stopping=stop_streams)
         stack.callback(server.stop)
         server.start()
         yield server
@@ -172,7 +169,7 @@ def expect_guarded(service: Service, host: str) -> None:
 def warn_of_local(service: Service, host: str) -> None:
     """Say who else may run commands as this user: on `local` every token that may submit."""
     from projections.api.access.hosts import listens_on_loopback
-    from projections.api.access.who import Role
+    from projections.api.access.roles import Role
 
     if service.outside.provider != "local":
         return

@@ -98,7 +98,7 @@ def create(app: App, role: str, name: str | None, expires: int | None) -> None:
     from cli.stores import writing
     from cli.wiring.logging_setup import log_for_data
     from projections.api.access.issuing import Issuer
-    from projections.api.access.who import Role
+    from projections.api.access.roles import Role
 
     log_for_data()
     with writing(app) as record:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from starlette.applications import Starlette
 
 from projections.api import commands, hot, openapi, streams
-from projections.api.access import gate, session
+from projections.api.access import session
+from projections.api.access.middleware import AccessMiddleware
 from projections.api.amd import routes as amd
 from projections.api.failures import Failures, handlers
 from projections.api.operations import routes as operations
@@ -15,18 +16,16 @@ from projections.api.reads import routes as reads
 from projections.dashboard import routes as dashboard
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp
-
     from projections.api.service import Service
 
 PARTS = (reads, commands, session, streams, operations, amd, dashboard)
 """Each has `routes(service)` and `OPENAPI`, what the document says of them; the first match answers."""
 
 
-def build_app(service: Service) -> ASGIApp:
+def build_app(service: Service) -> AccessMiddleware:
     """The application that a server serves; `service.closing` is closed when it does not any more."""
     routes = [route for part in PARTS for route in part.routes(service)]
     router = Starlette(routes=[*routes, openapi.route(PARTS)], exception_handlers=handlers())
     router.router.redirect_slashes = False
     hot_reads = hot.in_front(service, Failures(router))
-    return gate.in_front(service, hot_reads, hot_reads.ready)
+    return AccessMiddleware(service, hot_reads, hot_reads.ready)

@@ -61,8 +61,8 @@ class Ready:
         """The headers and the empty line behind them, as they are sent."""
         self.head_unchanged = b"".join(lines[:3]) + b"\r\n"
 
-    def is_had(self, named: bytes | None) -> bool:
-        """Whether a client that sends this `If-None-Match` has the body already."""
+    def matches(self, named: bytes | None) -> bool:
+        """Whether the client that sends this `If-None-Match` has this body already."""
         return named is not None and matches(named.decode("latin-1"), self.tag)
 
 
@@ -97,7 +97,7 @@ class HotReads:
             ready = self.ready(scope["path"])
             if ready is not None:
                 status, headers, body = 200, ready.headers, {"type": "http.response.body", "body": ready.body}
-                if any(name == b"if-none-match" and ready.is_had(value) for name, value in scope["headers"]):
+                if any(name == b"if-none-match" and ready.matches(value) for name, value in scope["headers"]):
                     status, headers, body = 304, ready.headers[:3], _NOTHING
                 await send({"type": "http.response.start", "status": status, "headers": headers})
                 await send(body if scope["method"] == "GET" else _NOTHING)

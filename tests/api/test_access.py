@@ -19,10 +19,9 @@ from events.clock import SECOND, RandomIds, SystemClock
 from events.store.record import Record
 from events.store.store import store_at
 from projections.api.access.issuing import Issuer
-from projections.api.access.roles import needed
+from projections.api.access.roles import Role, needed
 from projections.api.access.token_file import TokenFile
 from projections.api.access.tokens import Tokens
-from projections.api.access.who import Role
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from events.clock import SECOND
-from projections.api.access import body, protocol
-from projections.api.access.rate import Rate
+from projections.api.access import limits, protocol
+from projections.api.access.limits import RateLimit
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,7 +59,7 @@ def post(length: str, *more: str) -> bytes:
 def test_a_body_may_have_a_mebibyte(here: Served) -> None:
     """To the byte; the field is `body`."""
     whole = json.dumps(RUN).encode()
-    fits = whole + b" " * (body.MAX_BODY - len(whole))
+    fits = whole + b" " * (limits.MAX_BODY - len(whole))
     assert here.client.post("/api/runs", content=fits, headers={"Content-Type": "application/json"}).status_code == 202
     answer = here.client.post("/api/runs", content=fits + b" ")
     assert answer.status_code == 413
@@ -78,7 +78,7 @@ def test_a_body_of_somebody_unknown_is_short(here: Served, length: str) -> None:
 def test_a_body_that_is_announced_too_large_is_not_read(here: Served) -> None:
     """The answer comes at once."""
     assert asked(here, post("9999999999999"))[0] in {400, 413}
-    status, told = asked(here, post(str(body.MAX_BODY + 1)))
+    status, told = asked(here, post(str(limits.MAX_BODY + 1)))
     assert (status, told["field"]) == (413, "body")
 
 
@@ -107,7 +107,7 @@ def test_two_lengths_are_no_request(here: Served, more: str) -> None:
 @pytest.mark.slow
 def test_a_body_that_does_not_come_is_waited_for_so_long(here: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """408, however often another byte comes."""
-    monkeypatch.setattr(body, "BODY_SECONDS", 1)
+    monkeypatch.setattr(limits, "BODY_SECONDS", 1)
     status, told = asked(here, post("1000"), *[b" "] * 4, pause=0.4)
     assert (status, told["field"]) == (408, "body")
     assert "may take 1 seconds" in str(told["detail"])
@@ -260,7 +260,7 @@ def test_without_a_rate_everybody_may_ask_as_often_as_they_like(served: Serve, t
 
 def test_allowances_come_back_with_time() -> None:
     """One every third of a minute of 3 a minute; never more than three at once; each caller has its own."""
-    rate, minute = Rate(3, 60 * SECOND), 60 * SECOND
+    rate, minute = RateLimit(3, 60 * SECOND), 60 * SECOND
     assert [rate.take("a", 0) for _ in range(3)] == [0, 0, 0]
     assert rate.take("a", 0) == minute // 3
     assert rate.take("b", 0) == 0
@@ -274,7 +274,7 @@ def test_allowances_come_back_with_time() -> None:
 
 def test_callers_without_number_cost_no_memory() -> None:
     """The one who asked longest ago is forgotten."""
-    rate = Rate(1, SECOND)
+    rate = RateLimit(1, SECOND)
     for number in range(5000):
         rate.take(str(number), 0)
     assert len(rate._spent) <= 1000

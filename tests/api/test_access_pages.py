@@ -14,7 +14,7 @@ from engine.providers.readings import READINGS
 from events.clock import RandomIds, SystemClock
 from events.store.record import Record
 from projections.api.access.issuing import Issuer
-from projections.api.access.who import Role
+from projections.api.access.roles import Role
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,9 +14,9 @@ from events.clock import SECOND, RandomIds, SystemClock
 from events.store.record import Record
 from events.store.store import store_at
 from projections.api.access.issuing import Issuer
+from projections.api.access.roles import Role
 from projections.api.access.session import LOGINS
 from projections.api.access.tokens import SESSION, Tokens
-from projections.api.access.who import Role
 
 if TYPE_CHECKING:
     from pathlib import Path

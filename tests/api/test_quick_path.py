@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, event, given, settings
 from hypothesis import strategies as st
 
-from projections.api.access.gate import Gate
+from projections.api.access.middleware import AccessMiddleware
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,14 +108,14 @@ def alike(one: tuple[bytes, bool], other: tuple[bytes, bool]) -> bool:
 def law(service: Served, examples: int) -> None:
     """Look that the law holds for so many sequences."""
     ran: list[bool] = []
-    real = Gate._at_once
+    real = AccessMiddleware._answer_at_once
 
-    def seen(gate: Gate, scope: Any) -> bool:
+    def seen(gate: AccessMiddleware, scope: Any) -> bool:
         done = real(gate, scope)
         ran.append(done)
         return done
 
-    def never(_: Gate, scope: Any) -> bool:
+    def never(_: AccessMiddleware, scope: Any) -> bool:
         scope.pop("steno.whole", None)
         return False
 
@@ -141,9 +141,9 @@ def law(service: Served, examples: int) -> None:
         pieces = [whole[start:end] for start, end in itertools.pairwise(places)]
         for _ in range(5):  # what comes too late to be refused is answered: where bytes are cut is not ours alone
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(Gate, "_at_once", seen)
+                patch.setattr(AccessMiddleware, "_answer_at_once", seen)
                 quick = answered(service, pieces)
-                patch.setattr(Gate, "_at_once", never)
+                patch.setattr(AccessMiddleware, "_answer_at_once", never)
                 long = answered(service, pieces)
             if quick == long:
                 break
@@ -152,7 +152,7 @@ def law(service: Served, examples: int) -> None:
 
     end = time.monotonic() + 60
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Gate, "_at_once", seen)
+        patch.setattr(AccessMiddleware, "_answer_at_once", seen)
         while True not in ran:  # the file is opened in a thread
             service.client.get(f"/api/runs/{run}")
             assert time.monotonic() < end

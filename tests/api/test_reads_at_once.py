@@ -14,10 +14,10 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from engine.providers.readings import READINGS
 from events.clock import RandomIds, SystemClock
 from events.store.record import Record
-from projections.api.access.door import Door
-from projections.api.access.gate import Gate
+from projections.api.access.authentication import Authentication
 from projections.api.access.issuing import Issuer
-from projections.api.access.who import Role
+from projections.api.access.middleware import AccessMiddleware
+from projections.api.access.roles import Role
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,15 +59,15 @@ class Line:
 def at_once(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The paths that were answered in one piece."""
     paths: list[str] = []
-    real = Gate._at_once
+    real = AccessMiddleware._answer_at_once
 
-    def seen(gate: Gate, scope: Any) -> bool:
+    def seen(gate: AccessMiddleware, scope: Any) -> bool:
         done = real(gate, scope)
         if done:
             paths.append(scope["path"])
         return done
 
-    monkeypatch.setattr(Gate, "_at_once", seen)
+    monkeypatch.setattr(AccessMiddleware, "_answer_at_once", seen)
     return paths
 
 
@@ -185,7 +185,7 @@ def test_what_fails_on_the_way_is_told_by_the_long_way(
         raise RuntimeError("nobody thought of this")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Door, "at_once", broken)
+        patch.setattr(Authentication, "local_caller", broken)
         failed = client.get(path)
     assert (failed.status_code, failed.headers["content-type"]) == (500, "application/problem+json")
     assert client.get(path).content == right

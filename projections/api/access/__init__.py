@@ -1,1 +1,1 @@
-"""Who may ask for what over HTTP: tokens, sessions, roles, limits, and the gate every request passes."""
+"""Access control of the HTTP service: authentication, roles, sessions, limits, and the middleware that applies them."""

@@ -1,4 +1,4 @@
-"""A line in the log for every answer: method, path, status, how long, who. Never the query, a header or a body."""
+"""One log line per answer: method, path, status, duration, caller. Never the query, a header or a body."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
     from events.clock import Clock
-    from projections.api.access.who import Who
+    from projections.api.access.roles import Caller
 
 _log = logging.getLogger("steno.access")
 _KEPT: Final = 10_000
-"""Lines that wait to be written; where the log stands still the oldest are dropped, and counted."""
+"""Lines waiting to be written; if the log blocks, the oldest are dropped and counted."""
 _PAUSE: Final = 0.2
-"""Seconds between writing."""
+"""Seconds between writes."""
 _LONGEST: Final = 200
 _QUIET: Final = frozenset({"/healthz", "/readyz", "/metrics"})
-"""Asked every few seconds by machines: told only where the answer is no good one."""
+"""Requested every few seconds by machines: logged only if the answer is an error."""
 
 _Line = tuple[int, str, bytes, int, int, str]
 
 
 @runtime_checkable
 class TakesMany(Protocol):
-    """A handler that writes many lines at once: one at a time they cost more than the answers they tell of."""
+    """A log handler that writes many lines at once: one at a time they cost more than the answers."""
 
     def emit_many(self, level: int, lines: Sequence[tuple[int, str]]) -> None:
-        """Write lines of that level, each as of its moment (microseconds, UTC)."""
+        """Write lines of that level, each with its time (microseconds, UTC)."""
         ...
 
 
 class AccessLog:
-    """Written by a thread of its own: a terminal that stands still holds no request up."""
+    """Writes in a thread of its own: a blocked terminal delays no request."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -54,27 +54,27 @@ class AccessLog:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to write, if anybody listens."""
+        """Start to write, if the log level asks for it."""
         if _log.isEnabledFor(logging.INFO):
             self._thread = threading.Thread(target=self._run, name="steno-access-log", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
-        """Write the rest, and end."""
+        """Write the rest and stop."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join(1.0)
 
-    def answered(self, scope: Scope, status: int, who: Who | None, at: int, took: int) -> None:
-        """Tell of one answer: when it was given (microseconds, UTC), and how many microseconds it took."""
+    def answered(self, scope: Scope, status: int, caller: Caller | None, at: int, took: int) -> None:
+        """Log one answer: given `at` (microseconds, UTC), after `took` microseconds."""
         if self._thread is None or (scope["path"] in _QUIET and status < 400):
             return
-        name = "-" if who is None else who.name
+        name = "-" if caller is None else caller.name
         self._lines.append((at, scope["method"], scope["raw_path"], status, took, name))
         self._taken += 1
 
     def _run(self) -> None:
-        with contextlib.suppress(OSError):  # nobody reads the log any more
+        with contextlib.suppress(OSError):  # the log is closed
             while not self._stopping.wait(_PAUSE):
                 self._write()
             self._write()
@@ -88,14 +88,14 @@ class AccessLog:
         lost = self._taken - self._written - len(self._lines)
         if lost > 0:
             self._written += lost
-            lines.append((self._clock.now(), f"{lost} requests are not told: the log was too slow"))
+            lines.append((self._clock.now(), f"{lost} requests are missing here: the log was too slow"))
         if lines:
             _emit(lines)
 
 
 def _text(line: _Line) -> str:
-    _, method, path, status, took, who = line
-    return f"{method} {_shown(path)} {status or '-'} {took / 1000:.1f} ms {who}"
+    _, method, path, status, took, caller = line
+    return f"{method} {_shown(path)} {status or '-'} {took / 1000:.1f} ms {caller}"
 
 
 @functools.lru_cache(maxsize=1024)

@@ -1,4 +1,4 @@
-"""Pages of other sites: what they may send, and what the few that are listed may read."""
+"""Requests from pages of other sites: CSRF checks, and CORS for the origins in `api.cors`."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ Headers = tuple[tuple[bytes, bytes], ...]
 
 
 class CrossOrigin:
-    """The rule for pages of other origins; those listed in `api.cors` count as our own, without cookies."""
+    """The rules for pages of other origins; those listed in `api.cors` count as our own, without cookies."""
 
     def __init__(self, listed: tuple[str, ...]) -> None:
         self.listed = frozenset(origin.encode() for origin in listed)
 
     def check(self, method: str, headers: Mapping[bytes, bytes]) -> None:
-        """Refuse what changes something if it comes from a page of another site.
+        """Refuse a request that changes something and comes from a page of another site.
 
-        A browser says where a request comes from and no page can make it lie; who is no browser says nothing.
+        A browser states the origin of a request and no page can change it; other clients do not state one.
 
         Raises:
-            Problem: it comes from such a page.
+            Problem: 403, it comes from such a page.
         """
         if method not in _SAFE:
             self._refuse_foreign(headers)
 
     def check_read(self, headers: Mapping[bytes, bytes]) -> None:
-        """Refuse a page of another site that reads with rights the browser adds by itself: loopback, or a session.
+        """Refuse a read by a page of another site with rights that the browser adds: loopback, or a session.
 
-        It cannot see the answer, but it could hold streams open and measure how long answers take. Following a link
-        is allowed: only the user sees that answer.
+        The page cannot see the answer, but it could hold streams open and measure response times. Following a link is
+        allowed: only the user sees that answer.
 
         Raises:
-            Problem: it comes from such a page.
+            Problem: 403, it comes from such a page.
         """
         if headers.get(b"sec-fetch-mode") == b"navigate" and headers.get(b"sec-fetch-dest") == b"document":
             return
@@ -61,10 +61,12 @@ class CrossOrigin:
             ours = origin is None or same_host(origin.decode("latin-1"), headers.get(b"host", b"").decode("latin-1"))
         if not ours:
             field = "Origin" if origin is not None else "Sec-Fetch-Site"
-            raise Problem(403, "this comes from a page of another site; api.cors lists those that may", field=field)
+            raise Problem(
+                403, "this request is from a page of another site; api.cors lists the allowed ones", field=field
+            )
 
     def answer(self, headers: Mapping[bytes, bytes]) -> Headers:
-        """What to add to an answer so that a listed page may read it."""
+        """Headers to add to an answer so that a listed page may read it."""
         if not self.listed:
             return ()
         origin = headers.get(b"origin", b"")
@@ -77,7 +79,7 @@ class CrossOrigin:
         )
 
     def preflight(self, method: str, headers: Mapping[bytes, bytes]) -> Headers | None:
-        """The answer to a listed page that asks what it may send; None: this is no such question."""
+        """The headers that answer a listed page's CORS preflight; None: this is not one."""
         if method != "OPTIONS" or b"access-control-request-method" not in headers:
             return None
         if headers.get(b"origin", b"").lower() not in self.listed:

@@ -1,4 +1,4 @@
-"""Names and addresses: what is this machine, and which page sent a request."""
+"""Host names and addresses: which of them are loopback, and which page sent a request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(?::([0-9]{1,5}
 
 
 def is_loopback(address: str) -> bool:
-    """Whether a literal address is this machine's own loopback, also as IPv6 writes IPv4."""
+    """Whether a literal address is loopback, IPv4-mapped IPv6 included."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -25,21 +25,21 @@ def is_loopback(address: str) -> bool:
 
 
 def listens_on_loopback(host: str) -> bool:
-    """Whether who listens at this host or address is reached from this machine alone."""
+    """Whether a server at this host or address can be reached from this machine only."""
     try:
         found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
     except OSError:
-        return False  # `bound` says what is wrong with it
+        return False  # `bound` reports the error
     return all(is_loopback(str(entry[4][0])) for entry in found)
 
 
 def trusts_loopback(settings: Settings) -> bool:
-    """Whether a request without a token is let in from this machine: nobody else can reach it, and it is so set."""
+    """Whether requests from this machine need no token: the server is on loopback, and `api.loopback` allows it."""
     return settings.value("api.loopback") != "token" and listens_on_loopback(settings.value("api.host") or "")
 
 
 def names_loopback(host: str) -> bool:
-    """Whether a `Host` header names this machine: a page elsewhere that points its own name here does not."""
+    """Whether a `Host` header names this machine; protects against DNS rebinding."""
     found = _HOST.fullmatch(host)
     if found is None:
         return False
@@ -48,7 +48,7 @@ def names_loopback(host: str) -> bool:
 
 
 def same_host(origin: str, host: str) -> bool:
-    """Whether a page of this `Origin` was served under this `Host`; the scheme may be a proxy's."""
+    """Whether `Origin` and `Host` are the same host and port; the scheme may be a proxy's."""
     try:
         parts = urlsplit(origin)
         port = parts.port

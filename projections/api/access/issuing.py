@@ -12,9 +12,9 @@ from engine.errors import NameInUse, TokenNotFound
 from events import types
 from events.clock import format_time
 from events.store.append import Batch
+from projections.api.access.roles import LOOPBACK, Role
 from projections.api.access.token_file import Stored, TokenFile
 from projections.api.access.tokens import TOKEN, digest
-from projections.api.access.who import LOOPBACK, Role
 
 if TYPE_CHECKING:
     from events.clock import Clock, Ids

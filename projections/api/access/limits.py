@@ -1,38 +1,51 @@
-"""The form a request must have before anybody asks who sent it: method, path, query, headers."""
+"""Bounds on a request: the form of its head, the size and time of its body, and how often a caller may send it."""
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, unquote_to_bytes
 
+from events.shape.depth import MAX_DEPTH, too_deep
 from projections.api.problems import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-    from starlette.types import Scope
+    from starlette.types import Receive, Scope
 
 MAX_URL: Final = 8 * 1024
 """Bytes of path and query together."""
 MAX_HEADERS: Final = 100
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PATCH"})
-"""Methods a path may or may not have; no path has any other."""
+"""Methods that some path may have; any other is answered with 405 everywhere."""
+MAX_BODY: Final = 1024 * 1024
+"""Bytes."""
+MAX_LOGIN: Final = 4096
+"""Bytes of the body of a caller that is not authenticated yet: a login."""
+BODY_SECONDS: Final = 30
+"""How long a body may take to arrive."""
 
 _VERSIONS: Final = frozenset({"1.1", "1.0"})
 _PLAIN: Final = re.compile(rb"(?:/[A-Za-z0-9_~-][A-Za-z0-9._~:@-]*)*/?")
 _SECRETS: Final = frozenset({"token", "access_token", "api_key"})
 _ONCE: Final = (b"host", b"authorization", b"content-length", b"content-type", b"origin", b"idempotency-key")
+_CLOSE: Final = (("Connection", "close"),)
+"""The rest of the body is not read."""
+_CALLERS: Final = 1_000
+"""Buckets kept; the least recently used is evicted, and starts full again."""
 
 
 def check_head(scope: Scope) -> dict[bytes, bytes]:
     """The headers by name; of one that was sent several times, all values with commas between (cookies: semicolons).
 
     Raises:
-        Problem: the head is no request of ours; the field names what of it.
+        Problem: the head is malformed or too large; the field names the part.
     """
     if scope["http_version"] not in _VERSIONS:
-        raise Problem(400, f"this is HTTP/{scope['http_version']}; send HTTP/1.1")
+        raise Problem(400, f"HTTP/{scope['http_version']} is not supported; send HTTP/1.1")
     path: bytes = scope["raw_path"]
     if scope["query_string"] or len(path) > MAX_URL or not _PLAIN.fullmatch(path):
         _check_target(path, scope["query_string"])
@@ -41,23 +54,23 @@ def check_head(scope: Scope) -> dict[bytes, bytes]:
     if len(found) != len(headers):
         found = _joined(headers)
     if len(headers) > MAX_HEADERS:
-        raise Problem(431, f"a request may have {MAX_HEADERS} headers")
+        raise Problem(431, f"a request may have at most {MAX_HEADERS} headers")
     return found
 
 
 def check_method(method: str) -> None:
-    """Look that some path may have it.
+    """Check that some path may have this method.
 
     Raises:
-        Problem: none has.
+        Problem: 405, none has.
     """
     if method not in METHODS:
-        raise Problem(405, "no path here has this method", headers=(("Allow", "GET, HEAD, POST, DELETE"),))
+        raise Problem(405, "this method is not supported on any path", headers=(("Allow", "GET, HEAD, POST, DELETE"),))
 
 
 def _check_target(path: bytes, query: bytes) -> None:
     if len(path) + len(query) > MAX_URL:
-        raise Problem(414, f"path and query may have {MAX_URL} bytes together", field="path")
+        raise Problem(414, f"path and query together may have at most {MAX_URL} bytes", field="path")
     if not _PLAIN.fullmatch(path):
         _check_path(path)
     if query:
@@ -70,19 +83,19 @@ def _joined(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
         if name not in found:
             found[name] = value
         elif name in _ONCE:
-            said = name.decode().title()
-            raise Problem(400, f"the header {said} may be sent once", field=said)
+            shown = name.decode().title()
+            raise Problem(400, f"the header {shown} may be sent only once", field=shown)
         else:
             found[name] += (b"; " if name == b"cookie" else b", ") + value
     return found
 
 
 def _check_path(path: bytes) -> None:
-    """A path that is written in another way than the one it stands for is not looked up at all."""
+    """Refuse a path that is not in its normal form: it is never looked up under another spelling."""
     try:
         text = unquote_to_bytes(path).decode()
     except UnicodeDecodeError:
-        raise Problem(400, "the path is not valid UTF-8 once its % signs are read", field="path") from None
+        raise Problem(400, "the percent-decoded path is not valid UTF-8", field="path") from None
     parts = text.split("/")
     if (
         not text.startswith("/")
@@ -92,7 +105,7 @@ def _check_path(path: bytes) -> None:
         or any(part in {".", ".."} for part in parts)
         or "" in parts[1:-1]
     ):
-        raise Problem(400, "the path has empty or relative parts, or characters that no path here has", field="path")
+        raise Problem(400, "the path has empty or relative parts, or characters that are not allowed", field="path")
 
 
 def _check_query(query: bytes) -> None:
@@ -101,14 +114,97 @@ def _check_query(query: bytes) -> None:
         try:
             unquote_to_bytes(query).decode()
         except UnicodeDecodeError:
-            raise Problem(400, "the query is not valid UTF-8 once its % signs are read", field="query") from None
+            raise Problem(400, "the percent-decoded query is not valid UTF-8", field="query") from None
     elif b"token" not in lowered and b"api_key" not in lowered:
         return
     for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
         if name.lower() in _SECRETS:
             raise Problem(
                 400,
-                "a token in an address ends in logs and histories: send it as `Authorization: Bearer …`, "
-                "and revoke this one",
+                "do not put a token in a URL: it ends up in logs and browser histories. Send it as "
+                "`Authorization: Bearer …`, and revoke this one",
                 field=name,
             )
+
+
+async def read_body(headers: Mapping[bytes, bytes], receive: Receive, most: int = MAX_BODY) -> bytes | None:
+    """The whole body, at most `most` bytes; None: the client has disconnected.
+
+    Raises:
+        Problem: it is too large, too slow, nested too deeply, or not UTF-8.
+    """
+    if headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
+        raise Problem(
+            501,
+            "this transfer encoding is not supported: send the body with a Content-Length, or chunked",
+            field="Transfer-Encoding",
+            headers=_CLOSE,
+        )
+    length = headers.get(b"content-length", b"0")
+    if not length.isdigit():
+        raise Problem(400, "the header Content-Length is not a number", field="Content-Length")
+    if len(length) > 10 or int(length) > most:
+        raise _too_large(most)
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            body = await _read_all(receive, most)
+    except TimeoutError:
+        raise Problem(408, f"the body took over {BODY_SECONDS} seconds", field="body", headers=_CLOSE) from None
+    if body:
+        _check_text(body)
+    return body
+
+
+async def _read_all(receive: Receive, most: int) -> bytes | None:
+    pieces: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        piece = message.get("body", b"")
+        size += len(piece)
+        if size > most:
+            raise _too_large(most)
+        pieces.append(piece)
+        if not message.get("more_body", False):
+            return b"".join(pieces)
+
+
+def _check_text(body: bytes) -> None:
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        raise Problem(400, f"the body is not valid UTF-8 at byte {error.start}", field="body") from None
+    if too_deep(body):
+        raise Problem(400, f"the body is nested deeper than {MAX_DEPTH} levels", field="body")
+
+
+def _too_large(most: int) -> Problem:
+    return Problem(413, f"the body may have at most {most} bytes", field="body", headers=_CLOSE)
+
+
+class RateLimit:
+    """A token bucket per caller: `most` at once, refilled with `most` every `span` microseconds.
+
+    Used by the event loop's thread only.
+    """
+
+    def __init__(self, most: int, span: int) -> None:
+        self.most = most
+        self.span = span
+        self._spent: OrderedDict[str, tuple[float, int]] = OrderedDict()
+        """Caller → (how many are spent, as of when)."""
+
+    def take(self, caller: str, now: int) -> int:
+        """Take one; 0 if allowed, else the microseconds until the next is allowed."""
+        spent, at = self._spent.get(caller, (0.0, now))
+        spent = max(0.0, spent - max(0, now - at) * self.most / self.span)
+        over = spent + 1 - self.most
+        if over <= 1e-9:
+            spent += 1
+        self._spent[caller] = (spent, now)
+        self._spent.move_to_end(caller)
+        if len(self._spent) > _CALLERS:
+            self._spent.popitem(last=False)
+        return 0 if over <= 1e-9 else max(1, round(over * self.span / self.most))

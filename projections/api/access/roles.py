@@ -1,28 +1,62 @@
-"""Which role each request needs: one table, first match."""
+"""Callers and their roles, and the role that each request needs: one table, first match."""
 
 from __future__ import annotations
 
+import enum
 import re
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Literal
 
-from projections.api.access.who import Role
+
+class Role(enum.StrEnum):
+    """What a caller may do; each role includes the ones before it."""
+
+    READ = "read"
+    """Read everything."""
+    SUBMIT = "submit"
+    """Also submit and stop runs."""
+    ADMIN = "admin"
+    """Also stop machines, and every other change."""
+
+    def covers(self, needed: Role) -> bool:
+        """Whether this role includes the one that is needed."""
+        return _ORDER[self] >= _ORDER[needed]
+
+
+_ORDER = {role: rank for rank, role in enumerate(Role)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """The caller of one request."""
+
+    name: str
+    """The token's name, or `loopback`; the record names it as the submitter."""
+    role: Role
+    via: Literal["token", "session", "loopback"]
+    token_id: str | None = None
+    """The token it authenticated with; None on loopback without one."""
+
+
+LOOPBACK = Caller(name="loopback", role=Role.ADMIN, via="loopback")
+"""A caller on this machine without a token."""
 
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 _PUBLIC: Final = re.compile(r"/(healthz|readyz|api/session)")
 _GUARDED: Final = re.compile(r"/(api|metrics|openapi\.json)(/.*)?", re.DOTALL)
-"""What else is behind the door for readers; all other paths are the dashboard's files, which tell nothing."""
+"""Paths that need a reader; all others are the dashboard's files, which hold no data."""
 
 _CHANGES: Final[tuple[tuple[re.Pattern[str], Role], ...]] = (
     (re.compile(r"/api/runs(/.*)?", re.DOTALL), Role.SUBMIT),
     (re.compile(r"/api/amd/submit"), Role.SUBMIT),
 )
 _SUBMITS: Final = frozenset({"/api/runs", "/api/amd/submit"})
-"""Where runs are asked for: what the rate is limited of."""
+"""Where runs are submitted: `api.submit_rate` limits these."""
 
 
 def needed(method: str, path: str) -> Role | None:
-    """The role a request needs; None: anybody may."""
+    """The role a request needs; None: it is open to all."""
     if path.startswith("/api/") and method == "GET" and path != "/api/session":
         return Role.READ
     if _PUBLIC.fullmatch(path):
@@ -32,6 +66,6 @@ def needed(method: str, path: str) -> Role | None:
     return next((role for pattern, role in _CHANGES if pattern.fullmatch(path)), Role.ADMIN)
 
 
-def asks_for_a_run(method: str, path: str) -> bool:
+def submits_a_run(method: str, path: str) -> bool:
     """Whether a request counts against the rate of submissions."""
     return method == "POST" and path in _SUBMITS

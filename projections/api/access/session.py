@@ -1,4 +1,4 @@
-"""A browser's session: a token is given once, and a cookie that no script can read stands for it."""
+"""Browser sessions: log in once with a token; a cookie that no script can read stands for it."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from events.clock import SECOND
-from projections.api.access.door import Door
+from projections.api.access.authentication import Authentication
 from projections.api.access.hosts import trusts_loopback
-from projections.api.access.rate import Rate
+from projections.api.access.limits import RateLimit
 from projections.api.problems import Problem
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.routing import BaseRoute
 
-    from projections.api.access.who import Who
+    from projections.api.access.roles import Caller
     from projections.api.service import Service
 
 PATH: Final = "/api/session"
 LOGINS: Final = 30
-"""Logins of one token in a minute: each session that is closed is kept in the tokens' file for half a day."""
+"""Logins of one token a minute: each closed session stays in the tokens file for half a day."""
 
 
 class Login(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What a browser logs in with."""
+    """The body of a login."""
 
     token: str
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks."""
+    """The caller."""
 
     name: str
     role: Literal["read", "submit", "admin"]
@@ -43,41 +43,41 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
 def routes(service: Service) -> list[BaseRoute]:
     """`/api/session`: who am I (GET), log in (POST), log out (DELETE)."""
-    tokens, rate = service.tokens, Rate(LOGINS, 60 * SECOND)
-    door = Door(tokens, on_loopback=trusts_loopback(service.settings))
+    tokens, rate = service.tokens, RateLimit(LOGINS, 60 * SECOND)
+    authentication = Authentication(tokens, on_loopback=trusts_loopback(service.settings))
 
     async def who_am_i(request: Request) -> Response:
         peer = request.client.host if request.client is not None else None
-        return _answer(door.who(_headers(request), peer, service.clock.now()))
+        return _answer(authentication.caller(_headers(request), peer, service.clock.now()))
 
     async def log_in(request: Request) -> Response:
         try:
             login = msgspec.json.decode(await request.body(), type=Login)
         except msgspec.DecodeError as error:
             raise Problem(400, f'send {{"token": "steno_…"}} as JSON: {error}', field="token") from None
-        who = tokens.bearer(login.token)
-        if who is None:
+        caller = tokens.bearer(login.token)
+        if caller is None:
             raise Problem(
                 401,
-                "this token is unknown, revoked or expired; `steno token create` makes one",
+                "this token is unknown, revoked or expired; create one with `steno token create`",
                 field="token",
                 headers=(("WWW-Authenticate", 'Bearer realm="steno", error="invalid_token"'),),
             )
-        wait = rate.take(who.token_id or who.name, service.clock.now())
+        wait = rate.take(caller.token_id or caller.name, service.clock.now())
         if wait:
             seconds = -(-wait // SECOND)
             raise Problem(
                 429,
-                f"{who.name} logged in {LOGINS} times in a minute; again in {seconds} s",
+                f"{caller.name} logged in {LOGINS} times in a minute; retry in {seconds} s",
                 headers=(("Retry-After", str(seconds)),),
             )
-        value, seconds = await anyio.to_thread.run_sync(tokens.opened, who)
-        answer = _answer(who)
+        value, seconds = await anyio.to_thread.run_sync(tokens.opened, caller)
+        answer = _answer(caller)
         _set_cookie(request, answer, tokens.cookie, value, seconds)
         return answer
 
     async def log_out(request: Request) -> Response:
-        cookie = door.cookie(_headers(request))
+        cookie = authentication.cookie(_headers(request))
         answer = Response(status_code=204, headers={"Cache-Control": "no-store"})
         if cookie is not None:
             await anyio.to_thread.run_sync(tokens.close, cookie)
@@ -91,13 +91,13 @@ def routes(service: Service) -> list[BaseRoute]:
     ]
 
 
-def _answer(who: Who) -> Response:
-    session = Session(name=who.name, role=who.role.value, via=who.via)
+def _answer(caller: Caller) -> Response:
+    session = Session(name=caller.name, role=caller.role.value, via=caller.via)
     return Response(msgspec.json.encode(session), media_type="application/json", headers={"Cache-Control": "no-store"})
 
 
 def _set_cookie(request: Request, answer: Response, name: str, value: str, seconds: int) -> None:
-    """Behind a proxy that speaks TLS the cookie never goes over anything else."""
+    """Behind a proxy with TLS the cookie is sent over TLS only."""
     tls = request.url.scheme == "https" or request.headers.get("x-forwarded-proto", "").lower() == "https"
     answer.set_cookie(name, value, max_age=seconds, path="/", secure=tls, httponly=True, samesite="strict")
 
@@ -111,8 +111,9 @@ def _problem(description: str) -> dict[str, Any]:
     return {"description": description, "content": {"application/problem+json": {"schema": schema}}}
 
 
+_MALFORMED: Final = _problem("The request is malformed.")
 _SESSION: Final = {
-    "description": "who asks",
+    "description": "The caller.",
     "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Session"}}},
 }
 _COMPONENTS: Final = msgspec.json.schema_components((Login, Session), ref_template="#/components/schemas/{name}")[1]
@@ -122,13 +123,17 @@ OPENAPI: Final[dict[str, Any]] = {
         PATH: {
             "get": {
                 "operationId": "get_session",
-                "summary": "Who asks, by token, by session, or by being on this machine",
+                "summary": "The caller: by token, by session, or as a program on this machine",
                 "tags": ["access"],
-                "responses": {"200": _SESSION, "400": _problem("malformed"), "401": _problem("nobody we know")},
+                "responses": {
+                    "200": _SESSION,
+                    "400": _MALFORMED,
+                    "401": _problem("No valid token or session."),
+                },
             },
             "post": {
                 "operationId": "log_in",
-                "summary": "Log a browser in: the answer sets a cookie that no script can read",
+                "summary": "Log a browser in; the answer sets a cookie that no script can read",
                 "tags": ["access"],
                 "security": [],
                 "requestBody": {
@@ -137,9 +142,9 @@ OPENAPI: Final[dict[str, Any]] = {
                 },
                 "responses": {
                     "200": _SESSION,
-                    "400": _problem("malformed"),
-                    "401": _problem("no such token"),
-                    "429": _problem("too many logins; Retry-After says when"),
+                    "400": _MALFORMED,
+                    "401": _problem("The token is unknown, revoked or expired."),
+                    "429": _problem("Too many logins; Retry-After says when to retry."),
                 },
             },
             "delete": {
@@ -147,7 +152,10 @@ OPENAPI: Final[dict[str, Any]] = {
                 "summary": "End the browser's session",
                 "tags": ["access"],
                 "security": [],
-                "responses": {"204": {"description": "ended, or there was none"}, "400": _problem("malformed")},
+                "responses": {
+                    "204": {"description": "Ended, or there was none."},
+                    "400": _MALFORMED,
+                },
             },
         }
     },

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from events.clock import SECOND
 from events.errors import RecordNotWritable
+from projections.api.access.roles import Caller, Role
 from projections.api.access.token_file import Stored, TokenFile
-from projections.api.access.who import Role, Who
 from projections.api.problems import Problem
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ SESSION: Final = 12 * 3600 * SECOND
 class Known:
     """A token that may be used, until `expires_at`."""
 
-    who: Who
+    who: Caller
     digest: bytes
     expires_at: int | None
 
@@ -80,7 +80,7 @@ class Tokens:
         usable = (one for one in self._known.values() if one.expires_at is None or now < one.expires_at)
         return sum(1 for known in usable if known.who.role.covers(role))
 
-    def bearer(self, text: str) -> Who | None:
+    def bearer(self, text: str) -> Caller | None:
         """Whose token that is; None: nobody's, or no longer."""
         found = TOKEN.fullmatch(text)
         if found is None:
@@ -88,7 +88,7 @@ class Tokens:
         known = self._valid(found[1])
         return known.who if known is not None and hmac.compare_digest(digest(text), known.digest) else None
 
-    def holds(self, who: Who) -> bool:
+    def holds(self, who: Caller) -> bool:
         """Whether what let this caller in still would."""
         return who.token_id is None or self._valid(who.token_id) is not None
 
@@ -98,7 +98,7 @@ class Tokens:
         self._look()
         return "steno_" + hashlib.sha256(self._key).hexdigest()[:12]
 
-    def opened(self, who: Who) -> tuple[str, int]:
+    def opened(self, who: Caller) -> tuple[str, int]:
         """The cookie value of a new session of a token's owner, and for how many seconds it holds."""
         known = None if who.token_id is None else self._valid(who.token_id)
         if known is None or who.token_id is None:
@@ -110,7 +110,7 @@ class Tokens:
         text = f"{who.token_id}.{until}.{self.file.fresh()}"
         return f"{text}.{self._sealed(text, known)}", max(1, (until - now) // SECOND)
 
-    def session(self, cookie: str) -> Who | None:
+    def session(self, cookie: str) -> Caller | None:
         """Whose session a cookie's value is; None: nobody's, or no longer."""
         parts = cookie.rsplit(".", 1)
         fields = parts[0].split(".")
@@ -127,7 +127,7 @@ class Tokens:
         if int(fields[1]) <= self._clock.now() or fields[2] in self._ended:
             return None
         who = known.who
-        return Who(name=who.name, role=who.role, via="session", token_id=who.token_id)
+        return Caller(name=who.name, role=who.role, via="session", token_id=who.token_id)
 
     def close(self, cookie: str) -> None:
         """End a session; its cookie is worth nothing from now on, in no process."""
@@ -175,7 +175,7 @@ class Tokens:
 
 
 def _known(token: Stored) -> Known:
-    who = Who(name=token.name, role=Role(token.role), via="token", token_id=token.id)
+    who = Caller(name=token.name, role=Role(token.role), via="token", token_id=token.id)
     return Known(who=who, digest=bytes.fromhex(token.hash or ""), expires_at=token.expires_at)
 
 

@@ -23,7 +23,7 @@ from projections.api.streams import LAST_EVENT_ID, RETRY, left, run_named
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-    from projections.api.access.who import Who
+    from projections.api.access.roles import Caller
     from projections.api.service import Service
     from projections.api.writing import Writer
 
@@ -96,7 +96,7 @@ def isolated(service: Service) -> bool:
     return service.outside.provider != "local"
 
 
-def _submitter(service: Service, who: Who) -> str:
+def _submitter(service: Service, who: Caller) -> str:
     """The name of whoever may submit kernels.
 
     Raises:

@@ -1,11 +1,11 @@
-"""Who asks: by token, by the session of a browser, or by being on this machine."""
+"""Who sent a request: authenticated by token, by a browser's session, or by being on this machine."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from projections.api.access.hosts import is_loopback, names_loopback
-from projections.api.access.who import LOOPBACK, Who
+from projections.api.access.roles import LOOPBACK, Caller
 from projections.api.problems import Problem
 
 if TYPE_CHECKING:
@@ -16,52 +16,54 @@ if TYPE_CHECKING:
 _FORWARDED: Final = frozenset(
     {b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip", b"via"}
 )
-_TELLING: Final = _FORWARDED | {b"authorization", b"cookie"}
-"""Headers that may say that it is somebody else."""
-_NAMES: Final = 100
-_MAKE_ONE: Final = "`steno token create` makes one"
+_IDENTIFYING: Final = _FORWARDED | {b"authorization", b"cookie"}
+"""Headers that may name another caller than whoever is on this machine."""
+_HOSTS: Final = 100
+"""`Host` headers remembered."""
+_CREATE_ONE: Final = "create one with `steno token create`"
 
 
-class Door:
-    """Tells who sent a request.
+class Authentication:
+    """Finds the caller of a request.
 
     Args:
-        on_loopback: the server listens on loopback alone, so whoever comes without a token, and through no proxy, is
-            on this machine.
+        on_loopback: the server listens on loopback alone, so a request without a token that did not come
+            through a proxy is from this machine.
     """
 
     def __init__(self, tokens: Tokens, *, on_loopback: bool) -> None:
         self._tokens = tokens
         self._on_loopback = on_loopback
         self._own_names: set[bytes] = set()
-        """`Host` headers that were looked at before, and name this machine."""
+        """`Host` headers already found to name this machine."""
 
-    def at_once(self, headers: Mapping[bytes, bytes], peer: str | None, now: int) -> Who | None:
-        """Who that is where nothing has to be looked up: most requests on loopback; None: `who` tells."""
+    def local_caller(self, headers: Mapping[bytes, bytes], peer: str | None, now: int) -> Caller | None:
+        """The caller of a plain request on loopback, found without any look-up; None: ask `caller`."""
         if (
             peer == "127.0.0.1"
             and self._on_loopback
             and headers.get(b"host") in self._own_names
-            and _TELLING.isdisjoint(headers)
+            and _IDENTIFYING.isdisjoint(headers)
             and self._tokens.usable_at(now)
         ):
             return LOOPBACK
         return None
 
-    def who(self, headers: Mapping[bytes, bytes], peer: str | None, now: int) -> Who:
-        """Who that is, at this moment.
+    def caller(self, headers: Mapping[bytes, bytes], peer: str | None, now: int) -> Caller:
+        """The caller, at this moment.
 
         Raises:
-            Problem: nobody we know (401), or a page that had its own name point here (421).
+            Problem: 401, unknown; 421, a page of another site that resolves its own name to this machine; 503, the
+                tokens file cannot be read.
         """
         self._tokens.expect_usable(now)
         if b"authorization" in headers:
             return self._by_token(headers[b"authorization"])
         if b"cookie" in headers:
-            who = self._by_cookie(headers)
-            if who is not None:
-                return who
-        return self._by_place(headers, peer)
+            caller = self._by_cookie(headers)
+            if caller is not None:
+                return caller
+        return self._by_address(headers, peer)
 
     def cookie(self, headers: Mapping[bytes, bytes]) -> str | None:
         """The value of our session cookie, if the request has one."""
@@ -72,24 +74,24 @@ class Door:
                 return value
         return None
 
-    def _by_token(self, given: bytes) -> Who:
+    def _by_token(self, given: bytes) -> Caller:
         scheme, _, text = given.decode("latin-1").partition(" ")
         if scheme.lower() != "bearer":
             raise _unknown("the header Authorization must be `Bearer steno_…`", "invalid_request")
-        who = self._tokens.bearer(text.strip())
-        if who is None:
-            raise _unknown(f"this token is unknown, revoked or expired; {_MAKE_ONE}", "invalid_token")
-        return who
+        caller = self._tokens.bearer(text.strip())
+        if caller is None:
+            raise _unknown(f"this token is unknown, revoked or expired; {_CREATE_ONE}", "invalid_token")
+        return caller
 
-    def _by_cookie(self, headers: Mapping[bytes, bytes]) -> Who | None:
+    def _by_cookie(self, headers: Mapping[bytes, bytes]) -> Caller | None:
         value = self.cookie(headers)
         return None if value is None else self._tokens.session(value)
 
-    def _by_place(self, headers: Mapping[bytes, bytes], peer: str | None) -> Who:
+    def _by_address(self, headers: Mapping[bytes, bytes], peer: str | None) -> Caller:
         if not self._on_loopback or peer is None or not (peer == "127.0.0.1" or is_loopback(peer)):
-            raise _unknown(f"a token is needed: send `Authorization: Bearer steno_…`; {_MAKE_ONE}")
+            raise _unknown(f"a token is required: send `Authorization: Bearer steno_…`; {_CREATE_ONE}")
         if not _FORWARDED.isdisjoint(headers):
-            raise _unknown(f"through a proxy a token is needed: let it add `Authorization`; {_MAKE_ONE}")
+            raise _unknown(f"a token is required through a proxy: let the proxy send `Authorization`; {_CREATE_ONE}")
         host = headers.get(b"host")
         if host is None:
             raise Problem(400, "the header Host is missing", field="Host")
@@ -97,10 +99,10 @@ class Door:
             if not names_loopback(host.decode("latin-1")):
                 raise Problem(
                     421,
-                    "without a token only this machine's own names are answered: 127.0.0.1, localhost, [::1]",
+                    "without a token, Host must be a name of this machine: 127.0.0.1, localhost or [::1]",
                     field="Host",
                 )
-            if len(self._own_names) < _NAMES:
+            if len(self._own_names) < _HOSTS:
                 self._own_names.add(host)
         return LOOPBACK
 
