@@ -224,5 +224,5 @@ def _stopped(name: dict[str, str], stop: stopping.Stop[Run] | stopping.Stop[Vm])
 
 def who(request: Request) -> str:
     """The name of the authenticated caller."""
-    name: str = request.scope["steno.who"].name
+    name: str = request.scope["steno.caller"].name
     return name

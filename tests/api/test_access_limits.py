@@ -110,7 +110,7 @@ def test_a_body_that_does_not_come_is_waited_for_so_long(here: Served, monkeypat
     monkeypatch.setattr(limits, "BODY_SECONDS", 1)
     status, told = asked(here, post("1000"), *[b" "] * 4, pause=0.4)
     assert (status, told["field"]) == (408, "body")
-    assert "may take 1 seconds" in str(told["detail"])
+    assert "over 1 seconds" in str(told["detail"])
 
 
 @pytest.mark.slow

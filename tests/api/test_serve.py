@@ -29,8 +29,8 @@ PATIENT = (
     """
 from cli.main import main
 from projections.api import server
-from projections.api.access import body
-server.GRACE = body.BODY_SECONDS = 3600
+from projections.api.access import limits
+server.GRACE = limits.BODY_SECONDS = 3600
 main()
 """,
 )

@@ -37,7 +37,7 @@ _log = logging.getLogger("steno.access")
 class AccessMiddleware:
     """Checks a request in this order: its form, its caller, the caller's role, its rate, its body; then passes it on.
 
-    The application finds the caller in the scope as `steno.who`; it is missing on paths open to all.
+    The application finds the caller in the scope as `steno.caller`; it is missing on paths open to all.
 
     Args:
         ready: the stored answer to a path, if there is one, for any caller that may read.
@@ -177,7 +177,7 @@ class AccessMiddleware:
             return
         client = scope["client"]
         caller = self._caller(headers, None if client is None else client[0], exchange.began_at)
-        exchange.caller = scope["steno.who"] = caller
+        exchange.caller = scope["steno.caller"] = caller
         if role is not Role.READ and not caller.role.covers(role):
             detail = f"{scope['method']} {scope['path']} needs a token with the role {role}; this one has {caller.role}"
             raise Problem(403, detail, headers=(("WWW-Authenticate", _INSUFFICIENT),))

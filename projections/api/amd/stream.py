@@ -50,7 +50,7 @@ class Submit:
         asked_of(request, ())
         key = idempotency_key(request)
         expect_json(request)
-        submitter = _submitter(self._service, scope["steno.who"])
+        submitter = _submitter(self._service, scope["steno.caller"])
         body = await request.body()
         accepted = await submit(self._service, self._writer, body, submitter=submitter, key=key)
         await self._service.feed.beyond(accepted.position, _PATIENCE)
