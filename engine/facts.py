@@ -1,22 +1,34 @@
-"""What one observation says, in plain values: the output of a reading, the input of every rule.
+"""What one observation says, in our own words: the output of a provider's reading, the input of every rule.
 
-A reading never raises on what it does not know: an unknown word is kept as it came, a value of the wrong type reads
-as None and its path is listed in `drift`. Times are microseconds since the epoch, UTC, as the provider gave them;
-money is micro-dollars.
+`status`, `reason` and the like of a thing are the provider's own words: they are shown to people, and no rule looks at
+them. Times are microseconds since the epoch, UTC, as the provider gave them; money is micro-dollars.
 """
 
 import msgspec
 
+from engine.fold.run_machine import Reason, State
+from engine.fold.vm_machine import VmReason, VmState
 
-class SubmissionFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """One submission of one job (dstack's `job_submissions[i]`)."""
 
-    id: str | None = None
+class AttemptFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt at one job: the provider may try a job again."""
+
     num: int = 0
-    """`submission_num`: counts the provider's retries from 0."""
+    """Counts the attempts from 0."""
     status: str | None = None
     reason: str | None = None
-    message: str | None = None
+    state: State | None = None
+    """Where it is before its end; None: the provider does not say, or in a word we do not know."""
+    over: bool = False
+    """By its status nothing more comes."""
+    failed: bool = False
+    """By its status it failed."""
+    cause: Reason | None = None
+    """Why it failed, by the provider's reason; None: that names no failure."""
+    retried: bool = False
+    """The task's own retry policy covers how it ended: the provider tries again."""
+    cut_off: bool = False
+    """It ended because the machine, or the provider's agent on it, no longer answered."""
     exit_status: int | None = None
     submitted_at: int | None = None
     finished_at: int | None = None
@@ -26,17 +38,22 @@ class SubmissionFacts(msgspec.Struct, frozen=True, kw_only=True):
     blocks: int | None = None
     """How many of the machine's blocks it has (a machine can be shared), where the provider says."""
 
+    @property
+    def ended(self) -> bool:
+        """It has an exit status, or a status after which nothing comes."""
+        return self.over or self.exit_status is not None
+
 
 class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """One job of a run, with its newest submission (the highest `submission_num`)."""
+    """One job of a run, with its newest attempt."""
 
     replica_num: int = 0
     job_num: int = 0
     retry_on: frozenset[str] = frozenset()
-    """Events the task's own retry policy covers: `no-capacity`, `interruption`, `error`."""
-    newest: SubmissionFacts | None = None
-    submissions: tuple[SubmissionFacts, ...] = ()
-    """Every submission the answer carried, in order of `num`."""
+    """What the task's own retry policy covers, in the provider's words."""
+    newest: AttemptFacts | None = None
+    attempts: tuple[AttemptFacts, ...] = ()
+    """Every attempt the answer carried, in order of `num`."""
 
 
 class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,39 +63,48 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     name: str | None = None
     project: str | None = None
     user: str | None = None
-    kind: str | None = None
-    """`task`, `dev-environment`, `service`, or a word we do not know."""
     status: str | None = None
-    message: str | None = None
     reason: str | None = None
-    deleted: bool = False
+    state: State | None = None
+    """Where the run itself is before its end; it may lag behind its jobs. None: as `AttemptFacts.state`."""
+    requeued: bool = False
+    """The provider has it in its queue, whatever it did before."""
+    final: bool = False
+    """By its status nothing more comes."""
+    failed: bool = False
+    """By its status it failed."""
+    cause: Reason | None = None
+    """Why it ends, by its own status and reason: `exit_zero` where it says that all is done, who stopped it, whose
+    fault it was, `unknown_reason` for any other reason of a failure; None: it says nothing.
+    """
+    finite: bool = True
+    """It ends by itself: a task, not a service."""
     mark: str | None = None
     """The run id that whoever submitted it told the provider to keep with it; None: it carries none."""
     submitted_at: int | None = None
     jobs: tuple[JobFacts, ...] = ()
     """In order of (replica_num, job_num)."""
-    latest: SubmissionFacts | None = None
-    """`latest_job_submission`: the newest submission of the *first* job only; what the first pollers read."""
+    latest_exit_status: int | None = None
+    """Of the first job's newest attempt, as the provider gives it beside the jobs."""
     drift: tuple[str, ...] = ()
     """Paths whose value had an unknown word or the wrong type."""
 
 
 class VmEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """A status change of a machine that the provider dates in its own log (dstack's `events/list`)."""
+    """A move of a machine that the provider dates in its own log."""
 
     provider_id: str
     at: int
-    before: str
-    """Statuses, in the words of `VmFacts.status`."""
-    after: str
+    before: VmState
+    after: VmState
 
 
 class VmFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """One machine as one poll showed it (dstack's instance; the local provider speaks the same words)."""
+    """One machine as one poll showed it."""
 
     provider_id: str
     name: str | None = None
-    """`lab-fleet-0`: given again to the next machine, so never a key."""
+    """Given again to the next machine, so never a key."""
     project: str | None = None
     fleet: str | None = None
     instance_num: int | None = None
@@ -87,13 +113,19 @@ class VmFacts(msgspec.Struct, frozen=True, kw_only=True):
     backend: str | None = None
     region: str | None = None
     status: str | None = None
-    unreachable: bool = False
     reason: str | None = None
     message: str | None = None
+    state: VmState | None = None
+    """Where it is; None: no machine yet, or in a word we do not know."""
+    cause: VmReason = VmReason.UNKNOWN_REASON
+    """Why it goes or went, by the provider's reason."""
+    by_request: bool = True
+    """The provider gives no other reason than that somebody asked for its end."""
+    unreachable: bool = False
     created: int | None = None
     finished_at: int | None = None
     gives_end: bool = True
-    """The server has a `finished_at` for machines; 0.19.37 has none."""
+    """The provider says when a machine ended."""
     price: int | None = None
     """Micro-dollars an hour of the whole machine; None: a placeholder, no machine."""
     spot: bool | None = None

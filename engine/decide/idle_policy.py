@@ -88,7 +88,7 @@ def _goes(scene: Scene, plan: Plan, vm: Vm, drain: Drain) -> bool:
         since = max(since, told.refused_at)
         if not _has_passed(told.refused_at, told.times, scene.now):
             return False
-    seen_empty = vm.started.get(vm.source, since) > since and vm.facts.status == "idle" and vm.missing is None
+    seen_empty = vm.started.get(vm.source, since) > since and vm.facts.state is VmState.IDLE and vm.missing is None
     fresh = scene.now - vm.last_at <= BLIND_AFTER
     return seen_empty and fresh and comer(scene, plan.room.landing, vm) is None
 
@@ -125,7 +125,7 @@ def _drains(scene: Scene, plan: Plan) -> Iterator[StartDrain]:
         vm
         for vm in sorted(scene.ours, key=by_idleness)
         if vm.state is VmState.IDLE
-        and vm.facts.status == "idle"
+        and vm.facts.state is VmState.IDLE
         and not is_told(vm)
         and vm.missing is None
         and not is_occupied(vm)

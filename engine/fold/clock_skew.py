@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from engine.facts import JobFacts, RunFacts, SubmissionFacts, VmFacts
+from engine.facts import AttemptFacts, JobFacts, RunFacts, VmFacts
 from engine.fold.change import Anomaly, AnomalyKind
 from engine.fold.sources import Source
 from engine.fold.tick import Seen, Tick
@@ -85,16 +85,15 @@ def _run(facts: RunFacts, skew: int) -> RunFacts:
         facts,
         submitted_at=_back(facts.submitted_at, skew),
         jobs=tuple(_job(job, skew) for job in facts.jobs),
-        latest=None if facts.latest is None else _submission(facts.latest, skew),
     )
 
 
 def _job(job: JobFacts, skew: int) -> JobFacts:
-    submissions = tuple(_submission(one, skew) for one in job.submissions)
-    return replace(job, submissions=submissions, newest=submissions[-1] if submissions else None)
+    attempts = tuple(_attempt(one, skew) for one in job.attempts)
+    return replace(job, attempts=attempts, newest=attempts[-1] if attempts else None)
 
 
-def _submission(one: SubmissionFacts, skew: int) -> SubmissionFacts:
+def _attempt(one: AttemptFacts, skew: int) -> AttemptFacts:
     return replace(one, submitted_at=_back(one.submitted_at, skew), finished_at=_back(one.finished_at, skew))
 
 

@@ -11,15 +11,25 @@ from typing import Final, NamedTuple, TypeVar
 from engine.facts import RunFacts, VmFacts
 from engine.fold.run_machine import PROGRESS
 from engine.fold.tick import Seen
-from engine.rules.evidence import decisive
-from engine.rules.progress import attempt_of, progress
+from engine.fold.vm_machine import VmState
+from engine.rules.current import attempt_of, decisive, progress
 
 Row = TypeVar("Row", Seen, VmFacts)
 
-_RANK: Final = {"busy": 5, "provisioning": 4, "idle": 3, "terminating": 1, "terminated": 0}
-"""A machine's status → how far it is from having gone; idle is nearer than busy, for idle machines are ended. A word we
+_RANK: Final = {
+    VmState.BUSY: 5,
+    VmState.PROVISIONING: 4,
+    VmState.IDLE: 3,
+    VmState.TERMINATING: 1,
+    VmState.TERMINATED: 0,
+}
+"""Where a machine is → how far it is from having gone; idle is nearer than busy, for idle machines are ended. A word we
 do not know ends none.
 """
+_DERIVED: Final = frozenset(
+    {"drift", "state", "requeued", "final", "failed", "cause", "by_request", "gives_end", "latest_exit_status"}
+)
+"""Facts that follow from others, which are named."""
 _NO_END: Final = 1 << 62
 
 
@@ -62,7 +72,7 @@ def _once(
 
 def _differing(facts: Sequence[RunFacts | VmFacts]) -> list[str]:
     first, *others = facts
-    names = (name for name in first.__struct_fields__ if name != "drift")
+    names = (name for name in first.__struct_fields__ if name not in _DERIVED)
     return [name for name in names if any(getattr(one, name) != getattr(first, name) for one in others)]
 
 
@@ -77,7 +87,7 @@ def _itself(facts: VmFacts) -> VmFacts:
 def _of_vm(facts: VmFacts) -> tuple[int, ...]:
     """A placeholder is no machine; then by how far it is from having gone, what it costs, and how late it ends."""
     end = _NO_END if facts.finished_at is None else facts.finished_at
-    return (facts.price is not None, _RANK.get(facts.status or "", 2), facts.price or 0, end)
+    return (facts.price is not None, 2 if facts.state is None else _RANK.get(facts.state, 2), facts.price or 0, end)
 
 
 def _of_run(seen: Seen) -> tuple[int, ...]:
@@ -85,5 +95,5 @@ def _of_run(seen: Seen) -> tuple[int, ...]:
     facts, attempt, shown = seen.facts, attempt_of(seen.facts) or 0, bool(seen.facts.jobs)
     if decisive(facts) is not None:
         return (attempt, True, 0, shown)
-    state = progress(facts, rules="").state
+    state = progress(facts).state
     return (attempt, False, 0 if state is None else PROGRESS.index(state), shown)

@@ -7,17 +7,17 @@ from typing import Final
 
 import msgspec
 
-from engine.facts import JobFacts, RunFacts, SubmissionFacts
+from engine.facts import AttemptFacts, JobFacts, RunFacts
 from engine.fold.change import Anomaly, AnomalyKind, Change, Moved, VmMoved
 from engine.fold.run import Run
+from engine.fold.run_machine import State
 from engine.fold.sources import source_named
 from engine.fold.vm import Occupancy, Vm
 from engine.fold.vm_machine import VmState
 from engine.fold.vm_turn import EMPTY, last_asked
 from engine.fold.world_codec import WorldState
-from engine.providers.dstack.words import ENDED_JOB_STATUSES, FINAL_RUN_STATUSES, MACHINE_LOST
 
-_SAID_BY_MACHINE: Final = frozenset({"pulling", "running"})
+_SAID_BY_MACHINE: Final = frozenset({State.PULLING, State.RUNNING})
 _WAITING: Final = 100
 """Runs remembered for one hostname that no machine has."""
 
@@ -41,10 +41,10 @@ class Links:
         facts = run.facts
         if facts is None:
             return changes
-        over = facts.status in FINAL_RUN_STATUSES
+        over = facts.final
         shown: set[str] = set()
         for job in facts.jobs:
-            for submission in job.submissions:
+            for submission in job.attempts:
                 key = f"{job.replica_num}/{job.job_num}/{submission.num}"
                 shown.add(key)
                 until = _until(job, submission, at, over=over)
@@ -64,14 +64,14 @@ class Links:
         """
         if run.facts is None:
             return
-        known = {f"{job.replica_num}/{job.job_num}/{one.num}": one for job in before.jobs for one in job.submissions}
+        known = {f"{job.replica_num}/{job.job_num}/{one.num}": one for job in before.jobs for one in job.attempts}
         for job in run.facts.jobs:
-            for one in job.submissions:
+            for one in job.attempts:
                 key = f"{job.replica_num}/{job.job_num}/{one.num}"
                 was = known.get(key)
                 if was is None or key not in run.links:
                     continue
-                if (one.status != was.status and one.status in _SAID_BY_MACHINE) or (
+                if (one.state is not was.state and one.state in _SAID_BY_MACHINE) or (
                     one.exit_status is not None and was.exit_status is None
                 ):
                     self._replace(run, key, answered_at=asked_at)
@@ -120,7 +120,7 @@ class Links:
         self,
         run: Run,
         key: str,
-        submission: SubmissionFacts,
+        submission: AttemptFacts,
         until: int | None,
         position: int,
         at: int,
@@ -153,7 +153,7 @@ class Links:
             cold=cold,
             blocks=submission.blocks,
             free_at=_free_at(vm),
-            cut_off=submission.reason in MACHINE_LOST,
+            cut_off=submission.cut_off,
         )
         vm.occupancies = (*vm.occupancies, occupancy)
         vm.runs = vm.runs if run.run_id in vm.runs else (*vm.runs, run.run_id)
@@ -173,7 +173,7 @@ class Links:
         until: int | None,
         changes: list[Change],
         *,
-        shown: SubmissionFacts | None = None,
+        shown: AttemptFacts | None = None,
         forgotten: bool = False,
     ) -> None:
         """Write down when a submission left its machine; one that is shown there again never did.
@@ -183,7 +183,7 @@ class Links:
         """
         vm = self.state.vms[run.links[key]]
         told = shown is not None and shown.finished_at is not None
-        cut_off = shown is not None and shown.reason in MACHINE_LOST
+        cut_off = shown is not None and shown.cut_off
         for one in vm.occupancies:
             if one.run_id != run.run_id or one.job != key or one.until == until:
                 continue
@@ -259,18 +259,18 @@ def _parts(key: str) -> tuple[int, int, int]:
     return int(replica), int(job), int(num)
 
 
-def _since(run: Run, submission: SubmissionFacts) -> int:
+def _since(run: Run, submission: AttemptFacts) -> int:
     if submission.submitted_at is not None:
         return submission.submitted_at
     return run.submitted_at if run.submitted_at is not None else run.first_at
 
 
-def _until(job: JobFacts, submission: SubmissionFacts, at: int, *, over: bool) -> int | None:
+def _until(job: JobFacts, submission: AttemptFacts, at: int, *, over: bool) -> int | None:
     """When the submission left its machine: its own `finished_at`, else now where it is over; None: it goes on."""
     if submission.finished_at is not None:
         return submission.finished_at
     newer = job.newest is not None and submission.num < job.newest.num
-    return at if over or newer or submission.status in ENDED_JOB_STATUSES else None
+    return at if over or newer or submission.over else None
 
 
 def _overlaps(vm: Vm, since: int, until: int | None) -> bool:

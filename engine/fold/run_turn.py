@@ -9,8 +9,8 @@ from engine.fold.run_machine import PROGRESS, TRIGGER_TO, Reason, RunStepper, St
 from engine.fold.task_reports import heard, unheard
 from engine.fold.tick import Seen, Tick
 from engine.providers.reading import Scope
+from engine.rules.current import attempt_of, progress
 from engine.rules.moves import Live, Verdict
-from engine.rules.progress import attempt_of, progress
 from engine.rules.sets import RuleSet
 
 
@@ -267,9 +267,9 @@ def _finished_at(facts: RunFacts) -> int | None:
 
 def _shows_running(facts: RunFacts) -> bool:
     newest = [job.newest for job in facts.jobs if job.newest is not None]
-    if any(job.status == "running" and job.exit_status is None for job in newest):
+    if any(job.state is State.RUNNING and job.exit_status is None for job in newest):
         return True
-    return facts.status == "running" and progress(facts, rules="").state is State.RUNNING
+    return facts.state is State.RUNNING and progress(facts).state is State.RUNNING
 
 
 def cost_is_whole(facts: RunFacts, scope: Scope) -> bool:
@@ -278,4 +278,4 @@ def cost_is_whole(facts: RunFacts, scope: Scope) -> bool:
         return False
     if not scope.attempts_limited:
         return True
-    return all(job.submissions and job.submissions[0].num == 0 for job in facts.jobs)
+    return all(job.attempts and job.attempts[0].num == 0 for job in facts.jobs)

@@ -35,7 +35,7 @@ class VmDate(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     at: int
     before: str
-    """Statuses in the provider's words."""
+    """Values of `VmState`."""
     after: str
 
 

@@ -8,7 +8,18 @@ from engine.fold.sources import Source
 from engine.fold.tick import Tick
 from engine.fold.vm import PriceStep, Span, Told, Vm, VmStep
 from engine.fold.vm_machine import VmReason, VmState, VmStepper, VmTrigger
-from engine.fold.vm_words import ALIVE, TRIGGER_OF, reason_of
+
+ALIVE: Final = frozenset({VmState.PROVISIONING, VmState.IDLE, VmState.BUSY})
+"""Where a machine is that nobody has told to go."""
+
+_TRIGGER: Final = {
+    VmState.PROVISIONING: VmTrigger.PROVISION,
+    VmState.IDLE: VmTrigger.IDLE,
+    VmState.BUSY: VmTrigger.BUSY,
+    VmState.TERMINATING: VmTrigger.TERMINATE,
+    VmState.TERMINATED: VmTrigger.TERMINATED,
+}
+"""Where a row shows a machine → how that moves it."""
 
 EMPTY: Final = frozenset({VmState.IDLE, VmState.DRAINING})
 
@@ -52,7 +63,7 @@ class VmTurn:
         self._reach(facts)
         for drift in facts.drift:
             self.note(AnomalyKind.SCHEMA_DRIFT, drift, once=True)
-        self._judge(facts, None if new else before.status, low, back=back, new=new)
+        self._judge(facts, None if new else before.state, low, back=back, new=new)
         if not any(isinstance(change, VmMoved) for change in self.changes):
             self.changes.append(VmMoved(vm_id=vm.vm_id, step=None))
 
@@ -71,25 +82,25 @@ class VmTurn:
         away = bool(vm.unreachable) and vm.unreachable[-1].until is None
         if facts.unreachable and not away:
             vm.unreachable = (*vm.unreachable, Span(since=self.at, until=None))
-        elif away and not facts.unreachable and facts.status in ALIVE:
+        elif away and not facts.unreachable and facts.state in ALIVE:
             since = vm.unreachable[-1].since
             vm.unreachable = (*vm.unreachable[:-1], Span(since=since, until=max(since, self.at)))
 
     # -- the machine -------------------------------------------------------------------------------------------------
 
-    def _judge(self, facts: VmFacts, before: str | None, low: int, *, back: bool, new: bool) -> None:
+    def _judge(self, facts: VmFacts, before: VmState | None, low: int, *, back: bool, new: bool) -> None:
         """Move the machine to where the row shows it. `back`: it is listed again after it was not."""
-        vm, word = self.vm, facts.status or ""
-        trigger = TRIGGER_OF.get(word)
+        vm, shown, word = self.vm, facts.state, facts.status
+        trigger = None if shown is None else _TRIGGER.get(shown)
         if trigger is None:
             return
         if trigger is VmTrigger.TERMINATED:
             self._end(facts, low, new=new)
             return
-        said_again = word == before and not back
+        said_again = shown is before and not back
         match vm.state:
             case VmState.TERMINATED:
-                if word not in ALIVE or word == before:
+                if shown not in ALIVE or shown is before:
                     return
                 self.note(AnomalyKind.CONTRADICTION, f"terminated, now {word}")
                 vm.finished_at = vm.finished_low = None
@@ -97,7 +108,7 @@ class VmTurn:
                 self._step(VmTrigger.REAPPEAR, low)
             case VmState.UNCONFIRMED if said_again or (trigger is VmTrigger.TERMINATE and not back):
                 return
-            case VmState.TERMINATING if word in ALIVE:
+            case VmState.TERMINATING if shown in ALIVE:
                 self.note(AnomalyKind.ILLEGAL_TRANSITION, f"terminating → {word}", once=True)
                 self._step(VmTrigger.DOUBT, low)
             case VmState.DRAINING if trigger is VmTrigger.IDLE:
@@ -197,11 +208,11 @@ class VmTurn:
                 vm.told = None
 
     def _reason(self, facts: VmFacts) -> VmReason:
-        told, word = self.vm.told, facts.reason
+        told = self.vm.told
         ours = told is not None and told.refused_at is None
-        if told is not None and ours and (told.taken_at is not None or word in (None, "terminated_by_user")):
+        if told is not None and ours and (told.taken_at is not None or facts.by_request):
             return _by_us(told)
-        return reason_of(word, ends_are_told=facts.gives_end)
+        return facts.cause
 
     def note(self, kind: AnomalyKind, detail: str, *, once: bool = False) -> None:
         """Write down an anomaly of this machine; with `once` only the first of its wording."""

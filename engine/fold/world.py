@@ -2,7 +2,7 @@
 effects.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
@@ -21,10 +21,8 @@ from engine.fold.sweeps import Sweep, sweep_ended
 from engine.fold.tick import Seen, Tick
 from engine.fold.vm_machine import VM, VmStepper
 from engine.fold.world_codec import WorldState
-from engine.providers.dstack.words import FINAL_RUN_STATUSES
 from engine.providers.reading import Listing, Readings, Scope
-from engine.rules.moves import Verdict
-from engine.rules.pollers import judge_enum
+from engine.rules.moves import Move, Verdict
 from engine.rules.sets import CURRENT, RuleSet, Watch
 from events import types
 from events.clock import foreign_run_id
@@ -81,8 +79,8 @@ class World:
             changes += self.machines.apply(tick, once, source)
         if tick.events:
             changes += self.machines.date(tick)
-        if self.rules.watch is Watch.CLOCK:
-            self._out_of_time(tick, changes)
+        if self.rules.timeout is not None:
+            self._out_of_time(self.rules.timeout, tick, changes)
         return tuple(changes)
 
     def apply_event(self, position: int, at: int, event: Event) -> tuple[Change, ...]:
@@ -231,7 +229,7 @@ class World:
             return
         listed = [seen.facts for seen in tick.runs]
         if not tick.scope.only_active:
-            listed = [facts for facts in listed if facts.status not in FINAL_RUN_STATUSES] or listed[:1]
+            listed = [facts for facts in listed if not facts.final] or listed[:1]
         by_name: dict[tuple[str | None, str | None], RunFacts] = {}
         for facts in listed:
             by_name.setdefault((facts.project, facts.name), facts)
@@ -243,10 +241,10 @@ class World:
                 turn.judge(found, retried=False)
                 self._finish(turn, changes, new=False)
 
-    def _out_of_time(self, tick: Tick, changes: list[Change]) -> None:
+    def _out_of_time(self, timeout: Callable[[int, int], Move], tick: Tick, changes: list[Change]) -> None:
         for run_id in tuple(self.state.unsettled):
             run = self.state.runs[run_id]
-            move = judge_enum(tick.observed_at, run.first_at)
+            move = timeout(tick.observed_at, run.first_at)
             if isinstance(move, Verdict):
                 turn = self._turn(run, tick)
                 turn.settle(move, None)

@@ -191,5 +191,5 @@ def _never_had_one(run: Run) -> bool:
     """Whether it ended and its jobs were seen, none of which ever got a machine."""
     if not run.terminal or run.facts is None or not run.facts.jobs:
         return False
-    submissions = [one for job in run.facts.jobs for one in job.submissions]
+    submissions = [one for job in run.facts.jobs for one in job.attempts]
     return bool(submissions) and all(one.hostname is None and one.price is None for one in submissions)

@@ -27,7 +27,7 @@ class Charged(NamedTuple):
 def charged(run: Run) -> Iterator[Charged]:
     """Every submission of the newest answer that dstack charges for."""
     for job in () if run.facts is None else run.facts.jobs:
-        for one in job.submissions:
+        for one in job.attempts:
             if one.submitted_at is None or not one.price:
                 continue
             until = one.finished_at if one.finished_at is not None else run.last_at
@@ -38,13 +38,13 @@ def charged(run: Run) -> Iterator[Charged]:
 def is_settled(run: Run) -> bool:
     """Whether its figure can no longer move: it has ended, and so have its submissions."""
     jobs = () if run.facts is None else run.facts.jobs
-    return run.terminal and all(one.finished_at is not None for job in jobs for one in job.submissions)
+    return run.terminal and all(one.finished_at is not None for job in jobs for one in job.attempts)
 
 
 def is_cut(run: Run) -> bool:
     """Whether the newest answer shows fewer submissions than there were."""
     jobs = () if run.facts is None else run.facts.jobs
-    counts = ((len(job.submissions), 1 + max((one.num for one in job.submissions), default=0)) for job in jobs)
+    counts = ((len(job.attempts), 1 + max((one.num for one in job.attempts), default=0)) for job in jobs)
     return not jobs or any(shown < made for shown, made in counts)
 
 

@@ -95,7 +95,7 @@ def _told_to_go(vm: Vm) -> int:
     step = vm.steps[ending]
     if step.after is VmState.UNCONFIRMED:
         return step.low_at
-    dated = (date.at for date in vm.dates if date.after in ("terminating", "terminated"))
+    dated = (date.at for date in vm.dates if date.after in (VmState.TERMINATING, VmState.TERMINATED))
     found = [moment for moment in dated if step.low_at <= moment <= step.at][:1]
     found += [one.until for one in vm.occupancies if one.until is not None and one.until <= step.at and _proves(one)]
     return max([step.low_at, *found])
@@ -132,7 +132,7 @@ def _answered(vm: Vm) -> int:
     found = [one.answered_at for one in vm.occupancies if one.answered_at is not None]
     for step in vm.steps:
         if step.after in (VmState.IDLE, VmState.BUSY) and step.before in (VmState.REQUESTED, VmState.PROVISIONING):
-            dated = (date.at for date in vm.dates if date.before == "provisioning")
+            dated = (date.at for date in vm.dates if date.before == VmState.PROVISIONING)
             ready = [moment for moment in dated if step.low_at <= moment <= step.at]
             found.append(ready[0] if ready else step.low_at)
     return max([vm.created, *found])

@@ -4,7 +4,7 @@ A reading is pure: it gets the path and the request of a poll and the text of it
 raises on a word, field or type it does not know.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final, Protocol
@@ -87,6 +87,10 @@ class Reading(Protocol):
 
     def costs(self, item: bytes) -> Mapping[str, int | None]:
         """The provider's own cost of each run of an item: provider id → micro-dollars; None: it gives none."""
+        ...
+
+    def alternatives(self, facts: RunFacts) -> Iterable[tuple[str, RunFacts]]:
+        """What it could have said of a run instead, one thing changed each: (`had the job exited 0`, the facts)."""
         ...
 
     def vm(self, item: bytes) -> VmFacts:

@@ -15,9 +15,8 @@ from engine.fold.until import Until
 from engine.fold.world import World
 from engine.fold.world_codec import dump, load
 from engine.providers.reading import Reading
-from engine.providers.readings import READINGS
+from engine.providers.readings import READINGS, rules_named
 from engine.replay.result import Replay, Step
-from engine.rules.sets import rules_named
 
 if TYPE_CHECKING:
     from events.store.record import Record

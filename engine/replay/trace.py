@@ -7,9 +7,8 @@ from typing import Final
 from engine.fold.tick_reader import PollReader
 from engine.fold.until import Until
 from engine.fold.world import World
-from engine.providers.readings import READINGS
+from engine.providers.readings import READINGS, rules_named
 from engine.replay.result import Replay, Step
-from engine.rules.sets import rules_named
 from events.poll import Poll
 from events.traces.trace import TraceReading, read_trace
 

@@ -1,14 +1,129 @@
-"""The rule set `current`: ours, memoryless, with no time limit of its own."""
+"""The rule set `current`: ours, memoryless, with no time limit of its own, and the same for every provider.
 
-from engine.facts import RunFacts
-from engine.rules.evidence import decisive
-from engine.rules.moves import Move
-from engine.rules.progress import progress
-from engine.rules.verdict import NAME, verdict_of
+An observation is decisive, or it shows where the run is. Source: the Run machine of the design (docs/concepts.md).
+"""
+
+from enum import StrEnum
+from typing import Final
+
+from engine.facts import AttemptFacts, JobFacts, RunFacts
+from engine.fold.run_machine import PROGRESS, Reason, State
+from engine.rules.moves import Live, Move, Verdict
+
+NAME: Final = "current@1"
+_STOPS: Final = frozenset({Reason.STOPPED_BY_USER, Reason.ABORTED_BY_USER})
+
+
+class Decisive(StrEnum):
+    """Why an observation is enough for a verdict."""
+
+    FINAL_STATUS = "final-status"  # the run's own status is final
+    TERMINATING = "terminating-and-ended"  # it is ending and every job has ended
+    ENDED = "ended-and-not-retried"  # every job has ended in a way the task's own retry policy does not cover
 
 
 def judge(facts: RunFacts, *, stopped_by_policy: bool) -> Move:
-    """What one observation says: a function of that observation and of our own requests to stop, of nothing else."""
+    """What one observation says: a function of that observation and of our own requests to stop, of nothing else.
+
+    Args:
+        stopped_by_policy: our newest request to stop this run came from a policy.
+    """
     if decisive(facts) is None:
-        return progress(facts, rules=NAME)
-    return verdict_of(facts, stopped_by_policy=stopped_by_policy)
+        return progress(facts)
+    return _verdict(facts, stopped_by_policy=stopped_by_policy)
+
+
+def decisive(facts: RunFacts) -> Decisive | None:
+    """Why this observation ends the run; None where it does not."""
+    if facts.final:
+        return Decisive.FINAL_STATUS
+    if not facts.finite or facts.requeued or not facts.jobs:
+        return None
+    if not all(job.newest is not None and job.newest.ended for job in facts.jobs):
+        return None
+    if facts.state is State.FINISHING:
+        return Decisive.TERMINATING
+    return Decisive.ENDED if all(_speaks_for_itself(job.newest) for job in facts.jobs) else None
+
+
+def _speaks_for_itself(newest: AttemptFacts | None) -> bool:
+    if newest is None or (newest.exit_status is None and newest.cause is None):
+        return False
+    return not newest.retried
+
+
+# -- before the end --------------------------------------------------------------------------------------------------
+
+
+def progress(facts: RunFacts) -> Live:
+    """Where an observation that is not decisive shows the run: the most advanced job decides, not the lagging run.
+
+    A job that has ended, or is ending, beside one that has not counts as running: the run goes on. Where no job
+    speaks (jobs left out of the answer) the run's own status may move it forward.
+    """
+    if facts.requeued:
+        return Live(state=State.QUEUED, rule=f"{NAME}/pending", pending=True)
+    if facts.state is State.FINISHING:
+        return Live(state=State.FINISHING, rule=f"{NAME}/terminating")
+    states = [state for job in facts.jobs if (state := _state(job.newest)) is not None]
+    if not states:
+        return Live(state=facts.state, rule=f"{NAME}/run-status", sure=False)
+    going = [state for state in states if state is not State.FINISHING]
+    if not going:
+        return Live(state=State.FINISHING, rule=f"{NAME}/every-job-ending")
+    if len(going) < len(states):
+        return Live(state=State.RUNNING, rule=f"{NAME}/some-jobs-ended")
+    return Live(state=max(going, key=PROGRESS.index), rule=f"{NAME}/most-advanced-job")
+
+
+def _state(newest: AttemptFacts | None) -> State | None:
+    if newest is None:
+        return None
+    return State.FINISHING if newest.ended else newest.state
+
+
+def attempt_of(facts: RunFacts) -> int | None:
+    """The number of the newest attempt of any job; None where no job shows one."""
+    return max((job.newest.num for job in facts.jobs if job.newest is not None), default=None)
+
+
+# -- the end ---------------------------------------------------------------------------------------------------------
+
+
+def _verdict(facts: RunFacts, *, stopped_by_policy: bool) -> Verdict:
+    """The verdict of a decisive observation: the first rule that matches."""
+    attempts = [job.newest for job in facts.jobs if job.newest is not None]
+    exit_status = _exit_status(facts.jobs, attempts)
+
+    def verdict(state: State, reason: Reason, rule: str) -> Verdict:
+        return Verdict(state=state, reason=reason, exit_status=exit_status, rule=f"{NAME}/{rule}")
+
+    whole = bool(attempts) and len(attempts) == len(facts.jobs)
+    if whole and all(one.exit_status == 0 for one in attempts) and not facts.failed:
+        return verdict(State.SUCCEEDED, Reason.EXIT_ZERO, "all-exits-zero")
+    if facts.cause in _STOPS:
+        return verdict(State.STOPPED, Reason.STOPPED_BY_POLICY if stopped_by_policy else facts.cause, "stop-asked-for")
+    if facts.cause is Reason.EXIT_ZERO:
+        return verdict(State.SUCCEEDED, Reason.EXIT_ZERO, "all-jobs-done")
+    if facts.cause is not None or any(one.exit_status or one.cause is not None or one.failed for one in attempts):
+        return verdict(State.FAILED, _failure(facts, attempts), "failure-reported")
+    return verdict(State.STOPPED, Reason.UNKNOWN_REASON, "ended-unexplained")
+
+
+def _exit_status(jobs: tuple[JobFacts, ...], attempts: list[AttemptFacts]) -> int | None:
+    """The first exit status that is not zero by (replica_num, job_num), else the first job's."""
+    for one in attempts:
+        if one.exit_status:
+            return one.exit_status
+    first = jobs[0].newest if jobs else None
+    return None if first is None else first.exit_status
+
+
+def _failure(facts: RunFacts, attempts: list[AttemptFacts]) -> Reason:
+    """Why a failed run failed: the server's own fault, then the first failing job's cause, then an exit status."""
+    if facts.cause is Reason.PROVIDER_ERROR:
+        return Reason.PROVIDER_ERROR
+    for one in attempts:
+        if one.cause is not None:
+            return one.cause
+    return Reason.EXIT_NONZERO if any(one.exit_status for one in attempts) else Reason.UNKNOWN_REASON

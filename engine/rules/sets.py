@@ -1,17 +1,13 @@
 """Rule sets by name: which observations reach the rules, and what the rules say of them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
 
 from engine.facts import RunFacts
-from engine.rules import current, pollers
+from engine.rules import current
 from engine.rules.moves import Move
-from events.errors import StenoError
-
-
-class UnknownRules(StenoError):
-    """There is no rule set of that name."""
 
 
 class Watch(StrEnum):
@@ -42,21 +38,11 @@ class RuleSet:
     """The first verdict stays, whatever comes."""
     metadata: bool
     """It knows exit status and cost."""
+    timeout: Callable[[int, int], Move] | None = None
+    """(now, first sight of the run) → what it says of a run by the time alone; None: nothing."""
     hears: bool = False
     """What a task itself reports says why its exit status is not zero."""
     summary: str
-
-
-def _sdk(facts: RunFacts, /, *, stopped_by_policy: bool) -> Move:  # noqa: ARG001 - it knew no policies
-    return pollers.judge_sdk(facts)
-
-
-def _stale(facts: RunFacts, /, *, stopped_by_policy: bool) -> Move:  # noqa: ARG001 - it knew no policies
-    return pollers.judge_sdk(facts, pollers.STALE)
-
-
-def _fix(facts: RunFacts, /, *, stopped_by_policy: bool) -> Move:  # noqa: ARG001 - it knew no policies
-    return pollers.judge_fix(facts)
 
 
 CURRENT: Final = RuleSet(
@@ -68,54 +54,3 @@ CURRENT: Final = RuleSet(
     hears=True,
     summary="ours: the newest decisive observation alone gives the verdict",
 )
-
-RULE_SETS: Final[dict[str, RuleSet]] = {
-    rules.name: rules
-    for rules in (
-        CURRENT,
-        RuleSet(
-            name=pollers.SDK,
-            watch=Watch.EVERY,
-            judge=_sdk,
-            final=True,
-            metadata=False,
-            summary="the first poller: terminating or terminated is failure",
-        ),
-        RuleSet(
-            name=pollers.ENUM,
-            watch=Watch.CLOCK,
-            judge=_sdk,
-            final=True,
-            metadata=False,
-            summary="no status ever matches, so every run fails ten minutes after first sight",
-        ),
-        RuleSet(
-            name=pollers.STALE,
-            watch=Watch.FIRST_OF_NAME,
-            judge=_stale,
-            final=True,
-            metadata=False,
-            summary="only the first observation of a name counts",
-        ),
-        RuleSet(
-            name=pollers.FIX,
-            watch=Watch.NAMED_LIST,
-            judge=_fix,
-            final=True,
-            metadata=True,
-            summary="the first poller repaired: exit status of the newest submission, active-only list, by name",
-        ),
-    )
-}
-
-
-def rules_named(name: str) -> RuleSet:
-    """The rule set of that name.
-
-    Raises:
-        UnknownRules: there is none; the message lists those there are.
-    """
-    try:
-        return RULE_SETS[name]
-    except KeyError:
-        raise UnknownRules(f"No rule set {name!r}. Use one of: {', '.join(RULE_SETS)}.") from None

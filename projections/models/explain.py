@@ -67,7 +67,6 @@ def explain(record: "Record", view: View, row: RunRow, now: int) -> Explanation:
         return None if stored is None else quote_event(stored)
 
     facts = _facts(polls[run.evidence[-1]], run.provider_id) if run.evidence else None
-    by_policy = folded.stop_by == "policy"
     said_by_rule = sentence(run.rule, facts, run.provider, stop_requested=folded.stop_by is not None)
     capacity = capacity_sentence(folded, policy_of(view.world().state, source_of(folded)), now)
     return Explanation(
@@ -78,12 +77,19 @@ def explain(record: "Record", view: View, row: RunRow, now: int) -> Explanation:
             Step(position=move.position, at=parse_time(move.at), state=move.target, said=said(move.position))
             for move in run.transitions
         ),
-        flips=()
-        if facts is None
-        else tuple(str(one) for one in flips(facts, lambda other: CURRENT.judge(other, stopped_by_policy=by_policy))),
+        flips=() if facts is None else _flips(run.provider, facts, by_policy=folded.stop_by == "policy"),
         anomalies=view.anomalies_of(row.run_id),
         gaps=timeline(run, view.blind_of(row), now).gaps,
     )
+
+
+def _flips(provider: str, facts: RunFacts, *, by_policy: bool) -> tuple[str, ...]:
+    """What would have flipped the verdict; nothing where nobody reads the provider's words."""
+    reading = READINGS.of(provider)
+    if reading is None:
+        return ()
+    found = flips(facts, lambda other: CURRENT.judge(other, stopped_by_policy=by_policy), reading.alternatives(facts))
+    return tuple(map(str, found))
 
 
 def _quoted(poll: Poll, position: int, provider_ids: tuple[str | None, ...]) -> Quote:

@@ -23,8 +23,8 @@ from engine.money.figure import divergences
 from engine.money.report import user_of
 from engine.objects import anomaly_object, blind_object, run_object
 from engine.providers.readings import READINGS
+from engine.rules.current import NAME
 from engine.rules.sets import CURRENT
-from engine.rules.verdict import NAME
 from projections.models.cost_rows import Money, costed
 from projections.store.mark_table import Mark
 from projections.store.store import Checkpoint, RunRow, Store

@@ -1,8 +1,8 @@
 """Every rule in a sentence: what it looks at, and what follows from that."""
 
 from engine.facts import JobFacts, RunFacts
-from engine.rules.evidence import Decisive, decisive, is_failing
-from engine.rules.verdict import SERVER_REASONS
+from engine.fold.run_machine import Reason
+from engine.rules.current import Decisive, decisive
 
 _ENOUGH: dict[Decisive, str] = {
     Decisive.FINAL_STATUS: "{provider} reported the final status `{status}`",
@@ -66,9 +66,9 @@ def sentence(
 
 def _failure(facts: RunFacts) -> str:
     """What failed first, as the verdict's reason is chosen (`engine.rules.verdict`)."""
-    if facts.reason in SERVER_REASONS:
+    if facts.cause is Reason.PROVIDER_ERROR:
         return f"its reason is `{facts.reason}`"
-    failing = [job for job in facts.jobs if job.newest is not None and is_failing(job.newest.reason)]
+    failing = [job for job in facts.jobs if job.newest is not None and job.newest.cause is not None]
     failing += [job for job in facts.jobs if job.newest is not None and job.newest.exit_status]
     for job in failing:
         if job.newest is not None:

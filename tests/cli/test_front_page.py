@@ -12,7 +12,7 @@ from cli.catalogue import ENTRIES, near, page
 from cli.commands.replay import _NAMES
 from cli.program import steno
 from cli.wiring.app import App
-from engine.rules.sets import RULE_SETS
+from engine.providers.readings import RULE_SETS
 
 
 def help_of(*words: str) -> str:

@@ -1,10 +1,11 @@
 """The reading of dstack's answers, and of the local provider's, whose older answers are in the same words."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from engine.facts import RunFacts, VmEvent, VmFacts
 from engine.fold.run import Terms
+from engine.providers.dstack.alternatives import alternatives
 from engine.providers.dstack.endpoints import SHAPES, dstack_scope, is_answer, says_not_exists
 from engine.providers.dstack.requirements import read_terms
 from engine.providers.dstack.run_reading import RunWire, decode_run, facts_of, read_cost
@@ -55,6 +56,10 @@ class DstackReading:
     def costs(self, item: bytes) -> Mapping[str, int | None]:
         """As `Reading.costs`."""
         return read_cost(item)
+
+    def alternatives(self, facts: RunFacts) -> Iterator[tuple[str, RunFacts]]:
+        """As `Reading.alternatives`."""
+        return alternatives(facts)
 
     def vm(self, item: bytes) -> VmFacts:
         """As `Reading.vm`."""

@@ -4,11 +4,11 @@ A well-formed item is decoded in one typed step; anything else goes through `len
 same structure and names what it could not use. Neither raises on an unknown word, field or type.
 """
 
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
-from engine.facts import JobFacts, RunFacts, SubmissionFacts
+from engine.facts import AttemptFacts, JobFacts, RunFacts
 from engine.providers.dstack import words
 from events.clock import parse_time
 
@@ -20,6 +20,7 @@ _GREATEST: Final = 1_000_000_000
 _EARLIEST: Final = parse_time("2000-01-01T00:00:00Z")
 _LATEST: Final = parse_time("2200-01-01T00:00:00Z")
 _NEVER: Final = -1
+_NEVER_RETRIED: Final = frozenset[str]()
 
 _Whole = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
 """What `lenient` takes for a whole number; none beyond it can be written into a read model."""
@@ -169,11 +170,9 @@ def facts_of(wire: RunWire, drift: tuple[str, ...] = ()) -> RunFacts:
     odd = list(drift)
     jobs = sorted((_job(job, odd) for job in wire.jobs), key=lambda job: (job.replica_num, job.job_num))
     if wire.latest_job_submission is not None:
-        latest: SubmissionFacts | None = _submission(
-            wire.latest_job_submission, wire.latest_job_submission.submission_num or 0, []
-        )
+        latest = wire.latest_job_submission.exit_status
     else:
-        latest = jobs[0].newest if jobs else None
+        latest = jobs[0].newest.exit_status if jobs and jobs[0].newest is not None else None
     _known(wire.status, words.RUN_STATUSES, "status", odd)
     _known(wire.termination_reason, words.RUN_REASONS, "termination_reason", odd)
     return RunFacts(
@@ -181,47 +180,82 @@ def facts_of(wire: RunWire, drift: tuple[str, ...] = ()) -> RunFacts:
         name=wire.run_spec.run_name,
         project=wire.project_name,
         user=wire.user,
-        kind=wire.run_spec.configuration.type,
-        status=wire.status,
-        message=wire.status_message,
-        reason=wire.termination_reason,
-        deleted=wire.deleted is True,
+        finite=wire.run_spec.configuration.type == "task",
+        **_run_words(wire.status, wire.termination_reason),
         mark=None if wire.run_spec.configuration.tags is None else wire.run_spec.configuration.tags.mark,
         submitted_at=read_time(wire.submitted_at, "submitted_at", odd),
         jobs=tuple(jobs),
-        latest=latest,
+        latest_exit_status=latest,
         drift=tuple(dict.fromkeys(odd)),
     )
 
 
+def _run_words(status: str | None, reason: str | None) -> dict[str, Any]:
+    return {
+        "status": status,
+        "reason": reason,
+        "state": None if status is None else words.RUN_STATE.get(status),
+        "requeued": status == "pending",
+        "final": status in words.FINAL_RUN_STATUSES,
+        "failed": status == "failed",
+        "cause": words.run_cause(status, reason),
+    }
+
+
+def with_run_words(facts: RunFacts, status: str | None, reason: str | None, jobs: tuple[JobFacts, ...]) -> RunFacts:
+    """The run, had dstack said these words of it and shown these jobs."""
+    latest = jobs[0].newest.exit_status if jobs and jobs[0].newest is not None else None
+    return msgspec.structs.replace(facts, jobs=jobs, latest_exit_status=latest, **_run_words(status, reason))
+
+
+def _attempt_words(
+    status: str | None, reason: str | None, exit_status: int | None, retry_on: frozenset[str]
+) -> dict[str, Any]:
+    return {
+        "status": status,
+        "reason": reason,
+        "state": None if status is None else words.JOB_STATE.get(status),
+        "over": status in words.ENDED_JOB_STATUSES,
+        "failed": status == "failed",
+        "cause": words.job_cause(reason),
+        "retried": words.is_retried(reason, exit_status, retry_on),
+        "cut_off": reason in words.MACHINE_LOST,
+        "exit_status": exit_status,
+    }
+
+
+def with_attempt_words(
+    facts: AttemptFacts, status: str | None, reason: str | None, exit_status: int | None, retry_on: frozenset[str]
+) -> AttemptFacts:
+    """The attempt, had dstack said these words of it."""
+    return msgspec.structs.replace(facts, **_attempt_words(status, reason, exit_status, retry_on))
+
+
 def _job(wire: JobWire, odd: list[str]) -> JobFacts:
-    given: list[SubmissionFacts] = []
+    retry_on = frozenset(wire.job_spec.retry.on_events) if wire.job_spec.retry is not None else _NEVER_RETRIED
+    given: list[AttemptFacts] = []
     num = 0
     for submission in wire.job_submissions:
         # One without a number stands beside the one before it: it can delay a verdict, it cannot open an attempt.
         num = submission.submission_num if submission.submission_num is not None else num
-        given.append(_submission(submission, num, odd))
-    submissions = tuple(sorted(given, key=lambda submission: submission.num))
+        given.append(_submission(submission, num, retry_on, odd))
+    attempts = tuple(sorted(given, key=lambda attempt: attempt.num))
     return JobFacts(
         replica_num=wire.job_spec.replica_num,
         job_num=wire.job_spec.job_num,
-        retry_on=frozenset(wire.job_spec.retry.on_events) if wire.job_spec.retry is not None else frozenset(),
-        newest=submissions[-1] if submissions else None,
-        submissions=submissions,
+        retry_on=retry_on,
+        newest=attempts[-1] if attempts else None,
+        attempts=attempts,
     )
 
 
-def _submission(wire: SubmissionWire, num: int, odd: list[str]) -> SubmissionFacts:
+def _submission(wire: SubmissionWire, num: int, retry_on: frozenset[str], odd: list[str]) -> AttemptFacts:
     _known(wire.status, words.JOB_STATUSES, "job status", odd)
     _known(wire.termination_reason, words.RETRY_EVENT_OF, "job termination_reason", odd)
     machine = wire.job_provisioning_data
-    return SubmissionFacts(
-        id=wire.id,
+    return AttemptFacts(
         num=num,
-        status=wire.status,
-        reason=wire.termination_reason,
-        message=wire.termination_reason_message or wire.status_message,
-        exit_status=wire.exit_status,
+        **_attempt_words(wire.status, wire.termination_reason, wire.exit_status, retry_on),
         submitted_at=read_time(wire.submitted_at, "job submitted_at", odd),
         finished_at=read_time(wire.finished_at, "job finished_at", odd),
         hostname=None if machine is None else machine.hostname or None,

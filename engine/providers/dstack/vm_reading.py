@@ -11,6 +11,7 @@ from typing import Annotated, Final
 import msgspec
 
 from engine.facts import VmEvent, VmFacts
+from engine.fold.vm_machine import VmState
 from engine.providers.dstack import words
 from engine.providers.dstack.loose import Reader
 from engine.providers.dstack.run_reading import read_time
@@ -86,6 +87,7 @@ class _Event(msgspec.Struct):
 
 _event = msgspec.json.Decoder(_Event)
 _CHANGED: Final = re.compile(r"Instance status changed ([A-Z]+) -> ([A-Z]+)\b")
+_EVENT_STATE: Final = {**words.VM_STATE, "pending": VmState.REQUESTED}
 _PROVISIONED: Final = "Instance provisioned for job."
 
 
@@ -101,13 +103,15 @@ def read_vm_event(item: bytes) -> VmEvent | None:
     at = read_time(wire.recorded_at, "recorded_at", [])
     changed = _CHANGED.match(wire.message)
     if changed is not None:
-        before, after = changed[1].lower(), changed[2].lower()
+        before, after = _EVENT_STATE.get(changed[1].lower()), _EVENT_STATE.get(changed[2].lower())
     elif wire.message.startswith(_PROVISIONED):
-        before, after = "pending", "provisioning"
+        before, after = VmState.REQUESTED, VmState.PROVISIONING
     else:
         return None
     machine = next((target.id for target in wire.targets if target.type == "instance"), None)
-    return None if machine is None or at is None else VmEvent(provider_id=machine, at=at, before=before, after=after)
+    if machine is None or at is None or before is None or after is None:
+        return None
+    return VmEvent(provider_id=machine, at=at, before=before, after=after)
 
 
 def read_vm(item: bytes) -> VmFacts:
@@ -131,6 +135,7 @@ def _facts(wire: _Instance, drift: list[str]) -> VmFacts:
         drift.append(f"status: unknown word {wire.status!r}")
     if wire.termination_reason and words.instance_reason(wire.termination_reason) is None:
         drift.append(f"termination_reason: unknown word {wire.termination_reason!r}")
+    reason, gives_end = wire.termination_reason or None, wire.finished_at is not msgspec.UNSET
     made = wire.instance_type.resources if wire.instance_type is not None else None
     gpus = made.gpus if made is not None else []
     return VmFacts(
@@ -143,12 +148,15 @@ def _facts(wire: _Instance, drift: list[str]) -> VmFacts:
         backend=wire.backend,
         region=wire.region,
         status=wire.status,
+        state=words.VM_STATE.get(wire.status or ""),
         unreachable=wire.unreachable is True,
-        reason=wire.termination_reason or None,
+        reason=reason,
+        cause=words.vm_cause(reason, gives_end=gives_end),
+        by_request=reason in (None, "terminated_by_user"),
         message=wire.termination_reason_message or None,
         created=read_time(wire.created, "created", drift),
         finished_at=read_time(wire.finished_at or None, "finished_at", drift),
-        gives_end=wire.finished_at is not msgspec.UNSET,
+        gives_end=gives_end,
         price=None if wire.price is None else round(wire.price * MICRO),
         spot=made.spot if made is not None else None,
         instance_type=wire.instance_type.name if wire.instance_type is not None else None,

@@ -7,11 +7,32 @@ machine, is known for runs and jobs too: it is the provider's failure, whatever 
 
 from typing import Final
 
+from engine.fold.run_machine import Reason, State
+from engine.fold.vm_machine import VmReason, VmState
+
 RUN_STATUSES: Final = frozenset(
     {"pending", "submitted", "provisioning", "running", "terminating", "terminated", "failed", "done"}
 )
 FINAL_RUN_STATUSES: Final = frozenset({"terminated", "failed", "done"})
 """After these only `deleted` ever changes."""
+
+RUN_STATE: Final = {
+    "pending": State.QUEUED,
+    "submitted": State.QUEUED,
+    "provisioning": State.PROVISIONING,
+    "running": State.RUNNING,
+    "terminating": State.FINISHING,
+}
+"""Where a run is before its end, by its status."""
+
+JOB_STATE: Final = {
+    "submitted": State.QUEUED,
+    "provisioning": State.PROVISIONING,
+    "pulling": State.PULLING,
+    "running": State.RUNNING,
+    "terminating": State.FINISHING,
+}
+"""As `RUN_STATE`, of a job."""
 
 JOB_STATUSES: Final = frozenset(
     {"submitted", "provisioning", "pulling", "running", "terminating", "terminated", "aborted", "failed", "done"}
@@ -33,6 +54,24 @@ RUN_REASONS: Final = frozenset(
         "error",
     }
 )
+
+STOPS: Final = {
+    "stopped_by_user": Reason.STOPPED_BY_USER,
+    "aborted_by_user": Reason.ABORTED_BY_USER,
+}
+SERVER_REASONS: Final = frozenset({"server_error", "gateway_error", "error"})
+
+
+def run_cause(status: str | None, reason: str | None) -> Reason | None:
+    """Why a run ends, by its own words: `engine.facts.RunFacts.cause`."""
+    if reason in STOPS:
+        return STOPS[reason]
+    if reason == "all_jobs_done" or status == "done":
+        return Reason.EXIT_ZERO
+    if reason in SERVER_REASONS:
+        return Reason.PROVIDER_ERROR
+    return Reason.UNKNOWN_REASON if reason is not None or status == "failed" else None
+
 
 NO_CAPACITY: Final = "no-capacity"
 INTERRUPTION: Final = "interruption"
@@ -80,6 +119,52 @@ QUIET_JOB_REASONS: Final = frozenset(
     {"terminated_by_user", "aborted_by_user", "terminated_by_server", "scaled_down", "done_by_runner"}
 )
 """Job reasons that are no failure of the job itself; every other known one is a failing reason."""
+
+_JOB_CAUSE: Final = {
+    "container_exited_with_error": Reason.EXIT_NONZERO,
+    "failed_to_start_due_to_no_capacity": Reason.NO_CAPACITY,
+    "interrupted_by_no_capacity": Reason.INTERRUPTED,
+    "instance_unreachable": Reason.UNREACHABLE,
+    "max_duration_exceeded": Reason.TIMED_OUT,
+    "inactivity_duration_exceeded": Reason.TIMED_OUT,
+    "terminated_due_to_utilization_policy": Reason.STOPPED_BY_POLICY,
+    "supervisor_lost": Reason.NODE_FAILED,
+}
+"""Failing job reasons with a reason of ours; every other known one reads `provider_error`."""
+
+
+def job_cause(reason: str | None) -> Reason | None:
+    """Why a job failed, by its reason; None for one that means no failure, or that we do not know."""
+    if reason is None or reason not in RETRY_EVENT_OF or reason in QUIET_JOB_REASONS:
+        return None
+    return _JOB_CAUSE.get(reason, Reason.PROVIDER_ERROR)
+
+
+def retry_event(reason: str | None, exit_status: int | None) -> str | None:
+    """The retry event that an ended job triggers; None where dstack never retries it."""
+    if reason in RETRY_EVENT_OF and (RETRY_EVENT_OF[reason] is not None or reason not in QUIET_JOB_REASONS):
+        return RETRY_EVENT_OF[reason]
+    return ERROR if exit_status else None
+
+
+def is_retried(reason: str | None, exit_status: int | None, retry_on: frozenset[str]) -> bool:
+    """Whether the task's own retry policy covers how a job ended.
+
+    A reason we do not know may stand for any event, so any policy covers it, unless the exit status is 0.
+    """
+    if reason is not None and reason not in RETRY_EVENT_OF and exit_status != 0:
+        return bool(retry_on)
+    return retry_event(reason, exit_status) in retry_on
+
+
+VM_STATE: Final = {
+    "provisioning": VmState.PROVISIONING,
+    "idle": VmState.IDLE,
+    "busy": VmState.BUSY,
+    "terminating": VmState.TERMINATING,
+    "terminated": VmState.TERMINATED,
+}
+"""Where a machine is. `pending`, with a price or without, is no machine yet."""
 
 INSTANCE_STATUSES: Final = frozenset({"pending", "provisioning", "idle", "busy", "terminating", "terminated"})
 """`InstanceStatus` of dstack 0.19.37 to 0.22.5."""
@@ -138,3 +223,33 @@ def instance_reason(text: str) -> str | None:
     if text in INSTANCE_REASONS:
         return text
     return "error" if text.startswith(_OLD_ERROR) else OLD_INSTANCE_REASONS.get(text)
+
+
+_OURS: Final = {reason.value: reason for reason in VmReason}
+_VM_CAUSE: Final[dict[str, VmReason]] = {
+    "idle_timeout": VmReason.IDLE_TIMEOUT,
+    "terminated_by_user": VmReason.STOPPED_BY_USER,
+    "provisioning_timeout": VmReason.PROVISIONING_FAILED,
+    "no_offers": VmReason.PROVISIONING_FAILED,
+    "master_failed": VmReason.PROVISIONING_FAILED,
+    "unreachable": VmReason.UNREACHABLE,
+    "error": VmReason.PROVIDER_ERROR,
+    "no_balance": VmReason.PROVIDER_ERROR,
+    "job_finished": VmReason.STOPPED_BY_POLICY,
+    "max_instances_limit": VmReason.STOPPED_BY_POLICY,
+    "fleet_spec_mismatch": VmReason.STOPPED_BY_POLICY,
+}
+
+
+def vm_cause(word: str | None, *, gives_end: bool = True) -> VmReason:
+    """Why a machine goes.
+
+    A server that gives no ends (0.19.37) gives no reason in one case only: its fleet, or it itself, was deleted
+    (`_terminate_fleet_instances`); later ones call that `terminated_by_user`.
+    """
+    if word is None:
+        return VmReason.UNKNOWN_REASON if gives_end else VmReason.FLEET_DELETED
+    known = instance_reason(word)
+    if known is not None:
+        return _VM_CAUSE[known]
+    return _OURS.get(word, VmReason.UNKNOWN_REASON)

@@ -13,8 +13,7 @@ from engine.fold.tick_reader import PollReader
 from engine.fold.world import World
 from engine.fold.world_codec import dump, load
 from engine.kernel.mark import Mark, hashed
-from engine.providers.readings import READINGS
-from engine.rules.sets import RULE_SETS
+from engine.providers.readings import READINGS, RULE_SETS
 from events import types
 from events.clock import SECOND
 

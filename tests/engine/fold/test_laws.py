@@ -14,8 +14,7 @@ from engine.fold.tick_reader import PollReader
 from engine.fold.world import World
 from engine.providers.readings import READINGS
 from engine.replay.trace import NumberedPoll, replay_polls
-from engine.rules.current import judge
-from engine.rules.evidence import decisive
+from engine.rules.current import decisive, judge
 from engine.rules.moves import Verdict
 from engine.rules.sets import CURRENT
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stenotest.bills import a_run, at, machine, machines, on, world
 
-from engine.facts import JobFacts, RunFacts, SubmissionFacts
+from engine.facts import AttemptFacts, JobFacts, RunFacts
 from engine.fold.change import AnomalyKind
 from engine.fold.run import Run
 from engine.fold.run_machine import State
@@ -39,7 +39,7 @@ def charged(
 ) -> Run:
     """A run of one job with these submissions, and dstack's figure."""
     shown = tuple(
-        SubmissionFacts(
+        AttemptFacts(
             num=first + number,
             submitted_at=at(since),
             finished_at=None if until is None else at(until),
@@ -48,7 +48,7 @@ def charged(
         )
         for number, (since, until) in enumerate(submissions)
     )
-    facts = RunFacts(provider_id=run_id, jobs=(JobFacts(submissions=shown, newest=shown[-1]),))
+    facts = RunFacts(provider_id=run_id, jobs=(JobFacts(attempts=shown, newest=shown[-1]),))
     return a_run(run_id, state, facts=facts, cost=cost, last_at=at(last))
 
 

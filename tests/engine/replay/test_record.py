@@ -11,11 +11,10 @@ from stenotest.histories import History, histories, rows_of
 from stenotest.story import Story
 
 from engine.fold.until import Until
-from engine.providers.readings import READINGS
+from engine.providers.readings import READINGS, RULE_SETS
 from engine.replay.record import fill_costs, replay_record, snapshot, step_record, world_of
 from engine.replay.result import JsonObject, Replay
 from engine.replay.trace import NumberedPoll, open_trace, replay_polls
-from engine.rules.sets import RULE_SETS
 from events.clock import SystemClock
 from events.store.record import Record
 

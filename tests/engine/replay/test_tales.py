@@ -16,9 +16,8 @@ from engine.fold.record_fold import RecordFold
 from engine.fold.until import Until
 from engine.fold.world import World
 from engine.fold.world_codec import WorldState
-from engine.providers.readings import READINGS
+from engine.providers.readings import READINGS, RULE_SETS
 from engine.replay.record import snapshot, world_of
-from engine.rules.sets import RULE_SETS
 from events import types
 from events.clock import SECOND, foreign_run_id
 from events.poll import Poll

@@ -7,8 +7,8 @@ import pytest
 from stenotest.story import Story, poll_of, single
 
 from engine.fold.until import Until, parse_until
+from engine.providers.readings import UnknownRules
 from engine.replay.trace import NumberedPoll, open_trace, replay_polls, replay_trace
-from engine.rules.sets import UnknownRules
 from events.errors import UnreadableInput
 
 RUNNING = single("a", "running", "running")

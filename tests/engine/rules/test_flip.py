@@ -10,12 +10,12 @@ from stenotest.story import Item, single
 
 from engine.facts import RunFacts
 from engine.fold.tick_reader import PollReader
+from engine.providers.dstack.alternatives import alternatives
 from engine.providers.dstack.run_reading import read_run
 from engine.providers.readings import READINGS
 from engine.replay.trace import open_trace
-from engine.rules.current import judge
-from engine.rules.evidence import decisive, is_failing
-from engine.rules.flip import flips, verdict_text
+from engine.rules.current import decisive, judge
+from engine.rules.flip import Flip, flips, verdict_text
 
 TRACES = Path(__file__).parents[2] / "traces"
 
@@ -35,8 +35,12 @@ def test_what_would_have_flipped_a_verdict_is_said_in_sentences() -> None:
     ]
 
 
+def found_flips(settled: RunFacts) -> tuple[Flip, ...]:
+    return flips(settled, lambda other: judge(other, stopped_by_policy=False), alternatives(settled))
+
+
 def said_flips(settled: RunFacts) -> list[str]:
-    return [str(one) for one in flips(settled, lambda other: judge(other, stopped_by_policy=False))]
+    return [str(one) for one in found_flips(settled)]
 
 
 def test_a_failed_run_would_have_succeeded_with_another_exit_status() -> None:
@@ -69,11 +73,11 @@ def test_a_job_that_never_had_a_machine_could_not_have_exited() -> None:
 def hold_true(settled: RunFacts) -> None:
     """Each flip is what the rules say of its own facts, another thing than was said, and can have happened."""
     given = verdict_text(judge(settled, stopped_by_policy=False))
-    for flip in flips(settled, lambda other: judge(other, stopped_by_policy=False)):
+    for flip in found_flips(settled):
         assert flip.verdict == verdict_text(judge(flip.facts, stopped_by_policy=False)) != given, flip
         assert "unknown_reason" not in flip.verdict, flip
         newest = [job.newest for job in flip.facts.jobs if job.newest is not None]
-        failed = [one for one in newest if one.exit_status or (one.reason and is_failing(one.reason))]
+        failed = [one for one in newest if one.exit_status or one.cause is not None]
         match flip.facts.status:
             case "done":
                 assert all(one.exit_status == 0 for one in newest), flip

@@ -9,7 +9,9 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from engine.facts import JobFacts, RunFacts, SubmissionFacts, VmFacts
+from engine.facts import AttemptFacts, JobFacts, RunFacts, VmFacts
+from engine.providers.dstack.run_reading import with_attempt_words, with_run_words
+from engine.providers.dstack.words import VM_STATE
 from events.clock import SECOND
 from stenotest.stage import PROJECT
 from stenotest.story import START
@@ -152,6 +154,7 @@ class Rented:
                 fleet=one.fleet,
                 hostname=one.hostname,
                 status=one.state,
+                state=VM_STATE.get(one.state),
                 created=_moment(one.created),
                 finished_at=None if one.ended_at is None else _moment(one.ended_at),
                 price=1_990_000,
@@ -253,26 +256,20 @@ class Rented:
 
 
 def _run_row(one: Job) -> RunFacts:
-    submission = SubmissionFacts(
-        id=one.id,
-        status=one.status,
-        reason=one.reason,
-        exit_status=0 if one.status == "done" else None,
+    attempt = AttemptFacts(
         submitted_at=_moment(one.submitted),
         finished_at=None if one.finished is None else _moment(one.finished),
         hostname=None if one.machine is None else one.machine.hostname,
     )
-    return RunFacts(
+    exit_status = 0 if one.status == "done" else None
+    attempt = with_attempt_words(attempt, one.status, one.reason, exit_status, frozenset())
+    run = RunFacts(
         provider_id=one.id,
         name=one.name,
         project=PROJECT,
-        kind="task",
-        status=one.status,
-        reason=RUN_REASON.get(one.status),
         submitted_at=_moment(one.submitted),
-        jobs=(JobFacts(newest=submission, submissions=(submission,)),),
-        latest=submission,
     )
+    return with_run_words(run, one.status, RUN_REASON.get(one.status), (JobFacts(newest=attempt, attempts=(attempt,)),))
 
 
 def _moment(at: float) -> int:

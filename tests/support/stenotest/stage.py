@@ -22,12 +22,14 @@ from engine.decide.decisions import (
     StopRun,
     StopVm,
 )
-from engine.facts import JobFacts, RunFacts, SubmissionFacts, VmFacts
+from engine.facts import AttemptFacts, JobFacts, RunFacts, VmFacts
 from engine.fold.run import Run
 from engine.fold.tick import Seen, Tick
 from engine.fold.vm import Vm
 from engine.fold.world import World
 from engine.policy import Policy, dump_policy
+from engine.providers.dstack.run_reading import with_attempt_words, with_run_words
+from engine.providers.dstack.words import VM_STATE
 from engine.providers.reading import Listing, Scope
 from engine.providers.readings import READINGS
 from events import types
@@ -251,6 +253,7 @@ def vm_row(
             "backend": "amddevcloud",
             "region": "atl1",
             "status": status,
+            "state": VM_STATE.get(status),
             "created": created,
             "price": 1_990_000,
             "spot": False,
@@ -280,27 +283,23 @@ def run_row(
 ) -> RunFacts:
     """A row of a run with one job whose submission says the same; `on` is the machine it is on."""
     ended = status in ("done", "failed", "terminated")
-    job = SubmissionFacts(
-        id=f"s-{name}",
-        num=0,
-        status=status if status != "pending" else "submitted",
-        reason=reason,
-        exit_status=exit_status,
+    attempt = AttemptFacts(
         submitted_at=submitted,
         finished_at=finished,
         hostname=None if on is None else f"host-{on}",
     )
-    return RunFacts(
+    job_status = status if status != "pending" else "submitted"
+    attempt = with_attempt_words(attempt, job_status, reason, exit_status, frozenset())
+    run = RunFacts(
         provider_id=provider_id or f"p-{name}",
         name=name,
         project=PROJECT,
         user="admin",
-        kind="task",
-        status=status,
-        reason={"done": "all_jobs_done", "failed": "job_failed", "terminated": "stopped_by_user"}.get(status)
-        if ended
-        else None,
         submitted_at=submitted,
-        jobs=(JobFacts(newest=job, submissions=(job,)),),
-        latest=job,
     )
+    run_reason = (
+        {"done": "all_jobs_done", "failed": "job_failed", "terminated": "stopped_by_user"}.get(status)
+        if ended
+        else None
+    )
+    return with_run_words(run, status, run_reason, (JobFacts(newest=attempt, attempts=(attempt,)),))

@@ -36,7 +36,7 @@ def test_a_run_reads_as_facts() -> None:
         "two", "running", job(second, first, number=1, retry=["error"]), job(submission("pulling"), number=0), cost=0.5
     )
     facts = read_run(encoded(item))
-    assert (facts.name, facts.kind, facts.status, facts.drift) == ("two", "task", "running", ())
+    assert (facts.name, facts.finite, facts.status, facts.drift) == ("two", True, "running", ())
     assert [found.job_num for found in facts.jobs] == [0, 1]
     assert facts.jobs[1].newest is not None
     assert (facts.jobs[1].newest.num, facts.jobs[1].newest.price) == (1, 1_990_000)
@@ -145,7 +145,7 @@ def test_an_amount_nobody_pays_is_none(price: float) -> None:
     """As micro-dollars it is beyond floats or beyond what a read model holds."""
     item = run_item("dear", "running", job(submission("running", price=price)), cost=price)
     assert read_cost(encoded(item)) == {item["id"]: None}
-    latest = read_run(encoded(item)).latest
+    latest = read_run(encoded(item)).jobs[0].newest
     assert latest is not None
     assert latest.price is None
 

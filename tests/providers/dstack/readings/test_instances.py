@@ -11,11 +11,12 @@ from stenotest.machines import HOST, machine_item, placeholder
 from stenotest.story import START, provider_id
 
 from engine.facts import VmFacts
+from engine.fold.vm_machine import VmReason, VmState
 from engine.providers.dstack.vm_reading import read_vm
 from engine.replay.trace import open_trace
 from events.clock import SECOND
 
-TRACES = Path(__file__).parents[2] / "traces"
+TRACES = Path(__file__).parents[3] / "traces"
 
 
 def read(item: Any) -> VmFacts:
@@ -35,7 +36,10 @@ def test_a_row_reads_as_its_values() -> None:
         backend="amddevcloud",
         region="atl1",
         status="busy",
+        state=VmState.BUSY,
         reason="error",
+        cause=VmReason.PROVIDER_ERROR,
+        by_request=False,
         created=START + 3 * SECOND // 2,
         finished_at=START + 9 * SECOND,
         price=1_990_000,

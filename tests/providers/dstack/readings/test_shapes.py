@@ -11,7 +11,7 @@ from engine.providers.dstack.endpoints import FLEET_SECRETS, RUN_SECRETS
 from engine.providers.readings import READINGS
 from engine.replay.trace import open_trace
 
-TRACES = Path(__file__).parents[2] / "traces"
+TRACES = Path(__file__).parents[3] / "traces"
 
 
 def leaves(value: Any, at: str = "") -> list[tuple[str, Any]]:

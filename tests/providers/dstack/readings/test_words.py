@@ -6,38 +6,37 @@ from pathlib import Path
 import pytest
 
 from engine.fold.vm_machine import VmReason
-from engine.fold.vm_words import TRIGGER_OF, reason_of
-from engine.providers.dstack.words import INSTANCE_REASONS, INSTANCE_STATUSES, OLD_INSTANCE_REASONS
+from engine.providers.dstack.words import INSTANCE_REASONS, INSTANCE_STATUSES, OLD_INSTANCE_REASONS, VM_STATE, vm_cause
 
-LAB = Path(__file__).parents[3] / ".lab"
+LAB = Path(__file__).parents[4] / ".lab"
 
 
 @pytest.mark.parametrize("word", sorted(INSTANCE_REASONS | set(OLD_INSTANCE_REASONS)))
 def test_every_reason_of_the_servers_is_known(word: str) -> None:
     """In the words of 0.22.5 and in the sentences of 0.19.37."""
-    assert reason_of(word) is not VmReason.UNKNOWN_REASON
+    assert vm_cause(word) is not VmReason.UNKNOWN_REASON
 
 
 def test_reasons_mean_what_they_say() -> None:
     """Both dialects; a word nobody knows, and none at all."""
-    assert reason_of("idle_timeout") is reason_of("Idle timeout") is VmReason.IDLE_TIMEOUT
-    assert reason_of("terminated_by_user") is VmReason.STOPPED_BY_USER
-    assert reason_of("provisioning_timeout") is VmReason.PROVISIONING_FAILED
-    assert reason_of("Termination deadline") is VmReason.UNREACHABLE
+    assert vm_cause("idle_timeout") is vm_cause("Idle timeout") is VmReason.IDLE_TIMEOUT
+    assert vm_cause("terminated_by_user") is VmReason.STOPPED_BY_USER
+    assert vm_cause("provisioning_timeout") is VmReason.PROVISIONING_FAILED
+    assert vm_cause("Termination deadline") is VmReason.UNREACHABLE
     parse = "Error to parse profile, requirements or instance_configuration: x"
-    assert reason_of(parse) is VmReason.PROVIDER_ERROR
-    assert reason_of("cosmic_ray") is reason_of(None) is VmReason.UNKNOWN_REASON
-    assert reason_of("interrupted") is VmReason.INTERRUPTED
+    assert vm_cause(parse) is VmReason.PROVIDER_ERROR
+    assert vm_cause("cosmic_ray") is vm_cause(None) is VmReason.UNKNOWN_REASON
+    assert vm_cause("interrupted") is VmReason.INTERRUPTED
 
 
 def test_a_server_that_tells_no_ends_gives_no_reason_only_when_something_was_deleted() -> None:
     """0.19.37: `fleets/delete` and `fleets/delete_instances` set a status and nothing else."""
-    assert reason_of(None, ends_are_told=False) is VmReason.FLEET_DELETED
+    assert vm_cause(None, gives_end=False) is VmReason.FLEET_DELETED
 
 
 def test_every_status_but_pending_moves_a_machine() -> None:
     """`pending` is no machine yet."""
-    assert set(TRIGGER_OF) == INSTANCE_STATUSES - {"pending"}
+    assert set(VM_STATE) == INSTANCE_STATUSES - {"pending"}
 
 
 @pytest.mark.parametrize("version", ["0.22.5", "0.19.37"])

@@ -1,7 +1,7 @@
 """The rules of the first pollers (December 2025), kept to show what they made of a history.
 
-Each judges one run as that poller saw it; which observations reached it is the rule set's `watch`
-(`engine.rules.sets`).
+Each judges one run by dstack's own words, as that poller saw it; which observations reached it is the rule set's
+`watch`.
 """
 
 from typing import Final
@@ -9,7 +9,7 @@ from typing import Final
 from engine.facts import RunFacts
 from engine.fold.run_machine import Reason, State
 from engine.rules.moves import Live, Move, Verdict
-from engine.rules.progress import state_by_run
+from engine.rules.sets import Judge, RuleSet, Watch
 
 SDK: Final = "2025-12-sdk"
 ENUM: Final = "2025-12-sdk-enum"
@@ -21,11 +21,10 @@ TIMEOUT: Final = 600_000_000
 
 
 def _live(facts: RunFacts, rules: str) -> Live:
-    pending = facts.status == "pending"
-    return Live(state=state_by_run(facts.status), rule=f"{rules}/run-status", pending=pending, sure=False)
+    return Live(state=facts.state, rule=f"{rules}/run-status", pending=facts.requeued, sure=False)
 
 
-def judge_sdk(facts: RunFacts, rules: str = SDK) -> Move:
+def _judge_sdk(facts: RunFacts, rules: str) -> Move:
     """The first poller: an ending run is a failed one; no exit status, no reason."""
     match facts.status:
         case "done":
@@ -38,17 +37,16 @@ def judge_sdk(facts: RunFacts, rules: str = SDK) -> Move:
             return _live(facts, rules)
 
 
-def judge_enum(now: int, first_seen: int) -> Move:
+def _judge_enum(now: int, first_seen: int) -> Move:
     """The poller that compared `runstatus.done` with `done`: nothing ever matches, so ten minutes end every run."""
     if now - first_seen >= TIMEOUT:
         return Verdict(state=State.FAILED, reason=Reason.TIMED_OUT, rule=f"{ENUM}/ten-minutes")
     return Live(state=State.QUEUED, rule=f"{ENUM}/no-status-matches", sure=False)
 
 
-def judge_fix(facts: RunFacts) -> Move:
+def _judge_fix(facts: RunFacts, /, *, stopped_by_policy: bool) -> Move:  # noqa: ARG001 - it knew no policies
     """That team's fix: the exit status of the first job's newest submission decides once the run is ending."""
-    latest = facts.latest
-    exit_status = None if latest is None else latest.exit_status
+    exit_status = facts.latest_exit_status
 
     def verdict(state: State, reason: Reason, rule: str) -> Verdict:
         return Verdict(state=state, reason=reason, exit_status=exit_status, rule=f"{FIX}/{rule}")
@@ -68,3 +66,47 @@ def judge_fix(facts: RunFacts) -> Move:
             return Live(state=State.RUNNING, rule=f"{FIX}/keep-polling", sure=False)
         case _:
             return _live(facts, FIX)
+
+
+def _sdk(rules: str) -> Judge:
+    def judge(facts: RunFacts, /, *, stopped_by_policy: bool) -> Move:  # noqa: ARG001 - it knew no policies
+        return _judge_sdk(facts, rules)
+
+    return judge
+
+
+RULE_SETS: Final = (
+    RuleSet(
+        name=SDK,
+        watch=Watch.EVERY,
+        judge=_sdk(SDK),
+        final=True,
+        metadata=False,
+        summary="the first poller: terminating or terminated is failure",
+    ),
+    RuleSet(
+        name=ENUM,
+        watch=Watch.CLOCK,
+        judge=_sdk(SDK),
+        timeout=_judge_enum,
+        final=True,
+        metadata=False,
+        summary="no status ever matches, so every run fails ten minutes after first sight",
+    ),
+    RuleSet(
+        name=STALE,
+        watch=Watch.FIRST_OF_NAME,
+        judge=_sdk(STALE),
+        final=True,
+        metadata=False,
+        summary="only the first observation of a name counts",
+    ),
+    RuleSet(
+        name=FIX,
+        watch=Watch.NAMED_LIST,
+        judge=_judge_fix,
+        final=True,
+        metadata=True,
+        summary="the first poller repaired: exit status of the newest submission, active-only list, by name",
+    ),
+)

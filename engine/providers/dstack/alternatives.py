@@ -1,0 +1,102 @@
+"""What dstack could have said of a run instead, had one thing gone otherwise: for `steno explain`."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from engine.facts import AttemptFacts, JobFacts, RunFacts
+from engine.fold.run_machine import State
+from engine.providers.dstack.run_reading import with_attempt_words, with_run_words
+from engine.providers.dstack.words import FINAL_RUN_STATUSES, RETRY_EVENTS, STOPS, retry_event
+
+
+def alternatives(facts: RunFacts) -> Iterator[tuple[str, RunFacts]]:
+    """(`had the job exited 0`, the whole observation as it would have been), one thing changed each.
+
+    The run's own status and reason follow from its jobs.
+    """
+    before = " before the stop" if facts.reason in STOPS else ""
+    for index, job in enumerate(facts.jobs):
+        newest = job.newest
+        if newest is None:
+            continue
+        label = f"job {job.replica_num}-{job.job_num}" if len(facts.jobs) > 1 else "the job"
+        if _ran(newest):
+            if newest.exit_status != 0:
+                yield f"had {label} exited 0{before}", _with(facts, index, job, "done", "done_by_runner", 0)
+            if not newest.exit_status:
+                other = _with(facts, index, job, "failed", "container_exited_with_error", 1)
+                yield f"had {label} exited 1{before}", other
+            if newest.ended:
+                yield f"had {label} still been running", _with(facts, index, job, "running", None, None)
+        if newest.ended and retry_event(newest.reason, newest.exit_status) is not None and not newest.retried:
+            covering = msgspec.structs.replace(job, retry_on=RETRY_EVENTS)
+            other = _with(facts, index, covering, newest.status, newest.reason, newest.exit_status)
+            yield f"had the task's retry policy covered how {label} ended", other
+    if facts.reason not in STOPS and not facts.requeued and any(_ran(job.newest) for job in facts.jobs):
+        jobs = tuple(_worded(job, "terminated", "terminated_by_user", None) for job in facts.jobs)
+        yield "had the run been stopped before its end", with_run_words(facts, "terminated", "stopped_by_user", jobs)
+    if not facts.jobs:
+        for status, reason in (("done", "all_jobs_done"), ("failed", "job_failed"), ("terminated", "stopped_by_user")):
+            yield f"had the run's status been {status} ({reason})", with_run_words(facts, status, reason, ())
+
+
+def _ran(newest: AttemptFacts | None) -> bool:
+    """Whether the attempt got as far as a machine: only such a one can exit."""
+    if newest is None:
+        return False
+    return newest.exit_status is not None or newest.hostname is not None or newest.state is State.RUNNING
+
+
+def _worded(job: JobFacts, status: str | None, reason: str | None, exit_status: int | None) -> JobFacts:
+    """The job, had its newest attempt these words."""
+    if job.newest is None:
+        return job
+    newest = with_attempt_words(job.newest, status, reason, exit_status, job.retry_on)
+    return msgspec.structs.replace(job, newest=newest, attempts=(*job.attempts[:-1], newest))
+
+
+def _with(
+    facts: RunFacts, index: int, job: JobFacts, status: str | None, reason: str | None, exit_status: int | None
+) -> RunFacts:
+    """The observation with one job changed, and the run's own words as that job makes them."""
+    jobs = (*facts.jobs[:index], _worded(job, status, reason, exit_status), *facts.jobs[index + 1 :])
+    if not any(_failed(one.newest) for one in jobs):  # dstack ends the other jobs only because one failed
+        jobs = tuple(
+            _worded(one, "running", None, None)
+            if one.newest is not None and one.newest.reason == "terminated_by_server"
+            else one
+            for one in jobs
+        )
+    return with_run_words(facts, *_run_words(facts, jobs), jobs)
+
+
+def _failed(newest: AttemptFacts | None) -> bool:
+    return newest is not None and (newest.cause is not None or bool(newest.exit_status))
+
+
+def _run_words(facts: RunFacts, jobs: tuple[JobFacts, ...]) -> tuple[str | None, str | None]:
+    """Status and reason of the run, as dstack derives them from its jobs.
+
+    A run that is not ending keeps its words: it lags behind its jobs anyway.
+    """
+    final = facts.status in FINAL_RUN_STATUSES
+    if not final and facts.status != "terminating":
+        return facts.status, facts.reason
+    shown = [job.newest for job in jobs if job.newest is not None]
+    over = len(shown) == len(jobs) and all(newest.ended for newest in shown)
+
+    def ending(status: str, reason: str) -> tuple[str, str]:
+        return (status if final and over else "terminating"), reason
+
+    failed = [newest for newest in shown if _failed(newest)]
+    if any(not newest.retried for newest in failed):
+        kept = facts.reason is not None and facts.reason not in (*STOPS, "all_jobs_done")
+        return ending("failed", (facts.reason or "") if kept else "job_failed")
+    if failed:
+        return ("failed", facts.reason) if facts.reason == "retry_limit_exceeded" else ("pending", None)
+    if over and all(newest.exit_status == 0 for newest in shown):
+        return ending("done", "all_jobs_done")
+    if facts.reason in STOPS:
+        return ending("terminated", facts.reason or "")
+    return "running", None
