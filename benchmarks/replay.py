@@ -25,11 +25,12 @@ from record_table import Measured, show
 from stenotest.machines import machine_item
 from stenotest.story import START, job, run_item, submission
 
-from engine.fold.run_machine import PROGRESS, RUN, TRIGGER_TO, RunStepper, Trigger
+from engine.fold.run_machine import RUN, TRIGGER_TO, RunStepper, Trigger
 from engine.money.costs import Costs
 from engine.providers.readings import READINGS
 from engine.replay.record import world_of
 from engine.replay.trace import open_trace
+from engine.states import PROGRESS
 from events.clock import SECOND, SystemClock
 from events.poll import Poll
 from events.store.record import Record

@@ -11,7 +11,7 @@ import click
 
 from cli.wiring.output import emit, emit_json
 from engine.errors import VmInUse
-from engine.fold.vm_machine import VmState
+from engine.states import VmState
 
 if TYPE_CHECKING:
     from cli.wiring.app import App

@@ -6,8 +6,7 @@ them. Times are microseconds since the epoch, UTC, as the provider gave them; mo
 
 import msgspec
 
-from engine.fold.run_machine import Reason, State
-from engine.fold.vm_machine import VmReason, VmState
+from engine.states import Reason, State, VmReason, VmState
 
 
 class AttemptFacts(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from engine.act.outbox import Ledger, OpenSubmit, TakenStop
 from engine.fold.run import Run
-from engine.fold.run_machine import Reason
+from engine.states import Reason
 from events.clock import SECOND
 
 TOO_OLD = 24 * 3600 * SECOND

@@ -11,8 +11,8 @@ from engine.decide.decisions import CancelDrain, StartDrain, StopVm
 from engine.errors import RunNotFound, VmInUse, VmNotFound
 from engine.fold.run import Run
 from engine.fold.vm import Vm
-from engine.fold.vm_machine import VmState
 from engine.providers.base import Provider
+from engine.states import VmState
 from events import types
 
 

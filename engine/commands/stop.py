@@ -7,10 +7,10 @@ from engine.fold.archives import refuse_archive
 from engine.fold.queries import source_of
 from engine.fold.run import Run
 from engine.fold.vm import Vm
-from engine.fold.vm_machine import VmState
 from engine.fold.world_codec import WorldState
 from engine.settings.policy import policy_in_force
 from engine.settings.settings import Settings
+from engine.states import VmState
 from events import types
 
 _MAY_BE_GONE = frozenset({VmState.REQUESTED, VmState.TERMINATING, VmState.UNCONFIRMED})

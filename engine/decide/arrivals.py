@@ -8,9 +8,9 @@ from engine.decide.decisions import Place
 from engine.decide.matching import differences
 from engine.decide.source_view import SLOT, Scene, terms_of
 from engine.fold.run import Run
-from engine.fold.run_machine import State
 from engine.fold.vm import Vm
 from engine.policy import MINUTE
+from engine.states import State
 
 LANDING: Final = 5 * MINUTE
 """A run that was handed over this long ago, and was seen without a machine since, does not come to an idle one."""

@@ -6,7 +6,7 @@ from engine.decide.matching import differences
 from engine.decide.source_view import SLOT, Scene, terms_of
 from engine.fold.run import Run
 from engine.fold.vm import Vm
-from engine.fold.vm_machine import VmState
+from engine.states import VmState
 
 
 def unfit(scene: Scene, run: Run, vm: Vm) -> tuple[str, ...]:

@@ -7,10 +7,9 @@ from engine.decide.decisions import Requeue
 from engine.decide.source_view import Scene
 from engine.fold.queries import source_of
 from engine.fold.run import Run
-from engine.fold.run_machine import Reason, State
-from engine.fold.vm_machine import VmState
 from engine.money.words import span
 from engine.policy import MINUTE, Policy
+from engine.states import Reason, State, VmState
 from events.clock import SECOND
 
 FIRST: Final = 15 * SECOND

@@ -16,8 +16,8 @@ from engine.decide.source_view import Scene
 from engine.fold.queries import idle_evidence
 from engine.fold.sources import BLIND_AFTER
 from engine.fold.vm import Drain, DrainBy, Vm
-from engine.fold.vm_machine import VmState
 from engine.policy import HOUR, MINUTE
+from engine.states import VmState
 from events.clock import SECOND
 
 REFUSED_FIRST: Final = 15 * SECOND

@@ -10,8 +10,8 @@ from engine.decide.matching import differences
 from engine.decide.source_view import Scene, fleet_slot, gpu_of, terms_of
 from engine.fold.run import Run, Terms
 from engine.fold.vm import Vm
-from engine.fold.vm_machine import VmState
 from engine.policy import Policy
+from engine.states import VmState
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from engine.decide.source_view import Scene, terms_of
 from engine.errors import RefusedByPolicy
 from engine.fold.queries import source_of
 from engine.fold.run import Held, Run
-from engine.fold.vm_machine import VmState
 from engine.fold.world_codec import WorldState
 from engine.policy import Policy
+from engine.states import VmState
 from events.clock import format_time
 
 BEHIND: Final = "another run is ahead in the queue"

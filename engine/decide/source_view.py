@@ -8,11 +8,10 @@ import msgspec
 
 from engine.fold.queries import runs_of, source_of, vms_of
 from engine.fold.run import Run, Terms
-from engine.fold.run_machine import State
 from engine.fold.vm import Vm
-from engine.fold.vm_machine import VmState
 from engine.fold.world_codec import WorldState
 from engine.policy import Policy
+from engine.states import State, VmState
 
 SLOT: Final = "steno-slot-"
 """A fleet of at most one machine is named this and a number, counted from 1 (docs/adr/0013)."""

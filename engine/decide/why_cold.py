@@ -13,10 +13,10 @@ from engine.decide.why_up import why_up
 from engine.fold.queries import source_of
 from engine.fold.run import Run
 from engine.fold.vm import Vm
-from engine.fold.vm_machine import VmReason, VmState
 from engine.fold.world_codec import WorldState
 from engine.money.words import span
 from engine.policy import Policy
+from engine.states import VmReason, VmState
 from events.clock import SECOND
 
 __all__ = ["label", "policy_at", "state_at", "why_not_warm", "why_up"]

@@ -10,10 +10,10 @@ from engine.fold.archives import until_of
 from engine.fold.queries import idle_evidence
 from engine.fold.sources import Observability, observability
 from engine.fold.vm import Vm
-from engine.fold.vm_machine import VmState
 from engine.fold.world_codec import WorldState
 from engine.money.words import span
 from engine.policy import Policy
+from engine.states import VmState
 from events.clock import SECOND, format_time
 
 

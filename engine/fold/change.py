@@ -5,8 +5,8 @@ from typing import Final
 
 import msgspec
 
-from engine.fold.run_machine import State
 from engine.fold.vm import VmStep
+from engine.states import State
 
 DETAIL: Final = 1000
 """Characters of an anomaly's detail."""

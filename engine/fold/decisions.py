@@ -5,9 +5,9 @@ import msgspec
 from engine.fold.change import Change, VmMoved
 from engine.fold.machines import Machines
 from engine.fold.vm import Drain, Told, Vm, Wish
-from engine.fold.vm_machine import VmState
 from engine.fold.world_codec import PolicyStep, WorldState
 from engine.policy import load_policy
+from engine.states import VmState
 from events import types
 
 _MachineEvent = (

@@ -9,10 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from engine.facts import RunFacts, VmFacts
-from engine.fold.run_machine import PROGRESS
 from engine.fold.tick import Seen
-from engine.fold.vm_machine import VmState
 from engine.rules.current import attempt_of, decisive, progress
+from engine.states import PROGRESS, VmState
 
 Row = TypeVar("Row", Seen, VmFacts)
 

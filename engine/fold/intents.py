@@ -6,12 +6,13 @@ from engine.fold.change import Anomaly, AnomalyKind, Change, Moved, Transition
 from engine.fold.decisions import Decisions
 from engine.fold.machines import Machines
 from engine.fold.run import Held, Placed, Run, Said
-from engine.fold.run_machine import Reason, RunStepper, State
+from engine.fold.run_machine import RunStepper
 from engine.fold.run_turn import Turn
 from engine.fold.world_codec import WorldState
 from engine.providers.reading import Readings
 from engine.rules.moves import Verdict
 from engine.rules.sets import RuleSet
+from engine.states import Reason, State
 from events import types
 from events.clock import foreign_run_id
 

@@ -10,12 +10,11 @@ import msgspec
 from engine.facts import AttemptFacts, JobFacts, RunFacts
 from engine.fold.change import Anomaly, AnomalyKind, Change, Moved, VmMoved
 from engine.fold.run import Run
-from engine.fold.run_machine import State
 from engine.fold.sources import source_named
 from engine.fold.vm import Occupancy, Vm
-from engine.fold.vm_machine import VmState
 from engine.fold.vm_turn import EMPTY, last_asked
 from engine.fold.world_codec import WorldState
+from engine.states import State, VmState
 
 _SAID_BY_MACHINE: Final = frozenset({State.PULLING, State.RUNNING})
 _WAITING: Final = 100

@@ -13,10 +13,11 @@ from engine.fold.sources import LOST_AFTER, Source, list_read, lists_newest, sou
 from engine.fold.sweeps import Sweep, sweep_ended
 from engine.fold.tick import Tick
 from engine.fold.vm import Vm, VmDate, VmMissing, vm_id_of
-from engine.fold.vm_machine import VmState, VmStepper
+from engine.fold.vm_machine import VmStepper
 from engine.fold.vm_turn import VmTurn
 from engine.fold.world_codec import WorldState
 from engine.providers.reading import Listing, Readings
+from engine.states import VmState
 from events.clock import SECOND
 
 ENDING_GRACE: Final = 14 * 60 * SECOND

@@ -1,10 +1,10 @@
 """What decisions and bills ask of a world about the machines and runs of one source."""
 
 from engine.fold.run import Run
-from engine.fold.run_machine import State
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
 from engine.policy import Policy
+from engine.states import State
 
 _DEFAULT = Policy()
 

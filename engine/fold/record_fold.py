@@ -25,10 +25,10 @@ from engine.fold.tick import Seen, Tick
 from engine.fold.tick_reader import PollReader
 from engine.fold.until import Until
 from engine.fold.vm import Vm, vm_id_of
-from engine.fold.vm_machine import VmState
 from engine.fold.world import World
 from engine.providers.reading import Reading
 from engine.rules.sets import Watch
+from engine.states import VmState
 from events.poll import Poll
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ import msgspec
 
 from engine.facts import RunFacts
 from engine.fold.change import Transition
-from engine.fold.run_machine import Reason, State, is_terminal
+from engine.fold.run_machine import is_terminal
+from engine.states import Reason, State
 
 
 class ReportedJob(msgspec.Struct, frozen=True):

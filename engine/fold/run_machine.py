@@ -1,24 +1,10 @@
-"""The Run machine: its states, triggers and moves, and the reasons of its states."""
+"""The Run machine: its triggers and moves."""
 
 from enum import StrEnum
 from typing import Final, TypeAlias
 
 from engine.fold.state_machine import Row, StateMachine, Stepper
-
-
-class State(StrEnum):
-    """Where a run is, in our words."""
-
-    REQUESTED = "requested"  # asked for; no poll has shown it yet
-    QUEUED = "queued"  # the provider has it and gives it no machine yet, or again none
-    PROVISIONING = "provisioning"  # a machine is being made or chosen
-    PULLING = "pulling"  # the machine fetches the image
-    RUNNING = "running"  # the commands run
-    FINISHING = "finishing"  # over or told to stop, and nothing decisive said yet
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    STOPPED = "stopped"
-    LOST = "lost"  # the source answers and no longer knows the run; not terminal
+from engine.states import PROGRESS, State
 
 
 class Trigger(StrEnum):
@@ -36,38 +22,6 @@ class Trigger(StrEnum):
     LOSE = "lose"  # ten answered minutes without it
     REOPEN = "reopen"  # the provider takes an end back
 
-
-class Reason(StrEnum):
-    """The reason beside a verdict (or beside `lost`)."""
-
-    EXIT_ZERO = "exit_zero"
-    EXIT_NONZERO = "exit_nonzero"
-    STOPPED_BY_USER = "stopped_by_user"
-    ABORTED_BY_USER = "aborted_by_user"
-    STOPPED_BY_POLICY = "stopped_by_policy"
-    TIMED_OUT = "timed_out"
-    NO_CAPACITY = "no_capacity"
-    INTERRUPTED = "interrupted"
-    UNREACHABLE = "unreachable"
-    REJECTED = "rejected"  # the provider refused the task, or it was never handed over
-    COMPILE_ERROR = "compile_error"
-    WRONG_ANSWER = "wrong_answer"
-    RUNTIME_ERROR = "runtime_error"
-    NODE_FAILED = "node_failed"
-    DELETED = "deleted"  # of `lost` only: the provider says the id does not exist
-    PROVIDER_ERROR = "provider_error"
-    UNKNOWN_REASON = "unknown_reason"
-
-
-PROGRESS: Final = (
-    State.REQUESTED,
-    State.QUEUED,
-    State.PROVISIONING,
-    State.PULLING,
-    State.RUNNING,
-    State.FINISHING,
-)
-"""The live states in their order; a run moves forward in it, skipping what no poll happened to show."""
 
 TERMINAL: Final = (State.SUCCEEDED, State.FAILED, State.STOPPED)
 

@@ -5,13 +5,14 @@ import msgspec
 from engine.facts import RunFacts
 from engine.fold.change import Anomaly, AnomalyKind, Change, Moved, Transition
 from engine.fold.run import Attempt, Reported, ReportedJob, Run, Said
-from engine.fold.run_machine import PROGRESS, TRIGGER_TO, Reason, RunStepper, State, Trigger
+from engine.fold.run_machine import TRIGGER_TO, RunStepper, Trigger
 from engine.fold.task_reports import heard, unheard
 from engine.fold.tick import Seen, Tick
 from engine.providers.reading import Scope
 from engine.rules.current import attempt_of, progress
 from engine.rules.moves import Live, Verdict
 from engine.rules.sets import RuleSet
+from engine.states import PROGRESS, Reason, State
 
 
 class Turn:

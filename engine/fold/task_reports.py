@@ -5,8 +5,8 @@ from typing import Final
 import msgspec
 
 from engine.fold.run import Phase, PhaseStep, Said
-from engine.fold.run_machine import Reason
 from engine.kernel.mark import read_frame, read_mark
+from engine.states import Reason
 
 _PHASES: Final = {
     "COMPILING": Phase.COMPILING,

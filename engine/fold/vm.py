@@ -6,7 +6,8 @@ from typing import Literal
 import msgspec
 
 from engine.facts import VmFacts
-from engine.fold.vm_machine import BILLED, VmReason, VmState
+from engine.fold.vm_machine import BILLED
+from engine.states import VmReason, VmState
 from events.clock import foreign_run_id
 
 DrainBy = Literal["idle", "user", "create", "room", "orphan"]

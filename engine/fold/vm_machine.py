@@ -4,19 +4,7 @@ from enum import StrEnum
 from typing import Final, TypeAlias
 
 from engine.fold.state_machine import Row, StateMachine, Stepper
-
-
-class VmState(StrEnum):
-    """Where a machine is, in our words."""
-
-    REQUESTED = "requested"  # asked for; no poll has shown it yet
-    PROVISIONING = "provisioning"  # it is being made, and billed
-    IDLE = "idle"  # up, no run on it
-    BUSY = "busy"  # up, a run on it
-    DRAINING = "draining"  # idle, and by our own intent no run comes any more; billed as idle
-    TERMINATING = "terminating"  # told to go
-    TERMINATED = "terminated"  # seen gone
-    UNCONFIRMED = "unconfirmed"  # should be gone and was not seen gone: still billed
+from engine.states import VmState
 
 
 class VmTrigger(StrEnum):
@@ -31,20 +19,6 @@ class VmTrigger(StrEnum):
     TERMINATED = "end"
     DOUBT = "doubt"  # 14 minutes after it was told to go, or no longer listed: nobody saw it go
     REAPPEAR = "reappear"  # the provider takes an end back
-
-
-class VmReason(StrEnum):
-    """The reason beside the end of a machine."""
-
-    IDLE_TIMEOUT = "idle_timeout"  # also 0.19.37's `Idle timeout`
-    STOPPED_BY_POLICY = "stopped_by_policy"  # our own decision
-    STOPPED_BY_USER = "stopped_by_user"
-    INTERRUPTED = "interrupted"
-    UNREACHABLE = "unreachable"
-    PROVISIONING_FAILED = "provisioning_failed"
-    FLEET_DELETED = "fleet_deleted"
-    PROVIDER_ERROR = "provider_error"
-    UNKNOWN_REASON = "unknown_reason"
 
 
 VM: Final = StateMachine(

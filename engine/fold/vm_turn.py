@@ -7,7 +7,8 @@ from engine.fold.change import Anomaly, AnomalyKind, Change, VmMoved
 from engine.fold.sources import Source
 from engine.fold.tick import Tick
 from engine.fold.vm import PriceStep, Span, Told, Vm, VmStep
-from engine.fold.vm_machine import VmReason, VmState, VmStepper, VmTrigger
+from engine.fold.vm_machine import VmStepper, VmTrigger
+from engine.states import VmReason, VmState
 
 ALIVE: Final = frozenset({VmState.PROVISIONING, VmState.IDLE, VmState.BUSY})
 """Where a machine is that nobody has told to go."""

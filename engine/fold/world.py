@@ -14,7 +14,7 @@ from engine.fold.duplicates import Once, listed_once
 from engine.fold.intents import Intents
 from engine.fold.machines import Machines
 from engine.fold.run import Missing, Run
-from engine.fold.run_machine import RUN, RunStepper, State
+from engine.fold.run_machine import RUN, RunStepper
 from engine.fold.run_turn import Turn
 from engine.fold.sources import LOST_AFTER, Source, heard, source_named
 from engine.fold.sweeps import Sweep, sweep_ended
@@ -24,6 +24,7 @@ from engine.fold.world_codec import WorldState
 from engine.providers.reading import Listing, Readings, Scope
 from engine.rules.moves import Move, Verdict
 from engine.rules.sets import CURRENT, RuleSet, Watch
+from engine.states import State
 from events import types
 from events.clock import foreign_run_id
 from events.types import Event

@@ -11,11 +11,11 @@ from typing import Final
 
 from engine.act.journal import Journal
 from engine.fold.run import Run, Said
-from engine.fold.run_machine import State
 from engine.fold.world_codec import WorldState
 from engine.kernel.mark import read_mark
 from engine.kernel.reader import Reader
 from engine.providers.base import Provider
+from engine.states import State
 from events import types
 from events.clock import SECOND, Clock, foreign_run_id
 from events.errors import IdConflict

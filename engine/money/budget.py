@@ -15,12 +15,12 @@ from engine.decide.idle_timeout import BACKSTOP, OFF, backstop, timeout_of
 from engine.errors import RefusedByPolicy
 from engine.fold.run import Run, Terms
 from engine.fold.vm import Vm
-from engine.fold.vm_machine import VmState
 from engine.fold.world_codec import WorldState
 from engine.money.bill import life_cost
 from engine.money.prices import HOUR, Book, hourly_now, price_of
 from engine.money.words import rate, span, usd
 from engine.policy import Policy
+from engine.states import VmState
 from events.clock import SECOND
 
 DAY = 24 * HOUR

@@ -3,8 +3,9 @@
 from typing import Final
 
 from engine.fold.vm import Occupancy, Vm
-from engine.fold.vm_machine import Phase, VmReason, VmState
+from engine.fold.vm_machine import Phase
 from engine.fold.vm_turn import last_asked
+from engine.states import VmReason, VmState
 from events.clock import SECOND
 
 NOTICE: Final = 300 * SECOND

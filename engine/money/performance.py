@@ -7,9 +7,9 @@ import msgspec
 
 from engine.fold.run import Run
 from engine.fold.vm import Vm
-from engine.fold.vm_machine import VmReason, VmState
 from engine.money.costs import Costs
 from engine.policy import MINUTE
+from engine.states import VmReason, VmState
 from events.clock import SECOND
 
 SLACK: Final = MINUTE

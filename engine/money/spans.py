@@ -13,9 +13,10 @@ from typing import Final, NamedTuple
 
 from engine.fold.sources import BLIND_AFTER
 from engine.fold.vm import Vm, VmDate, VmStep
-from engine.fold.vm_machine import PHASE_OF, Phase, VmState
+from engine.fold.vm_machine import PHASE_OF, Phase
 from engine.money.holds import Holds, blocks_of
 from engine.money.life import life_end, silent_from
+from engine.states import VmState
 
 _PHASES: Final = {phase.value: phase for phase in Phase}
 _LIVE: Final = frozenset({Phase.PROVISIONING, Phase.BUSY, Phase.IDLE})

@@ -17,7 +17,6 @@ from engine.decide.decisions import Decision
 from engine.fold.change import Change
 from engine.fold.queries import ours_of, policy_of
 from engine.fold.record_fold import RecordFold
-from engine.fold.vm_machine import VmState
 from engine.fold.world import World
 from engine.fold.world_codec import WorldState
 from engine.kernel.reports import Reports
@@ -26,6 +25,7 @@ from engine.notify.webhook import Webhook
 from engine.policy import Policy
 from engine.providers.base import Provider
 from engine.recorder.interval import Pace, Rhythm, after_round
+from engine.states import VmState
 from events import types
 from events.clock import Clock, foreign_run_id
 from events.errors import VersionConflict

@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import Final
 
 from engine.facts import AttemptFacts, JobFacts, RunFacts
-from engine.fold.run_machine import PROGRESS, Reason, State
 from engine.rules.moves import Live, Move, Verdict
+from engine.states import PROGRESS, Reason, State
 
 NAME: Final = "current@1"
 _STOPS: Final = frozenset({Reason.STOPPED_BY_USER, Reason.ABORTED_BY_USER})

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from engine.fold.run_machine import Reason, State
+from engine.states import Reason, State
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,8 +10,9 @@ from typing import Any, Final
 import msgspec
 
 from engine.fold.run import Run
-from engine.fold.run_machine import Reason, State, is_terminal
+from engine.fold.run_machine import is_terminal
 from engine.kernel.mark import Mark, read_mark
+from engine.states import Reason, State
 from events import types
 
 BENCHMARKED: Final = "Benchmark completed successfully"

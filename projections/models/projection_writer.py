@@ -15,7 +15,6 @@ from engine.fold.run import Run
 from engine.fold.run_machine import is_terminal
 from engine.fold.until import Until
 from engine.fold.vm import Vm
-from engine.fold.vm_machine import VmState
 from engine.fold.world import World
 from engine.fold.world_codec import WorldState
 from engine.money.costs import Costs
@@ -25,6 +24,7 @@ from engine.objects import anomaly_object, blind_object, run_object
 from engine.providers.readings import READINGS
 from engine.rules.current import NAME
 from engine.rules.sets import CURRENT
+from engine.states import VmState
 from projections.models.cost_rows import Money, costed
 from projections.store.mark_table import Mark
 from projections.store.store import Checkpoint, RunRow, Store

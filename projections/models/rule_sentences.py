@@ -1,8 +1,8 @@
 """Every rule in a sentence: what it looks at, and what follows from that."""
 
 from engine.facts import JobFacts, RunFacts
-from engine.fold.run_machine import Reason
 from engine.rules.current import Decisive, decisive
+from engine.states import Reason
 
 _ENOUGH: dict[Decisive, str] = {
     Decisive.FINAL_STATUS: "{provider} reported the final status `{status}`",

@@ -12,10 +12,10 @@ from stenotest.command_line import Steno
 from cli.providers import named
 from cli.watching import watching
 from cli.wiring.app import App
-from engine.fold.vm_machine import VmState
 from engine.fold.world_codec import WorldState
 from engine.providers.readings import READINGS
 from engine.replay.record import world_of
+from engine.states import VmState
 from events.clock import SystemClock
 from events.store.record import Record
 from projections.store.world_table import decode_run, decode_vm, encode_run, encode_vm

@@ -17,7 +17,6 @@ from stenolab.ledger import bills_of
 
 from engine.commands.submit import request_run
 from engine.fold.run_machine import RUN
-from engine.fold.vm_machine import VmState
 from engine.fold.world import World
 from engine.policy import Policy
 from engine.providers.dstack.address import address
@@ -25,6 +24,7 @@ from engine.providers.dstack.provider import DstackProvider
 from engine.providers.readings import READINGS
 from engine.recorder.recorder import Recorder
 from engine.rules.sets import CURRENT
+from engine.states import VmState
 from events.clock import SECOND, RandomIds, SystemClock
 from events.store.record import Record
 

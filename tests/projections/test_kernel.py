@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from engine.fold.change import Transition
 from engine.fold.run import Run, Said
-from engine.fold.run_machine import TERMINAL, Reason, State
+from engine.fold.run_machine import TERMINAL
 from engine.fold.task_reports import heard
 from engine.kernel.mark import STATUSES, Mark, hashed
+from engine.states import Reason, State
 from events import types
 from events.clock import SECOND
 from projections.models.kernel import BENCHMARKED, Fact, Status, statuses

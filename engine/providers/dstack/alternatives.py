@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import msgspec
 
 from engine.facts import AttemptFacts, JobFacts, RunFacts
-from engine.fold.run_machine import State
 from engine.providers.dstack.run_reading import with_attempt_words, with_run_words
 from engine.providers.dstack.words import FINAL_RUN_STATUSES, RETRY_EVENTS, STOPS, retry_event
+from engine.states import State
 
 
 def alternatives(facts: RunFacts) -> Iterator[tuple[str, RunFacts]]:

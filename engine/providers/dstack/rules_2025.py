@@ -7,9 +7,9 @@ Each judges one run by dstack's own words, as that poller saw it; which observat
 from typing import Final
 
 from engine.facts import RunFacts
-from engine.fold.run_machine import Reason, State
 from engine.rules.moves import Live, Move, Verdict
 from engine.rules.sets import Judge, RuleSet, Watch
+from engine.states import Reason, State
 
 SDK: Final = "2025-12-sdk"
 ENUM: Final = "2025-12-sdk-enum"

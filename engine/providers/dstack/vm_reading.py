@@ -11,10 +11,10 @@ from typing import Annotated, Final
 import msgspec
 
 from engine.facts import VmEvent, VmFacts
-from engine.fold.vm_machine import VmState
 from engine.providers.dstack import words
 from engine.providers.dstack.loose import Reader
 from engine.providers.dstack.run_reading import read_time
+from engine.states import VmState
 
 MICRO: Final = 1_000_000
 DEAREST: Final = 1_000_000

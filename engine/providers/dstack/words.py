@@ -7,8 +7,7 @@ machine, is known for runs and jobs too: it is the provider's failure, whatever 
 
 from typing import Final
 
-from engine.fold.run_machine import Reason, State
-from engine.fold.vm_machine import VmReason, VmState
+from engine.states import Reason, State, VmReason, VmState
 
 RUN_STATUSES: Final = frozenset(
     {"pending", "submitted", "provisioning", "running", "terminating", "terminated", "failed", "done"}

@@ -13,9 +13,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from engine.fold.archives import live_part
-from engine.fold.run_machine import State, is_terminal
+from engine.fold.run_machine import is_terminal
 from engine.fold.sources import BLIND_AFTER, Observability, observability
-from engine.fold.vm_machine import VmState
+from engine.states import State, VmState
 from events.clock import SECOND
 from events.errors import StenoError
 from projections.api.feed.listener import Dropped

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from engine.fold.archives import archive_about, live_part
 from engine.fold.change import Anomaly, Blind, Change, Moved
-from engine.fold.run_machine import State
 from engine.providers.readings import READINGS
+from engine.states import State
 from events.clock import SECOND
 from events.store.record import Stored
 from events.types import (

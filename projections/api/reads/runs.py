@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from engine.fold.run_machine import State
 from engine.money.costs import Costs
 from engine.money.reconcile import reconcile_run
 from engine.money.words import money
 from engine.objects import RunObject
+from engine.states import State
 from projections.api.paging import CURSOR, LIMIT, SORTED_CURSOR, Place, cursor_of, cut
 from projections.api.parameters import HIDDEN, Asked, choice, text
 from projections.api.reads import shapes

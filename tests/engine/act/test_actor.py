@@ -6,7 +6,7 @@ import pytest
 from engine.commands.dispatcher import raise_failure
 from engine.commands.stop import request_stop
 from engine.errors import Conflict, NameInUse, ProviderError, TaskInvalid
-from engine.fold.run_machine import Reason, State
+from engine.states import Reason, State
 from events import types
 from events.clock import SECOND
 

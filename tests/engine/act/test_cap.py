@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.fold.run_machine import State
 from engine.fold.tick_reader import PollReader
 from engine.fold.world import World
 from engine.providers.readings import READINGS
+from engine.states import State
 from events.clock import SystemClock
 from events.store.record import Record
 

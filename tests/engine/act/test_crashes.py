@@ -9,10 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from engine.fold.run_machine import Reason, State
-from engine.fold.vm_machine import VmState
 from engine.notify.webhook import Webhook
 from engine.policy import DOLLAR, Policy
+from engine.states import Reason, State, VmState
 from events.clock import SECOND
 
 KILL_AT = Path(__file__).with_name("kill_at.py")

@@ -5,9 +5,8 @@ import pytest
 from engine.commands.stop import confirm_gone, request_vm_stop
 from engine.decide.decisions import StopVm
 from engine.errors import ProviderError, ProviderRefused, ProviderUnreachable, VmInUse, VmNotFound
-from engine.fold.run_machine import State
-from engine.fold.vm_machine import VmState
 from engine.policy import HOUR, Policy
+from engine.states import State, VmState
 from events import types
 from events.clock import SECOND
 

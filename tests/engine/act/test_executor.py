@@ -11,9 +11,8 @@ from stenotest.records import StandingClock
 from engine.act import executor as module
 from engine.act.executor import AT_ONCE, Effects, Inline, Result, Threads
 from engine.errors import ProviderError, ProviderUnreachable
-from engine.fold.run_machine import State
-from engine.fold.vm_machine import VmState
 from engine.policy import HOUR, Policy
+from engine.states import State, VmState
 from events.clock import SECOND
 
 PRICE = 1_990_000

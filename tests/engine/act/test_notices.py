@@ -13,12 +13,12 @@ import pytest
 from engine.decide.decisions import Alert
 from engine.fold.change import Anomaly, AnomalyKind
 from engine.fold.vm import Vm, VmFacts
-from engine.fold.vm_machine import VmState
 from engine.fold.world_codec import WorldState
 from engine.notify import webhook as posting
 from engine.notify.delivery import PAUSES
 from engine.notify.notices import Notices
 from engine.notify.webhook import Webhook, sign
+from engine.states import VmState
 from events.clock import SECOND
 
 pytestmark = pytest.mark.slow

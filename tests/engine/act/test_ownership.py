@@ -5,10 +5,10 @@ from stenotest.gate import holding
 
 from engine.commands.dispatcher import raise_failure
 from engine.errors import Conflict, NameInUse
-from engine.fold.run_machine import State
 from engine.policy import HOUR, Policy
 from engine.providers.base import Named, Submission
 from engine.providers.naming import choose_name
+from engine.states import State
 from events import types
 from events.clock import SECOND, foreign_run_id
 

@@ -8,10 +8,9 @@ from engine.commands.dispatcher import raise_failure
 from engine.decide.decisions import Hold, Place, Refuse, Requeue
 from engine.errors import ProviderUnreachable, RefusedByPolicy
 from engine.facts import RunFacts
-from engine.fold.run_machine import State
-from engine.fold.vm_machine import VmState
 from engine.policy import HOUR, Policy, Rate
 from engine.providers.base import Named
+from engine.states import State, VmState
 from events import types
 from events.clock import SECOND, foreign_run_id
 from events.errors import VersionConflict

@@ -11,11 +11,11 @@ import pytest
 from stenotest.gate import holding
 
 from engine.commands.submit import request_run
-from engine.fold.run_machine import Reason, State
 from engine.fold.world import World
 from engine.kernel.mark import Mark, hashed
 from engine.providers.readings import READINGS
 from engine.recorder.recorder import Recorder
+from engine.states import Reason, State
 from events.clock import SECOND
 
 pytestmark = pytest.mark.slow

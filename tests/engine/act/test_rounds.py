@@ -3,8 +3,8 @@
 import pytest
 
 from engine.errors import ProviderUnreachable
-from engine.fold.run_machine import State
 from engine.policy import HOUR, Policy
+from engine.states import State
 from events import types
 from events.clock import SECOND
 from events.poll import Poll

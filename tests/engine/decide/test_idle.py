@@ -8,8 +8,8 @@ from stenotest.stage import Stage, run_row, vm_row
 from stenotest.story import START
 
 from engine.decide.decisions import CancelDrain, Decision, Place, StartDrain, StopRun, StopVm
-from engine.fold.vm_machine import VmState
 from engine.policy import MINUTE, Policy
+from engine.states import VmState
 from events import types
 from events.clock import SECOND
 

@@ -15,8 +15,8 @@ from engine.decide.matching import covers
 from engine.decide.source_view import Scene, terms_of
 from engine.facts import RunFacts
 from engine.fold.run import Run
-from engine.fold.vm_machine import VmState
 from engine.policy import Policy
+from engine.states import VmState
 from events.clock import SECOND
 
 pytestmark = pytest.mark.slow

@@ -10,8 +10,8 @@ from engine.decide.capacity import capacity_sentence
 from engine.decide.controller import decide
 from engine.decide.decisions import Place, Refuse, Requeue
 from engine.decide.queue import queue
-from engine.fold.run_machine import State
 from engine.policy import DOLLAR, HOUR, MINUTE, Policy
+from engine.states import State
 from events import types
 from events.clock import SECOND
 

@@ -15,8 +15,8 @@ from stenotest.story import START
 
 from engine.decide.decisions import Place, StartDrain, StopRun, StopVm
 from engine.fold.vm import Vm
-from engine.fold.vm_machine import VmState
 from engine.policy import Policy
+from engine.states import VmState
 from events import types
 from events.clock import SECOND
 

@@ -14,8 +14,8 @@ from stenotest.town import Town, holds, places
 
 from engine.decide.decisions import CancelDrain
 from engine.decide.source_view import Scene
-from engine.fold.vm_machine import VmState
 from engine.policy import Policy
+from engine.states import VmState
 from events.clock import SECOND
 
 MODES = ["provider", "pool"]

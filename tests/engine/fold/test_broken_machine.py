@@ -8,14 +8,15 @@ import msgspec
 import pytest
 
 from engine.fold.record_fold import RecordFold
-from engine.fold.run_machine import RUN, State, Trigger
+from engine.fold.run_machine import RUN, Trigger
 from engine.fold.state_machine import StateMachine
-from engine.fold.vm_machine import VM, VmState, VmTrigger
+from engine.fold.vm_machine import VM, VmTrigger
 from engine.fold.world import World
 from engine.providers.readings import READINGS
 from engine.replay.record import replay_record
 from engine.replay.trace import open_trace
 from engine.rules.sets import CURRENT
+from engine.states import State, VmState
 from events.clock import SystemClock
 from events.store.record import Record
 from projections.models.projector import caught_up, rebuilt

@@ -7,7 +7,7 @@ from stenotest.told import HANDED, OURS, REFUSED, SOURCE, TAKEN, VM, Told, drain
 
 from engine.fold.change import AnomalyKind
 from engine.fold.queries import awaiting_machine, idle_evidence, policy_of, runs_of, source_of, vms_of
-from engine.fold.vm_machine import VmReason, VmState
+from engine.states import VmReason, VmState
 from events import types
 
 NO_CAPACITY = "failed_to_start_due_to_no_capacity"

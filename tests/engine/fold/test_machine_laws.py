@@ -11,11 +11,12 @@ from stenotest.story import START, Item, Story
 from engine.fold.queries import idle_evidence, vms_of
 from engine.fold.tick_reader import PollReader
 from engine.fold.vm import Vm
-from engine.fold.vm_machine import BILLED, VM, VmState
+from engine.fold.vm_machine import BILLED, VM
 from engine.fold.world import World
 from engine.fold.world_codec import dump, load
 from engine.providers.readings import READINGS
 from engine.rules.sets import CURRENT
+from engine.states import VmState
 from events import types
 from events.clock import SECOND, foreign_run_id
 

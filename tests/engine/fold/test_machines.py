@@ -9,9 +9,9 @@ from stenotest.told import SOURCE, TAKEN, VM, Told, drain, intended, on
 from engine.fold.change import AnomalyKind
 from engine.fold.queries import idle_evidence
 from engine.fold.tick_reader import PollReader
-from engine.fold.vm_machine import VmReason, VmState
 from engine.fold.world import World
 from engine.providers.readings import READINGS
+from engine.states import VmReason, VmState
 from events import types
 from events.clock import SECOND
 

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.fold.run_machine import PROGRESS, RUN, TERMINAL, State, Trigger
+from engine.fold.run_machine import RUN, TERMINAL, Trigger
 from engine.fold.state_machine import StateMachine
-from engine.fold.vm_machine import VM, VmState, VmTrigger
+from engine.fold.vm_machine import VM, VmTrigger
+from engine.states import PROGRESS, State, VmState
 
 DIAGRAM = Path(__file__).parents[3] / "docs" / "machines" / "run.mmd"
 LIVE, TABLE = RUN.live(), RUN.table()

@@ -7,7 +7,7 @@ from stenotest.machines import machine_item, placeholder
 from stenotest.story import Item, single
 from stenotest.told import Told
 
-from engine.fold.vm_machine import VmState
+from engine.states import VmState
 
 ROWS = {
     "busy": machine_item(status="busy"),

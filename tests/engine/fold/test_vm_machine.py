@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.fold.vm_machine import BILLED, PHASE_OF, VM, VmState, VmTrigger
+from engine.fold.vm_machine import BILLED, PHASE_OF, VM, VmTrigger
+from engine.states import VmState
 
 DIAGRAM = Path(__file__).parents[3] / "docs" / "machines" / "vm.mmd"
 LIVE, TABLE = VM.live(), VM.table()

@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 from stenotest.bills import SOURCE, at, machine, machines, on, world
 
 from engine.fold.vm import Vm
-from engine.fold.vm_machine import Phase, VmState
+from engine.fold.vm_machine import Phase
 from engine.fold.world_codec import PolicyStep
 from engine.money.bill import Bill, bill_vm, life_cost, split
 from engine.money.costs import Costs, Line, charges
 from engine.money.prices import Book
 from engine.policy import Billing, Policy, Rate
+from engine.states import VmState
 from events.clock import SECOND
 
 REQUESTED_RATE = Rate(gpu="mi300x", hourly=2_500_000)

@@ -8,7 +8,6 @@ from stenotest.machines import HOST, machine_item
 from stenotest.story import Item, Story, job, run_item, submission
 
 from engine.fold.vm import Vm
-from engine.fold.vm_machine import VmState as S
 from engine.fold.world import World
 from engine.fold.world_codec import PolicyStep
 from engine.money.bill import bill_vm
@@ -17,6 +16,7 @@ from engine.money.prices import Book
 from engine.policy import Billing, Policy
 from engine.providers.readings import READINGS
 from engine.replay.trace import fold_polls
+from engine.states import VmState as S
 from events.clock import SECOND
 
 BILLINGS = (

@@ -8,11 +8,10 @@ from stenotest.bills import a_run, at, machine, machines, on, world
 from engine.decide.idle_timeout import BACKSTOP
 from engine.errors import RefusedByPolicy
 from engine.fold.run import Placed, Run, Terms
-from engine.fold.run_machine import State
 from engine.fold.vm import Vm
-from engine.fold.vm_machine import VmState
 from engine.money.budget import account, check, committed, due_alerts, worst_case
 from engine.policy import DOLLAR, HOUR, MINUTE, Billing, Policy, Rate
+from engine.states import State, VmState
 from events.clock import SECOND
 
 HOURLY = 1_990_000

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from stenotest.machines import MachineHistory, machine_histories
 from stenotest.story import Story
 
-from engine.fold.vm_machine import VmState
 from engine.fold.world import World
 from engine.fold.world_codec import WorldState
 from engine.money.bill import Bill
 from engine.money.costs import Costs
 from engine.providers.readings import READINGS
 from engine.replay.trace import fold_polls
+from engine.states import VmState
 
 STEP = 5
 

@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stenotest.bills import at, machine, on
 
-from engine.fold.vm_machine import VmState
 from engine.money.bill import bill_vm
 from engine.money.model import (
     Inputs,
@@ -21,6 +20,7 @@ from engine.money.model import (
 from engine.money.prices import Book
 from engine.money.projection import Claim, Verdict, project
 from engine.policy import DOLLAR, MINUTE
+from engine.states import VmState
 from events.clock import SECOND
 
 CLAIMS = {claim.topic: claim for claim in project()}

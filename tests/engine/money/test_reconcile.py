@@ -10,14 +10,13 @@ from stenotest.bills import a_run, at, machine, machines, on, world
 from engine.facts import AttemptFacts, JobFacts, RunFacts
 from engine.fold.change import AnomalyKind
 from engine.fold.run import Run
-from engine.fold.run_machine import State
 from engine.fold.vm import Vm
-from engine.fold.vm_machine import VmState
 from engine.fold.world_codec import WorldState
 from engine.money.costs import Costs
 from engine.money.figure import divergences
 from engine.money.reconcile import Cause, Reconciliation, reconcile
 from engine.policy import Policy, Rate
+from engine.states import State, VmState
 
 HOURLY = 1_990_000
 

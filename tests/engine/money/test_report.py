@@ -12,9 +12,7 @@ from stenotest.bills import a_run, at, machine, machines, on, world
 
 from engine.facts import RunFacts
 from engine.fold.run import Terms
-from engine.fold.run_machine import State
 from engine.fold.vm import Vm
-from engine.fold.vm_machine import VmReason, VmState
 from engine.fold.world_codec import WorldState
 from engine.money.budget import account
 from engine.money.costs import Charge, Costs, Line, cut_at
@@ -23,6 +21,7 @@ from engine.money.metrics import metrics
 from engine.money.performance import Measure, performance
 from engine.money.report import By, cost_report
 from engine.policy import DOLLAR, Policy, Rate
+from engine.states import State, VmReason, VmState
 from events.clock import SECOND
 
 EVERY: tuple[By, ...] = ("vm", "run", "day", "user", "gpu")

@@ -10,10 +10,10 @@ import pytest
 
 from engine.fold.change import AnomalyKind
 from engine.fold.vm import Vm
-from engine.fold.vm_machine import VmState
 from engine.fold.world import World
 from engine.providers.readings import READINGS
 from engine.replay.trace import NumberedPoll, fold_polls, open_trace
+from engine.states import VmState
 from events.clock import SECOND, format_time
 
 TRACES = Path(__file__).parents[2] / "traces"

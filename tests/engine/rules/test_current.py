@@ -8,11 +8,11 @@ import pytest
 from stenotest.story import Item, job, run_item, single, submission
 
 from engine.facts import RunFacts
-from engine.fold.run_machine import Reason
 from engine.providers.dstack.run_reading import read_run
 from engine.providers.dstack.words import RETRY_EVENT_OF, RUN_REASONS
 from engine.rules.current import judge
 from engine.rules.moves import Live, Verdict
+from engine.states import Reason
 
 TRACES = Path(__file__).parents[2] / "traces"
 

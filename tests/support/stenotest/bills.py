@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 
 from engine.facts import VmFacts
 from engine.fold.run import Run
-from engine.fold.run_machine import State
 from engine.fold.vm import Occupancy, PriceStep, Span, Vm, VmDate, VmStep
-from engine.fold.vm_machine import VmState
 from engine.fold.world_codec import PolicyStep, WorldState
 from engine.policy import DOLLAR, Policy
+from engine.states import State, VmState
 from events.clock import SECOND, parse_time
 
 START = parse_time("2026-11-20T09:00:00Z")

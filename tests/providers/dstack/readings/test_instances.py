@@ -11,9 +11,9 @@ from stenotest.machines import HOST, machine_item, placeholder
 from stenotest.story import START, provider_id
 
 from engine.facts import VmFacts
-from engine.fold.vm_machine import VmReason, VmState
 from engine.providers.dstack.vm_reading import read_vm
 from engine.replay.trace import open_trace
+from engine.states import VmReason, VmState
 from events.clock import SECOND
 
 TRACES = Path(__file__).parents[3] / "traces"

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.fold.vm_machine import VmReason
 from engine.providers.dstack.words import INSTANCE_REASONS, INSTANCE_STATUSES, OLD_INSTANCE_REASONS, VM_STATE, vm_cause
+from engine.states import VmReason
 
 LAB = Path(__file__).parents[4] / ".lab"
 

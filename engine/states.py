@@ -1,0 +1,79 @@
+"""The states of runs and machines, and the reasons beside them: the words that facts, rules and the fold share."""
+
+from enum import StrEnum
+from typing import Final
+
+
+class State(StrEnum):
+    """Where a run is, in our words."""
+
+    REQUESTED = "requested"  # asked for; no poll has shown it yet
+    QUEUED = "queued"  # the provider has it and gives it no machine yet, or again none
+    PROVISIONING = "provisioning"  # a machine is being made or chosen
+    PULLING = "pulling"  # the machine fetches the image
+    RUNNING = "running"  # the commands run
+    FINISHING = "finishing"  # over or told to stop, and nothing decisive said yet
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    LOST = "lost"  # the source answers and no longer knows the run; not terminal
+
+
+PROGRESS: Final = (
+    State.REQUESTED,
+    State.QUEUED,
+    State.PROVISIONING,
+    State.PULLING,
+    State.RUNNING,
+    State.FINISHING,
+)
+"""The live states in their order; a run moves forward in it, skipping what no poll happened to show."""
+
+
+class Reason(StrEnum):
+    """The reason beside a verdict (or beside `lost`)."""
+
+    EXIT_ZERO = "exit_zero"
+    EXIT_NONZERO = "exit_nonzero"
+    STOPPED_BY_USER = "stopped_by_user"
+    ABORTED_BY_USER = "aborted_by_user"
+    STOPPED_BY_POLICY = "stopped_by_policy"
+    TIMED_OUT = "timed_out"
+    NO_CAPACITY = "no_capacity"
+    INTERRUPTED = "interrupted"
+    UNREACHABLE = "unreachable"
+    REJECTED = "rejected"  # the provider refused the task, or it was never handed over
+    COMPILE_ERROR = "compile_error"
+    WRONG_ANSWER = "wrong_answer"
+    RUNTIME_ERROR = "runtime_error"
+    NODE_FAILED = "node_failed"
+    DELETED = "deleted"  # of `lost` only: the provider says the id does not exist
+    PROVIDER_ERROR = "provider_error"
+    UNKNOWN_REASON = "unknown_reason"
+
+
+class VmState(StrEnum):
+    """Where a machine is, in our words."""
+
+    REQUESTED = "requested"  # asked for; no poll has shown it yet
+    PROVISIONING = "provisioning"  # it is being made, and billed
+    IDLE = "idle"  # up, no run on it
+    BUSY = "busy"  # up, a run on it
+    DRAINING = "draining"  # idle, and by our own intent no run comes any more; billed as idle
+    TERMINATING = "terminating"  # told to go
+    TERMINATED = "terminated"  # seen gone
+    UNCONFIRMED = "unconfirmed"  # should be gone and was not seen gone: still billed
+
+
+class VmReason(StrEnum):
+    """The reason beside the end of a machine."""
+
+    IDLE_TIMEOUT = "idle_timeout"  # also 0.19.37's `Idle timeout`
+    STOPPED_BY_POLICY = "stopped_by_policy"  # our own decision
+    STOPPED_BY_USER = "stopped_by_user"
+    INTERRUPTED = "interrupted"
+    UNREACHABLE = "unreachable"
+    PROVISIONING_FAILED = "provisioning_failed"
+    FLEET_DELETED = "fleet_deleted"
+    PROVIDER_ERROR = "provider_error"
+    UNKNOWN_REASON = "unknown_reason"
