@@ -14,14 +14,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import httpx
 import msgspec
 import pytest
+from stenotest.frozen_time import Hands, time_in_hand
 
-from cli.serving import serving
+from cli.serving import _warm_up, serving
 from cli.wiring.app import App
 from engine.providers.readings import READINGS
 from engine.providers.registry import load_settings
@@ -114,6 +116,16 @@ def _serving() -> Iterator[Serve]:
             return Served(url=server.url_here, client=client, record=record, server=server, _end=stack.close)
 
         yield serve
+
+
+@pytest.fixture(scope="module")
+def hands() -> Iterator[Hands]:
+    """The clock of this process, for a whole file of tests: servers and all."""
+    import_module("pydantic.v1")  # what a service imports late defines types of dates: of the real ones
+    import_module("projections.api.app")
+    _warm_up("dstack")
+    with time_in_hand(runs=True) as moved:
+        yield moved
 
 
 @pytest.fixture

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
+from stenotest.frozen_time import Hands
 from stenotest.records import StandingClock
 
 from engine.errors import NotConfigured
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from conftest import Serve, Served
+
+pytestmark = pytest.mark.usefixtures("hands")
 
 RUN = {"configuration": {"type": "task", "commands": ["true"]}}
 
@@ -98,12 +100,12 @@ def test_on_loopback_tokens_of_others_change_nothing_for_who_has_none(served: Se
 @pytest.mark.parametrize(
     "header", ["Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP", "Via"]
 )
-def test_what_came_through_a_proxy_needs_a_token(here: Served, header: str) -> None:
+def test_what_came_through_a_proxy_needs_a_token(hands: Hands, here: Served, header: str) -> None:
     """The proxy is on this machine, who speaks through it may be anywhere."""
     told = problem(here.client.get("/api/runs", headers={header: "198.51.100.7"}), 401, "Authorization")
     assert "proxy" in str(told["detail"])
     with_token = {header: "198.51.100.7"} | bearer(token(here.record, "read"))
-    time.sleep(0.3)
+    hands.later(0.3)
     assert here.client.get("/api/runs", headers=with_token).status_code == 200
 
 
@@ -183,10 +185,10 @@ def test_all_others_ask_for_a_token_whether_they_exist_or_not(everywhere: Served
 # -- tokens
 
 
-def test_a_token_says_who_asks(everywhere: Served) -> None:
+def test_a_token_says_who_asks(hands: Hands, everywhere: Served) -> None:
     """By its name; what it asks for is recorded under that."""
     text = token(everywhere.record, "submit", name="site")
-    time.sleep(0.3)
+    hands.later(0.3)
     assert everywhere.client.get("/api/session", headers=bearer(text)).json() == {
         "name": "site",
         "role": "submit",
@@ -217,34 +219,34 @@ def test_what_is_no_token_of_ours_is_refused_even_on_loopback(here: Served, give
     assert answer.headers["www-authenticate"].startswith('Bearer realm="steno", error="invalid_')
 
 
-def test_a_token_with_another_secret_is_none(here: Served) -> None:
+def test_a_token_with_another_secret_is_none(hands: Hands, here: Served) -> None:
     """The id alone opens nothing."""
     text = token(here.record, "read")
-    time.sleep(0.3)
+    hands.later(0.3)
     for wrong in (text[:-1] + ("A" if text[-1] != "A" else "B"), text + "A", text.upper(), text[:-1]):
         problem(here.client.get("/api/runs", headers=bearer(wrong)), 401, "Authorization")
 
 
-def test_a_revoked_token_is_refused_within_a_second(here: Served) -> None:
+def test_a_revoked_token_is_refused_within_a_second(hands: Hands, here: Served) -> None:
     """By a server that runs."""
     text = token(here.record, "read", name="a-site")
-    time.sleep(0.3)
+    hands.later(0.3)
     assert here.client.get("/api/runs", headers=bearer(text)).status_code == 200
     revoke(here.record, "a-site")
-    time.sleep(1)
+    hands.later(1)
     problem(here.client.get("/api/runs", headers=bearer(text)), 401, "Authorization")
 
 
-def test_a_stream_ends_when_its_token_is_revoked(here: Served) -> None:
+def test_a_stream_ends_when_its_token_is_revoked(hands: Hands, here: Served) -> None:
     """Nothing is told any more, and the stream ends in good form."""
     text = token(here.record, "read", name="a-listener")
-    time.sleep(0.3)
+    hands.later(0.3)
     with here.client.stream("GET", "/api/stream", headers=bearer(text)) as answer:
         assert answer.status_code == 200
         pieces = answer.iter_raw()
         next(pieces)
         revoke(here.record, "a-listener")
-        time.sleep(1)
+        hands.later(1)
         token(here.record, "read", name="hidden")  # something to tell
         assert b"hidden" not in b"".join(pieces)
 
@@ -299,20 +301,20 @@ def test_tokens_made_at_the_same_moment_are_all_there(town: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["{", "[]", '{"version": 2}', '{"tokens": [{"id": 1}]}'])
-def test_a_file_that_cannot_be_read_lets_nobody_in(here: Served, damage: str) -> None:
+def test_a_file_that_cannot_be_read_lets_nobody_in(hands: Hands, here: Served, damage: str) -> None:
     """Not even who needed no token: it may have said something else. Put right, all is as before."""
     text = token(here.record, "read")
     path = here.record.with_name("record.db.tokens")
     whole = path.read_bytes()
     try:
         path.write_text(damage)
-        time.sleep(0.3)
+        hands.later(0.3)
         problem(here.client.get("/api/runs"), 503)
         problem(here.client.get("/api/runs", headers=bearer(text)), 503)
         assert here.client.get("/healthz").status_code == 200
     finally:
         path.write_bytes(whole)
-    time.sleep(0.3)
+    hands.later(0.3)
     assert here.client.get("/api/runs", headers=bearer(text)).status_code == 200
 
 
@@ -359,10 +361,12 @@ def test_each_request_needs_one_role(method: str, path: str, role: str | None) -
         ("admin", "POST", "/api/runs", True),
     ],
 )
-def test_a_role_covers_those_below_it(here: Served, role: str, method: str, path: str, allowed: bool) -> None:
+def test_a_role_covers_those_below_it(
+    hands: Hands, here: Served, role: str, method: str, path: str, allowed: bool
+) -> None:
     """403 says which is needed; who may is told of the request itself, not of access."""
     text = token(here.record, role)
-    time.sleep(0.3)
+    hands.later(0.3)
     answer = here.client.request(method, path, headers=bearer(text), json={} if method == "POST" else None)
     if allowed:
         assert answer.status_code not in {401, 403}, answer.text

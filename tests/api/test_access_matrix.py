@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import time
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Route
+from stenotest.frozen_time import Hands
 
 from engine.providers.readings import READINGS
 from events.clock import SECOND, RandomIds, SystemClock
@@ -67,7 +67,7 @@ def needed(method: str, path: str) -> str:
 
 
 @pytest.fixture
-def callers(served: Serve, town: Path) -> tuple[Served, dict[str, dict[str, str]]]:
+def callers(hands: Hands, served: Serve, town: Path) -> tuple[Served, dict[str, dict[str, str]]]:
     """A service beyond loopback, and the headers of every kind of caller."""
     clock = SystemClock()
     with Record.open(town, write=True, shapes=READINGS.shape, clock=clock) as record:
@@ -91,7 +91,7 @@ def callers(served: Serve, town: Path) -> tuple[Served, dict[str, dict[str, str]
         name, _, rest = answer.headers["set-cookie"].partition("=")
         headers[f"{role} session"] = {"Cookie": f"{name}={rest.partition(';')[0]}"}
     service.client.cookies.clear()
-    time.sleep(0.02)  # one token expires
+    hands.later(0.02)  # one token expires
     return service, {**headers, "none": {}}
 
 

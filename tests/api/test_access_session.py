@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
+from stenotest.frozen_time import Hands
 from stenotest.records import StandingClock
 
 from engine.providers.readings import READINGS
@@ -38,20 +39,20 @@ def service(served: Serve, town: Path) -> Served:
     return served(town, api__host="0.0.0.0")
 
 
-def log_in(service: Served, role: str = "submit") -> httpx.Cookies:
+def log_in(hands: Hands, service: Served, role: str = "submit") -> httpx.Cookies:
     """The cookie of a browser that logged in."""
     text = token(service.record, role, f"{role}-{time.monotonic_ns()}")
-    time.sleep(0.3)
+    hands.later(0.3)
     answer = service.client.post("/api/session", json={"token": text})
     assert answer.status_code == 200, answer.text
     service.client.cookies.clear()
     return answer.cookies
 
 
-def test_a_cookie_stands_for_the_token(service: Served) -> None:
+def test_a_cookie_stands_for_the_token(hands: Hands, service: Served) -> None:
     """HttpOnly, SameSite=Strict, for the whole site, half a day at most, and without the token in it."""
     text = token(service.record, "submit", "browser")
-    time.sleep(0.3)
+    hands.later(0.3)
     answer = service.client.post("/api/session", json={"token": text})
     assert answer.json() == {"name": "browser", "role": "submit", "via": "token"}
     [cookie] = answer.headers.get_list("set-cookie")
@@ -65,25 +66,25 @@ def test_a_cookie_stands_for_the_token(service: Served) -> None:
     assert service.client.get("/api/runs").status_code == 200
 
 
-def test_behind_tls_the_cookie_goes_nowhere_else(service: Served) -> None:
+def test_behind_tls_the_cookie_goes_nowhere_else(hands: Hands, service: Served) -> None:
     """The proxy says so."""
     text = token(service.record, "read", "browser")
-    time.sleep(0.3)
+    hands.later(0.3)
     answer = service.client.post("/api/session", json={"token": text}, headers={"X-Forwarded-Proto": "https"})
     assert "secure" in answer.headers["set-cookie"].lower()
 
 
-def test_the_session_has_the_role_of_its_token(service: Served) -> None:
+def test_the_session_has_the_role_of_its_token(hands: Hands, service: Served) -> None:
     """No more."""
-    cookies = log_in(service, "read")
+    cookies = log_in(hands, service, "read")
     with httpx.Client(base_url=service.url, cookies=cookies, timeout=120, trust_env=False) as browser:
         assert browser.get("/api/runs").status_code == 200
         assert browser.post("/api/runs", json={}).status_code == 403
 
 
-def test_logging_out_ends_the_session_and_not_only_the_cookie(service: Served) -> None:
+def test_logging_out_ends_the_session_and_not_only_the_cookie(hands: Hands, service: Served) -> None:
     """A copy of the cookie is worth nothing either."""
-    cookies = log_in(service)
+    cookies = log_in(hands, service)
     with (
         httpx.Client(base_url=service.url, cookies=cookies, timeout=120, trust_env=False) as browser,
         httpx.Client(base_url=service.url, cookies=cookies, timeout=120, trust_env=False) as thief,
@@ -95,9 +96,11 @@ def test_logging_out_ends_the_session_and_not_only_the_cookie(service: Served) -
     assert service.client.delete("/api/session").status_code == 204
 
 
-def test_a_session_outlives_a_restart_and_is_known_to_every_process(service: Served, served: Serve) -> None:
+def test_a_session_outlives_a_restart_and_is_known_to_every_process(
+    hands: Hands, service: Served, served: Serve
+) -> None:
     """Browsers come back by themselves and must not ask again."""
-    cookies = log_in(service)
+    cookies = log_in(hands, service)
     service.stop()
     other = served(service.record, api__host="0.0.0.0")
     with httpx.Client(base_url=other.url, cookies=cookies, timeout=120, trust_env=False) as browser:
@@ -108,15 +111,15 @@ def test_a_session_outlives_a_restart_and_is_known_to_every_process(service: Ser
         assert browser.get("/api/session").status_code == 401
 
 
-def test_a_session_ends_with_its_token(service: Served) -> None:
+def test_a_session_ends_with_its_token(hands: Hands, service: Served) -> None:
     """Within a second."""
     text = token(service.record, "read", "browser")
-    time.sleep(0.3)
+    hands.later(0.3)
     service.client.post("/api/session", json={"token": text})
     assert service.client.get("/api/runs").status_code == 200
     with Record.open(service.record, write=True, shapes=READINGS.shape, clock=SystemClock()) as record:
         Issuer(record, SystemClock(), RandomIds()).revoke("browser", by="tester")
-    time.sleep(1)
+    hands.later(1)
     assert service.client.get("/api/runs").status_code == 401
 
 
@@ -179,19 +182,21 @@ def test_a_token_nobody_knows_opens_no_session(service: Served, text: str) -> No
     assert "set-cookie" not in answer.headers
 
 
-def test_two_services_of_one_machine_do_not_share_a_cookie(served: Serve, town: Path, empty_record: Path) -> None:
+def test_two_services_of_one_machine_do_not_share_a_cookie(
+    hands: Hands, served: Serve, town: Path, empty_record: Path
+) -> None:
     """A browser sends the cookies of one port to all others: each record's has a name of its own."""
     names = []
     for record in (town, empty_record):
         token(record, "read", "first")
-        names += list(log_in(served(record, api__host="0.0.0.0")).keys())
+        names += list(log_in(hands, served(record, api__host="0.0.0.0")).keys())
     assert len(set(names)) == 2
 
 
-def test_a_token_logs_in_so_often(service: Served) -> None:
+def test_a_token_logs_in_so_often(hands: Hands, service: Served) -> None:
     """What is closed is kept in a file that is read again and again: one reader must not make it grow without end."""
     text, other = token(service.record, "read", "often"), token(service.record, "read", "once")
-    time.sleep(0.3)
+    hands.later(0.3)
     found = [service.client.post("/api/session", json={"token": text}) for _ in range(LOGINS + 5)]
     assert {answer.status_code for answer in found[:LOGINS]} == {200}
     assert found[-1].status_code == 429
