@@ -77,6 +77,11 @@ def format_time(moment: int) -> str:
     return (_EPOCH + timedelta(microseconds=moment)).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
+def format_second(moment: int) -> str:
+    """`YYYY-MM-DDTHH:MM:SSZ`, cut to the second: for sentences."""
+    return f"{format_time(moment)[:19]}Z"
+
+
 def foreign_run_id(provider: str, provider_id: str) -> str:
     """The run id of a run Steno did not request: uuid5 of provider and the provider's own id, equal everywhere."""
     return str(uuid.uuid5(_STENO_NAMESPACE, f"{provider}/{provider_id}"))

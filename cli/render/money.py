@@ -9,8 +9,9 @@ import click
 
 from cli.render import paint, words
 from engine.money.projection import Verdict
-from engine.money.words import money, rate, span, usd
+from engine.money.words import money, rate, usd
 from events.clock import SECOND
+from events.duration import span
 from projections.models.money_objects import LINES
 
 if TYPE_CHECKING:

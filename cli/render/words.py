@@ -3,7 +3,9 @@
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-from events.clock import SECOND
+from engine.money.words import usd as dollars
+from engine.policy import DOLLAR
+from events.clock import SECOND, format_second
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -25,7 +27,7 @@ def duration(span: int) -> str:
 
 def moment(at: int) -> str:
     """A moment to the second, UTC: `2026-11-20 15:00:02Z`."""
-    return (_EPOCH + timedelta(microseconds=at)).strftime("%Y-%m-%d %H:%M:%SZ")
+    return format_second(at).replace("T", " ")
 
 
 def hour(at: int) -> str:
@@ -45,11 +47,7 @@ def ago(at: int, now: int) -> str:
 
 def money(usd: str | None) -> str:
     """A decimal string of US dollars with as many places as say something: `$0.0347`, `$12.50`; `–` where unknown."""
-    if usd is None:
-        return "–"
-    whole, _, places = usd.partition(".")
-    places = places.rstrip("0")
-    return f"${whole}.{places:0<2}"
+    return "–" if usd is None else dollars(int(Decimal(usd) * DOLLAR))
 
 
 def short(usd: str | None) -> str:

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from projections.models.position_at import Beyond
     from projections.models.view import View
 
-_AGO = re.compile(r"(\d+)\s*(s|m|h|d)(?:\s*ago)?")
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_AGO = re.compile(r"(\d+\s*(?:s|m|h|d|w))(?:\s*ago)?")
 
 
 def moment(text: str, now: int) -> int:
@@ -23,12 +22,13 @@ def moment(text: str, now: int) -> int:
     Raises:
         click.BadParameter: it is neither.
     """
-    from events.clock import SECOND, parse_time
+    from events.clock import parse_time
+    from events.duration import parse_duration
 
-    ago = _AGO.fullmatch(text.strip())
-    if ago is not None:
-        return now - int(ago[1]) * _UNITS[ago[2]] * SECOND
     try:
+        ago = _AGO.fullmatch(text.strip())
+        if ago is not None:
+            return now - parse_duration(ago[1])
         return parse_time(text.strip())
     except ValueError:
         raise click.BadParameter(
@@ -42,20 +42,12 @@ def length(text: str) -> int:
     Raises:
         click.BadParameter: it is none.
     """
-    from events.clock import SECOND
+    from engine.settings.values import positive_duration
 
-    number, unit = text.strip(), 1.0
-    for name, seconds_each in (("ms", 0.001), *_UNITS.items()):
-        if number.endswith(name):
-            number, unit = number.removesuffix(name), seconds_each
-            break
     try:
-        seconds = float(number) * unit
+        return positive_duration(text)
     except ValueError:
-        seconds = -1.0
-    if not 0 < seconds < 1e9:
-        raise click.BadParameter(f"{text!r} is not a duration; use 90s, 15m, 2h or plain seconds")
-    return round(seconds * SECOND)
+        raise click.BadParameter(f"{text!r} is not a duration; write 90s, 15m, 2h or plain seconds") from None
 
 
 def position_or_time(text: str, now: int) -> tuple[int | None, int | None]:

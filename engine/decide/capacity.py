@@ -7,10 +7,10 @@ from engine.decide.decisions import Requeue
 from engine.decide.source_view import Scene
 from engine.fold.queries import source_of
 from engine.fold.run import Run
-from engine.money.words import span
 from engine.policy import MINUTE, Policy
 from engine.states import Reason, State, VmState
 from events.clock import SECOND
+from events.duration import backoff, span
 
 FIRST: Final = 15 * SECOND
 MOST: Final = 5 * MINUTE
@@ -40,7 +40,10 @@ def capacity_sentence(run: Run, policy: Policy, now: int) -> str | None:
     if run.state is not State.FAILED or run.reason is not Reason.NO_CAPACITY or run.requested_at is None:
         return None
     tries = "once" if run.requeues == 0 else f"{run.requeues + 1} times"
-    patience, limit = policy.queue_patience, f"{span(policy.queue_patience)} after the request (`queue.patience`)"
+    patience, limit = (
+        policy.queue_patience,
+        f"{span(policy.queue_patience)} after the request (`queue.patience`)",
+    )
     if run.stop_by is not None:
         why = "it is not submitted again, because a stop was requested"
     elif _ran(run):
@@ -62,7 +65,7 @@ def _again(scene: Scene, run: Run) -> Requeue:
     fallback = run.terms.fallback if run.terms is not None else ()
     asked = run.requeues + 1
     rounds, turn = divmod(asked, 1 + len(fallback))
-    pause = 0 if turn or _was_forestalled(scene, run) else min(MOST, FIRST * 2 ** min(rounds - 1, 20))
+    pause = 0 if turn or _was_forestalled(scene, run) else backoff(rounds, first=FIRST, most=MOST)
     return Requeue(
         run_id=run.run_id,
         provider_id=run.provider_id or "",

@@ -19,6 +19,7 @@ from engine.fold.vm import Drain, DrainBy, Vm
 from engine.policy import HOUR, MINUTE
 from engine.states import VmState
 from events.clock import SECOND
+from events.duration import backoff
 
 REFUSED_FIRST: Final = 15 * SECOND
 REFUSED_MOST: Final = 5 * MINUTE
@@ -148,7 +149,7 @@ def _drains(scene: Scene, plan: Plan) -> Iterator[StartDrain]:
 
 def _has_passed(at: int, times: int, now: int) -> bool:
     """Whether it may be tried again. A clock behind the record says nothing of how long it was: one early try."""
-    return now < at or now - at >= min(REFUSED_MOST, REFUSED_FIRST * 2 ** min(times - 1, 20))
+    return now < at or now - at >= backoff(times, first=REFUSED_FIRST, most=REFUSED_MOST)
 
 
 def _said(scene: Scene, vm: Vm, by: DrainBy) -> str:

@@ -16,7 +16,7 @@ from engine.fold.run import Held, Run
 from engine.fold.world_codec import WorldState
 from engine.policy import Policy
 from engine.states import VmState
-from events.clock import format_time
+from events.clock import format_second
 
 BEHIND: Final = "another run is ahead in the queue"
 
@@ -174,7 +174,7 @@ def waits(held: Held) -> str:
     """What a held run waits for, in words, and until when at least."""
     if held.not_before is None:
         return held.detail
-    return f"{held.detail or 'the provider had no capacity'}, not before {format_time(held.not_before)[:19]}Z"
+    return f"{held.detail or 'the provider had no capacity'}, not before {format_second(held.not_before)}"
 
 
 def _starts(scene: Scene) -> Iterator[int | None]:

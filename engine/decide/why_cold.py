@@ -14,10 +14,10 @@ from engine.fold.queries import source_of
 from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
-from engine.money.words import span
 from engine.policy import Policy
 from engine.states import VmReason, VmState
 from events.clock import SECOND
+from events.duration import span
 
 __all__ = ["label", "policy_at", "state_at", "why_not_warm", "why_up"]
 

@@ -11,10 +11,10 @@ from engine.fold.queries import idle_evidence
 from engine.fold.sources import Observability, observability
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
-from engine.money.words import span
 from engine.policy import Policy
 from engine.states import VmState
 from events.clock import SECOND, format_time
+from events.duration import span
 
 
 def why_up(state: WorldState, vm: Vm, policy: Policy, now: int) -> tuple[str, ...]:

@@ -18,14 +18,17 @@ from engine.providers.base import Provider
 from engine.states import State
 from events import types
 from events.clock import SECOND, Clock, foreign_run_id
+from events.duration import backoff
 from events.errors import IdConflict
 
 AT_ONCE: Final = 16
 """Outputs read at the same time."""
 A_ROUND: Final = 200
 """Frames of one run written in one round."""
-AGAIN: Final = (2 * SECOND, 4 * SECOND, 8 * SECOND, 16 * SECOND)
-"""Pauses between passes over the output of a run that has ended, where it could not be read; then it is given up."""
+_PASSES: Final = 4
+"""Passes over the output of a run that has ended and could not be read; after one more it is given up."""
+_LAST: Final = 16 * SECOND
+"""The longest pause between these passes; the first is two seconds."""
 _LOOKED_TWICE: Final = 2
 """Passes over an output that is there and has no last word: its last lines may have come late."""
 _SLOW: Final = 15 * SECOND
@@ -128,7 +131,7 @@ class Reports:
         one.passes += run.terminal
         if not run.terminal:
             # The provider says it has ended and the record not yet, or the log could not be read: once more, later.
-            one.not_before = now + min(_SLOW, SECOND << min(one.failures, 4))
+            one.not_before = now + backoff(one.failures + 1, first=SECOND, most=_SLOW)
         elif self._is_enough(reader, one):
             last = types.TaskReported(
                 run_id=run.run_id,
@@ -139,11 +142,11 @@ class Reports:
             )
             self._write(run, one, [last])
         else:
-            one.not_before = now + AGAIN[min(one.passes, len(AGAIN)) - 1]
+            one.not_before = now + backoff(one.passes, first=2 * SECOND, most=_LAST)
 
     def _is_enough(self, reader: Reader, one: _Open) -> bool:
         """Whether to look no further for the last word of a run that has ended."""
-        return one.passes > len(AGAIN) if reader.trouble is not None else one.passes >= _LOOKED_TWICE
+        return one.passes > _PASSES if reader.trouble is not None else one.passes >= _LOOKED_TWICE
 
     def _begin(self, run: Run, said: Said, one: _Open) -> None:
         mark = read_mark(said.mark)

@@ -18,10 +18,11 @@ from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
 from engine.money.bill import life_cost
 from engine.money.prices import HOUR, Book, hourly_now, price_of
-from engine.money.words import rate, span, usd
+from engine.money.words import rate, usd
 from engine.policy import Policy
 from engine.states import VmState
 from events.clock import SECOND
+from events.duration import span
 
 DAY = 24 * HOUR
 GRACE = 14 * 60 * SECOND

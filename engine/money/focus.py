@@ -16,7 +16,7 @@ from engine.money.costs import Charge, Costs, Line, cut_at
 from engine.money.prices import HOUR, Book, rung_at
 from engine.money.report import gpu_of, midnights, user_of
 from engine.policy import DOLLAR
-from events.clock import SECOND, format_time
+from events.clock import SECOND, format_second, format_time
 
 COLUMNS: Final = (
     "BilledCost",
@@ -109,8 +109,8 @@ def _row(charge: Charge, vm: Vm, run: Run | None, listed: int) -> dict[str, str]
         "ChargeClass": "",
         "ChargeDescription": f"{_SAID[charge.line]}: {name}, {kind}",
         "ChargeFrequency": "Usage-Based",
-        "ChargePeriodEnd": _second(charge.until),
-        "ChargePeriodStart": _second(charge.since),
+        "ChargePeriodEnd": format_second(charge.until),
+        "ChargePeriodStart": format_second(charge.since),
         "ConsumedQuantity": _decimal(time, SECOND, 6),
         "ConsumedUnit": "Seconds",
         "ContractedCost": cost,
@@ -166,10 +166,6 @@ def _decimal(number: int, unit: int, digits: int) -> str:
     whole, part = divmod(scaled, 10**digits)
     decimals = f"{part:0{digits}d}".rstrip("0")
     return f"{whole}.{decimals}" if decimals else str(whole)
-
-
-def _second(moment: int) -> str:
-    return format_time(moment - moment % SECOND)[:19] + "Z"
 
 
 def _month(moment: int) -> tuple[str, str]:

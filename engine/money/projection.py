@@ -19,9 +19,10 @@ from engine.money.model import (
     time_without_reuse,
 )
 from engine.money.prices import HOUR
-from engine.money.words import span, usd
+from engine.money.words import usd
 from engine.policy import DOLLAR
 from events.clock import SECOND
+from events.duration import span
 
 CENT: Final = DOLLAR // 100
 

@@ -1,11 +1,8 @@
-"""Money and durations as people read them; exact, never rounded silently."""
+"""Money as people read it; exact, never rounded silently."""
 
 from typing import overload
 
 from engine.policy import DOLLAR
-from events.clock import SECOND
-
-_UNITS = ((24 * 3600, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
 @overload
@@ -31,18 +28,3 @@ def usd(amount: int) -> str:
 def rate(hourly: int) -> str:
     """Micro-dollars an hour as `$1.99/h`."""
     return f"{usd(hourly)}/h"
-
-
-def span(duration: int) -> str:
-    """Microseconds as `24h`, `1h30m` or `12.5s`."""
-    if duration < 0:
-        return f"-{span(-duration)}"
-    seconds, rest = divmod(duration, SECOND)
-    if rest:
-        return f"{duration / SECOND:g}s" if seconds < 60 else span(round(duration / SECOND) * SECOND)
-    parts = []
-    for size, unit in _UNITS[1:]:
-        count, seconds = divmod(seconds, size)
-        if count:
-            parts.append(f"{count}{unit}")
-    return "".join(parts) or "0s"

@@ -14,11 +14,12 @@ from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
 from engine.money.costs import Costs
-from engine.money.words import rate, span, usd
+from engine.money.words import rate, usd
 from engine.notify.news import ANOMALY, ORPHAN, RUN_END, Fact
 from engine.objects import anomaly_object, run_object
 from engine.rules.sets import CURRENT
-from events.clock import SECOND, format_time
+from events.clock import SECOND, format_second
+from events.duration import span
 
 _LONGEST = 2900
 """Characters of a block: Slack takes 3,000."""
@@ -111,7 +112,7 @@ def run_text(run: Run, cost: int | None, now: int) -> str:
         parts.append(f"cost {usd(cost)}")
     text = ", ".join(parts)
     late = run.finished_at is not None and now - run.finished_at > _LATE
-    return f"{text}; it ended {format_time(run.finished_at or 0)[:19]}Z" if late else text
+    return f"{text}; it ended {format_second(run.finished_at or 0)}" if late else text
 
 
 def _verdict(run: Run) -> str:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from events.clock import SECOND
+from events.duration import backoff
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +41,7 @@ def after_round(rhythm: Rhythm, pace: Pace, *, answered: bool, moving: bool, too
     if not answered:
         failures = rhythm.failures + 1
         # 1, 2, 4 … s: quick enough for a restart of 17 s, slow enough to leave a struggling server alone.
-        return Rhythm(interval=min(pace.slow, pace.fast << min(failures - 1, 10)), failures=failures)
+        return Rhythm(interval=backoff(failures, first=pace.fast, most=pace.slow), failures=failures)
     most = max(pace.fast, pace.slow - took)
     floor = max(pace.fast, min(most, took * (pace.share - 1)))
     if moving or rhythm.failures:

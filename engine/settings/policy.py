@@ -4,7 +4,8 @@ from engine.errors import NotConfigured
 from engine.fold.world_codec import WorldState
 from engine.policy import Billing, Policy, Rate
 from engine.settings.settings import Settings
-from engine.settings.values import budget, duration, machines, positive_duration, rate, thresholds, timeout
+from engine.settings.values import budget, machines, positive_duration, rate, thresholds, timeout
+from events.duration import parse_duration
 
 _MINIMUM, _GRANULARITY = ".minimum", ".granularity"
 
@@ -35,7 +36,7 @@ def policy_from(settings: Settings, provider: str | None = None) -> Policy:
         max_vms=machines(_text(settings, "vms.max")),
         idle_timeout=timeout(_text(settings, "vms.idle_timeout")),
         share="user" if share == "user" else "any",
-        queue_patience=duration(_text(settings, "queue.patience")),
+        queue_patience=parse_duration(_text(settings, "queue.patience")),
         rates=overrides,
         assumed=assumed,
         billing=_billing(settings),
@@ -72,7 +73,7 @@ def _rates(settings: Settings) -> tuple[tuple[Rate, ...], tuple[Rate, ...]]:
 
 def _billing(settings: Settings) -> tuple[Billing, ...]:
     spans = {
-        entry.name.removeprefix("billing."): duration(entry.value)
+        entry.name.removeprefix("billing."): parse_duration(entry.value)
         for entry in settings.entries
         if entry.name.startswith("billing.") and entry.value is not None
     }

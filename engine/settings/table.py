@@ -10,7 +10,6 @@ from engine.settings.profiles import PROFILES
 from engine.settings.values import (
     alerts,
     budget,
-    duration,
     host,
     machines,
     one_of,
@@ -23,6 +22,7 @@ from engine.settings.values import (
     timeout,
     webhook,
 )
+from events.duration import parse_duration
 
 GENERAL: tuple[Known, ...] = (
     Known(name="record", variables=("STENO_RECORD",), help="where the record is: a path (SQLite) or an SQLAlchemy URL"),
@@ -65,7 +65,7 @@ GENERAL: tuple[Known, ...] = (
         variables=("STENO_QUEUE_PATIENCE",),
         default="30m",
         help="how long a run is asked for again where the provider has no capacity; 0: it fails at once",
-        parse=duration,
+        parse=parse_duration,
     ),
     Known(
         name="budget.total",
@@ -223,13 +223,13 @@ FAMILIES: tuple[Family, ...] = (
     Family(
         pattern="billing.<backend>.minimum",
         names=re.compile(r"billing\.[a-z][a-z0-9_-]*\.minimum"),
-        parse=duration,
+        parse=parse_duration,
         help="the least time that backend charges for a machine",
     ),
     Family(
         pattern="billing.<backend>.granularity",
         names=re.compile(r"billing\.[a-z][a-z0-9_-]*\.granularity"),
-        parse=duration,
+        parse=parse_duration,
         help="that backend charges whole multiples of this time",
     ),
 )

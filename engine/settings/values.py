@@ -7,16 +7,15 @@ from decimal import Decimal
 from typing import Final
 from urllib.parse import urlsplit
 
-SECOND: Final = 1_000_000
-_YEAR: Final = 366 * 86_400 * SECOND
+from events.clock import SECOND
+from events.duration import UNITS, parse_duration
+
 _DOLLARS: Final = 1_000_000_000
 _RATE: Final = 10_000
 """Dollars an hour that no machine costs."""
 _MACHINES: Final = 10_000
 
 _NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?")
-_LENGTH = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,6})?)\s*(s|m|h|d|w)?")
-_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _OFF: Final = frozenset({"off", "none", "unlimited"})
 
 ALERTS: Final = frozenset({"run_end", "anomaly", "budget", "orphan"})
@@ -24,7 +23,6 @@ ALERTS: Final = frozenset({"run_end", "anomaly", "budget", "orphan"})
 
 _NAME: Final = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9]([A-Za-z0-9_-]{0,62})?(\.[A-Za-z0-9][A-Za-z0-9_-]{0,62})*\.?")
 _SUBMIT_RATE: Final = re.compile(r"([0-9]{1,6})\s*/\s*(s|m|h)")
-_SPANS: Final = {"s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND}
 
 Parse = Callable[[str], object]
 
@@ -60,29 +58,16 @@ def machines(text: str) -> int | None:
         raise ValueError("a whole number of machines above 0, or off for no limit") from None
 
 
-def duration(text: str) -> int:
-    """A length of time in microseconds: `600` (seconds), `90s`, `10m`, `2h`, `1d`, `1w`; 0 is one.
-
-    Raises:
-        ValueError: it is none, or longer than a year.
-    """
-    found = _LENGTH.fullmatch(text.strip().lower())
-    span = None if found is None else Decimal(found[1]) * _UNITS[found[2] or "s"] * SECOND
-    if span is None or span > _YEAR or span != int(span):
-        raise ValueError("a duration up to a year: 600 (seconds), 90s, 10m, 2h")
-    return int(span)
-
-
 def positive_duration(text: str) -> int:
     """A length of time above 0, in microseconds.
 
     Raises:
         ValueError: it is none.
     """
-    span = duration(text)
-    if span == 0:
+    duration = parse_duration(text)
+    if duration == 0:
         raise ValueError("a duration above 0: 90s, 10m, 24h")
-    return span
+    return duration
 
 
 def timeout(text: str) -> int | None:
@@ -94,7 +79,7 @@ def timeout(text: str) -> int | None:
     if is_off(text):
         return None
     try:
-        return duration(text)
+        return parse_duration(text)
     except ValueError:
         raise ValueError("a duration up to a year, or off for never: 600 (seconds), 10m, 0, off") from None
 
@@ -272,4 +257,4 @@ def submit_rate(text: str) -> tuple[int, int] | None:
     found = _SUBMIT_RATE.fullmatch(text.strip().lower())
     if found is None or int(found[1]) == 0:
         raise ValueError("a number above 0 in a second, minute or hour (1/s, 30/m, 500/h), or off for no limit")
-    return int(found[1]), _SPANS[found[2]]
+    return int(found[1]), SECOND * UNITS[found[2]]

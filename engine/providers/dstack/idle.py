@@ -7,6 +7,7 @@ import msgspec
 from engine.decide.idle_timeout import BACKSTOP
 from engine.providers.dstack.fleet import FLEET_IDLE, RUN_IDLE, idle_seconds
 from events.clock import SECOND
+from events.duration import span
 
 _LATER = BACKSTOP // SECOND
 """Seconds by which dstack's timer exceeds ours while a recorder runs (`engine.decide.idle_timeout.backstop`)."""
@@ -100,8 +101,4 @@ def _beside(fleet: Mapping[str, object], limit: int | None) -> str | None:
 
 
 def _length(seconds: int) -> str:
-    """`90s`, `5m`, `72h`: the largest whole unit."""
-    for size, unit in ((3600, "h"), (60, "m")):
-        if seconds >= size and seconds % size == 0:
-            return f"{seconds // size}{unit}"
-    return f"{seconds}s"
+    return span(seconds * SECOND)

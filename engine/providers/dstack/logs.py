@@ -11,6 +11,7 @@ from engine.providers.dstack import runs
 from engine.providers.dstack.answer import trouble
 from engine.providers.dstack.client import Client
 from events.clock import SECOND, format_time, parse_time
+from events.duration import backoff
 
 PAGE = 1000
 """Pieces of a page; dstack's limit."""
@@ -55,17 +56,12 @@ def logs(client: Client, provider_id: str, *, follow: bool) -> Iterator[bytes]:
             failures += 1
             if not follow or not places or failures > PATIENCE:
                 raise
-            client.clock.sleep(pause(failures))
+            client.clock.sleep(backoff(failures, first=SECOND, most=30 * SECOND))
             continue
         if ended or not follow:
             return
         failures = 0
         client.clock.sleep(EVERY)
-
-
-def pause(failures: int) -> int:
-    """How long to wait after so many failures in a row, microseconds: doubles from one second to thirty."""
-    return min(30, 1 << min(failures - 1, 5)) * SECOND
 
 
 def _further(client: Client, name: str, submission: str, place: _Place) -> Iterator[bytes]:

@@ -12,11 +12,11 @@ import msgspec
 
 from engine.fold.run import Terms
 from events.clock import SECOND
+from events.duration import UNITS
 
 OFF: Final = -1
 """`idle_duration: off`."""
 
-_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _DURATION: Final = re.compile(r"^(\d{1,12}) *([smhdw])$")
 _SECONDS: Final = re.compile(r"^-?\d{1,12}$")
 _LONGEST: Final = 100 * 365 * 86_400
@@ -131,7 +131,7 @@ def _seconds(value: object) -> int | None:
     if _SECONDS.match(value):
         return max(-1, min(int(value), _LONGEST))
     found = _DURATION.match(value)
-    return None if found is None else min(int(found[1]) * _UNITS[found[2]], _LONGEST)
+    return None if found is None else min(int(found[1]) * UNITS[found[2]], _LONGEST)
 
 
 def _limit(value: object) -> int | None:

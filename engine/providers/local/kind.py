@@ -13,7 +13,8 @@ from engine.providers.checks import Check, Checkup, State
 from engine.providers.kind import ProviderKind
 from engine.providers.task import Draft, complete_plain
 from engine.settings.known import Block, Known
-from engine.settings.values import duration, price
+from engine.settings.values import price
+from events.duration import parse_duration, span
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +48,7 @@ _SETTINGS = Block(
             variables=("STENO_LOCAL_BOOT",),
             default="0",
             help="how long a machine of the local provider is taken to need to start",
-            parse=duration,
+            parse=parse_duration,
         ),
         Known(
             name="local.gpu",
@@ -78,7 +79,7 @@ class LocalKind(ProviderKind):
             host=self.project(settings),
             environment=os.environ,
             price=_hourly(settings),
-            boot=duration(settings.value("local.boot") or "0"),
+            boot=parse_duration(settings.value("local.boot") or "0"),
             gpu=gpu,
             gpu_count=count,
         )
@@ -95,7 +96,7 @@ class LocalKind(ProviderKind):
 
     def checkup(self, settings: Settings, *, clock: Clock, ids: Ids, wanted: bool) -> Checkup:  # noqa: ARG002
         """Whether there is a shell; what machines of this host cost and how long they idle."""
-        from engine.money.words import rate, span
+        from engine.money.words import rate
         from engine.settings.policy import policy_from
 
         shell = shutil.which("bash") or shutil.which("sh")

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from engine.errors import TaskInvalid
+from events.duration import UNITS
 
 DEFAULT_GRACE = 10
 """Seconds between SIGTERM and SIGKILL where the task sets no `stop_duration`; dstack's runner waits as long."""
@@ -47,7 +48,6 @@ _MEANT = frozenset(
     }
 )
 _HIDDEN = ("env", "registry_auth")
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _DURATION = re.compile(r"(\d+) *([smhdw])")
 
 
@@ -191,7 +191,7 @@ def seconds(field: str, value: object, *, unset: int | None) -> int | None:
     if isinstance(value, str) and value.isdecimal():
         return int(value)
     if isinstance(value, str) and (match := _DURATION.fullmatch(value)):
-        return int(match[1]) * _UNITS[match[2]]
+        return int(match[1]) * UNITS[match[2]]
     raise TaskInvalid(f"{field}: {value!r} is not a duration; write seconds, or 30s, 90m, 2h, 1d, or off")
 
 

@@ -9,9 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.providers.dstack.fleet import fits, needs_fleet, plan_fleet, plan_slot
-from engine.providers.dstack.logs import pause
 from engine.providers.dstack.task import normal_task
-from events.clock import SECOND
 
 AMD: dict[str, object] = {
     "type": "task",
@@ -181,11 +179,6 @@ def test_a_fleet_planned_fits_the_task_it_is_planned_for() -> None:
 def test_which_servers_need_a_fleet(version: str | None, needed: bool) -> None:
     """0.19 makes one by itself; what we cannot read counts as new."""
     assert needs_fleet(version) is needed
-
-
-def test_waits_for_more_output_double_to_a_limit() -> None:
-    """From one second to thirty."""
-    assert [pause(failures) // SECOND for failures in (1, 2, 3, 4, 5, 6, 7, 500)] == [1, 2, 4, 8, 16, 30, 30, 30]
 
 
 from_anything = st.recursive(

@@ -24,7 +24,7 @@ def fleet(idle: object, name: str = "team", **more: object) -> dict[str, object]
             SET,
             (
                 "Steno ends an idle machine after 10m (AMD_VM_IDLE_TIMEOUT in .env); "
-                "if nobody records, dstack does: after 630s where the recorder ended, after 10m where only `steno "
+                "if nobody records, dstack does: after 10m30s where the recorder ended, after 10m where only `steno "
                 "submit` ran"
             ),
         ),
@@ -32,8 +32,8 @@ def fleet(idle: object, name: str = "team", **more: object) -> dict[str, object]
             {"idle_duration": 90},
             SET,
             (
-                "Steno ends an idle machine after 90s (the task's own idle_duration; 10m for others: "
-                "AMD_VM_IDLE_TIMEOUT in .env); dstack does after the task's own 90s"
+                "Steno ends an idle machine after 1m30s (the task's own idle_duration; 10m for others: "
+                "AMD_VM_IDLE_TIMEOUT in .env); dstack does after the task's own 1m30s"
             ),
         ),
         (
@@ -41,7 +41,7 @@ def fleet(idle: object, name: str = "team", **more: object) -> dict[str, object]
             SET,
             (
                 "Steno ends an idle machine after 10m (AMD_VM_IDLE_TIMEOUT in .env); "
-                "if nobody records, dstack does: after 630s where the recorder ended, after 10m where only `steno "
+                "if nobody records, dstack does: after 10m30s where the recorder ended, after 10m where only `steno "
                 "submit` ran"
             ),
         ),

@@ -1,0 +1,47 @@
+"""Durations: what is read, how they are written, and how a back-off grows."""
+
+import pytest
+
+from events.clock import SECOND
+from events.duration import backoff, parse_duration, span
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("600", 600),
+        ("0", 0),
+        ("200ms", 0.2),
+        (" 90S ", 90),
+        ("1.5m", 90),
+        ("2 h", 7200),
+        ("1d", 86_400),
+        ("1w", 604_800),
+    ],
+)
+def test_a_duration_is_a_number_with_a_unit(text, seconds):
+    """Without a unit it is seconds."""
+    assert parse_duration(text) == seconds * SECOND
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1s", "1e3", "1 y", "53w", "0.0000001s", "1m30s", "٣s"])
+def test_what_is_not_a_duration_is_refused(text):
+    """Longer than a year, finer than a microsecond, two units."""
+    with pytest.raises(ValueError, match="a duration up to a year"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("duration", "text"),
+    [(0, "0s"), (12_500_000, "12.5s"), (90 * SECOND, "1m30s"), (5400 * SECOND, "1h30m"), (86_400 * SECOND, "24h"),
+     (59_999_999, "60s"), (60_400_000, "1m"), (-90 * SECOND, "-1m30s")],
+)  # fmt: skip
+def test_a_duration_is_written_short(duration, text):
+    """Exact below a minute, else to the second."""
+    assert span(duration) == text
+
+
+def test_a_back_off_doubles_up_to_its_limit():
+    """Also after many failures."""
+    pauses = [backoff(failures, first=SECOND, most=30 * SECOND) // SECOND for failures in (1, 2, 3, 4, 5, 6, 7, 500)]
+    assert pauses == [1, 2, 4, 8, 16, 30, 30, 30]
