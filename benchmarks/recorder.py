@@ -89,13 +89,11 @@ def serve():
 
 def measure(port, folder):
     from engine.fold.change import Moved
-    from engine.fold.run_machine import RUN
-    from engine.fold.world import World
+    from engine.live.live_world import LiveWorld
     from engine.providers.dstack.address import address
     from engine.providers.dstack.provider import DstackProvider
     from engine.providers.readings import READINGS
     from engine.recorder.recorder import Recorder
-    from engine.rules.sets import CURRENT
     from events.clock import RandomIds, SystemClock
     from events.store.record import Record
 
@@ -107,14 +105,13 @@ def measure(port, folder):
     class Timed(Recorder):
         """The recorder, with the time from the end of an answer to each state it changed."""
 
-        def _take_in(self, changes):
-            before = len(changes)
-            super()._take_in(changes)
-            moves = [c.transition for c in changes[before:] if isinstance(c, Moved) and c.transition is not None]
+        def _changed(self, found):
+            super()._changed(found)
+            moves = [c.transition for c in found.changes if isinstance(c, Moved) and c.transition is not None]
             latencies.extend(clock.now() - move.at for move in moves)
 
     with Record.open(folder / "record.db", write=True, create=True, shapes=READINGS.shape, clock=clock) as record:
-        recorder = Timed(record=record, provider=provider, world=World(READINGS, CURRENT, RUN.live()), clock=clock)
+        recorder = Timed(live=LiveWorld(READINGS, record), provider=provider, clock=clock)
         recorder.round()
         latencies.clear()
         cpu, requests = [], 0

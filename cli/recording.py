@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from cli.said import Said
 from cli.wiring.errors import INTERRUPTED
 from cli.wiring.signals import ending, stoppable
+from engine.act.executor import GLANCE
 from events.clock import SECOND
 from events.errors import RecordLocked
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("steno.record")
 _RETRY = 2 * SECOND
-_GLANCE = SECOND // 4
-"""Microseconds between looks whether somebody asked for something: a warm start must not wait for the next poll."""
 
 
 class Terminated(Exception):
@@ -112,7 +111,7 @@ def _wait(recorder: Recorder, clock: Clock, pause: int, seen: int, checks: Seque
     """Sleep until the next round is due or somebody has asked for something since `seen`."""
     left, before = pause, clock.now()
     while left > 0 and recorder.journal.ledger().asked == seen:
-        recorder.effects.attend(min(_GLANCE, left))
+        recorder.effects.attend(min(GLANCE, left))
         for check in checks:
             check()
         now = clock.now()

@@ -62,10 +62,9 @@ class Said:
             _log.log(level, "%s", line)
             if isinstance(decision, StopVm):
                 self._told.add(decision.vm_id)
-        ledger = recorder.journal.ledger()
-        for vm_id in self._told - ledger.vm_stops.keys():
+        for vm_id in self._told - recorder.journal.ledger().vm_stops.keys():
             self._told.remove(vm_id)
-            _, outcome = ledger.vm_outcomes.get(vm_id, (0, None))
+            outcome = recorder.journal.vm_outcome(vm_id)
             if isinstance(outcome, types.VmStopFailed):
                 _log.warning("%s: stop failed; the machine is still billed: %s", _vm(state, vm_id), outcome.error)
 

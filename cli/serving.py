@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cli.wiring.app import App
+    from engine.live.live_world import LiveWorld
     from events.store.store import Store, Where
     from projections.api.server import Server
     from projections.api.service import Service
@@ -29,8 +30,11 @@ _WARM_UP = 3.0
 
 
 @contextmanager
-def serving(app: App, record: Where) -> Iterator[Server]:
+def serving(app: App, record: Where, live: LiveWorld | None = None) -> Iterator[Server]:
     """A server of the record at this path, taking requests; afterwards it has ended in order.
+
+    Args:
+        live: the world that another thread of this process keeps up to date; None: the server follows the record.
 
     Raises:
         NotConfigured: it would listen beyond loopback and there is no token, or it cannot listen there at all.
@@ -43,7 +47,7 @@ def serving(app: App, record: Where) -> Iterator[Server]:
     from projections.api.server import allow_many_connections, bound
 
     at = host(app.settings.value("api.host") or "")
-    service = assembled(app, record)
+    service = assembled(app, record, live)
     expect_guarded(service, at)
     warn_of_local(service, at)
     allow_many_connections()
@@ -114,7 +118,7 @@ def serve_until_stopped(app: App, record: Store, *, show: bool) -> None:
             _log.info("stopped by SIGTERM")
 
 
-def assembled(app: App, record: Where) -> Service:
+def assembled(app: App, record: Where, live: LiveWorld | None = None) -> Service:
     """Everything the service stands on, nothing of it started."""
     from cli.outside import Provided
     from events.store.store import store_at
@@ -126,7 +130,7 @@ def assembled(app: App, record: Where) -> Service:
 
     store = store_at(record)
     projector = Projector(store, clock=app.clock)
-    feed = Feed(store, clock=app.clock)
+    feed = Feed(store, clock=app.clock, live=live)
     feed.listen(lambda _position: projector.wake())
     return Parts(
         clock=app.clock,

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cli.wiring.app import App
+    from engine.live.live_world import LiveWorld, Progress
     from engine.notify.webhook import Webhook
     from engine.providers.base import Provider
     from engine.recorder.interval import Pace
@@ -28,6 +29,8 @@ def watching(
     pace: Pace | None = None,
     trace: TraceSink | None = None,
     adopt: bool = True,
+    live: LiveWorld | None = None,
+    progress: Progress | None = None,
 ) -> Iterator[tuple[Watch, Recorder]]:
     """A watch over one provider, and the recorder it polls with; the lease is let go of afterwards.
 
@@ -37,32 +40,27 @@ def watching(
         trace: also write every poll there.
         adopt: decide by our settings from now on; else by the policy in force, if there is one: who only ends
             something does not change how machines are kept.
+        live: the world to decide from, shared with others of this process and not opened yet; None: one of its own.
+        progress: called now and then while the record is read.
 
     Raises:
         NotConfigured: the settings make no policy.
     """
     from engine.act.executor import Threads
-    from engine.fold.record_fold import RecordFold
-    from engine.fold.run_machine import RUN
-    from engine.fold.snapshot_store import AT_START, SnapshotStore
-    from engine.fold.vm_machine import VM
-    from engine.fold.world import World
+    from engine.live.live_world import LiveWorld as World
     from engine.providers.readings import READINGS
     from engine.recorder.recorder import Recorder as Polling
     from engine.recorder.watch import Watch as Watching
-    from engine.rules.sets import CURRENT
     from engine.settings.policy import policy_from
 
-    snapshots = SnapshotStore(record)
-    world = World(READINGS, CURRENT, RUN.live(), snapshots.load(), VM.live())
-    RecordFold(record, world).run()
-    snapshots.save(world.state, every=AT_START)
-    in_force = provider.source in world.state.policies
+    live = live if live is not None else World(READINGS, keep=True)
+    live.open(record)
+    live.catch_up(progress)
+    in_force = provider.source in live.state.policies
     policy = None if in_force and not adopt else policy_from(app.settings, provider.name)
     recorder = Polling(
-        record=record,
+        live=live,
         provider=provider,
-        world=world,
         clock=app.clock,
         policy=policy,
         notify=webhook_of(app.settings),
@@ -71,7 +69,7 @@ def watching(
         trace=trace,
         executor=Threads(),
     )
-    with Watching(record, recorder, provider.source, snapshots) as watch:
+    with Watching(recorder, provider.source) as watch:
         yield watch, recorder
 
 

@@ -13,6 +13,7 @@ from cli.wiring.options import common, host_option, pass_app, port_option, proje
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from engine.live.live_world import LiveWorld
     from events.store.store import Store
 
 
@@ -70,18 +71,23 @@ def _up(app: App, ended: Callable[[], None], *, api: bool, show: bool) -> None:
     from cli.recording import record_forever
     from cli.stores import writing
     from cli.watching import watching
+    from engine.live.live_world import LiveWorld
+    from engine.providers.readings import READINGS
 
     with contextlib.ExitStack() as stack:
         record = stack.enter_context(writing(app))
         provider = stack.enter_context(contextlib.closing(named(app, app.settings.provider, record.store)))
         provider.expect_project()
-        checks = [stack.enter_context(_serving(app, record.store, show=show))] if api else []
-        watch, recorder = stack.enter_context(watching(app, record, provider))
+        live = LiveWorld(READINGS, keep=True)
+        checks = [stack.enter_context(_serving(app, record.store, live, show=show))] if api else []
+        watch, recorder = stack.enter_context(
+            watching(app, record, provider, live=live, progress=lambda _done, _total: ended())
+        )
         record_forever(record, watch, recorder, provider, app.clock, ended, *checks)
 
 
 @contextlib.contextmanager
-def _serving(app: App, record: Store, *, show: bool) -> Iterator[Callable[[], None]]:
+def _serving(app: App, record: Store, live: LiveWorld, *, show: bool) -> Iterator[Callable[[], None]]:
     """The HTTP service, running; yields a function that raises if the service has failed.
 
     Raises:
@@ -95,7 +101,7 @@ def _serving(app: App, record: Store, *, show: bool) -> Iterator[Callable[[], No
 
     with contextlib.ExitStack() as stack:
         try:
-            server = stack.enter_context(serving(app, record))
+            server = stack.enter_context(serving(app, record, live))
         except Conflict as error:
             raise Conflict(f"{error}; use --no-api to record without it") from None
         announced(server, record, show=show)

@@ -21,6 +21,8 @@ T = TypeVar("T")
 
 AT_ONCE = 4
 """Effects of one lane under way at the same time: more would only queue up at the server."""
+GLANCE = SECOND // 50
+"""Microseconds between looks at what other processes append, while a call is awaited."""
 GRACE = 10 * SECOND
 """How long a process that ends waits for calls under way, microseconds; without an answer their intents stay open."""
 
@@ -128,8 +130,20 @@ class Effects:
     None is kept waiting here: what cannot start stays open in the record and is found there again.
     """
 
-    def __init__(self, executor: Executor, clock: Clock, ended: Callable[[], None] | None = None) -> None:
-        """`ended`: called when an effect whose calls are made elsewhere has ended, so that others can start."""
+    def __init__(
+        self,
+        executor: Executor,
+        clock: Clock,
+        *,
+        ended: Callable[[], None] | None = None,
+        idle: Callable[[], None] = lambda: None,
+    ) -> None:
+        """
+        Args:
+            ended: called when an effect whose calls are made elsewhere has ended, so that others can start.
+            idle: called now and then while a poll is awaited.
+        """
+        self._idle = idle
         self._executor = executor
         self._clock = clock
         self._ended = ended
@@ -189,10 +203,12 @@ class Effects:
         poll = f"poll/{self._polls}"
         result = self._executor.make(poll, call)
         while result is None:
-            found = self._executor.finished(SECOND)
-            if found is not None and found[0] == poll:
+            found = self._executor.finished(GLANCE)
+            if found is None:
+                self._idle()
+            elif found[0] == poll:
                 result = found[1]
-            elif found is not None:
+            else:
                 self._take(*found)
         if result.error is not None:
             raise result.error

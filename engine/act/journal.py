@@ -1,24 +1,25 @@
-"""The record as effects use it: durable appends, and the ledger kept up with what any process wrote."""
+"""The record as effects use it: durable appends, and what is open, whichever process wrote it."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from engine.act.outbox import KINDS, Ledger
+from engine.fold.outbox import Outbox, StopOutcome, SubmitOutcome, VmStopOutcome
 from engine.fold.world_codec import WorldState
 from engine.policy import Policy, dump_policy
 from events import types
 
 if TYPE_CHECKING:
+    from engine.live.live_world import LiveWorld
     from events.store.record import Batch, Record
 
 
 class Journal:
-    """Writes intents and outcomes so that they survive a power cut, and knows what is open."""
+    """Writes intents and outcomes so that they survive a power cut."""
 
-    def __init__(self, record: "Record") -> None:
+    def __init__(self, record: "Record", live: "LiveWorld | None" = None) -> None:
+        """`live`: the world that knows what is open, owned by the caller's thread; None: only appends."""
         self.record = record
-        self._ledger = Ledger()
-        self._position = 0
+        self._live = live
 
     def run(self, run_id: str, *facts: types.Event) -> int:
         """Append facts to the run's stream in one durable transaction; the position of the last."""
@@ -84,14 +85,31 @@ class Journal:
 
         return self.append(Batch(stream=stream, events=facts))[-1]
 
-    def ledger(self) -> Ledger:
-        """What is open now, with everything any process has written so far."""
-        head = self.record.head().position
-        if head > self._position:
-            for stored in self.record.read(after=self._position, until=head, types=KINDS):
-                self._ledger.apply(stored.position, stored.observed_at, stored.data)
-            self._position = head
-        return self._ledger
+    def ledger(self) -> Outbox:
+        """What is open now, with everything that any process has written so far."""
+        if self._live is None:
+            raise RuntimeError("this journal has no world, so it does not know what is open")
+        self._live.catch_up()
+        return self._live.state.outbox
+
+    def submit_outcome(self, run_id: str) -> SubmitOutcome | None:
+        """What came of the submission of a run; None while it is open, or where there was none."""
+        event = self._event(self.ledger().outcomes.get(run_id))
+        return event if isinstance(event, SubmitOutcome) else None
+
+    def stop_outcome(self, run_id: str) -> StopOutcome | None:
+        """What came of the newest stop of a run."""
+        event = self._event(self.ledger().stop_outcomes.get(run_id))
+        return event if isinstance(event, StopOutcome) else None
+
+    def vm_outcome(self, vm_id: str, *, after: int = 0) -> VmStopOutcome | None:
+        """What came of the newest stop of a machine, if that is known behind position `after`."""
+        position = self.ledger().vm_outcomes.get(vm_id, 0)
+        event = self._event(position if position > after else None)
+        return event if isinstance(event, VmStopOutcome) else None
+
+    def _event(self, position: int | None) -> types.Event | None:
+        return None if position is None else self.record.event(position)
 
     def existed_before(self, stream: str, position: int) -> bool:
         """Whether the stream had an event before that position."""

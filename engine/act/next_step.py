@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from engine.act.outbox import Ledger, OpenSubmit, TakenStop
+from engine.fold.outbox import OpenSubmit, Outbox, TakenStop
 from engine.fold.run import Run
 from engine.states import Reason
 from events.clock import SECOND
@@ -47,7 +47,7 @@ class Abandon:
 Step = Call | Look | Wait | Abandon
 
 
-def next_step(submit: OpenSubmit, ledger: Ledger, now: int, *, looked_at: int | None = None) -> Step:
+def next_step(submit: OpenSubmit, ledger: Outbox, now: int, *, looked_at: int | None = None) -> Step:
     """What to do about a submission without an outcome.
 
     Args:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from engine.act.executor import Effect, Effects, Inline
 from engine.act.journal import Journal
-from engine.act.outbox import Ledger, OpenSubmit
 from engine.act.stopper import RunStopper, VmStopper
 from engine.act.submitter import Submitter
 from engine.decide.decisions import (
@@ -23,6 +22,7 @@ from engine.decide.decisions import (
     StopRun,
     StopVm,
 )
+from engine.fold.outbox import OpenSubmit, Outbox
 from engine.fold.world_codec import WorldState
 from engine.notify.notices import Notices
 from engine.providers.base import Provider
@@ -160,7 +160,7 @@ class Actor:
         self.hand_over(state)
         return tuple(done)
 
-    def _apply(self, decision: Decision, state: WorldState, ledger: Ledger) -> bool:
+    def _apply(self, decision: Decision, state: WorldState, ledger: Outbox) -> bool:
         """Write down a decision that is not about the queue; whether there was anything to write, or to call."""
         match decision:
             case Hold() | Requeue() | Place():
@@ -185,7 +185,7 @@ class Actor:
                 assert_never(decision)
         return True
 
-    def _queued(self, decision: Decision, ledger: Ledger) -> types.Event | None:
+    def _queued(self, decision: Decision, ledger: Outbox) -> types.Event | None:
         """What a decision about the queue adds to it; None where that is there already, or it is about another."""
         match decision:
             case Hold():

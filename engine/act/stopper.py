@@ -6,9 +6,9 @@ from functools import partial
 from engine.act.executor import Effect
 from engine.act.journal import Journal
 from engine.act.next_step import unheard
-from engine.act.outbox import OpenStop, TakenStop
 from engine.decide.decisions import CancelDrain, StartDrain, StopVm
 from engine.errors import RunNotFound, VmInUse, VmNotFound
+from engine.fold.outbox import OpenStop, TakenStop
 from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.providers.base import Provider

@@ -16,8 +16,8 @@ from engine.act.executor import Call as ProviderCall
 from engine.act.executor import Effect
 from engine.act.journal import Journal
 from engine.act.next_step import Abandon, Call, Look, Wait, next_step
-from engine.act.outbox import OpenSubmit, SubmitOutcome
 from engine.errors import NameInUse, ProjectNotFound, ProviderError, ProviderRefused, ProviderUnreachable, TaskInvalid
+from engine.fold.outbox import OpenSubmit, SubmitOutcome
 from engine.providers.base import Named, Preparation, Provider, Submission
 from events import types
 from events.clock import SECOND, Clock, foreign_run_id

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from engine.act.executor import Effect
-from engine.act.outbox import OpenSubmit, StopOutcome, SubmitOutcome, VmStopOutcome
 from engine.act.reconciler import BEGIN, END
 from engine.errors import (
     Conflict,
@@ -17,6 +16,7 @@ from engine.errors import (
     RunNotFound,
     TaskInvalid,
 )
+from engine.fold.outbox import OpenSubmit, StopOutcome, SubmitOutcome, VmStopOutcome
 from events import types
 from events.clock import SECOND, Clock
 from events.errors import StenoError
@@ -69,9 +69,8 @@ class Dispatcher:
         """
 
         def found() -> SubmitOutcome | types.RunHeld | None:
-            ledger = self._journal.ledger()
-            submit = ledger.submits.get(run_id)
-            return ledger.outcomes.get(run_id) if submit is None else submit.held
+            submit = self._journal.ledger().submits.get(run_id)
+            return self._journal.submit_outcome(run_id) if submit is None else submit.held
 
         self._act_until(lambda: found() is not None, lambda: self._submit(run_id), timeout)
         return found()
@@ -83,8 +82,7 @@ class Dispatcher:
             ProviderUnreachable, ProviderRefused, ProviderError: the stop stays open and is retried.
         """
         self._act_until(lambda: run_id not in self._journal.ledger().stops, lambda: self._stop(run_id), timeout)
-        ledger = self._journal.ledger()
-        return None if run_id in ledger.stops else ledger.stop_outcomes.get(run_id)
+        return None if run_id in self._journal.ledger().stops else self._journal.stop_outcome(run_id)
 
     def machine_stopped(self, vm_id: str, after: int, timeout: int) -> VmStopOutcome | None:
         """The outcome of the stop of a machine that was requested at position `after`; None after `timeout`
@@ -92,8 +90,7 @@ class Dispatcher:
         """
 
         def found() -> VmStopOutcome | None:
-            position, outcome = self._journal.ledger().vm_outcomes.get(vm_id, (0, None))
-            return outcome if position > after else None
+            return self._journal.vm_outcome(vm_id, after=after)
 
         self._act_until(lambda: found() is not None, self._round, timeout)
         return found()

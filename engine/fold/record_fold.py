@@ -23,13 +23,16 @@ from engine.fold.sources import Source
 from engine.fold.sweeps import is_page
 from engine.fold.tick import Seen, Tick
 from engine.fold.tick_reader import PollReader
+from engine.fold.touched import Touched
 from engine.fold.until import Until
 from engine.fold.vm import Vm, vm_id_of
 from engine.fold.world import World
 from engine.providers.reading import Reading
 from engine.rules.sets import Watch
 from engine.states import VmState
+from events.clock import foreign_run_id
 from events.poll import Poll
+from events.types import Event, SourceHidden, SourceShown, SubmitSucceeded
 
 if TYPE_CHECKING:
     from events.store.record import Record
@@ -48,8 +51,10 @@ _NOBODY: Final = SourceLanes(Source(name=""))
 class RecordFold:
     """Folds the polls and intents of a record into a world, from where the world is."""
 
-    def __init__(self, record: "Record", world: World) -> None:
+    def __init__(self, record: "Record", world: World, touched: Touched | None = None) -> None:
+        """`touched` is told of every run and machine that may be other than before."""
         self.record = record
+        self._touched = touched
         self.world = world
         self._sources: dict[int, SourceLanes] = {}
         self._lanes = 0
@@ -149,6 +154,7 @@ class RecordFold:
             if lane.listing != listed and (paged, lane.page) != (None, None):
                 source.turned()
             lane.empty = not (lane.runs or lane.vms or lane.newest or lane.page is not None)
+            self._touch(lane)
             self._absent = self._is_something_missing()
         self._follow()
         return changes
@@ -176,15 +182,43 @@ class RecordFold:
     def _event(self, position: int, at: int) -> tuple[Change, ...]:
         """Fold one of our own intents or outcomes: what it changes, the next poll of every lane may answer to."""
         self._write_down()
-        changes = self.world.apply_event(position, at, self.record.event(position))
+        event = self.record.event(position)
+        changes = self.world.apply_event(position, at, event)
+        if self._touched is not None:
+            self._touch_event(event, self._touched)
         for source in self._sources.values():
             source.changes += 1
         self._absent = self._is_something_missing()
         self._follow()
         return changes
 
+    def _touch(self, lane: Lane) -> None:
+        if self._touched is not None:
+            self._touched.runs(run.run_id for run, _ in lane.runs)
+            self._touched.vms(vm.vm_id for vm in lane.vms)
+
+    def _touch_event(self, event: Event, touched: Touched) -> None:
+        """What an event changes beside what `apply_event` says."""
+        state = self.world.state
+        match event:
+            case SourceHidden() | SourceShown():
+                touched.runs(run_id for run_id, run in state.runs.items() if run.archive == event.source)
+                touched.vms(vm_id for vm_id, vm in state.vms.items() if vm.archive == event.source)
+            case SubmitSucceeded():
+                # A run that was followed as somebody else's may be this one: it goes, and its machines are this one's.
+                touched.runs((event.run_id, foreign_run_id(event.provider, event.provider_id)))
+                run = state.runs.get(event.run_id)
+                touched.vms(() if run is None else run.links.values())
+            case _:
+                touched.runs([run_id] if (run_id := getattr(event, "run_id", None)) is not None else ())
+                touched.vms([vm_id] if (vm_id := getattr(event, "vm_id", None)) is not None else ())
+
     def _write_down(self) -> None:
         for source in self._sources.values():
+            if self._touched is not None:
+                for lane in source.lanes.values():
+                    if lane.position:
+                        self._touch(lane)
             source.write_down(self.world.state.sweeps)
             if source.at:
                 polled(self.world.state, source.state, source.at, source.position)

@@ -89,6 +89,7 @@ class World:
         state = self.state
         state.position = position
         state.events += 1
+        state.outbox.apply(position, at, event)
         match event:
             case types.RecorderStarted():
                 record_live(state, event.source)

@@ -4,6 +4,7 @@ import msgspec
 
 from engine.facts import RunFacts
 from engine.fold.change import Anomaly, Blind
+from engine.fold.outbox import Outbox
 from engine.fold.run import Run
 from engine.fold.sources import Source
 from engine.fold.sweeps import Sweep
@@ -62,6 +63,7 @@ class WorldState(msgspec.Struct, kw_only=True):
     """`<threshold>/<total>` → the position of the alert."""
     anomalies: list[Anomaly] = []
     blind: list[Blind] = []
+    outbox: Outbox = msgspec.field(default_factory=Outbox)
     noted: dict[str, None] = {}
     """Anomalies of sources already written down."""
 

@@ -7,7 +7,7 @@ deduplicate it.
 from typing import TYPE_CHECKING
 
 from engine.act.journal import Journal
-from engine.act.outbox import OpenNotice
+from engine.fold.outbox import OpenNotice
 from engine.notify.webhook import Answer, Poster, Webhook
 from events import types
 from events.clock import SECOND, Clock

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from engine.act.outbox import Ledger, Mark
 from engine.fold.change import Anomaly, AnomalyKind
+from engine.fold.outbox import Mark, Outbox
 from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
@@ -66,7 +66,7 @@ class News:
         self._waiting: dict[str, Fact] = {}
         self._figures.forget()
 
-    def collect(self, state: WorldState, ledger: Ledger, kinds: frozenset[str], now: int) -> list[Fact]:
+    def collect(self, state: WorldState, ledger: Outbox, kinds: frozenset[str], now: int) -> list[Fact]:
         """The facts not reported yet, oldest first; those that stay unreported are found again."""
         found = self._waiting | {fact.fact_id: fact for fact in self._new(state, ledger, kinds, now)}
         noticed = ledger.noticed
@@ -75,7 +75,7 @@ class News:
         }
         return list(self._waiting.values())
 
-    def _new(self, state: WorldState, ledger: Ledger, kinds: frozenset[str], now: int) -> Iterator[Fact]:
+    def _new(self, state: WorldState, ledger: Outbox, kinds: frozenset[str], now: int) -> Iterator[Fact]:
         marks = ledger.told.get(self._source, {})
         runs = self._ended(state)
         if RUN_END in kinds and (mark := marks.get(RUN_END)) is not None:

@@ -1,12 +1,12 @@
-"""One recorder: rounds of polls of one provider, each answer appended and folded before the next is asked for, and of
-what the controller decides about what they show.
+"""One recorder: rounds of polls of one provider, each answer appended and folded before the next is asked for, and what
+the controller decides about them.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from engine.act.executor import Effects, Executor, Inline
 from engine.act.journal import Journal
@@ -16,10 +16,10 @@ from engine.decide.controller import decide
 from engine.decide.decisions import Decision
 from engine.fold.change import Change
 from engine.fold.queries import ours_of, policy_of
-from engine.fold.record_fold import RecordFold
 from engine.fold.world import World
 from engine.fold.world_codec import WorldState
 from engine.kernel.reports import Reports
+from engine.live.live_world import ChangeSet, LiveWorld
 from engine.notify.notices import Notices
 from engine.notify.webhook import Webhook
 from engine.policy import Policy
@@ -30,9 +30,6 @@ from events import types
 from events.clock import Clock, foreign_run_id
 from events.errors import VersionConflict
 from events.poll import Poll
-
-if TYPE_CHECKING:
-    from events.store.record import Record
 
 
 class TraceSink(Protocol):
@@ -76,9 +73,8 @@ class Recorder:
     def __init__(
         self,
         *,
-        record: "Record",
+        live: LiveWorld,
         provider: Provider,
-        world: World,
         clock: Clock,
         policy: Policy | None = None,
         notify: Webhook | None = None,
@@ -91,18 +87,21 @@ class Recorder:
         """A recorder for as long as the caller holds the lease.
 
         Args:
+            live: the world it decides from; the caller's thread owns it.
             policy: what decisions are made by; None: what was last in force, or the defaults.
             notify: where alerts are posted; None: they are recorded only.
             since: how far back a first contact reads the provider's history (microseconds, UTC); None: all of it.
             trace: also write every poll there.
             executor: where calls to the provider are made; None: in this thread, one after another.
         """
-        self.world = world
+        self.live = live
         self.source = provider.source
-        self.journal = Journal(record)
-        self.policy = policy if policy is not None else policy_of(world.state, provider.source)
+        self.journal = Journal(live.record, live)
+        self.policy = policy if policy is not None else policy_of(live.state, provider.source)
         self._adopt = policy is not None
-        self._record = record
+        self._record = record = live.record
+        self._changes: list[Change] = []
+        live.subscribe(self._changed)
         self._provider = provider
         self._clock = clock
         self._since = since
@@ -114,14 +113,29 @@ class Recorder:
         self.stays = False
         """Whether it watches until it is stopped, and does not act just once: its settings say what is told."""
         asks_again = not self.policy.free and self.policy.queue_patience > 0
-        self.effects = Effects(executor if executor is not None else Inline(clock), clock, self._ended)
+        self.effects = Effects(
+            executor if executor is not None else Inline(clock), clock, ended=self._ended, idle=live.catch_up
+        )
         self.actor = Actor(
             self.journal, provider, record.vault, clock, self._notices, effects=self.effects, asks_again=asks_again
         )
-        self._fold = RecordFold(record, world)
         self._reports = Reports(self.journal, provider, clock)
         self.asked_at: int | None = None
         """When the poll that is being waited for was asked; None: none is."""
+
+    @property
+    def world(self) -> World:
+        """What the record says so far."""
+        return self.live.world
+
+    def catch_up(self) -> tuple[Change, ...]:
+        """Fold what the record has that the world has not; everything that changed since this was last asked."""
+        self.live.catch_up()
+        changes, self._changes = tuple(self._changes), []
+        return changes
+
+    def _changed(self, found: ChangeSet) -> None:
+        self._changes += found.changes
 
     def started(self, software: str) -> None:
         """Write down that somebody looks from now on."""
@@ -148,8 +162,7 @@ class Recorder:
         Raises:
             RecordLocked, RecordNotWritable: the record took no more; what was acknowledged is in it.
         """
-        changes: list[Change] = []
-        self._take_in(changes)
+        self.live.catch_up()
         if act:
             self._begin()
             self._reports.look(self.world.state)
@@ -165,19 +178,20 @@ class Recorder:
             (appended,) = self._record.append_polls([poll], stream_of=self._stream_of)
             if self._trace is not None:
                 self._trace.write(self._record.poll(appended.position))
-            self._take_in(changes)
+            self.live.catch_up()
         polled = self._clock.now()
         decisions: tuple[Decision, ...] = ()
         if act and answered:
-            decisions = self._control(changes)
+            decisions = self._control()
         if act:
             self._tell()
+        changes = self.catch_up()
         moving = bool(changes) or bool(decisions) or self._moves()
         self._rhythm = after_round(self._rhythm, self._pace, answered=answered > 0, moving=moving, took=took)
         return Round(
             polls=polls,
             answered=answered,
-            changes=tuple(changes),
+            changes=changes,
             trouble=trouble,
             pause=self._pause(polled, told=act),
             decisions=decisions,
@@ -200,14 +214,12 @@ class Recorder:
 
     def act(self) -> Round:
         """Decide and act on what is known, without asking first: for a provider whose machines are free, at once."""
-        changes: list[Change] = []
-        self._take_in(changes)
+        self.live.catch_up()
         self._begin()
-        decisions = self._control(changes)
+        decisions = self._control()
         self._tell()
-        return Round(
-            polls=0, answered=0, changes=tuple(changes), trouble=None, pause=self._pace.fast, decisions=decisions
-        )
+        changes = self.catch_up()
+        return Round(polls=0, answered=0, changes=changes, trouble=None, pause=self._pace.fast, decisions=decisions)
 
     def _begin(self) -> None:
         """What is never held up: the policy is known, and what is to end is told so."""
@@ -219,21 +231,21 @@ class Recorder:
         self.actor.end_runs(state)
         self.actor.stop_again(state)
 
-    def _control(self, changes: list[Change]) -> tuple[Decision, ...]:
+    def _control(self) -> tuple[Decision, ...]:
         """Decide and carry out; then forget what nobody needs any more."""
         state, source = self.world.state, self._provider.source
         self.actor.end_machines(state)
         done: tuple[Decision, ...] = ()
         for _ in range(_TRIES):
             version = self.journal.queue_version(source)
-            self._take_in(changes)
+            self.live.catch_up()
             decisions = self._decide(state, source, self.policy, self._clock.now(), self.stays)
             try:
                 done = self.actor.carry_out(decisions, state, version)
             except VersionConflict:
                 continue
             break
-        self._take_in(changes)
+        self.live.catch_up()
         self.actor.submitter.erase_secrets(self._needed)
         return done
 
@@ -247,10 +259,6 @@ class Recorder:
         run = self.world.state.runs.get(run_id)
         patience = 0 if self.policy.free else self.policy.queue_patience
         return run is not None and may_be_made_again(run, patience, self._clock.now())
-
-    def _take_in(self, changes: list[Change]) -> None:
-        """Fold what the record has that the world has not."""
-        self._fold.run(each=lambda _, new: changes.extend(new))
 
     def _moves(self) -> bool:
         """Whether something is on its way that the next poll may show elsewhere."""

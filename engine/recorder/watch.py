@@ -4,14 +4,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from engine.fold.change import Change
-from engine.fold.record_fold import RecordFold
-from engine.fold.snapshot_store import SnapshotStore
 from engine.fold.world import World
 from engine.recorder.recorder import Recorder, Round
 from events.clock import SECOND
 
 if TYPE_CHECKING:
-    from events.store.record import Record
     from events.store.store import Lease
 
 LOOK = SECOND // 5
@@ -24,20 +21,15 @@ class Watch:
     A holder that dies leaves the lease, and this one takes it: somebody always looks.
     """
 
-    def __init__(
-        self, record: "Record", recorder: Recorder, lease: str, snapshots: SnapshotStore | None = None
-    ) -> None:
+    def __init__(self, recorder: Recorder, lease: str) -> None:
         """
         Args:
             lease: its name, that of the source: who records one project does not act for another.
-            snapshots: where the world is kept for the next start; None: nowhere.
         """
         self._recorder = recorder
-        self._snapshots = snapshots
-        self._store = record.store
+        self._store = recorder.live.record.store
         self._lease_name = lease
         self._lease: Lease | None = None
-        self._fold = RecordFold(record, recorder.world)
 
     @property
     def world(self) -> World:
@@ -62,18 +54,12 @@ class Watch:
     def round(self) -> Round:
         """Poll, decide and act if the lease is ours or free, else fold what others appended."""
         if self.hold():
-            found = self._recorder.round()
-        else:
-            found = Round(polls=0, answered=0, changes=self.catch_up(), trouble=None, pause=LOOK)
-        if self._snapshots is not None:
-            self._snapshots.save(self.world.state)
-        return found
+            return self._recorder.round()
+        return Round(polls=0, answered=0, changes=self.catch_up(), trouble=None, pause=LOOK)
 
     def catch_up(self) -> tuple[Change, ...]:
-        """Fold what the record has that the world has not; what that changed."""
-        changes: list[Change] = []
-        self._fold.run(each=lambda _, new: changes.extend(new))
-        return tuple(changes)
+        """Fold what the record has that the world has not; what changed since the last round."""
+        return self._recorder.catch_up()
 
     def release(self) -> None:
         """Let another process act; one that ends while a call of its is under way keeps the lease until it is gone."""

@@ -6,11 +6,12 @@ import asyncio
 import socket
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
 
+from engine.fold.record_fold import RecordFold
 from engine.fold.world import World
 from engine.providers.readings import READINGS
 from engine.replay.record import replay_record
@@ -200,19 +201,19 @@ def test_a_record_that_cannot_be_read_for_a_while_is_gone_on_with(town: Path, mo
         before = feed.position
         listening = asyncio.ensure_future(received(feed, before, 1))
         await asyncio.sleep(0.1)
-        advance = Framer.advance
+        run = RecordFold.run
 
-        def broken(self: Framer, until: int) -> list[Frame]:
-            advance(self, until)
+        def broken(self: RecordFold, *words: Any, **named: Any) -> None:
+            run(self, *words, **named)
             raise RecordDamaged("The record is damaged: run `steno verify`.")
 
-        monkeypatch.setattr(Framer, "advance", broken)
+        monkeypatch.setattr(RecordFold, "run", broken)
         tell(town, 2)
         while feed.trouble is None:
             await asyncio.sleep(0.05)
         assert "steno verify" in feed.trouble
         assert feed.alive
-        monkeypatch.setattr(Framer, "advance", advance)
+        monkeypatch.setattr(RecordFold, "run", run)
         assert await feed.beyond(before + 2, 120)
         while feed.trouble is not None:
             await asyncio.sleep(0.05)

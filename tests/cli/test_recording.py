@@ -8,7 +8,7 @@ from stenotest.records import START, StandingClock, temporary_record
 
 from cli.recording import PartFailed, record_forever
 from engine.commands.submit import request_run
-from engine.fold.world import World
+from engine.live.live_world import LiveWorld
 from engine.policy import Policy
 from engine.providers.local.provider import LocalProvider
 from engine.providers.readings import READINGS
@@ -16,7 +16,6 @@ from engine.recorder.interval import Pace
 from engine.recorder.recorder import Recorder, Round
 from engine.recorder.watch import Watch
 from events.clock import SECOND, RandomIds
-from events.store.record import Record
 
 HOUR = 3600 * SECOND
 
@@ -24,8 +23,8 @@ HOUR = 3600 * SECOND
 class Asked(Watch):
     """Somebody asks for a run just after the first round has looked for what is asked for; each round has its time."""
 
-    def __init__(self, record: Record, recorder: Recorder, lease: Path, clock: StandingClock) -> None:
-        super().__init__(record, recorder, lease)
+    def __init__(self, recorder: Recorder, lease: str, clock: StandingClock) -> None:
+        super().__init__(recorder, lease)
         self._of, self._clock = recorder, clock
         self.rounds: list[int] = []
 
@@ -53,14 +52,13 @@ def test_what_is_asked_for_while_a_round_ends_is_not_slept_over(tmp_path: Path) 
     provider = LocalProvider(tmp_path / "local", clock=clock, ids=RandomIds(), host=host, environment={})
     with temporary_record(tmp_path, clock=clock) as record:
         recorder = Recorder(
-            record=record,
+            live=LiveWorld(READINGS, record),
             provider=provider,
-            world=World(READINGS),
             clock=clock,
             policy=Policy(free=True),
             pace=Pace(fast=HOUR, slow=HOUR),
         )
-        with Asked(record, recorder, provider.source, clock) as watch:
+        with Asked(recorder, provider.source, clock) as watch:
 
             def twice() -> None:
                 if len(watch.rounds) == 2:

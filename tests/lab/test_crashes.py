@@ -16,14 +16,12 @@ from stenolab.lab import GPU, IMAGE, LOADED_S, Lab
 from stenolab.ledger import bills_of
 
 from engine.commands.submit import request_run
-from engine.fold.run_machine import RUN
-from engine.fold.world import World
+from engine.live.live_world import LiveWorld
 from engine.policy import Policy
 from engine.providers.dstack.address import address
 from engine.providers.dstack.provider import DstackProvider
 from engine.providers.readings import READINGS
 from engine.recorder.recorder import Recorder
-from engine.rules.sets import CURRENT
 from engine.states import VmState
 from events.clock import SECOND, RandomIds, SystemClock
 from events.store.record import Record
@@ -58,8 +56,7 @@ def recording(lab: Lab, project: str, folder: Path, policy: Policy) -> Iterator[
     provider = DstackProvider(address(lab.url, lab.token, project), clock=clock, ids=RandomIds(), read_timeout=LOADED_S)
     opened = Record.open(folder / "record.db", write=True, create=True, shapes=READINGS.shape, clock=clock)
     with closing(provider), opened as record:
-        world = World(READINGS, CURRENT, RUN.live())
-        yield Recorder(record=record, provider=provider, world=world, clock=clock, policy=policy)
+        yield Recorder(live=LiveWorld(READINGS, record), provider=provider, clock=clock, policy=policy)
         assert record.verify().ok
 
 

@@ -1,37 +1,48 @@
-"""The feed: one thread follows the record and folds it, and everybody who listens is told, from wherever they were."""
+"""The feed: what the live world says, told to everybody who listens, from wherever they were."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
+from engine.live.follower import Follower
+from engine.live.live_world import LiveWorld
 from engine.providers.readings import READINGS
 from events.clock import Clock
 from events.store.record import Record
 from events.store.store import Where
 from projections.api.feed.backfill import Backfill, Page
-from projections.api.feed.follower import PATIENCE, SOON, STARTING, Follower
 from projections.api.feed.frames import Frame
 from projections.api.feed.listener import HEARTBEAT, PIECE, Dropped, Listener, cancelling
+from projections.api.feed.publisher import Publisher
 from projections.api.feed.ring import Ring
-from projections.api.operations.meters import Meters
 from projections.api.problems import Problem
 
 if TYPE_CHECKING:
     from engine.fold.world_codec import WorldState
+    from engine.live.live_world import ChangeSet
+    from projections.api.operations.meters import Meters
 
+PATIENCE: Final = 30.0
+"""Seconds somebody waits for the first fold of a record."""
+STARTING: Final = "the record is still being read: try again"
+SOON: Final = (("Retry-After", "1"),)
 _BEAT: Final = b": \n\n"
-_CHECK: Final = 5.0
-"""Seconds between looks at clients that are stuck."""
+_CHECK: Final = 1.0
+"""Seconds between looks at clients that are stuck, and at whether frames are missing."""
+_STEP: Final = 0.1
+_SOON: Final = 0.01
 
 
 class Feed:
     """What the record says, as it grows. `start`, `stop` and the streams belong to the event loop's thread."""
 
-    def __init__(self, path: Where, *, clock: Clock) -> None:
+    def __init__(self, path: Where, *, clock: Clock, live: LiveWorld | None = None) -> None:
+        """`live`: the world that another thread of this process keeps up to date; None: the feed keeps one itself."""
         self.dropped = dict.fromkeys(Dropped, 0)
         """Clients dropped so far."""
         self._path = path
@@ -44,12 +55,11 @@ class Feed:
         self._listeners: dict[Listener, None] = {}
         self._waiting: dict[asyncio.Future[bool], int] = {}
         self._checker: asyncio.TimerHandle | None = None
-        self._follower = Follower(
-            path,
-            clock,
-            publish=lambda frames, position: self._later(self._publish, frames, position),
-            ended=lambda: self._later(self._end_streams),
-        )
+        self.live = live if live is not None else LiveWorld(READINGS, keep=True)
+        self._follower: Follower | None = None
+        if live is None:
+            self._follower = Follower(path, self.live, clock, ended=lambda: self._later(self._end_streams))
+        self._publisher = Publisher(clock, wake=lambda: self._later(self._publish))
 
     # -- life ---
 
@@ -59,7 +69,9 @@ class Feed:
         self._ready = asyncio.Event()
         self._backfill = Backfill(self._opened)
         self._checker = loop.call_later(_CHECK, self._check)
-        self._follower.start()
+        self.live.observe(self._publisher)
+        if self._follower is not None:
+            self._follower.start()
 
     def stop(self) -> None:
         """End every stream, then the thread; called again, it does nothing."""
@@ -74,30 +86,29 @@ class Feed:
         if self._checker is not None:
             self._checker.cancel()
             self._checker = None
-        self._follower.stop()
+        self.live.observe(None)
+        if self._follower is not None:
+            self._follower.stop()
         if self._backfill is not None:
             backfill, self._backfill = self._backfill, None
             backfill.close()
 
     @property
     def alive(self) -> bool:
-        """Whether the thread is there."""
-        return self._follower.alive
+        """Whether the thread that keeps the world up to date is there."""
+        return self._follower is None or self._follower.alive
 
     @property
     def trouble(self) -> str | None:
         """Why the feed does not follow the record now; None: it does."""
-        return self._follower.trouble
+        if self._follower is not None and self._follower.trouble is not None:
+            return self._follower.trouble
+        return self._publisher.trouble if self.live.is_ready(0) else STARTING
 
     @property
     def meters(self) -> Meters:
         """What is counted while the service runs."""
-        return self._follower.meters
-
-    @property
-    def looked_at(self) -> int:
-        """When the record was last looked at (microseconds, UTC)."""
-        return self._follower.looked_at
+        return self._publisher.meters
 
     # -- what others ask ---
 
@@ -113,18 +124,28 @@ class Feed:
 
     @contextmanager
     def state(self) -> Iterator[WorldState]:
-        """The engine's own world at the head; whoever holds it keeps the feed waiting, so not for long.
+        """The engine's own world at the head; the fold waits meanwhile, so for short looks only.
 
         Raises:
-            Problem: the record is still being read.
+            Problem: the record is still being read, or cannot be read.
         """
-        with self._follower.state() as state:
+        end = time.monotonic() + PATIENCE
+        while not self.live.is_ready(_STEP):
+            if self._stopping.is_set() or time.monotonic() > end:
+                raise Problem(503, STARTING, headers=SOON)
+        with self.live.reading() as state:
+            if state is None:
+                raise Problem(503, self.trouble or STARTING, headers=SOON)
             yield state
 
     def listen(self, callback: Callable[[int], None]) -> Callable[[], None]:
-        """Call back with every new position, in the feed's thread; what is returned ends that."""
-        self._follower.callbacks.append(callback)
-        return lambda: self._follower.callbacks.remove(callback)
+        """Call back with every new position, in the thread that folds; what is returned ends that."""
+
+        def told(found: ChangeSet) -> None:
+            callback(found.until)
+
+        self.live.subscribe(told)
+        return lambda: self.live.unsubscribe(told)
 
     async def ready(self, timeout: float) -> bool:
         """Whether one can listen, at the latest in `timeout` seconds; if not, `trouble` may say why."""
@@ -133,9 +154,13 @@ class Feed:
         try:
             async with asyncio.timeout(timeout):
                 await self._ready.wait()
+                while not (self.live.is_ready(0) or self._stopping.is_set()):
+                    await asyncio.sleep(_SOON)
+                await asyncio.sleep(0)  # what was put in the queue until then is told first
         except TimeoutError:
             return False
-        return self._ring is not None and not self._follower.over and not self._stopping.is_set()
+        over = self._follower is not None and self._follower.over
+        return self._ring is not None and not over and not self._stopping.is_set()
 
     async def beyond(self, position: int, timeout: float) -> bool:
         """Whether listeners have been told of `position`, at the latest in `timeout` seconds."""
@@ -213,7 +238,7 @@ class Feed:
             return
         number = ring.find(listener.place)  # nothing was awaited since the ring was seen to have what comes next
         while not listener.closed:
-            if not ring.has(number):
+            if ring is not self._ring or not ring.has(number):
                 listener.dropped = Dropped.BEHIND
                 return
             number, piece = _next(ring, number, subject)
@@ -251,24 +276,31 @@ class Feed:
 
     # -- in the loop ---
 
-    def _publish(self, frames: list[Frame], position: int) -> None:
-        """Tell everybody; the first time, the ring begins at `position`."""
-        if self._ring is None:
-            self._ring = Ring(position)
-            if self._ready is not None:
-                self._ready.set()
-        self._ring.add(frames, position)
-        if frames:
-            for listener in self._listeners:
-                listener.wake()
-        for waiter, wanted in tuple(self._waiting.items()):
-            if position >= wanted and not waiter.done():
-                waiter.set_result(True)
+    def _publish(self) -> None:
+        """Tell everybody. Where frames are missing before those there are, the ring begins anew behind the gap."""
+        while (found := self._publisher.take()) is not None:
+            if self._ring is None or self._ring.position != found.after:
+                self._ring = Ring(found.after)
+                self._wake_all()
+                if self._ready is not None:
+                    self._ready.set()
+            self._ring.add(found.frames, found.until)
+            if found.frames:
+                self._wake_all()
+            for waiter, wanted in tuple(self._waiting.items()):
+                if found.until >= wanted and not waiter.done():
+                    waiter.set_result(True)
+
+    def _wake_all(self) -> None:
+        for listener in self._listeners:
+            listener.wake()
 
     def _check(self) -> None:
         """Drop who is stuck."""
         for listener in tuple(self._listeners):
             listener.check()
+        if self._publisher.trouble is not None and not self._stopping.is_set():
+            self.live.observe(self._publisher)
         if self._backfill is not None:
             self._backfill.rest()
         if self._loop is not None and not self._stopping.is_set():

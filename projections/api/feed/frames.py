@@ -39,62 +39,67 @@ class Frame(NamedTuple):
     """`id: …`, `data: …` and an empty line."""
 
 
-class Framer:
-    """A fold of one record that turns positions into frames."""
+class FrameMaker:
+    """Makes frames while a fold goes on: what it is told of is what an `engine.live.live_world.Observer` is told of."""
 
-    def __init__(self, record: "Record", world: World, position: int) -> None:
-        """Go on behind `position`, where the world stands."""
-        self.position = position
-        self._record = record
-        self._world = world
-        self._fold = RecordFold(record, world)
+    def __init__(self, *, polls: bool = False) -> None:
+        """`polls`: `events` has every event, the answered polls too."""
+        self.frames: list[Frame] = []
+        """Of the positions that `begin` named, in order."""
+        self.events: list[Stored] = []
+        """The events of those positions."""
+        self._kinds = None if polls else _SAID
+        self._state: WorldState | None = None
         self._costs: Costs | None = None
-        self._frames: list[Frame] = []
-        self._events: dict[int, Stored] = {}
+        self._said: dict[int, Stored] = {}
+        self._groups: dict[int, list[Stored]] = {}
+        """Poll → its observations."""
         self._seen_with: dict[int, set[str]] = {}
         """Poll → the streams of its observations."""
-        self.changes: list[Change] = []
-        """What the last `advance` changed, in order."""
+
+    def start(self, record: "Record", state: "WorldState") -> None:
+        """Another world is looked at from now on, or the same after it went on unseen."""
+        self._record, self._state, self._costs = record, state, None
+
+    def begin(self, after: int, until: int) -> tuple[int, ...]:
+        """The positions behind `after` and up to `until` are folded next; the polls that have observations, in order,
+        after each of which `reached` is to be called.
+        """
+        self.frames = []
+        if self._costs is None:
+            self._costs = Costs(self.state)
+        self._costs.moved()
+        self.events = list(self._record.read(after=after, until=until, types=self._kinds))
+        self._said = {one.position: one for one in self.events if one.type in _SAID}
+        self._groups = {}
+        for one in self._said.values():
+            if isinstance(one.data, _OBSERVED):
+                self._groups.setdefault(one.data.poll, []).append(one)
+        self._seen_with = {poll: {one.stream for one in group} for poll, group in self._groups.items()}
+        self._look_ahead(after, until)
+        for poll in self._groups:
+            if poll <= after:
+                self.reached(poll)
+        return tuple(poll for poll in self._groups if poll > after)
+
+    def reached(self, poll: int) -> None:
+        """The world is as it is after the poll."""
+        self._the_costs.moved()
+        group = self._groups[poll]
+        runs = [run_id for one in group if (run_id := _id_of(one.stream, "run")) is not None]
+        self._fill(runs)
+        for one in group:
+            self._add(one, (), ())
 
     @property
     def state(self) -> "WorldState":
         """The world as it is now."""
-        return self._world.state
-
-    def skip(self, until: int) -> None:
-        """Go on to `until` without making frames."""
-        if until > self.position:
-            self._fold.run(Until(position=until))
-            self.position, self._costs = until, None
-
-    def advance(self, until: int) -> list[Frame]:
-        """The frames behind `position` and up to `until`, which is not beyond the record's head; then stands there."""
-        after, self._frames, self.changes = self.position, [], []
-        if self._costs is None:
-            self._costs = Costs(self.state)
-        said = list(self._record.read(after=after, until=until, types=_SAID))
-        groups: dict[int, list[Stored]] = {}
-        for one in said:
-            if isinstance(one.data, _OBSERVED):
-                groups.setdefault(one.data.poll, []).append(one)
-        self._events = {one.position: one for one in said}
-        self._seen_with = {poll: {one.stream for one in group} for poll, group in groups.items()}
-        self._look_ahead(after, until)
-        for poll, group in groups.items():
-            if poll > self.position:
-                self._run(poll)
-            self._observed(group)
-        self._run(until)
-        return self._frames
-
-    def _run(self, until: int) -> None:
-        self._fold.run(Until(position=until), self._each, repeats=False)
-        self._the_costs.moved()
-        self.position = until
+        assert self._state is not None  # noqa: S101 - `start` comes first
+        return self._state
 
     @property
     def _the_costs(self) -> Costs:
-        assert self._costs is not None  # noqa: S101 - `advance` made it
+        assert self._costs is not None  # noqa: S101 - `begin` made it
         return self._costs
 
     def _look_ahead(self, after: int, until: int) -> None:
@@ -112,10 +117,9 @@ class Framer:
 
     # -- one position ------------------------------------------------------------------------------------------------
 
-    def _each(self, position: int, changes: tuple[Change, ...]) -> None:
-        """An event that is no observation; the world is as it is after it."""
-        event = self._events.get(position)
-        self.changes += changes
+    def changed(self, position: int, changes: tuple[Change, ...]) -> None:
+        """An event that is no observation is folded; the world is as it is after it."""
+        event = self._said.get(position)
         self._the_costs.moved()
         if event is None:
             runs, vms = self._changed(changes, self._seen_with.get(position, set()))
@@ -135,13 +139,6 @@ class Framer:
         """The machines of a run that may have been known under another id until now."""
         run = self.state.runs.get(run_id)
         return () if run is None else tuple(dict.fromkeys(run.links.values()))
-
-    def _observed(self, group: Iterable[Stored]) -> None:
-        """What a poll showed otherwise than before; the world is as it is after the poll."""
-        runs = [run_id for one in group if (run_id := _id_of(one.stream, "run")) is not None]
-        self._fill(runs)
-        for one in group:
-            self._add(one, (), ())
 
     def _changed(self, changes: Iterable[Change], but: set[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """(runs, machines) that changed, those left out that are told by events of their own; in order of change."""
@@ -177,7 +174,7 @@ class Framer:
         if vms:
             said["vms"] = [self._vm_object(one, about) for one in vms]
         data = b"id: %d\ndata: %b\n\n" % (event.position, msgspec.json.encode(said))
-        self._frames.append(Frame(event.position, frozenset(about), data))
+        self.frames.append(Frame(event.position, frozenset(about), data))
 
     def _fill(self, run_ids: Iterable[str]) -> None:
         """Read the provider's own cost of runs."""
@@ -200,6 +197,40 @@ class Framer:
         if made_for is not None and not made_for.terminal:
             found.add(made_for.run_id)
         return found
+
+
+class Framer:
+    """A fold of its own that makes frames: of a stretch of the record that nobody else folds now."""
+
+    def __init__(self, record: "Record", world: World, position: int) -> None:
+        """Go on behind `position`, where the world stands."""
+        self.position = position
+        self._record = record
+        self._world = world
+        self._fold = RecordFold(record, world)
+        self._maker = FrameMaker()
+        self._maker.start(record, world.state)
+
+    @property
+    def state(self) -> "WorldState":
+        """The world as it is now."""
+        return self._world.state
+
+    def skip(self, until: int) -> None:
+        """Go on to `until` without making frames."""
+        if until > self.position:
+            self._fold.run(Until(position=until))
+            self.position = until
+            self._maker.start(self._record, self._world.state)
+
+    def advance(self, until: int) -> list[Frame]:
+        """The frames behind `position` and up to `until`, which is not beyond the record's head; then stands there."""
+        for poll in self._maker.begin(self.position, until):
+            self._fold.run(Until(position=poll), self._maker.changed, repeats=False)
+            self._maker.reached(poll)
+        self._fold.run(Until(position=until), self._maker.changed, repeats=False)
+        self.position = until
+        return self._maker.frames
 
 
 def _id_of(stream: str, kind: str) -> str | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from engine.fold.sources import observability
-from events.clock import SECOND, format_time
+from events.clock import format_time
 from events.errors import StenoError
 from projections.api.problems import Problem
 from projections.models.build_progress import Building
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MOST_LAG: Final = 15.0
 """Seconds that read models may be behind."""
-MOST_SILENCE: Final = 30 * SECOND
+MOST_SILENCE: Final = 30.0
 """How long the feed may not have looked at the record."""
 
 
@@ -63,8 +63,8 @@ def readiness(service: Service) -> Readiness:
         reasons.append("the thread that follows the record has ended: restart the server")
     elif feed.trouble is not None:
         reasons.append(feed.trouble)
-    elif now - feed.looked_at > MOST_SILENCE:
-        reasons.append(f"the record was last looked at {(now - feed.looked_at) // SECOND} s ago")
+    elif feed.live.silence > MOST_SILENCE:
+        reasons.append(f"the record was last looked at {feed.live.silence:.0f} s ago")
     try:
         head = feed.head()
         behind = service.projector.lag

@@ -15,15 +15,13 @@ from engine.commands.stop import request_stop
 from engine.commands.submit import request_run
 from engine.errors import VmInUse, VmNotFound
 from engine.fold.run import Run
-from engine.fold.run_machine import RUN
-from engine.fold.world import World
+from engine.live.live_world import LiveWorld
 from engine.notify.webhook import Webhook
 from engine.policy import Policy
 from engine.providers.local.provider import LocalProvider
 from engine.providers.readings import READINGS
 from engine.recorder.recorder import Recorder
 from engine.recorder.watch import Watch
-from engine.rules.sets import CURRENT
 from events.clock import SECOND, RandomIds, SystemClock
 from events.store.record import Record
 
@@ -61,11 +59,9 @@ class Bench:
 
     def __post_init__(self):
         self.ids = RandomIds()
-        self.world = World(READINGS, CURRENT, RUN.live())
         self.recorder = Recorder(
-            record=self.record,
+            live=LiveWorld(READINGS, self.record),
             provider=self.provider,
-            world=self.world,
             clock=self.clock,
             policy=self.policy,
             notify=self.notify,
@@ -73,7 +69,11 @@ class Bench:
         )
         self.recorder.stays = True  # as `steno up`: it ends idle machines before the provider's own timer does
         self.journal, self.actor = self.recorder.journal, self.recorder.actor
-        self.watch = Watch(self.record, self.recorder, self.provider.source)
+        self.watch = Watch(self.recorder, self.provider.source)
+
+    @property
+    def world(self):
+        return self.recorder.world
 
     @property
     def dispatcher(self):

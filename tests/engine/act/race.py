@@ -10,7 +10,7 @@ from pathlib import Path
 from engine.commands.submit import request_run
 from engine.decide.controller import decide
 from engine.errors import ProviderError
-from engine.fold.world import World
+from engine.live.live_world import LiveWorld
 from engine.policy import HOUR, Policy
 from engine.providers.local.provider import LocalProvider
 from engine.providers.readings import READINGS
@@ -37,7 +37,7 @@ def main(path, runs):
             return decisions
 
         recorder = Recorder(
-            record=record, provider=provider, world=World(READINGS), clock=clock, policy=POLICY, decide=slowly
+            live=LiveWorld(READINGS, record), provider=provider, clock=clock, policy=POLICY, decide=slowly
         )
         for _ in range(runs):
             run_id = ids.new()

@@ -136,7 +136,7 @@ class Project:
         self.bench.clock.ahead = round(seconds * SECOND)
         ((_, poll),) = Story(now=seconds - 0.01).listed(item, **req).polls()
         self.bench.record.append_polls([poll], ids=[f"{round(seconds):016x}"] if imported else None)
-        self.bench.recorder._take_in([])
+        self.bench.recorder.catch_up()
         self.notices.collect(self.bench.world.state)
 
     def odd(self):

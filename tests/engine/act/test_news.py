@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from stenotest.story import START, Story, single
 
 from engine.act.journal import Journal
-from engine.fold.record_fold import RecordFold
-from engine.fold.world import World
+from engine.live.live_world import LiveWorld
 from engine.notify.news import AT_ONCE, TOO_OLD
 from engine.notify.notices import ROOM, Notices
 from engine.notify.webhook import Webhook
@@ -42,10 +41,9 @@ class Scene:
 
     def watch(self, webhook, *, stays=True):
         """The process before is killed; another takes up the record."""
-        self.world = World(READINGS)
-        self.fold = RecordFold(self.record, self.world)
+        self.live = LiveWorld(READINGS, self.record)
         self.webhook, self.stays = webhook, stays
-        self.notices = Notices(Journal(self.record), self, webhook, source=SOURCE)
+        self.notices = Notices(Journal(self.record, self.live), self, webhook, source=SOURCE)
         self.began = False
 
     def items(self):
@@ -64,12 +62,12 @@ class Scene:
 
     def look(self, *, killed=False):
         """One round; `killed` before it told anything."""
-        self.fold.run()
+        self.live.catch_up()
         self.notices.adopt(stays=self.stays)
         self.record.append_polls([self.poll()])
-        self.fold.run()
+        self.live.catch_up()
         if not killed:
-            self.notices.collect(self.world.state)
+            self.notices.collect(self.live.state)
 
     def take_in(self):
         """Somebody imports what another recorder saw of this project a moment ago."""
@@ -304,7 +302,7 @@ def test_a_webhook_that_takes_nothing_never_has_more_than_ten_notices_open(scene
         scene.seconds = seconds
         scene.look()
     assert len(scene.notices._journal.ledger().notices) == ROOM == len(scene.intents())
-    journal = Journal(scene.record)
+    journal = Journal(scene.record, scene.live)
     from events import types
 
     for name in tuple(journal.ledger().notices):
@@ -323,13 +321,13 @@ def test_a_verdict_taken_back_is_an_anomaly_and_a_second_end_is_told(scene):
     running = Story(now=40).listed(single("a", "pending", "submitted", num=1, submitted=1))
     scene.seconds = 40.02
     scene.record.append_polls([poll for _, poll in running.polls()])
-    scene.fold.run()
-    scene.notices.collect(scene.world.state)
+    scene.live.catch_up()
+    scene.notices.collect(scene.live.state)
     scene.seconds = 50
     item = single("a", "failed", "failed", num=1, exit_status=3, submitted=1, finished=49)
     scene.record.append_polls([poll for _, poll in Story(now=49.9).listed(item).polls()])
-    scene.fold.run()
-    scene.notices.collect(scene.world.state)
+    scene.live.catch_up()
+    scene.notices.collect(scene.live.state)
     assert [(body["kind"], body["text"].split(" https")[0]) for body in scene.intents()] == [
         ("run_end", "Steno: a succeeded (exit_zero)"),
         ("anomaly", "Steno: contradiction: a: succeeded/exit_zero (exit 0), now back in the provider's queue"),

@@ -180,7 +180,7 @@ def place(run_id):
 def test_a_decision_made_on_an_older_queue_is_not_carried_out(one):
     """None of it: neither the place nor what else was decided with it."""
     first, second = one.ask("true"), one.ask("true")
-    one.recorder._fold.run()
+    one.recorder.live.catch_up()
     state, before = one.world.state, one.journal.queue_version(one.provider.source)
     one.journal.queue(one.provider.source, [types.RunPlaced(run_id=first, provider="local")], version=before)
     with pytest.raises(VersionConflict):
@@ -213,7 +213,7 @@ def test_a_round_whose_decision_is_overtaken_decides_again(one):
 def test_what_is_decided_twice_is_done_once(one):
     """A decision about what is there already adds nothing, in this round or after a crash."""
     run_id = one.ask("sleep 3600")
-    one.recorder._fold.run()
+    one.recorder.live.catch_up()
     state, source = one.world.state, one.provider.source
     hold = Hold(run_id=run_id, why="cap", detail="1 of 1 machines")
     for _ in range(2):

@@ -11,8 +11,8 @@ import pytest
 from stenotest.gate import holding
 
 from engine.commands.submit import request_run
-from engine.fold.world import World
 from engine.kernel.mark import Mark, hashed
+from engine.live.live_world import LiveWorld
 from engine.providers.readings import READINGS
 from engine.recorder.recorder import Recorder
 from engine.states import Reason, State
@@ -142,9 +142,8 @@ def test_another_recorder_goes_on_where_the_first_was(bench):
     run_id = ask(bench, say(*WHOLE[:4], between="; sleep 0.1"), "sleep 0.5", say(*WHOLE[4:]))
     bench.poll_until(lambda: bench.world.state.runs.get(run_id) and bench.run(run_id).said.frames >= 2)
     bench.recorder.close()
-    bench.world = World(READINGS, bench.world.rules)
     bench.recorder = Recorder(
-        record=bench.record, provider=bench.provider, world=bench.world, clock=bench.clock, policy=bench.policy
+        live=LiveWorld(READINGS, bench.record), provider=bench.provider, clock=bench.clock, policy=bench.policy
     )
     bench.poll_until(lambda: over(bench, run_id))
     assert reports(bench, run_id) == list(enumerate(WHOLE, 1))

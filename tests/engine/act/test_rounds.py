@@ -89,7 +89,7 @@ def test_secrets_stay_while_the_run_may_have_to_be_made_again(priced):
     priced.recorder._decide = lambda *scene: decided.pop() if decided else ()
     from engine.decide.controller import decide
 
-    priced.recorder._fold.run()
+    priced.recorder.live.catch_up()
     decided = [decide(priced.world.state, priced.provider.source, PRICED, priced.clock.now())]
     priced.recorder.act()
     assert "SubmitSucceeded" in priced.kinds(run_id)

@@ -1,43 +1,16 @@
-"""Which requests and intents are still open: a pure fold of the events about effects."""
+"""The outbox: requests and intents without an outcome, and what became of the others. Part of the world."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+import msgspec
+from msgspec.structs import replace
 
 from events import types
-
-KINDS = frozenset(
-    {
-        "RunRequested",
-        "StopRequested",
-        "SubmitIntended",
-        "SubmitSucceeded",
-        "SubmitFailed",
-        "StopIntended",
-        "StopSucceeded",
-        "StopFailed",
-        "IntentAbandoned",
-        "RunHeld",
-        "RunPlaced",
-        "RunRequeued",
-        "VmStopRequested",
-        "VmStopIntended",
-        "VmStopSucceeded",
-        "VmStopFailed",
-        "AlertsAdopted",
-        "NoticeIntended",
-        "NoticeDelivered",
-        "NoticeFailed",
-    }
-)
-"""Names of the events the ledger is folded from."""
 
 SubmitOutcome = types.SubmitSucceeded | types.SubmitFailed | types.IntentAbandoned
 StopOutcome = types.StopSucceeded | types.StopFailed | types.IntentAbandoned
 VmStopOutcome = types.VmStopSucceeded | types.VmStopFailed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenSubmit:
+class OpenSubmit(msgspec.Struct, frozen=True, kw_only=True):
     """A run that was asked for and has no outcome yet."""
 
     request: types.RunRequested
@@ -59,8 +32,7 @@ class OpenSubmit:
     """When a call may have been made, first, that did not give the provider our run id (older versions)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenStop:
+class OpenStop(msgspec.Struct, frozen=True, kw_only=True):
     """A stop that was asked for and has no outcome yet."""
 
     request: types.StopRequested
@@ -68,24 +40,21 @@ class OpenStop:
     requested_at: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TakenStop:
+class TakenStop(msgspec.Struct, frozen=True, kw_only=True):
     """A stop the provider took, which is no proof that it heard it."""
 
     request: types.StopRequested
     taken_at: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenVmStop:
+class OpenVmStop(msgspec.Struct, frozen=True, kw_only=True):
     """A machine we were about to end; whether the call was made is not known."""
 
     intent: types.VmStopIntended
     position: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenNotice:
+class OpenNotice(msgspec.Struct, frozen=True, kw_only=True):
     """A notice the webhook has not taken and may still take."""
 
     intent: types.NoticeIntended
@@ -96,44 +65,45 @@ class OpenNotice:
     """When the newest did."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class Mark(msgspec.Struct, frozen=True, kw_only=True):
     """Since when the webhook is told of something."""
 
     position: int
     at: int
 
 
-@dataclass(slots=True, kw_only=True)
-class Ledger:
-    """What is open, in order of request, and which runs are known to the provider under which id."""
+class Outbox(msgspec.Struct, kw_only=True):
+    """What is open, in order of request, and which runs the provider knows under which id."""
 
-    submits: dict[str, OpenSubmit] = field(default_factory=dict)
-    stops: dict[str, OpenStop] = field(default_factory=dict)
-    vm_stops: dict[str, OpenVmStop] = field(default_factory=dict)
+    submits: dict[str, OpenSubmit] = {}
+    """By run id, like all below that do not say otherwise."""
+    stops: dict[str, OpenStop] = {}
+    vm_stops: dict[str, OpenVmStop] = {}
     """By vm_id."""
-    notices: dict[str, OpenNotice] = field(default_factory=dict)
+    notices: dict[str, OpenNotice] = {}
     """By notice id."""
-    provider_ids: dict[str, str] = field(default_factory=dict)
-    """run_id → the provider's id, for runs we submitted."""
-    former_ids: set[str] = field(default_factory=set)
+    provider_ids: dict[str, str] = {}
+    """The provider's ids of the runs we submitted."""
+    former_ids: set[str] = set()
     """The provider's ids of attempts that found no capacity: none of them is ever a later attempt."""
-    outcomes: dict[str, SubmitOutcome] = field(default_factory=dict)
-    stop_outcomes: dict[str, StopOutcome] = field(default_factory=dict)
-    """The newest of each run."""
-    vm_outcomes: dict[str, tuple[int, VmStopOutcome]] = field(default_factory=dict)
-    """The newest of each machine, with its position."""
-    noticed: set[str] = field(default_factory=set)
-    """Every notice there ever was, and every fact a digest told."""
-    told: dict[str, dict[str, Mark]] = field(default_factory=dict)
+    outcomes: dict[str, int] = {}
+    """Position of the outcome of the submission."""
+    stop_outcomes: dict[str, int] = {}
+    """Position of the newest outcome of a stop."""
+    vm_outcomes: dict[str, int] = {}
+    """vm_id → position of the newest outcome of a stop."""
+    noticed: set[str] = set()
+    """Every notice there ever was, and every fact that a digest named."""
+    told: dict[str, dict[str, Mark]] = {}
     """Source → what the webhook is told of it, each since when."""
-    taken: dict[str, TakenStop] = field(default_factory=dict)
-    """The newest stop of each run that the provider took."""
+    taken: dict[str, TakenStop] = {}
+    """The newest stop that the provider accepted."""
     asked: int = 0
     """Position of the newest request of anybody for anything."""
-    _asked: dict[str, types.StopRequested] = field(default_factory=dict)
-    _handed: dict[str, OpenSubmit] = field(default_factory=dict)
-    """Requests the provider took: they may have to be made again."""
+    stop_requests: dict[str, types.StopRequested] = {}
+    """The newest stop request."""
+    accepted: dict[str, OpenSubmit] = {}
+    """Submissions that the provider accepted: they may have to be made again."""
 
     def apply(self, position: int, observed_at: int, event: types.Event) -> None:
         """Take one event into account; kinds that are not about effects change nothing."""
@@ -147,21 +117,21 @@ class Ledger:
             case types.RunHeld() | types.RunPlaced() | types.RunRequeued() | types.SubmitIntended():
                 self._submission(position, observed_at, event)
             case types.SubmitSucceeded() | types.SubmitFailed() | types.IntentAbandoned(intent="submit"):
-                self._settle(event)
+                self._settle(position, event)
             case types.StopRequested():
                 self.stops[event.run_id] = OpenStop(request=event, position=position, requested_at=observed_at)
                 self.stop_outcomes.pop(event.run_id, None)
-                self._asked[event.run_id] = event
+                self.stop_requests[event.run_id] = event
             case types.StopSucceeded() | types.StopFailed() | types.IntentAbandoned():
-                if isinstance(event, types.StopSucceeded) and event.run_id in self._asked:
-                    self.taken[event.run_id] = TakenStop(request=self._asked[event.run_id], taken_at=observed_at)
+                if isinstance(event, types.StopSucceeded) and event.run_id in self.stop_requests:
+                    self.taken[event.run_id] = TakenStop(request=self.stop_requests[event.run_id], taken_at=observed_at)
                 self.stops.pop(event.run_id, None)
-                self.stop_outcomes[event.run_id] = event
+                self.stop_outcomes[event.run_id] = position
             case types.VmStopIntended():
                 self.vm_stops[event.vm_id] = OpenVmStop(intent=event, position=position)
             case types.VmStopSucceeded() | types.VmStopFailed():
                 self.vm_stops.pop(event.vm_id, None)
-                self.vm_outcomes[event.vm_id] = (position, event)
+                self.vm_outcomes[event.vm_id] = position
             case types.AlertsAdopted():
                 known, here = self.told.get(event.source, {}), Mark(position=position, at=observed_at)
                 self.told[event.source] = {kind: known.get(kind, here) for kind in event.kinds}
@@ -195,10 +165,10 @@ class Ledger:
 
     def _again(self, position: int, observed_at: int, event: types.RunRequeued) -> None:
         """A new attempt of the same request: open again, and what the last attempt was is known not to be it."""
-        handed = self._handed.get(event.run_id)
+        handed = self.accepted.get(event.run_id)
         if handed is None or self.provider_ids.get(event.run_id) != event.provider_id:
             return
-        del self.provider_ids[event.run_id], self._handed[event.run_id], self.outcomes[event.run_id]
+        del self.provider_ids[event.run_id], self.accepted[event.run_id], self.outcomes[event.run_id]
         self.former_ids.add(event.provider_id)
         self.submits[event.run_id] = OpenSubmit(
             request=handed.request,
@@ -209,13 +179,13 @@ class Ledger:
             queued=True,
         )
 
-    def _settle(self, outcome: SubmitOutcome) -> None:
+    def _settle(self, position: int, outcome: SubmitOutcome) -> None:
         submit = self.submits.pop(outcome.run_id, None)
-        self.outcomes[outcome.run_id] = outcome
+        self.outcomes[outcome.run_id] = position
         if isinstance(outcome, types.SubmitSucceeded):
             self.provider_ids[outcome.run_id] = outcome.provider_id
             if submit is not None:
-                self._handed[outcome.run_id] = submit
+                self.accepted[outcome.run_id] = submit
 
     def _notice(
         self, position: int, at: int, event: types.NoticeIntended | types.NoticeDelivered | types.NoticeFailed
@@ -231,11 +201,3 @@ class Ledger:
                 known = self.notices.pop(event.notice_id, None)
                 if known is not None and not event.final:
                     self.notices[event.notice_id] = replace(known, attempts=event.attempt, failed_at=at)
-
-
-def fold(events: Iterable[tuple[int, int, types.Event]]) -> Ledger:
-    """The ledger of these (position, observed_at, event) in order."""
-    ledger = Ledger()
-    for position, observed_at, event in events:
-        ledger.apply(position, observed_at, event)
-    return ledger

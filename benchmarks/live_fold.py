@@ -1,0 +1,173 @@
+"""What `steno up` costs for each answer that changed something, from the answer to the event stream, and its memory.
+
+    python benchmarks/live_fold.py TREE [TREE ...]
+
+Each TREE is a checkout with its own `.venv`: give two of them to compare two commits in one sitting. Each runs the real
+`steno up` against a server of this script's own, over a copy of one record of 100,000 events, with one listener on the
+stream. At every poll one run ends and another begins, so that RUNS are always active.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.request import urlopen
+
+import support  # noqa: F401 - makes `stenotest` importable
+
+RUNS, EVENTS, ROUNDS, WARM = 20, 100_000, 40, 10
+READY = re.compile(r"serving (http://[\w.:]+) ")
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+class Server(BaseHTTPRequestHandler):
+    """A dstack server with RUNS active runs; each `runs/list` shows one more ended."""
+
+    protocol_version = "HTTP/1.1"
+    polls = 0
+
+    def log_message(self, *args):
+        pass
+
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])) or b"{}")
+        status, body = 200, b"[]"
+        if self.path.endswith("/runs/list"):
+            body = b"[]" if asked.get("prev_run_id") else self.runs()
+        elif self.path.endswith("/events/list"):
+            status, body = 405, b"{}"
+        elif self.path.endswith("/get"):
+            body = b'{"project_id": "p"}'
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def runs(self):
+        from stenotest.story import single
+
+        Server.polls += 1
+        newest = Server.polls + RUNS
+        items = []
+        for number in range(newest, newest - RUNS - 2, -1):
+            ended = number <= newest - RUNS
+            word = "done" if ended else "running"
+            item = single(f"live-{number}", word, word, exit_status=0 if ended else None, submitted=number)
+            item["cost"] = round(Server.polls * 0.0011, 4)  # dstack's own figure moves at every answer
+            items.append(item)
+        return json.dumps(items).encode()
+
+
+class Listener(threading.Thread):
+    """Takes down how late each message about a run came."""
+
+    def __init__(self, url):
+        super().__init__(daemon=True)
+        self.response = urlopen(f"{url}/api/stream")
+        self.late = []
+
+    def run(self):
+        for line in self.response:
+            if line.startswith(b"data: "):
+                told = json.loads(line[6:])
+                if told["event"] == "RunObserved":
+                    at = datetime.fromisoformat(told["at"]).replace(tzinfo=UTC).timestamp()
+                    self.late.append((time.time() - at) * 1000)
+
+
+def cpu_of(pid):
+    """Seconds of CPU a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / TICK
+
+
+def memory_of(pid):
+    """(resident, of that not shared with files), MB."""
+    found = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return int(found["VmRSS"].split()[0]) / 1000, int(found["RssAnon"].split()[0]) / 1000
+
+
+def measured(tree, record, url):
+    """The figures of one commit."""
+    folder = record.parent
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("STENO_", "DSTACK_"))}
+    environment |= {
+        "HOME": str(folder),
+        "STENO_API_PORT": "0",
+        "STENO_RECORD": str(record),
+        "DSTACK_SERVER_URL": url,
+        "DSTACK_TOKEN": "benchmark-token",
+        "DSTACK_PROJECT": "main",
+        "STENO_PROVIDER": "dstack",
+    }
+    steno = [str(tree / ".venv/bin/python"), "-m", "cli.main"]
+    subprocess.run([*steno, "ps"], cwd=tree, env=environment, check=True, stdout=subprocess.DEVNULL)
+    log = folder / "up.log"
+    process = subprocess.Popen(
+        [*steno, "up"], cwd=tree, env=environment, stdout=log.open("wb"), stderr=subprocess.STDOUT
+    )
+    try:
+        address = until(lambda: READY.search(log.read_text()), log)[1]
+        listener = Listener(address)
+        listener.start()
+        begun = Server.polls + WARM
+        until(lambda: Server.polls >= begun, log)
+        began, polls = cpu_of(process.pid), Server.polls
+        listener.late.clear()
+        until(lambda: Server.polls >= begun + ROUNDS, log)
+        used, count = cpu_of(process.pid) - began, Server.polls - polls
+        resident, own = memory_of(process.pid)
+        late = sorted(listener.late)
+        return used * 1000 / count, late[len(late) // 2], resident, own, len(late) / count
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def until(found, log):
+    """What `found` gives once that is something."""
+    for _ in range(6000):
+        if there := found():
+            return there
+        time.sleep(0.05)
+    raise SystemExit(log.read_text())
+
+
+def main():
+    from stenotest.big import big_record
+
+    from events.clock import SECOND, SystemClock
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Server)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    print(f"{RUNS} active runs, a record of {EVENTS:,} events, {ROUNDS} polls of which each changes two runs")
+    print(f"{'tree':24} {'CPU/answer':>12} {'to stream p50':>14} {'resident':>10} {'own':>8} {'messages/answer':>16}")
+    with tempfile.TemporaryDirectory() as name:
+        made = Path(name) / "made"
+        made.mkdir()
+        big_record(made / "record.db", events=EVENTS, until=SystemClock().now() - 3600 * SECOND)
+        for number, word in enumerate(sys.argv[1:] or ["."]):
+            folder = Path(name) / str(number)
+            shutil.copytree(made, folder)
+            tree = Path(word).resolve()
+            cpu, late, resident, own, told = measured(
+                tree, folder / "record.db", f"http://127.0.0.1:{server.server_port}"
+            )
+            print(
+                f"{tree.name:24} {cpu:9.1f} ms {late:11.1f} ms {resident:7.0f} MB {own:5.0f} MB {told:16.1f}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

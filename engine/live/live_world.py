@@ -1,0 +1,279 @@
+"""The live world: a process folds each event of a record once, here, and tells its subscribers what changed.
+
+One thread owns it and calls `catch_up`. Other threads read under `reading`, which waits at most for one batch of
+events, so that nobody sees half an answer. Subscribers are called in the owner's thread and must not wait; where one
+fails the fold goes on, and the subscriber catches up from the record.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+
+import msgspec
+
+from engine.fold.change import Change
+from engine.fold.record_fold import RecordFold
+from engine.fold.run_machine import RUN
+from engine.fold.snapshot_store import AT_START, EVERY, SnapshotStore
+from engine.fold.touched import Touched
+from engine.fold.until import Until
+from engine.fold.vm_machine import VM
+from engine.fold.world import World
+from engine.rules.sets import CURRENT
+
+if TYPE_CHECKING:
+    from engine.fold.world_codec import WorldState
+    from engine.providers.reading import Readings
+    from events.store.record import Record
+
+_log: Final = logging.getLogger("steno.fold")
+BATCH: Final = 500
+"""Positions folded before subscribers and readers have their turn."""
+RECENT: Final = 1_000
+"""Positions before the head that an observer is shown at the start: who comes back after a restart asks for them."""
+_FIRST: Final = 20_000
+"""Positions of the first fold between two reports of progress."""
+LONG: Final = 50_000
+"""Positions whose fold takes so long that the log says how far it is."""
+
+T = TypeVar("T")
+Progress = Callable[[int, int], None]
+"""Called with (positions done, positions in all)."""
+
+
+class ChangeSet(msgspec.Struct, frozen=True, kw_only=True):
+    """What the fold of the positions behind `after`, up to `until`, changed."""
+
+    after: int
+    until: int
+    changes: tuple[Change, ...]
+    """In order of their events."""
+
+
+class Observer(Protocol):
+    """Sees the world after each event, in the owner's thread: it computes and never waits."""
+
+    def start(self, record: "Record", state: "WorldState", position: int) -> None:
+        """This world, which stands at `position`, is shown from now on: the first, or another after a mistake."""
+        ...
+
+    def begin(self, after: int, until: int) -> Sequence[int]:
+        """The positions behind `after` and up to `until` are next; those returned, in order, are the ones after which
+        `reached` is to be called.
+        """
+        ...
+
+    def changed(self, position: int, changes: tuple[Change, ...]) -> None:
+        """The event at `position` is folded; not called for polls that only repeat the one before."""
+        ...
+
+    def reached(self, position: int) -> None:
+        """The world is as it is after `position`, one of those that `begin` asked for."""
+        ...
+
+    def end(self) -> None:
+        """All of them are folded."""
+        ...
+
+    def failed(self, error: Exception) -> None:
+        """It raised, and is left out until it is given to `observe` again."""
+        ...
+
+
+class LiveWorld:
+    """The world of one record at its head, or on its way there."""
+
+    def __init__(self, readings: "Readings", record: "Record | None" = None, *, keep: bool = False) -> None:
+        """
+        Args:
+            readings: how answers of each provider are read.
+            record: None: it is given to `open` later.
+            keep: start from the snapshot beside the record, and replace it now and then.
+        """
+        self._readings = readings
+        self._keep = keep
+        self._lock = threading.Lock()
+        self._ready = threading.Event()
+        self._fold: RecordFold | None = None
+        self._position = 0
+        self._record: Record | None = None
+        self._snapshots: SnapshotStore | None = None
+        self._observer: Observer | None = None
+        self._started: WorldState | None = None
+        """The world that the observer is shown."""
+        self._shown: int | None = None
+        """The last position that subscribers were told of; None before the first."""
+        self._looked_at = time.monotonic()
+        self._subscribers: list[Callable[[ChangeSet], None]] = []
+        self.touched = Touched()
+        """For other threads: under `reading`."""
+        if record is not None:
+            self.open(record)
+
+    # -- the owner's thread
+
+    def open(self, record: "Record") -> None:
+        """Follow this record from now on, from its snapshot where there is one; nothing is folded yet."""
+        self._record = record
+        self._snapshots = SnapshotStore(record) if self._keep else None
+        self._load(record)
+
+    def catch_up(self, progress: Progress | None = None) -> None:
+        """Fold what the record has that the world has not, and tell subscribers.
+
+        Raises:
+            StenoError: the record cannot be read; the next call starts from the snapshot.
+        """
+        record = self._record
+        if record is None:
+            raise RuntimeError("the live world was not opened")
+        if self._fold is None:
+            self._load(record)
+        head = record.head().position
+        self._fold_unseen(head, progress)
+        self._start_observer(record)
+        while self._position < head:
+            self._advance(min(head, self._position + BATCH))
+        self.looked()
+        if self._snapshots is not None:
+            self._snapshots.save(self.state, every=EVERY if self._ready.is_set() else AT_START)
+        self._ready.set()
+
+    @property
+    def record(self) -> "Record":
+        """What it follows."""
+        assert self._record is not None  # noqa: S101 - whoever asks has opened it
+        return self._record
+
+    @property
+    def world(self) -> World:
+        """For the owner's thread; others use `reading`."""
+        if self._fold is None:
+            raise RuntimeError("the live world was not opened, or its fold was broken off")
+        return self._fold.world
+
+    @property
+    def state(self) -> "WorldState":
+        """For the owner's thread; others use `reading`."""
+        return self.world.state
+
+    def subscribe(self, subscriber: Callable[[ChangeSet], None]) -> None:
+        """Call this with every change set, in the owner's thread."""
+        self._subscribers.append(subscriber)
+
+    def unsubscribe(self, subscriber: Callable[[ChangeSet], None]) -> None:
+        """Call it no more."""
+        self._subscribers.remove(subscriber)
+
+    def observe(self, observer: Observer | None) -> None:
+        """Show this one the world after each event, at the start from `RECENT` positions before the head on."""
+        self._observer, self._started = observer, None
+
+    def looked(self) -> None:
+        """The owner has looked at the record."""
+        self._looked_at = time.monotonic()
+
+    # -- any thread
+
+    @property
+    def position(self) -> int:
+        """The last position folded."""
+        return self._position
+
+    @property
+    def silence(self) -> float:
+        """Seconds since the owner has looked at the record."""
+        return time.monotonic() - self._looked_at
+
+    def is_ready(self, timeout: float) -> bool:
+        """Whether the world has been at the record's head once, at the latest in `timeout` seconds."""
+        return self._ready.wait(timeout)
+
+    @contextmanager
+    def reading(self) -> "Iterator[WorldState | None]":
+        """The world between two answers; None while there is none. The fold waits meanwhile: for short looks only."""
+        with self._lock:
+            yield None if self._fold is None else self._fold.world.state
+
+    # -- the fold
+
+    def _load(self, record: "Record") -> None:
+        state = None if self._snapshots is None else self._snapshots.load()
+        world = World(self._readings, CURRENT, RUN.live(), state, VM.live())
+        with self._lock:
+            self._position = world.state.position
+            self.touched = Touched(self._position)
+            self._fold = RecordFold(record, world, self.touched)
+
+    def _fold_unseen(self, head: int, progress: Progress | None) -> None:
+        """Fold what nobody is told of: the first time all but the newest events, later what was told before."""
+        begun, said = self._position, -1
+        end = min(head, head - RECENT if self._shown is None else self._shown)
+        while self._position < end:
+            self._advance(min(end, self._position + _FIRST), shown=False)
+            done, total = self._position - begun, head - begun
+            if progress is not None:
+                progress(done, total)
+            if total >= LONG and 10 * done // total != said:
+                said = 10 * done // total
+                _log.info("reading the record: %d %%, %s of %s events", 100 * done // total, f"{done:,}", f"{total:,}")
+
+    def _start_observer(self, record: "Record") -> None:
+        state, position = self.state, self._position
+        if self._observer is not None and self._started is not state:
+            with self._lock:
+                self._tell(self._observer, lambda one: one.start(record, state, position))
+            self._started = state
+
+    def _advance(self, until: int, *, shown: bool = True) -> None:
+        """Fold one batch. A world that an exception leaves half-way is loaded again by the next `catch_up`."""
+        fold, after = self._fold, self._position
+        if fold is None:
+            raise RuntimeError("the live world was not opened")
+        changes: list[Change] = []
+        observer = self._observer if shown and self._started is fold.world.state else None
+
+        def each(position: int, new: tuple[Change, ...]) -> None:
+            changes.extend(new)
+            self.touched.note(position, new)
+            self._tell(observer, lambda one: one.changed(position, new))
+
+        def run(to: int) -> None:
+            fold.run(Until(position=to), each, repeats=False)
+
+        with self._lock:
+            try:
+                for stop in self._tell(observer, lambda one: one.begin(after, until)) or ():
+                    run(stop)
+                    self._tell(observer, lambda one, at=stop: one.reached(at))  # type: ignore[misc]
+                run(until)
+            except BaseException:
+                self._fold = None
+                raise
+            self._position = until
+            self.touched.end(until)
+            self._tell(observer, lambda one: one.end())
+        if shown:
+            self._shown = until
+            self._publish(ChangeSet(after=after, until=until, changes=tuple(changes)))
+
+    def _publish(self, found: ChangeSet) -> None:
+        for subscriber in tuple(self._subscribers):
+            try:
+                subscriber(found)
+            except Exception:  # noqa: BLE001 - whatever it is, the fold goes on
+                _log.exception("a subscriber failed at position %d", found.until)
+
+    def _tell(self, observer: Observer | None, call: "Callable[[Observer], T]") -> "T | None":
+        """Call an observer; one that raises is told so and is left out until it observes again."""
+        if observer is None or observer is not self._observer:
+            return None
+        try:
+            return call(observer)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the fold goes on
+            self._observer = None
+            observer.failed(error)
+            return None

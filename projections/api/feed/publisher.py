@@ -1,0 +1,125 @@
+"""Hands the frames of the live world to the event loop, by a bounded queue, and counts what passes."""
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from events.clock import SECOND
+from projections.api.feed.frames import Frame, FrameMaker
+from projections.api.feed.ring import FRAMES
+from projections.api.operations.meters import Meters
+
+if TYPE_CHECKING:
+    from engine.fold.change import Change
+    from engine.fold.world_codec import WorldState
+    from events.clock import Clock
+    from events.store.record import Record
+
+_log: Final = logging.getLogger("steno.feed")
+
+
+class Published:
+    """Frames up to a position. Those behind `after` are all there are, so what others had before must end there."""
+
+    __slots__ = ("after", "frames", "until")
+
+    def __init__(self, after: int, until: int, frames: Sequence[Frame]) -> None:
+        self.after = after
+        self.until = until
+        self.frames = frames
+
+
+class Publisher:
+    """An observer of the live world. Its methods belong to the world's owner, `take` to the event loop's thread.
+
+    Args:
+        wake: called where there is something to take and nobody was told since the last was taken.
+    """
+
+    def __init__(self, clock: "Clock", wake: Callable[[], None]) -> None:
+        self.meters = Meters()
+        self.trouble: str | None = None
+        """Why frames are missing; None: none are."""
+        self._clock = clock
+        self._wake = wake
+        self._maker = FrameMaker(polls=True)
+        self._record: Record | None = None
+        self._position: int | None = None
+        """The last position that frames were made of; None before the first."""
+        self._until = 0
+        self._changes: list[Change] = []
+        self._lock = threading.Lock()
+        self._queue: deque[Published] = deque()
+        self._queued = 0
+        """Frames in the queue."""
+
+    # -- an observer
+
+    def start(self, record: "Record", state: "WorldState", position: int) -> None:
+        """The world stands at `position`; what was missed up to there is made again from the record when asked for."""
+        self._record = record
+        self._maker.start(record, state)
+        if self._position is None:
+            self.meters.tally.begin(record, state, position)
+        if self._position != position:
+            self._position = position
+            self._put(Published(position, position, ()))
+
+    def begin(self, after: int, until: int) -> Sequence[int]:
+        """See `Observer`."""
+        self._until, self._changes = until, []
+        return self._maker.begin(after, until)
+
+    def changed(self, position: int, changes: "tuple[Change, ...]") -> None:
+        """See `Observer`."""
+        self._changes += changes
+        self._maker.changed(position, changes)
+
+    def reached(self, position: int) -> None:
+        """See `Observer`."""
+        self._maker.reached(position)
+
+    def end(self) -> None:
+        """See `Observer`."""
+        after = self._until if self._position is None else self._position
+        self._position = self._until
+        self._put(Published(after, self._until, self._maker.frames))
+        record, tally = self._record, self.meters.tally
+        if record is None:
+            return
+        tally.take(record, self._maker.events, self._changes, self._maker.state)
+        if self.trouble is None:
+            now = self._clock.now()
+            for one in self._maker.events:
+                tally.publishing.add(max(0, now - one.recorded_at) / SECOND)
+        self.trouble = None
+
+    def failed(self, error: Exception) -> None:
+        """See `Observer`."""
+        self.trouble = f"a mistake in Steno itself: {type(error).__name__}: {error}"
+        _log.error("%s", self.trouble)
+
+    # -- the queue
+
+    def _put(self, published: Published) -> None:
+        with self._lock:
+            if self._queued + len(published.frames) > FRAMES:
+                # The loop does not keep up: listeners are dropped there, come back, and are told from the record.
+                self._queue.clear()
+                self._queued, published = 0, Published(published.until, published.until, ())
+            was_empty = not self._queue
+            self._queue.append(published)
+            self._queued += len(published.frames)
+        if was_empty:
+            self._wake()
+
+    def take(self) -> Published | None:
+        """The oldest that was not taken yet."""
+        with self._lock:
+            if not self._queue:
+                return None
+            found = self._queue.popleft()
+            self._queued -= len(found.frames)
+            return found
