@@ -9,7 +9,7 @@ from engine.facts import VmEvent, VmFacts
 from engine.fold.tick import Seen, Tick
 from engine.providers.reading import Listing, Reading, Readings
 from events.poll import Poll
-from events.shape.cut import elements
+from events.shape.items import split
 
 T = TypeVar("T")
 
@@ -79,12 +79,13 @@ class PollReader:
     def _items(self, poll: Poll) -> Sequence[bytes]:
         body = poll.body or b""
         shape = self._readings.shape(poll.path, poll.req)
-        if shape is None or not shape.listed:
+        if shape is None or not shape.items:
             return [body]
         try:
-            return elements(body) or []
-        except msgspec.DecodeError:
+            found = split(body, shape)
+        except msgspec.MsgspecError:
             return []
+        return () if found is None else found.items
 
     def events(self, reading: Reading, items: Sequence[bytes]) -> tuple[VmEvent, ...]:
         """The status changes of machines that rows of a log date; the same object for the same text."""

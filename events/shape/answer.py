@@ -12,8 +12,9 @@ import msgspec
 
 from events.errors import RecordDamaged
 from events.secrets import Replace, scrub
-from events.shape.cut import HOLE, PART, Cut, Piece, Template, cut, elements, fill, member, strip
-from events.shape.shape import BodyShape, Node, compile_paths
+from events.shape.cut import HOLE, PART, Cut, Piece, Template, cut, fill, member, strip
+from events.shape.items import joined_lines, split
+from events.shape.shape import LINES, BodyShape, Node, compile_paths
 from events.store.parts import Parts
 
 OPAQUE: Final = "opaque"
@@ -97,14 +98,15 @@ class Answers:
         values: list[bytes] = []
         node = self._node(shape)
         kind, key = (shape.kind, shape.identity) if shape is not None else (OTHER, "")
-        if shape is not None and shape.listed and (raws := elements(body)) is not None:
-            items = tuple([self._item(raw, identity(raw, key), kind, node, values, family) for raw in raws])
-            between = (b"[", *(b",",) * (len(raws) - 1), b"]") if raws else (b"[]",)
-            listing = self._list(kind, key, PART.join(between), tuple([item.item for item in items]), family)
-            plain = b"[" + b",".join(raws) + b"]" == body
-            return Answer(listing, kind, items, between if plain else ()), values
+        found = split(body, shape, lambda text: scrub(text, self._replace))
+        if shape is not None and found is not None:
+            raws = found.items
+            items = tuple([self._item(raw, identity_of(raw, shape), kind, node, values, family) for raw in raws])
+            listing = self._list(kind, key, found.frame, tuple([item.item for item in items]), family)
+            between = tuple(found.frame.split(PART)) if found.plain and HOLE not in found.frame else ()
+            return Answer(listing, kind, items, between), values
         item = strip(body)
-        name = identity(item, key) if shape is not None and not shape.listed else ""
+        name = identity(item, key) if shape is not None and not shape.items else ""
         if not name:
             kind, key, node = OTHER, "", self._node(None)
         only = self._item(item, name, kind, node, values, family)
@@ -243,11 +245,21 @@ def body_text(parts: Parts, listing_id: int, values: list[bytes]) -> bytes:
         if kind == OPAQUE.encode():
             return parts.get(part.children[0]).text
         rest = iter(values)
-        return fill(frame, (), [item_text(parts, child, rest) for child in part.children])
+        items = [item_text(parts, child, rest) for child in part.children]
+        return joined_lines(frame, items) if frame[:1] == HOLE else fill(frame, (), items)
     except (ValueError, IndexError) as error:
         raise RecordDamaged(
             f"Part {listing_id} of the record is not an answer ({error}): run `steno verify`."
         ) from error
+
+
+def identity_of(item: bytes, shape: BodyShape) -> str:
+    """What names an item of an answer; "" where nothing does."""
+    if shape.items != LINES:
+        return identity(item, shape.identity)
+    columns = str(json.loads(item)).split(shape.separator)
+    number = int(shape.identity)
+    return columns[number].strip() if number < len(columns) else ""
 
 
 def identity(item: bytes, key: str) -> str:

@@ -9,6 +9,9 @@ from typing import Final, Protocol
 
 import msgspec
 
+LINES: Final = "lines"
+"""`BodyShape.items` of an answer that is a text."""
+
 _ANYTHING: Final = re.compile(b"")
 _NOTHING: Final = re.compile(b"(?!)")
 
@@ -18,10 +21,14 @@ class BodyShape(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: str
     """What an item is: `run`, `vm`, `provider_event`, `fleet` or `other`."""
-    listed: bool
-    """The answer is a list of items; otherwise it is one item."""
+    items: str = ""
+    """Where the items are: "" the answer is one item, `[]` it is a list of them, `jobs[]` they are the list under that
+    key (`a.b[]`: of an object inside), `LINES` it is a text, and each line is one.
+    """
     identity: str = "id"
-    """The key of an item that names it."""
+    """The key of an item that names it; of a line, the number of its column, from 0."""
+    separator: str = "|"
+    """What stands between the columns of a line."""
     volatile: tuple[str, ...] = ()
     """Paths whose values move without anything having happened; kept with the poll event."""
     cold: tuple[str, ...] = ()
@@ -97,6 +104,20 @@ def compile_paths(shape: BodyShape | None) -> Node:
         for path in getattr(shape, mark):
             setattr(_step_to(root, path), mark, True)
     return root
+
+
+def compile_answer(shape: BodyShape | None) -> Node:
+    """As `compile_paths`, beside the whole answer."""
+    node = compile_paths(shape)
+    if shape is None or not shape.items or shape.items == LINES:
+        return node
+    whole = Node()
+    *above, last = shape.items.split(".")
+    step = whole
+    for name in (*above, last.removesuffix("[]")):
+        step = step.keys.setdefault(name, Node()) if name else step
+    step.each = node
+    return whole
 
 
 def _step_to(node: Node, path: str) -> Node:

@@ -12,7 +12,8 @@ from events.kinds import OBSERVED, POLL_FAILED, POLL_RECORDED
 from events.poll import Poll
 from events.secrets import Replace, is_secret_name, scrub
 from events.shape.answer import Answer, Answers
-from events.shape.shape import BodyShape, Node, Router, compile_paths
+from events.shape.items import split
+from events.shape.shape import BodyShape, Router, compile_answer
 from events.shape.values import write_number
 from events.store.append import Appender, Stream, event_id_bytes
 from events.store.parts import Parts
@@ -97,11 +98,7 @@ class Ingest:
     def scrubbed(self, poll: Poll) -> Poll:
         """The poll with its secrets replaced, as `append_polls` stores it."""
         shape = self._router(poll.path, poll.req) if poll.answered else None
-        node = compile_paths(shape)
-        if shape is not None and shape.listed:
-            whole = Node()
-            whole.each = node
-            node = whole
+        node = compile_answer(shape)
         replace = self._replace
         return msgspec.structs.replace(
             poll,
@@ -192,7 +189,7 @@ class Ingest:
         changed: list[tuple[str, str, str]] = []
         kind = answer.kind
         event = kind == "provider_event"
-        raws = _Raws(poll.body or b"", answer)
+        raws = _Raws(poll.body or b"", scope.shape)
         # What this question showed before is no news, even if another question has shown it otherwise since.
         before, scope.observed = scope.shown, answer
         scope.shown = {item.identity: item.item for item in answer.items}
@@ -305,17 +302,13 @@ def _compact(body: bytes) -> bytes:
 class _Raws:
     """The items of an answer as the provider sent them, found only if somebody asks."""
 
-    def __init__(self, body: bytes, answer: Answer) -> None:
+    def __init__(self, body: bytes, shape: BodyShape | None) -> None:
         self._body = body
-        self._answer = answer
+        self._shape = shape
         self._found: list[bytes] | None = None
 
     def item(self, index: int) -> bytes:
         if self._found is None:
-            single = len(self._answer.items) == 1 and not self._body.lstrip().startswith(b"[")
-            self._found = (
-                [self._body]
-                if single
-                else [bytes(raw) for raw in msgspec.json.decode(self._body, type=list[msgspec.Raw])]
-            )
+            found = split(self._body, self._shape)
+            self._found = [self._body] if found is None else found.items
         return self._found[index]

@@ -126,4 +126,4 @@ class Vault:
 
 
 def _node(paths: tuple[str, ...]) -> Node:
-    return compile_paths(BodyShape(kind="other", listed=False, secret=paths))
+    return compile_paths(BodyShape(kind="other", secret=paths))

@@ -170,12 +170,11 @@ def _observed(record: "Record", stored: "Stored") -> msgspec.Raw | None:
     if poll_position is None:
         return None
     from engine.providers.readings import READINGS
-    from events.shape.answer import identity
+    from events.shape.answer import identity_of
 
     poll = record.poll(poll_position)
     shape = READINGS.shape(poll.path, poll.req)
-    name = "" if shape is None else shape.identity
     for item in record.items(poll_position):
-        if identity(item, name) == wanted:
+        if shape is not None and identity_of(item, shape) == wanted:
             return msgspec.Raw(item)
     return None

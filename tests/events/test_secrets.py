@@ -75,7 +75,7 @@ def test_no_secret_is_in_any_byte_that_is_written(tmp_path: Path) -> None:
 
 def test_a_declared_secret_is_replaced_wherever_its_part_ends_up(tmp_path: Path) -> None:
     """In a cold part, in one too small to be cut out, and in an item that cannot be cut at all."""
-    shape = BodyShape(kind="run", listed=True, cold=("spec",), secret=("spec.pin",))
+    shape = BodyShape(kind="run", items="[]", cold=("spec",), secret=("spec.pin",))
     with temporary_record(tmp_path, shapes=lambda _path, _req: shape) as record:
         bodies = (
             b'[{"id":"a","spec":{"pin":"hunter2","x":"%s"}}]' % (b"-" * 80),
@@ -123,7 +123,7 @@ def test_keys_may_be_written_with_escapes_and_in_any_case() -> None:
 
 def test_declared_paths_are_secret_and_only_they() -> None:
     """Lists, any keys and whole objects can be named; numbers are secrets too, words are not."""
-    shape = BodyShape(kind="other", listed=False, secret=("a.b", "list[].key", "any.*.c", "pins[]"))
+    shape = BodyShape(kind="other", secret=("a.b", "list[].key", "any.*.c", "pins[]"))
     text = (
         b'{"a":{"b":{"x":["1",2,true,null]},"c":"4"},"list":[{"key":"5","other":"6"}],'
         b'"any":{"k":{"c":"7","d":"8"}},"pins":[9],"b":"10"}'

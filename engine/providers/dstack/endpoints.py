@@ -232,20 +232,20 @@ _COLD: Final = (
 )
 
 
-def _run(listed: bool) -> BodyShape:
-    return BodyShape(kind="run", listed=listed, volatile=_VOLATILE, cold=_COLD, secret=RUN_SECRETS)
+def _run(items: str) -> BodyShape:
+    return BodyShape(kind="run", items=items, volatile=_VOLATILE, cold=_COLD, secret=RUN_SECRETS)
 
 
-def _fleet(listed: bool) -> BodyShape:
-    return BodyShape(kind="fleet", listed=listed, cold=("spec",), secret=FLEET_SECRETS)
+def _fleet(items: str) -> BodyShape:
+    return BodyShape(kind="fleet", items=items, cold=("spec",), secret=FLEET_SECRETS)
 
 
 SHAPES: Final[dict[str, BodyShape]] = {
-    _RUNS_LIST: _run(listed=True),
-    _RUNS_GET: _run(listed=False),
-    _INSTANCES_LIST: BodyShape(kind="vm", listed=True, cold=("instance_type",)),
-    _FLEETS_LIST: _fleet(listed=True),
-    _FLEETS_GET: _fleet(listed=False),
-    _EVENTS_LIST: BodyShape(kind="provider_event", listed=True),
+    _RUNS_LIST: _run("[]"),
+    _RUNS_GET: _run(""),
+    _INSTANCES_LIST: BodyShape(kind="vm", items="[]", cold=("instance_type",)),
+    _FLEETS_LIST: _fleet("[]"),
+    _FLEETS_GET: _fleet(""),
+    _EVENTS_LIST: BodyShape(kind="provider_event", items="[]"),
 }
 """By endpoint. Volatile and cold paths only save space; secret ones are replaced before anything is stored."""

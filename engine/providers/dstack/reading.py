@@ -1,6 +1,7 @@
 """The reading of dstack's answers, and of the local provider's, whose older answers are in the same words."""
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Final
 
 from engine.facts import RunFacts, VmEvent, VmFacts
@@ -23,7 +24,7 @@ class DstackReading:
     makes_all_vms = False
 
     def __init__(self, scope: Callable[[str, bytes], Scope | None] = dstack_scope) -> None:
-        self.scope = scope
+        self.scope = lru_cache(maxsize=4096)(scope)
         self._known: dict[str, tuple[RunWire, tuple[str, ...], RunFacts]] = {}
         """Run id → what was last read of it: an item that differs in volatile values only has the same facts."""
 

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     Opener = Callable[..., Record]
 
-SHAPE = BodyShape(kind="run", listed=True, volatile=("cost", "jobs[].seen"), cold=("spec", "jobs[].spec"))
-ONE = BodyShape(kind="run", listed=False, volatile=SHAPE.volatile, cold=SHAPE.cold)
-LOG = BodyShape(kind="provider_event", listed=True)
+SHAPE = BodyShape(kind="run", items="[]", volatile=("cost", "jobs[].seen"), cold=("spec", "jobs[].spec"))
+ONE = BodyShape(kind="run", volatile=SHAPE.volatile, cold=SHAPE.cold)
+LOG = BodyShape(kind="provider_event", items="[]")
 
 
 def shapes(path: str, req: bytes, /) -> BodyShape | None:

@@ -1,0 +1,172 @@
+"""Items of an answer that is an object around a list, or a text: cut, stored, given back, and read as many runs."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.facts import AttemptFacts, JobFacts, RunFacts
+from engine.fold.record_fold import RecordFold
+from engine.fold.tick_reader import PollReader
+from engine.fold.world import World
+from engine.providers.reading import Listing, Readings, Scope
+from engine.states import Reason, State
+from events.clock import SECOND, SystemClock
+from events.poll import Poll
+from events.shape.items import joined_lines, split
+from events.shape.shape import LINES, BodyShape
+from events.store.record import Record
+
+QUEUE = BodyShape(kind="run", items=LINES, identity="0")
+JOBS = BodyShape(kind="run", items="jobs[]", identity="job_id", secret=("environment",))
+STATES = {"PENDING": State.QUEUED, "RUNNING": State.RUNNING, "COMPLETING": State.FINISHING}
+
+
+class SqueueReading:
+    """`squeue -h -o "%i|%T"` as text and `squeue --json`: a row `12_[0-2]|PENDING` is three runs."""
+
+    makes_all_vms = False
+
+    def scope(self, path: str, _req: bytes) -> Scope | None:
+        if not path.startswith("slurm:"):
+            return None
+        return Scope(provider="slurm", source="slurm/c", listing=Listing.RUNS, watched=True)
+
+    def shape(self, path: str, _req: bytes) -> BodyShape:
+        return JOBS if "--json" in path else QUEUE
+
+    def answered(self, _path: str, _req: bytes, status: int | None, body: bytes | None) -> bool:
+        return status == 0 and body is not None
+
+    def says_not_exists(self, _status: int | None, _body: bytes | None) -> bool:
+        return False
+
+    def runs(self, item: bytes) -> tuple[RunFacts, ...]:
+        row = json.loads(item)
+        name, word = (str(row["job_id"]), row["job_state"]) if isinstance(row, dict) else row.split("|")
+        job, _, tasks = name.partition("_")
+        if not tasks.startswith("["):
+            return (_facts(name, word),)
+        first, _, last = tasks.strip("[]").partition("-")
+        return tuple(_facts(f"{job}_{number}", word) for number in range(int(first), int(last) + 1))
+
+    def costs(self, item: bytes) -> Mapping[str, int | None]:
+        return {}
+
+
+def _facts(provider_id: str, word: str) -> RunFacts:
+    final = word not in STATES
+    attempt = AttemptFacts(status=word, state=STATES.get(word), over=final, exit_status=0 if final else None)
+    return RunFacts(
+        provider_id=provider_id,
+        status=word,
+        state=STATES.get(word),
+        final=final,
+        cause=Reason.EXIT_ZERO if final else None,
+        jobs=(JobFacts(newest=attempt, attempts=(attempt,)),),
+    )
+
+
+READINGS = Readings({"slurm": SqueueReading()})  # type: ignore[dict-item]
+
+
+def squeue(at: int, out: Any, path: str = "slurm:squeue -h") -> Poll:
+    """One poll, answered after a tenth of a second."""
+    return Poll(
+        source="slurm/c",
+        path=path,
+        started_at=at * SECOND,
+        observed_at=at * SECOND + SECOND // 10,
+        status=0,
+        body=json.dumps(out).encode(),
+        text=isinstance(out, str),
+        answered=True,
+    )
+
+
+TEXTS = [
+    squeue(0, "12_[0-2]|PENDING\n13|RUNNING\n"),
+    squeue(5, "12_[1-2]|PENDING\n12_0|RUNNING\n13|COMPLETED\n"),
+    squeue(10, "12_2|PENDING\n12_1|RUNNING\n12_0|COMPLETED\n"),
+]
+OBJECTS = [
+    squeue(
+        at,
+        {
+            "meta": {"slurm": "22.05", "token": "s3cret"},
+            "jobs": [{"job_id": name, "job_state": word, "environment": "HOME=/h"} for name, word in rows],
+            "errors": [],
+        },
+        "slurm:squeue --json",
+    )
+    for at, rows in ((0, [(12, "PENDING"), (13, "RUNNING")]), (5, [(12, "RUNNING"), (13, "COMPLETED")]), (10, []))
+]
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Record:
+    return Record.open(tmp_path / "r.db", write=True, create=True, shapes=READINGS.shape, clock=SystemClock())
+
+
+@pytest.mark.parametrize("polls", [TEXTS, OBJECTS])
+def test_an_answer_comes_back_and_its_items_are_stored_once(record: Record, polls: list[Poll]) -> None:
+    """Text byte for byte; an object but for its secrets."""
+    positions = [one.position for one in record.append_polls(polls)]
+    for position, poll in zip(positions, polls, strict=True):
+        body = record.poll(position).body
+        assert body is not None
+        assert poll.body is not None
+        if poll.text:
+            assert body == poll.body
+        else:
+            assert b"s3cret" not in body
+            assert b"HOME" not in body
+            assert [job["job_state"] for job in json.loads(body)["jobs"]] == [
+                job["job_state"] for job in json.loads(poll.body)["jobs"]
+            ]
+    names = {record.stream_name(number).partition("/")[0] for number in range(1, len(record.streams()) + 1)}
+    assert names == {"source", "run"}
+
+
+@pytest.mark.parametrize("polls", [TEXTS, OBJECTS])
+def test_the_fold_of_the_record_is_that_of_the_polls(record: Record, polls: list[Poll]) -> None:
+    """An array is as many runs as it has tasks, whichever way it is read."""
+    results = record.append_polls(polls)
+    folded, read, reader = World(READINGS), World(READINGS), PollReader(READINGS)
+    RecordFold(record, folded).run()
+    for result, poll in zip(results, polls, strict=True):
+        read.apply(reader.read(result.position, poll))
+    assert {run.provider_id: run.state for run in folded.state.runs.values()} == {
+        run.provider_id: run.state for run in read.state.runs.values()
+    }
+    states = {run.provider_id: run.state for run in folded.state.runs.values()}
+    if polls is TEXTS:
+        assert states == {
+            "12_0": State.SUCCEEDED,
+            "12_1": State.RUNNING,
+            "12_2": State.QUEUED,
+            "13": State.SUCCEEDED,
+        }
+    else:
+        assert states == {"12": State.RUNNING, "13": State.SUCCEEDED}
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_its_lines(text: str) -> None:
+    """Whatever its characters and escapes are."""
+    body = json.dumps(text).encode()
+    found = split(body, QUEUE)
+    assert found is not None
+    assert joined_lines(found.frame, found.items) == body
+    lines = text.split("\n")
+    assert [json.loads(item) for item in found.items] == (lines[:-1] if lines[-1] == "" else lines)
+
+
+@pytest.mark.parametrize("body", [b"[]", b"7", b'{"jobs": 1}', b'{"rows": []}', b'{"jobs":[1],"jobs":[2]}'])
+def test_an_answer_of_another_form_has_no_items(body: bytes) -> None:
+    """It is stored whole."""
+    assert split(body, JOBS) is None
