@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
+from heapq import merge
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
+from sqlalchemy import func, literal_column, select
 
 from events.codec import decode
 from events.errors import PositionNotFound, RecordDamaged
@@ -14,12 +16,15 @@ from events.poll import Poll
 from events.shape.answer import OPAQUE, Listing, bare_text, body_text, item_text, read_children, read_listing
 from events.shape.cut import HOLE
 from events.shape.values import read_number
+from events.store.chain import Head
 from events.store.parts import Parts
 from events.store.question import Own, Scope, decode_data, read_scope
-from events.store.schema import driver
+from events.store.schema import as_stored, driver, events, head, streams
 from events.types import Event, PollFailed, PollRecorded, ProviderEventSeen, RunObserved, VmObserved
 
 if TYPE_CHECKING:
+    from sqlalchemy import Select, UnaryExpression
+
     from events.store.store import Session
 
 Row: TypeAlias = tuple[int, int, int, int, int, int | None, int | None]
@@ -37,24 +42,33 @@ _OBSERVED: Final[dict[int, type[RunObserved | VmObserved | ProviderEventSeen]]] 
     4: VmObserved,
     5: ProviderEventSeen,
 }
-_COLUMNS: Final = (
-    "SELECT e.position, s.name, e.version, e.kind, e.event_id, e.observed_at, e.took, e.recorded_after, "
-    "e.scope_id, e.body_id, e.data, e.hash FROM events e JOIN streams s ON s.id = e.stream_id"
-)
+_ROW: Final = [
+    as_stored(column)
+    for column in (
+        events.c.position, streams.c.name, events.c.version, events.c.kind, events.c.event_id, events.c.observed_at,
+        events.c.took, events.c.recorded_after, events.c.scope_id, events.c.body_id, events.c.data, events.c.hash,
+    )
+]  # fmt: skip
+"""The columns of `_Event`."""
+
+# These run once an event of a fold or poll of an import, so they go past SQLAlchemy (`driver`).
 _SCAN: Final = (
     "SELECT position, kind, stream_id, observed_at, took, scope_id, body_id FROM events "
     "WHERE position > ? AND position <= ? AND (kind < 3 OR kind > 5) ORDER BY position LIMIT ?"
 )
-_KINDS: Final = "SELECT kind, position FROM events WHERE position > ? AND position <= ? AND kind <> 1 ORDER BY position"
-_ONE: Final = f"{_COLUMNS} WHERE e.position = ?"
-_INDEXED: Final = (
-    # CROSS JOIN keeps SQLite to this order: the index on (stream, version) has no polls in it.
-    "SELECT e.position FROM streams s CROSS JOIN events e ON e.stream_id = s.id "
-    "WHERE e.kind > 2 AND e.position > ? AND e.position <= ?"
+_ONE: Final = (
+    "SELECT e.position, s.name, e.version, e.kind, e.event_id, e.observed_at, e.took, e.recorded_after, "
+    "e.scope_id, e.body_id, e.data, e.hash FROM events e JOIN streams s ON s.id = e.stream_id WHERE e.position = ?"
 )
+_DATA: Final = "SELECT kind, data FROM events WHERE position = ?"
+_STREAM: Final = "SELECT name FROM streams WHERE id = ?"
+_BY_ID: Final = "SELECT position FROM events WHERE event_id = ?"
+
 _LAST: Final = (1 << 63) - 1
-_WIDE: Final = 10_000
-"""Positions up to which every row is looked at: a few milliseconds."""
+_NOT_ANSWERED: Final = events.c.kind > literal_column("1")
+"""The condition of the index on kinds, word for word, so that SQLite uses it."""
+_NO_POLL: Final = events.c.kind > literal_column("2")
+"""That of the index on streams."""
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,6 +102,10 @@ def _readable(what: str) -> Iterator[None]:
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, msgspec.MsgspecError) as error:
         raise RecordDamaged(f"{what} cannot be read ({error}): run `steno verify`.") from error
+
+
+def _ordered(*, backwards: bool) -> "UnaryExpression[int]":
+    return events.c.position.desc() if backwards else events.c.position.asc()
 
 
 def _scope_of(parts: Parts, scope_id: int) -> Scope:
@@ -132,63 +150,75 @@ class Reader:
         backwards: bool,
     ) -> Iterator[Stored]:
         """Events with after < position ≤ until, in order of position, or backwards."""
-        conditions, given = ["e.position > ?", "e.position <= ?"], []
-        if stream is not None:
-            found = self._rows("SELECT id FROM streams WHERE name = ?", (stream,))
-            if not found:
-                return
-            conditions.append("e.stream_id = ?")
-            given.append(found[0][0])
-            if not stream.startswith("source/"):
-                # Polls are on source streams only; saying so lets the index on the others be used.
-                conditions.append("e.kind > 2")
-        if types is not None:
-            codes = [code for code, (name, _) in KINDS.items() if name in types]
-            conditions.append(f"e.kind IN ({', '.join('?' * len(codes))})")
-            given += codes
-        order = "DESC" if backwards else "ASC"
         low, high, left = after, _LAST if until is None else until, limit
-        if stream is None and types is not None and not POLLS & set(given) and self._is_wide(low, high):
-            yield from self._rare(low, high, given, order, limit)
-            return
-        statement = f"{_COLUMNS} WHERE {' AND '.join(conditions)} ORDER BY e.position {order} LIMIT ?"
+        codes = None if types is None else [code for code, (name, _) in KINDS.items() if name in types]
+        of_source = stream is not None and stream.startswith("source/")
+        stream_id = None
+        if stream is not None:
+            stream_id = self._scalar(select(streams.c.id).where(streams.c.name == stream))
+            if stream_id is None:
+                return
+        by_kind = codes is not None and POLL_RECORDED not in codes and (stream is None or of_source)
         while left is None or left > 0:
             size = _CHUNK if left is None else min(_CHUNK, left)
-            rows = self._rows(statement, (low, high, *given, size))
-            for row in rows:
-                yield self._stored(row)
-            if len(rows) < size:
-                return
-            left = None if left is None else left - len(rows)
-            if backwards:
-                high = rows[-1][0] - 1
+            if by_kind and codes is not None:
+                found = self._positions(codes, low, high, size, stream_id, backwards=backwards)
+                yield from self.at(found, backwards=backwards)
             else:
-                low = rows[-1][0]
+                rows = self._page(codes, low, high, size, stream_id, of_source=of_source, backwards=backwards)
+                found = [row[0] for row in rows]
+                for row in rows:
+                    yield self._stored(row)
+            if len(found) < size:
+                return
+            left = None if left is None else left - len(found)
+            if backwards:
+                high = found[-1] - 1
+            else:
+                low = found[-1]
 
-    def _is_wide(self, low: int, high: int) -> bool:
-        """Whether there is so much between two positions that looking at every row takes long."""
-        if high - low <= _WIDE:
-            return False
-        return min(high, int(self._rows("SELECT position FROM head", ())[0][0])) - low > _WIDE
+    def _page(
+        self,
+        codes: list[int] | None,
+        low: int,
+        high: int,
+        size: int,
+        stream_id: int | None,
+        *,
+        of_source: bool,
+        backwards: bool,
+    ) -> Sequence[Columns]:
+        query = select(*_ROW).join(streams).where(events.c.position > low, events.c.position <= high)
+        if stream_id is not None:
+            query = query.where(events.c.stream_id == stream_id)
+            if not of_source:
+                query = query.where(_NO_POLL)  # polls are on sources' streams only
+        if codes is not None:
+            query = query.where(events.c.kind.in_(codes))
+        return self._found(query.order_by(_ordered(backwards=backwards)).limit(size))
 
-    def _rare(self, low: int, high: int, codes: list[int], order: str, limit: int | None) -> Iterator[Stored]:
-        """Events of kinds that are no polls, found by the index that leaves polls out."""
-        kinds = ", ".join("?" * len(codes))
-        found = self._rows(f"{_INDEXED} AND e.kind IN ({kinds}) ORDER BY e.position {order}", (low, high, *codes))
-        yield from self.at([row[0] for row in found[:limit]], backwards=order == "DESC")
+    def _positions(
+        self, codes: list[int], low: int, high: int, size: int, stream_id: int | None, *, backwards: bool
+    ) -> list[int]:
+        """Where events of some kinds are, none of them answered polls; by the index on kinds."""
+        order = _ordered(backwards=backwards)
+        found: list[list[int]] = []
+        for code in codes:
+            query = select(events.c.position).where(
+                events.c.kind == code, _NOT_ANSWERED, events.c.position > low, events.c.position <= high
+            )
+            if stream_id is not None:
+                query = query.where(events.c.stream_id == stream_id)
+            found.append([row[0] for row in self._found(query.order_by(order).limit(size))])
+        return list(islice(merge(*found, reverse=backwards), size))
 
     def at(self, positions: Sequence[int], *, backwards: bool = False) -> Iterator[Stored]:
         """The events at these positions, which are in order, or backwards."""
-        order = "DESC" if backwards else "ASC"
         for start in range(0, len(positions), _SCANNED):
             some = positions[start : start + _SCANNED]
-            marks = ", ".join("?" * len(some))
-            for row in self._rows(f"{_COLUMNS} WHERE e.position IN ({marks}) ORDER BY e.position {order}", tuple(some)):
+            query = select(*_ROW).join(streams).where(events.c.position.in_(some))
+            for row in self._found(query.order_by(_ordered(backwards=backwards))):
                 yield self._stored(row)
-
-    def kinds(self, after: int, until: int) -> list[tuple[int, int]]:
-        """(kind, position) of every event that is no answered poll, in order."""
-        return self._rows(_KINDS, (after, until))
 
     def scan(self, after: int, until: int | None) -> Iterator[Row]:
         """Polls and intents in order, as plain rows."""
@@ -203,14 +233,14 @@ class Reader:
 
     def event(self, position: int) -> Event:
         """The typed event at a scanned position that is no poll."""
-        rows = self._rows("SELECT kind, data FROM events WHERE position = ?", (position,))
+        rows = self._rows(_DATA, (position,))
         if not rows:
             raise PositionNotFound(f"The record has no position {position}.")
         return decode(rows[0][0], rows[0][1])
 
     def stream_name(self, stream_id: int) -> str:
         """The name of a scanned row's stream."""
-        rows = self._rows("SELECT name FROM streams WHERE id = ?", (stream_id,))
+        rows = self._rows(_STREAM, (stream_id,))
         if not rows:
             raise RecordDamaged(f"Stream {stream_id} is missing from the record: run `steno verify`.")
         return str(rows[0][0])
@@ -287,21 +317,38 @@ class Reader:
 
     def position_of(self, event_id: bytes) -> int | None:
         """Where the event of that id is, or None."""
-        rows = self._rows("SELECT position FROM events WHERE event_id = ?", (event_id,))
+        rows = self._rows(_BY_ID, (event_id,))
         return rows[0][0] if rows else None
 
     def polled(self, until: int | None) -> list[tuple[str, int, int, int]]:
         """(source, polls, first and last `observed_at`) of every source that was polled. Reads every row."""
-        rows = self._rows(
-            "SELECT s.name, count(*), min(e.observed_at), max(e.observed_at) FROM events e "
-            "JOIN streams s ON s.id = e.stream_id WHERE e.kind < 3 AND e.position <= ? GROUP BY s.name",
-            (_LAST if until is None else until,),
+        at = events.c.observed_at
+        query = (
+            select(streams.c.name, func.count(), func.min(at), func.max(at))
+            .join_from(events, streams)
+            .where(events.c.kind < 3, events.c.position <= (_LAST if until is None else until))
+            .group_by(streams.c.name)
         )
-        return [(name.removeprefix("source/"), *rest) for name, *rest in rows]
+        return [(name.removeprefix("source/"), *rest) for name, *rest in self._found(query)]
 
     def is_imported(self, position: int) -> bool:
         """Whether the poll at `position` was imported: an import gives its polls ids, a recorder does not."""
-        return bool(self._rows("SELECT event_id FROM events WHERE position = ?", (position,))[0][0])
+        return self._scalar(select(events.c.event_id).where(events.c.position == position)) is not None
+
+    def head(self) -> Head:
+        """Where the record ends now."""
+        position, digest = self._found(select(head.c.position, head.c.hash))[0]
+        return Head(position=position, hash=digest.hex())
+
+    def streams(self) -> tuple[tuple[str, int], ...]:
+        """Every stream's name and version, in order of first sight."""
+        found = self._found(select(streams.c.name, streams.c.version).order_by(streams.c.id))
+        return tuple([(str(name), int(version)) for name, version in found])
+
+    def version(self, stream: str) -> int:
+        """A stream's version; 0 if there is none of that name."""
+        found = self._scalar(select(streams.c.version).where(streams.c.name == stream))
+        return 0 if found is None else int(found)
 
     def changed(self, position: int) -> tuple[str, ...]:
         """The streams that the poll at `position` moved: their observations follow it."""
@@ -341,6 +388,14 @@ class Reader:
         except Exception:
             with self._session.guard(), _readable(f"Part {part_id} of the record"):
                 raise
+
+    def _found(self, query: "Select[Any]") -> Sequence[Columns]:
+        with self._session.guard():
+            return self._connection.execute(query).fetchall()
+
+    def _scalar(self, query: "Select[Any]") -> Any:
+        with self._session.guard():
+            return self._connection.execute(query).scalar()
 
     def _rows(self, statement: str, given: tuple[object, ...]) -> list[Columns]:
         with self._session.guard():

@@ -131,10 +131,6 @@ class Record:
         """The events at these positions, which are in order, or backwards; where there is none, none is given."""
         return self._reader.at(positions, backwards=backwards)
 
-    def kinds(self, *, after: int, until: int) -> list[tuple[int, int]]:
-        """(kind, position) of every event that is no answered poll, in order; kinds are those of `events.kinds`."""
-        return self._reader.kinds(after, until)
-
     def scan(self, *, after: int = 0, until: int | None = None) -> Iterator[Row]:
         """Polls and intents as plain rows, for a fold: (position, kind, stream, observed_at, took, scope part or None,
         listing part or None). Kinds 1 (recorded) and 2 (failed) are polls; `event()` reads the others, `stream_name()`
@@ -197,23 +193,15 @@ class Record:
 
     def head(self) -> Head:
         """Where the record ends now."""
-        with self._session.guard():
-            row = self._session.connection.exec_driver_sql("SELECT position, hash FROM head").one()
-        return Head(position=row[0], hash=bytes(row[1]).hex())
+        return self._reader.head()
 
     def streams(self) -> tuple[tuple[str, int], ...]:
         """Every stream's name and version, in order of first sight."""
-        with self._session.guard():
-            rows = self._session.connection.exec_driver_sql("SELECT name, version FROM streams ORDER BY id").all()
-        return tuple([(str(name), int(version)) for name, version in rows])
+        return self._reader.streams()
 
     def version(self, stream: str) -> int:
         """A stream's version: how many events it has; 0 if there is none of that name."""
-        with self._session.guard():
-            found = self._session.connection.exec_driver_sql(
-                "SELECT version FROM streams WHERE name = ?", (stream,)
-            ).scalar()
-        return 0 if found is None else int(found)
+        return self._reader.version(stream)
 
     def verify(self, *, expect: Head | None = None, progress: Callable[[int, int], None] | None = None) -> Verdict:
         """Whether every byte that carries data is as it was written; `expect` is a head saved earlier."""

@@ -6,12 +6,13 @@
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from sqlalchemy import (
     BigInteger,
     CheckConstraint,
     Column,
+    ColumnElement,
     Connection,
     ForeignKey,
     Index,
@@ -21,9 +22,13 @@ from sqlalchemy import (
     SmallInteger,
     Table,
     Text,
+    column,
     create_engine,
+    table,
     text,
+    type_coerce,
 )
+from sqlalchemy.types import NULLTYPE
 
 if TYPE_CHECKING:
     import sqlite3
@@ -36,7 +41,7 @@ APPLICATION_ID: Final = 0x53544E4F
 FORMAT: Final = 1
 """How bytes inside the rows are to be read (codec, parts, chain); kept in `meta`."""
 
-REVISIONS: Final = ("0001",)
+REVISIONS: Final = ("0001", "0002")
 """The Alembic revisions this code reads."""
 
 REVISION: Final = REVISIONS[-1]
@@ -51,6 +56,9 @@ metadata = MetaData()
 _ROWID = BigInteger().with_variant(Integer(), "sqlite")
 
 meta = Table("meta", metadata, Column("key", Text, primary_key=True), Column("value", LargeBinary, nullable=False))
+
+revision = table("alembic_version", column("version_num", Text))
+"""Alembic's own."""
 
 head = Table(
     "head",
@@ -103,6 +111,8 @@ _identified = text("event_id IS NOT NULL")
 Index(
     "events_stream", events.c.stream_id, events.c.version, unique=True, sqlite_where=_indexed, postgresql_where=_indexed
 )
+_rare = text("kind > 1")
+Index("events_kind", events.c.kind, events.c.position, sqlite_where=_rare, postgresql_where=_rare)
 Index("events_event_id", events.c.event_id, unique=True, sqlite_where=_identified, postgresql_where=_identified)
 
 
@@ -126,6 +136,9 @@ TRIGGERS: Final[dict[str, str]] = {
 }
 """SQLite's triggers by name, as `sqlite_schema` must show them."""
 
+_NEW: Final[dict[str, frozenset[str]]] = {"0001": frozenset({"events_kind"})}
+"""By older revision: what it does not have yet."""
+
 _ALEMBIC: Final = (
     "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
     "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
@@ -134,13 +147,14 @@ _QUOTED: Final = re.compile(r'"(\w+)"')
 _LAYOUT: Final = re.compile(r" ?([(),]) ?")
 
 
-def expected_schema() -> dict[str, tuple[str, ...]]:
+def expected_schema(revision: str = REVISION) -> dict[str, tuple[str, ...]]:
     """Kind, table and plain SQL of everything the schema of a SQLite record has, by name."""
+    new = _NEW.get(revision, frozenset())
     with create_engine("sqlite://").begin() as connection:
         metadata.create_all(connection)
         for sql in (*TRIGGERS.values(), _ALEMBIC):
             connection.exec_driver_sql(sql)
-        return described(connection)
+        return {name: what for name, what in described(connection).items() if name not in new}
 
 
 def described(connection: Connection) -> dict[str, tuple[str, ...]]:
@@ -173,6 +187,11 @@ def migrate(connection: Connection) -> None:
     config = alembic_config()
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
+
+
+def as_stored(column: ColumnElement[Any]) -> ColumnElement[Any]:
+    """A column as the driver gives it: a hand may have put any type there, which the declared type cannot read."""
+    return type_coerce(column, NULLTYPE)
 
 
 def driver(connection: Connection) -> "sqlite3.Connection":

@@ -150,7 +150,6 @@ class Keeper:
         if not isinstance(state.runs, StoredRuns):
             self._adopted(state, end)
         self._keep(state, after, end)
-        self.store.add_kinds(self.record.kinds(after=after, until=end))
         world, self._lasting = put_down(self.store, state, self._lasting)
         state.anomalies.clear()
         state.blind.clear()

@@ -1,13 +1,11 @@
 """The record itself, page by page: its events and its polls, and each of them whole."""
 
 from collections.abc import Collection, Iterator
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from events.errors import PositionNotFound
-from events.kinds import KINDS
 from events.traces.trace import write_trace_line
 from projections.models.event_rows import event_row
 from projections.models.poll_rows import poll_row
@@ -19,12 +17,8 @@ if TYPE_CHECKING:
 POLLS: Final = frozenset({"PollRecorded", "PollFailed"})
 _CHANGES: Final = frozenset({"RunObserved", "VmObserved", "ProviderEventSeen"})
 _FEW: Final = 8
-_MANY: Final = "PollRecorded"
-"""The one type of which there is always another near: the read models know where all others are."""
 PAGE_BYTES: Final = 4 << 20
 """Bytes of text after which a page of events ends, however few they are: one request for a run has up to 1 MiB."""
-_PAGE: Final = 500
-"""Events of one source that are looked for among those of all, at a time."""
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,35 +95,7 @@ def _read(
         until = min(until, behind - 1)
     elif behind is not None:
         after = behind
-    if types is None or _MANY in types or (stream is not None and not stream.startswith("source/")):
-        record = look.record
-        return record.read(after=after, until=until, stream=stream, types=types, limit=limit, backwards=backwards)
-    return islice(_found(look, after, until, limit, stream, types, backwards=backwards), limit)
-
-
-def _found(
-    look: Look,
-    after: int,
-    until: int,
-    size: int,
-    stream: str | None,
-    types: Collection[str],
-    *,
-    backwards: bool,
-) -> "Iterator[Stored]":
-    """Events of some types, where the read models say they are."""
-    kinds = [code for code, (name, _) in KINDS.items() if name in types]
-    while positions := look.view.store.positions(kinds, after=after, until=until, limit=size, backwards=backwards):
-        for stored in look.record.at(positions, backwards=backwards):
-            if stream is None or stored.stream == stream:
-                yield stored
-        if len(positions) < size:
-            return
-        if backwards:
-            until = positions[-1] - 1
-        else:
-            after = positions[-1]
-        size = _PAGE
+    return look.record.read(after=after, until=until, stream=stream, types=types, limit=limit, backwards=backwards)
 
 
 def _one(look: Look, position: int) -> "Stored":

@@ -6,7 +6,7 @@ same name with `_was`, from `changed` up to the position where it was written ag
 
 from typing import Final
 
-VERSION: Final = 7
+VERSION: Final = 8
 
 RUN_COLUMNS: Final = (
     "ordinal, run_id, provider, provider_id, name, state, ended, sort_at, changed, cost, odd, user, against, archive, "
@@ -109,9 +109,6 @@ CREATE TABLE marks (
 );
 CREATE INDEX marks_track ON marks (track, at, position);
 
--- where the record's events are, by kind; answered polls, of which there are too many, are left out
-CREATE TABLE kinds (kind INTEGER NOT NULL, position INTEGER NOT NULL, PRIMARY KEY (kind, position)) WITHOUT ROWID;
-
 -- the fold as it was at some positions, evenly spaced: any moment is opened from the one before it
 CREATE TABLE moments (position INTEGER PRIMARY KEY, world BLOB NOT NULL, lasting BLOB NOT NULL);
 
@@ -146,8 +143,4 @@ def seen_at(position: int) -> str:
         f"UNION ALL SELECT {columns} FROM base.{table} WHERE changed <= {position}"
         for table, columns in NOTES.items()
     ]
-    found.append(
-        "CREATE TEMP VIEW kinds AS SELECT kind, position FROM main.kinds "  # noqa: S608
-        f"UNION ALL SELECT kind, position FROM base.kinds WHERE position <= {position}"
-    )
     return ";".join(found)

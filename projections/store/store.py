@@ -14,7 +14,6 @@ from urllib.parse import quote
 import msgspec
 
 from projections.store.generations import beside, only_writer
-from projections.store.kind_table import KindTable
 from projections.store.mark_table import Mark, Marks, MarkTable
 from projections.store.note_table import NoteTable
 from projections.store.run_table import RunRow, RunTable
@@ -37,11 +36,11 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     position: int = 0
 
 
-_TABLES = ("meta", "runs", "vms", *NOTES, "kinds", "moments", "runs_was", "vms_was", "gone")
+_TABLES = ("meta", "runs", "vms", *NOTES, "moments", "runs_was", "vms_was", "gone")
 _checkpoint = msgspec.json.Decoder(Checkpoint)
 
 
-class Store(RunTable, NoteTable, MarkTable, KindTable):
+class Store(RunTable, NoteTable, MarkTable):
     """One open projections file, or one in memory; used by one thread at a time."""
 
     vm_columns = VM_COLUMNS

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import json
+import signal
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+import zstandard
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import NullPool, create_engine
 from stenotest.records import StandingClock, temporary_record
 
-from events.errors import NotARecord, RecordNotFound, RecordTooNew
-from events.store.record import Record
+from engine.providers.readings import READINGS
+from engine.replay.record import replay_record
+from events.errors import NotARecord, RecordNotFound, RecordTooNew, RecordTooOld
+from events.store.record import Head, Record
 from events.store.schema import REVISION, alembic_config, expected_schema, metadata, plain_sql
 from events.store.store import store_at
 
-if TYPE_CHECKING:
-    from pathlib import Path
+RECORDS = Path(__file__).with_name("records")
+"""`format-1.db.zst` was written by the first version: an imported trace and events of our own. Beside it what that
+version printed of it: `steno events --json` and `steno replay --json`.
+"""
+HEAD = Head(position=468, hash="e15beb1f437dd3d95155534932b663da246b09a90d631dda2ed87c452154295b")
+"""What that version's `steno verify` printed."""
 
 
 @pytest.fixture
@@ -70,3 +81,102 @@ def test_an_upgrade_refuses_what_it_does_not_know(made: Path, tmp_path: Path) ->
         connection.execute("UPDATE alembic_version SET version_num = '0099'")
     with pytest.raises(RecordTooNew):
         store_at(made).upgrade()
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    """A record of format 1, schema 0001."""
+    path = tmp_path / "old.db"
+    path.write_bytes(_unpacked("format-1.db.zst"))
+    return path
+
+
+def _unpacked(name: str) -> bytes:
+    return zstandard.ZstdDecompressor().decompress((RECORDS / name).read_bytes(), max_output_size=1 << 20)
+
+
+def steno(*words: object) -> subprocess.CompletedProcess[bytes]:
+    """What a command of the installed program did."""
+    return subprocess.run([Path(sys.executable).with_name("steno"), *map(str, words)], check=False, capture_output=True)
+
+
+def expect_unchanged(path: Path) -> None:
+    """Every event, poll, verdict and hash is what the first version printed."""
+    events = steno("events", "--json", "--record", path).stdout.splitlines()
+    assert [json.loads(line) for line in events] == [
+        json.loads(line) for line in _unpacked("format-1.events.jsonl.zst").splitlines()
+    ]
+    with Record.open(path, clock=StandingClock(), shapes=READINGS.shape) as record:
+        verdict = record.verify(expect=HEAD)
+        assert (verdict.ok, verdict.head) == (True, HEAD)
+        for poll in record.read(types={"PollRecorded", "PollFailed"}):
+            assert record.poll(poll.position).path
+        assert replay_record(record).to_json() == json.loads((RECORDS / "format-1.replay.json").read_bytes())
+
+
+def test_an_old_record_is_read_and_verified_as_it_is(old: Path) -> None:
+    """A reader never upgrades: an archive on a read-only disk can be read for ever."""
+    before = old.read_bytes()
+    expect_unchanged(old)
+    assert old.read_bytes() == before
+
+
+def test_a_writer_is_told_how_to_upgrade_an_old_record(old: Path) -> None:
+    """In one line, with the command, exit 8; nothing is written."""
+    before = old.read_bytes()
+    with pytest.raises(RecordTooOld, match=f"schema 0001.*steno db upgrade --record {old}"):
+        Record.open(old, clock=StandingClock(), write=True)
+    refused = steno("serve", "--record", old)
+    assert refused.returncode == 8
+    assert f"run `steno db upgrade --record {old}`".encode() in refused.stderr
+    assert old.read_bytes() == before
+
+
+def test_an_old_record_survives_its_upgrade(old: Path) -> None:
+    """`steno db upgrade` changes no event, no verdict and no hash; afterwards it is written to as any other."""
+    assert steno("db", "upgrade", "--record", old).returncode == 0
+    with closing(sqlite3.connect(old)) as connection:
+        assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [(REVISION,)]
+    expect_unchanged(old)
+    with Record.open(old, clock=StandingClock(), write=True, shapes=READINGS.shape) as record:
+        assert record.append_polls([record.poll(1)])[0].position == HEAD.position + 1
+        assert record.verify().ok
+
+
+@pytest.mark.parametrize("step", ["create_index", "update_to_step"])
+def test_an_upgrade_that_is_killed_loses_nothing(old: Path, step: str) -> None:
+    """After a statement of the upgrade, or before its end: the record is as it was, and can be upgraded again."""
+    script = f"""
+import os, signal, sys
+from alembic import op
+from alembic.runtime import migration
+from events.store.store import store_at
+
+owner = {{"create_index": op, "update_to_step": migration.HeadMaintainer}}[{step!r}]
+real = getattr(owner, {step!r})
+
+def killed(*given, **named):
+    real(*given, **named)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+setattr(owner, {step!r}, killed)
+store_at(sys.argv[1]).upgrade()
+"""
+    run = subprocess.run([sys.executable, "-c", script, str(old)], check=False, capture_output=True)
+    assert run.returncode == -signal.SIGKILL, run.stderr
+    expect_unchanged(old)
+    with pytest.raises(RecordTooOld):
+        Record.open(old, clock=StandingClock(), write=True)
+    store_at(old).upgrade()
+    expect_unchanged(old)
+
+
+def test_events_of_a_type_are_found_without_reading_the_others(made: Path) -> None:
+    """The index is there for them, and SQLite uses it."""
+    with closing(sqlite3.connect(made)) as connection:
+        plan = connection.execute(
+            "EXPLAIN QUERY PLAN SELECT position FROM events WHERE kind = ? AND kind > 1 AND position > ? "
+            "AND position <= ? ORDER BY position LIMIT ?",
+            (22, 0, 1 << 62, 10),
+        ).fetchall()
+    assert "events_kind" in plan[0][3]

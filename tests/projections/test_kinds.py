@@ -86,7 +86,7 @@ def test_a_rare_type_is_found_without_reading_through_the_record(pool: Pool, mon
         def read(*_: object, **__: object) -> None:
             raise AssertionError("the record was read through")
 
-        monkeypatch.setattr(look.record, "read", read)
+        monkeypatch.setattr("events.store.read.Reader._page", read)
         for kind in ("RecorderStarted", "TokenCreated", "PollFailed"):
             for backwards in (False, True):
                 rows = browse.events(look, types={kind}, backwards=backwards).rows

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from engine.providers.readings import READINGS
 from events import types
 from events.clock import SystemClock
-from events.kinds import KINDS
 from events.poll import Poll
 from events.store.record import ANY, Batch, Record
 from projections.models import projection_writer as keeper
@@ -54,7 +53,6 @@ def everything(store: Store) -> dict[str, object]:
         "newest": [one for _, one in store.newest_anomalies(5)],
         "blind": store.blind(),
         "marks": store.marks(400),
-        "kinds": [store.positions([kind], after=0, until=1 << 62, limit=1000) for kind in KINDS],
         "world": msgspec.to_builtins(msgspec.structs.replace(world, events=0, position=0)),
         "checkpoint": view.position,
     }

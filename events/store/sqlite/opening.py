@@ -7,7 +7,7 @@ import struct
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import Connection, Text, column, select, table
+from sqlalchemy import Connection, select
 from sqlalchemy.exc import DBAPIError
 
 from events.errors import (
@@ -19,12 +19,11 @@ from events.errors import (
     RecordTooOld,
 )
 from events.store.chain import MARK_BYTES, mark
-from events.store.schema import APPLICATION_ID, FORMAT, REVISION, REVISIONS, events, head, meta
+from events.store.schema import APPLICATION_ID, FORMAT, REVISION, REVISIONS, events, head, meta, revision
 from events.store.sqlite.connection import may_write, while_closed
 from events.store.store import Identity
 
 _MAGIC: Final = b"SQLite format 3\x00"
-_REVISION: Final = select(column("version_num", Text)).select_from(table("alembic_version"))
 
 
 def expect_file(path: Path) -> None:
@@ -84,7 +83,7 @@ def read_identity(connection: Connection, path: Path, *, write: bool) -> Identit
         RecordDamaged, RecordTooNew, RecordTooOld: as they say.
     """
     try:
-        revision = connection.execute(_REVISION).scalar()
+        schema = connection.execute(select(revision.c.version_num)).scalar()
         found = _described(connection)
         identity = Identity(
             format=int(found["format"]),
@@ -96,13 +95,13 @@ def read_identity(connection: Connection, path: Path, *, write: bool) -> Identit
         if isinstance(error, DBAPIError) and "no such table" not in str(error):
             raise
         raise RecordDamaged(f"The record {path} has lost its own description: restore it from a copy.") from error
-    if identity.format > FORMAT or (isinstance(revision, str) and revision > REVISION):
-        raise _too_new(path, revision)
-    if revision not in REVISIONS or identity.format < 1:
+    if identity.format > FORMAT or (schema is not None and str(schema) > REVISION):
+        raise _too_new(path, schema)
+    if schema not in REVISIONS or identity.format < 1:
         raise RecordDamaged(f"The record {path} does not say its schema: restore it from a copy.")
-    if write and revision != REVISION:
+    if write and schema != REVISION:
         raise RecordTooOld(
-            f"The record {path} has schema {revision}, this version writes {REVISION}: "
+            f"The record {path} has schema {schema}, this version writes {REVISION}: "
             f"run `steno db upgrade --record {path}`."
         )
     return identity
@@ -115,11 +114,11 @@ def read_damaged_identity(connection: Connection, path: Path) -> Identity:
         RecordTooNew: a schema of a later version is not ours to judge.
     """
     try:
-        revisions = connection.execute(_REVISION).scalars().all()
+        revisions = connection.execute(select(revision.c.version_num)).scalars().all()
     except (DBAPIError, sqlite3.Error):
         revisions = []
-    if len(revisions) == 1 and str(revision := revisions[0]) > REVISION:
-        raise _too_new(path, revision)
+    if len(revisions) == 1 and str(schema := revisions[0]) > REVISION:
+        raise _too_new(path, schema)
     try:
         found = _described(connection)
     except (DBAPIError, sqlite3.Error, TypeError):
@@ -153,8 +152,8 @@ def expect_head(connection: Connection, path: Path, identity: Identity) -> None:
         ends is None
         or last is None
         or ends[0] != last[0]
-        or bytes(ends[1])[:MARK_BYTES] != bytes(last[1])[:MARK_BYTES]
-        or mark(ends[0], bytes(ends[1])) != bytes(last[1])
+        or ends[1][:MARK_BYTES] != last[1][:MARK_BYTES]
+        or mark(ends[0], ends[1]) != last[1]
     ):
         raise RecordDamaged(f"The newest events of the record {path} are missing or changed: run `steno verify`.")
 
@@ -163,8 +162,8 @@ def _described(connection: Connection) -> dict[str, bytes]:
     return {str(key): bytes(value) for key, value in connection.execute(select(meta.c.key, meta.c.value))}
 
 
-def _too_new(path: Path, revision: object) -> RecordTooNew:
-    return RecordTooNew(f"The record {path} was written by a newer version (schema {revision}): update steno.")
+def _too_new(path: Path, schema: object) -> RecordTooNew:
+    return RecordTooNew(f"The record {path} was written by a newer version (schema {schema}): update steno.")
 
 
 def _whole_number(text: bytes | None) -> int:

@@ -13,11 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import Connection, create_engine
+from sqlalchemy import Connection, create_engine, select
 from sqlalchemy.pool import NullPool
 
 from events.clock import Clock
-from events.store.schema import FORMAT, described, driver, expected_schema, head, meta, migrate
+from events.store.schema import FORMAT, described, driver, expected_schema, head, meta, migrate, revision
 from events.store.sqlite.connection import connect, file_id, may_write, translated
 from events.store.sqlite.files import FileBlob, FileLease, locked, sync_folder
 from events.store.sqlite.opening import (
@@ -60,7 +60,7 @@ class SqliteSession:
                         yield None if row is None else int(row[1]), "page", line
         except (sqlite3.Error, ValueError) as error:
             yield None, "page", f"reading stopped: {error}"
-        expected = expected_schema()
+        expected = expected_schema(str(self.connection.execute(select(revision.c.version_num)).scalar()))
         found = described(self.connection)
         for name in expected.keys() | found.keys():
             kind = expected.get(name, found.get(name, ("", "")))[0]
