@@ -2,7 +2,7 @@
 verifying.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -20,7 +20,6 @@ from events.store.read import Reader, Row, Stored
 from events.store.store import Session, Store, Where, store_at
 from events.store.vault import Vault
 from events.store.verify import Verdict, verify
-from events.types import Event
 
 __all__ = [
     "ANY",
@@ -39,7 +38,7 @@ __all__ = [
 _WAIT_STEP = SECOND // 50
 
 
-class Record:
+class Record(Reader):
     """One open record; used by one thread at a time, shared with any number of other processes."""
 
     def __init__(self, store: Store, session: Session, clock: Clock, router: Router, *, write: bool) -> None:
@@ -47,12 +46,11 @@ class Record:
         """Where it is kept, and what is kept beside it."""
         self.id = session.identity.record_id
         self.vault = Vault(store.blob("vault"), write=write)
-        self._session = session
         self._clock = clock
         self._write = write
         commit = committer(session.identity.key)
         parts = Parts(session.connection, commit, cache=WRITER_CACHE if write else READER_CACHE)
-        self._reader = Reader(session, parts)
+        super().__init__(session, parts)
         self._appender = Appender(session)
         self._ingest = Ingest(self._appender, parts, self.vault, router)
 
@@ -114,95 +112,6 @@ class Record:
         """A poll with its secrets replaced, as it would be stored: what a trace may show."""
         return self._ingest.scrubbed(poll)
 
-    def read(
-        self,
-        *,
-        after: int = 0,
-        until: int | None = None,
-        stream: str | None = None,
-        types: Collection[str] | None = None,
-        limit: int | None = None,
-        backwards: bool = False,
-    ) -> Iterator[Stored]:
-        """Events with after < position ≤ until, of one stream and of some types if given, in order or backwards."""
-        return self._reader.read(after=after, until=until, stream=stream, types=types, limit=limit, backwards=backwards)
-
-    def at(self, positions: Sequence[int], *, backwards: bool = False) -> Iterator[Stored]:
-        """The events at these positions, which are in order, or backwards; where there is none, none is given."""
-        return self._reader.at(positions, backwards=backwards)
-
-    def scan(self, *, after: int = 0, until: int | None = None) -> Iterator[Row]:
-        """Polls and intents as plain rows, for a fold: (position, kind, stream, observed_at, took, scope part or None,
-        listing part or None). Kinds 1 (recorded) and 2 (failed) are polls; `event()` reads the others, `stream_name()`
-        names the stream. Observation events are left out: the polls say it all.
-        """
-        return self._reader.scan(after, until)
-
-    def event(self, position: int) -> Event:
-        """The typed event at a scanned position that is no poll.
-
-        Raises:
-            PositionNotFound: there is no such position.
-        """
-        return self._reader.event(position)
-
-    def stream_name(self, stream_id: int) -> str:
-        """The name of a scanned row's stream."""
-        return self._reader.stream_name(stream_id)
-
-    def listing(self, listing_id: int) -> Listing:
-        """The items of an answer."""
-        return self._reader.listing(listing_id)
-
-    def children(self, listing_id: int) -> tuple[str, tuple[int, ...]]:
-        """The kind and the item parts of an answer, in its order: what `listing` says, without reading the items."""
-        return self._reader.children(listing_id)
-
-    def item(self, item_id: int) -> bytes:
-        """The JSON text of an item, with null where its volatile values were."""
-        return self._reader.item(item_id)
-
-    def items(self, position: int) -> tuple[bytes, ...]:
-        """The items of the answer at `position` with their volatile values, in the order of `listing().items`."""
-        return self._reader.items(position)
-
-    def scope(self, scope_id: int) -> Scope:
-        """What was asked, and how it went."""
-        return self._reader.scope(scope_id)
-
-    def poll(self, position: int) -> Poll:
-        """The poll at `position`, equal as JSON to what happened, but for secrets.
-
-        Raises:
-            PositionNotFound: there is no poll there.
-            RecordDamaged: its bytes are gone or changed.
-        """
-        return self._reader.poll(position)
-
-    def polled(self, *, until: int | None = None) -> list[tuple[str, int, int, int]]:
-        """(source, polls, first and last `observed_at`) of every source that was polled up to `until`."""
-        return self._reader.polled(until)
-
-    def is_imported(self, position: int) -> bool:
-        """Whether the poll at a scanned position was imported, and not taken by a recorder."""
-        return self._reader.is_imported(position)
-
-    def changed(self, position: int) -> tuple[str, ...]:
-        """The streams the poll at `position` moved."""
-        return self._reader.changed(position)
-
-    def head(self) -> Head:
-        """Where the record ends now."""
-        return self._reader.head()
-
-    def streams(self) -> tuple[tuple[str, int], ...]:
-        """Every stream's name and version, in order of first sight."""
-        return self._reader.streams()
-
-    def version(self, stream: str) -> int:
-        """A stream's version: how many events it has; 0 if there is none of that name."""
-        return self._reader.version(stream)
-
     def verify(self, *, expect: Head | None = None, progress: Callable[[int, int], None] | None = None) -> Verdict:
         """Whether every byte that carries data is as it was written; `expect` is a head saved earlier."""
         return verify(self._session, expect=expect, progress=progress)
@@ -235,11 +144,11 @@ class Record:
 
     def _known(self, event_id: bytes, poll: Poll) -> int | None:
         """The position of a poll of that id, if it is there and the same."""
-        position = self._reader.position_of(event_id)
+        position = self.position_of(event_id)
         if position is None:
             return None
         try:
-            there = self._reader.poll(position)
+            there = self.poll(position)
         except PositionNotFound:
             there = None
         if there is None or not self._ingest.same(there, poll):
