@@ -1,8 +1,14 @@
-"""Facts about machines: where a run goes, and when a machine goes. Part of `events.types`, which names them all."""
+"""The base of all events, and those about machines: where a run goes, when a machine goes. See `events.types`."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
-from events.fact import Fact
+import msgspec
+
+
+class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A frozen structure; what is as by default is not written."""
+
+    version: ClassVar[int] = 1
 
 
 class PolicyAdopted(Fact, frozen=True, kw_only=True):

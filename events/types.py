@@ -1,6 +1,6 @@
 """Every kind of event: one frozen structure a fact, past tense, with a stable name and a version.
 
-A name and its fields never change meaning; a new shape is a new version, read through `events.upcast`. Times are
+A name and its fields never change meaning; a new shape is a new version, read through `events.codec`. Times are
 microseconds since the epoch (UTC); `bytes` fields hold JSON text whose secrets are already commitments. The union
 `Event` is closed: code that matches on it ends in `assert_never`, so that a new kind fails the type check wherever it
 is not handled.
@@ -8,8 +8,8 @@ is not handled.
 
 from typing import Literal
 
-from events.fact import Fact
 from events.machine_types import (
+    Fact,
     PolicyAdopted,
     RunHeld,
     RunPlaced,
@@ -22,52 +22,16 @@ from events.machine_types import (
     VmStopRequested,
     VmStopSucceeded,
 )
-from events.source_types import RecorderStarted, RecorderStopped, SourceHidden, SourceShown
 
 __all__ = [
-    "NAMES",
-    "AlertsAdopted",
-    "BudgetCrossed",
-    "Event",
-    "FleetEnsured",
-    "FleetFailed",
-    "FleetIntended",
-    "IntentAbandoned",
-    "NoticeDelivered",
-    "NoticeFailed",
-    "NoticeIntended",
-    "PolicyAdopted",
-    "PollFailed",
-    "PollRecorded",
-    "ProviderEventSeen",
-    "RecorderStarted",
-    "RecorderStopped",
-    "RunHeld",
-    "RunObserved",
-    "RunPlaced",
-    "RunRequested",
-    "RunRequeued",
-    "SourceHidden",
-    "SourceShown",
-    "StopFailed",
-    "StopIntended",
-    "StopRequested",
-    "StopSucceeded",
-    "SubmitFailed",
-    "SubmitIntended",
-    "SubmitSucceeded",
-    "TaskReported",
-    "TokenCreated",
-    "TokenRevoked",
-    "VmDrainCancelled",
-    "VmDrainStarted",
-    "VmGoneConfirmed",
-    "VmObserved",
-    "VmStopFailed",
-    "VmStopIntended",
-    "VmStopRequested",
-    "VmStopSucceeded",
-]
+    "NAMES", "AlertsAdopted", "BudgetCrossed", "Event", "FleetEnsured", "FleetFailed", "FleetIntended",
+    "IntentAbandoned", "NoticeDelivered", "NoticeFailed", "NoticeIntended", "PolicyAdopted", "PollFailed",
+    "PollRecorded", "ProviderEventSeen", "RecorderStarted", "RecorderStopped", "RunHeld", "RunObserved", "RunPlaced",
+    "RunRequested", "RunRequeued", "SourceHidden", "SourceShown", "StopFailed", "StopIntended", "StopRequested",
+    "StopSucceeded", "SubmitFailed", "SubmitIntended", "SubmitSucceeded", "TaskReported", "TokenCreated",
+    "TokenRevoked", "VmDrainCancelled", "VmDrainStarted", "VmGoneConfirmed", "VmObserved", "VmStopFailed",
+    "VmStopIntended", "VmStopRequested", "VmStopSucceeded",
+]  # fmt: skip
 
 # -- what a provider said
 
@@ -305,6 +269,37 @@ class NoticeFailed(Fact, frozen=True, kw_only=True):
 
 
 # -- who may ask
+
+
+class RecorderStarted(Fact, frozen=True, kw_only=True):
+    """A recorder began to poll this source."""
+
+    source: str
+    software: str
+    """The version of Steno."""
+
+
+class RecorderStopped(Fact, frozen=True, kw_only=True):
+    """A recorder stopped on purpose; a killed one leaves none of these."""
+
+    source: str
+    why: str
+
+
+class SourceHidden(Fact, frozen=True, kw_only=True):
+    """Lists leave out what was imported as this source, from now on."""
+
+    source: str
+    by: str
+    """Who asked for it."""
+
+
+class SourceShown(Fact, frozen=True, kw_only=True):
+    """Lists show what was imported as this source again."""
+
+    source: str
+    by: str
+    """Who asked for it."""
 
 
 class TokenCreated(Fact, frozen=True, kw_only=True):

@@ -11,8 +11,8 @@ import zstandard
 
 from events.errors import StenoError
 from events.kinds import type_of
-from events.shape.packing import Base, Packer
 from events.store.chain import SEAL_EVERY, Head, canonical_part, committer, header, link, mark, subject
+from events.store.parts import Base, Packer
 from events.store.schema import FORMAT, REVISIONS, driver
 
 if TYPE_CHECKING:

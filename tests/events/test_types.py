@@ -9,10 +9,9 @@ import msgspec
 import pytest
 
 from events import types
-from events.codec import decode, encode
+from events.codec import decode, encode, upcast
 from events.errors import RecordDamaged, RecordTooNew
 from events.kinds import CODES, KINDS, OBSERVED, POLLS, type_of
-from events.upcast import upcast
 
 FIXTURES = Path(__file__).parent / "fixtures"
 WRITTEN = {kind: named for kind, named in KINDS.items() if kind not in POLLS and kind not in OBSERVED.values()}
