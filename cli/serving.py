@@ -172,8 +172,8 @@ def expect_guarded(service: Service, host: str) -> None:
 
 def warn_of_local(service: Service, host: str) -> None:
     """Say who else may run commands as this user: on `local` every token that may submit."""
+    from engine.commands.tokens import Role
     from projections.api.access.hosts import listens_on_loopback
-    from projections.api.access.roles import Role
 
     if service.outside.provider != "local":
         return

@@ -12,13 +12,13 @@ from cli.wiring.options import common, pass_app
 from cli.wiring.output import emit, emit_json, hint
 
 if TYPE_CHECKING:
-    from projections.api.access.issuing import TokenObject
+    from engine.commands.tokens import TokenObject
 
 _ROLES = ("read", "submit", "admin")
 
 
 def _expiry(ctx: click.Context, _: click.Parameter, value: str | None) -> int | None:
-    """The moment a token ends, microseconds UTC."""
+    """When a token expires, microseconds UTC."""
     if value is None:
         return None
     from engine.settings.values import positive_duration
@@ -34,14 +34,14 @@ def _expiry(ctx: click.Context, _: click.Parameter, value: str | None) -> int | 
     except ValueError:
         raise click.BadParameter(f"{value!r} is neither a duration (12h, 30d, 8w) nor a time (2027-01-31)") from None
     if moment <= now:
-        raise click.BadParameter(f"{value} is over already")
+        raise click.BadParameter(f"{value} has already passed")
     return moment
 
 
 def _name(_ctx: click.Context, _: click.Parameter, value: str | None) -> str | None:
     if value is None:
         return None
-    from projections.api.access.issuing import token_name
+    from engine.commands.tokens import token_name
 
     try:
         return token_name(value)
@@ -51,11 +51,11 @@ def _name(_ctx: click.Context, _: click.Parameter, value: str | None) -> str | N
 
 @click.group("token", cls=DefaultGroup, subcommand_metavar="[COMMAND] [ARGS]…")
 def command() -> None:
-    """Make, list and revoke the tokens of the HTTP service.
+    """Create, list and revoke the tokens of the HTTP service.
 
-    On loopback no token is needed; `steno serve` and `steno up` listen elsewhere only where there is one. A token is
-    sent as `Authorization: Bearer steno_…`; the dashboard asks for it once. What somebody does with a token is recorded
-    under its name. Only a hash of it is kept, in a file beside the record that only you can read.
+    On loopback no token is needed; `steno serve` and `steno up` listen on other addresses only if there is one. A
+    client sends `Authorization: Bearer steno_…`; the dashboard asks for the token once. Its name is recorded as the
+    submitter. Only a hash is kept, in a file beside the record that only you can read.
 
     \b
     Examples:
@@ -65,24 +65,24 @@ def command() -> None:
     """
 
 
-@command.command("create", short_help="Make a token and print it, once.")
+@command.command("create", short_help="Create a token and print it, once.")
 @click.option(
     "--role",
     type=click.Choice(_ROLES),
     required=True,
-    help="read: look at everything; submit: also ask for runs and stop them; admin: also end machines.",
+    help="read: read everything; submit: also submit and stop runs; admin: also stop machines.",
 )
-@click.option("--name", callback=_name, help="What is done with it is recorded as; else its role and a few digits.")
+@click.option("--name", callback=_name, help="The submitter that the record names; default: its role and a few digits.")
 @click.option(
     "--expires",
     metavar="DURATION|TIME",
     callback=_expiry,
-    help="When it ends: 12h, 30d, 2027-01-31; else when revoked.",
+    help="When it expires: 12h, 30d, 2027-01-31; default: never.",
 )
 @common
 @pass_app
 def create(app: App, role: str, name: str | None, expires: int | None) -> None:
-    """Make a token and print it on stdout, alone and once: it is kept nowhere.
+    """Create a token and print it on stdout, once: it cannot be shown again.
 
     With --json: {"token_id", "name", "role", "state", "by", "created_at", "expires_at", "revoked_at", "token",
     "position"}. Exits 5 if a valid token has that name.
@@ -97,8 +97,7 @@ def create(app: App, role: str, name: str | None, expires: int | None) -> None:
 
     from cli.stores import writing
     from cli.wiring.logging_setup import log_for_data
-    from projections.api.access.issuing import Issuer
-    from projections.api.access.roles import Role
+    from engine.commands.tokens import Issuer, Role
 
     log_for_data()
     with writing(app) as record:
@@ -112,15 +111,15 @@ def create(app: App, role: str, name: str | None, expires: int | None) -> None:
         return
     emit(text)
     until = "until it is revoked" if made.expires_at is None else f"until {_moment(made.expires_at)}"
-    hint(f"token {made.token_id}, {made.name}: {made.role}, {until}; it is shown this once")
+    hint(f"token {made.token_id}, {made.name}: {made.role}, valid {until}; it cannot be shown again")
 
 
 @command.command("list")
-@click.option("--all", "-a", "everything", is_flag=True, help="Also those that expired or were revoked.")
+@click.option("--all", "-a", "everything", is_flag=True, help="Also expired and revoked tokens.")
 @common
 @pass_app
 def listed(app: App, everything: bool) -> None:
-    """List tokens, the newest first: who may do what, and until when.
+    """List tokens, newest first: who may do what, and until when.
 
     With --json: {"tokens": [{"token_id", "name", "role", "state", "by", "created_at", "expires_at", "revoked_at"}]};
     `state` is valid, expired or revoked.
@@ -131,12 +130,10 @@ def listed(app: App, everything: bool) -> None:
       steno token list --all --json | jq -r '.tokens[] | [.token_id, .name, .state] | @tsv'
     """
     from cli.stores import reading
-    from projections.api.access.issuing import listed as known
-    from projections.api.access.token_file import TokenFile
+    from engine.commands.tokens import list_tokens
 
     with reading(app, check=False) as record:
-        file = TokenFile(record.store)
-    found = known(file, app.clock.now())
+        found = list_tokens(record.store, app.clock.now())
     shown = [token for token in found if everything or token.state == "valid"]
     if app.json:
         emit_json({"tokens": shown})
@@ -144,19 +141,19 @@ def listed(app: App, everything: bool) -> None:
     if shown:
         emit(_table(shown))
     if not found:
-        hint("no tokens; `steno token create --role read` makes one")
+        hint("no tokens; `steno token create --role read` creates one")
     elif len(shown) < len(found):
         hint(f"{len(found) - len(shown)} expired or revoked not shown; --all lists every token")
 
 
-@command.command("revoke", short_help="End a token.")
+@command.command("revoke", short_help="Revoke a token.")
 @click.argument("token", metavar="TOKEN")
 @common
 @pass_app
 def revoke(app: App, token: str) -> None:
-    """End a token: its id, the beginning of it, or its name.
+    """Revoke a token, given its id, the beginning of it, or its name.
 
-    A running service refuses it within a second, and ends the streams and sessions that were opened with it. With
+    A running service refuses it within a second, and closes the streams and sessions that were opened with it. With
     --json the token as `list` shows it, and "position" (null if it had been revoked before).
 
     \b
@@ -168,7 +165,7 @@ def revoke(app: App, token: str) -> None:
 
     from cli.stores import writing
     from cli.wiring.logging_setup import log_for_data
-    from projections.api.access.issuing import Issuer
+    from engine.commands.tokens import Issuer
 
     log_for_data()
     with writing(app, create=False) as record:
@@ -178,8 +175,8 @@ def revoke(app: App, token: str) -> None:
 
         emit_json(msgspec.to_builtins(found) | {"position": position})
         return
-    said = "is revoked" if position is not None else f"had been revoked already, {_moment(found.revoked_at or '')}"
-    emit(f"token {found.token_id}, {found.name}, {said}")
+    state = "is revoked" if position is not None else f"was revoked already, {_moment(found.revoked_at or '')}"
+    emit(f"token {found.token_id}, {found.name}, {state}")
 
 
 def _table(tokens: list[TokenObject]) -> str:

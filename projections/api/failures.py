@@ -10,8 +10,8 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from engine.commands.tokens import without_secrets
 from events.errors import StenoError
-from projections.api.access.token_file import without_secrets
 from projections.api.answers import problem_answer
 from projections.api.problems import Problem, problem_of
 

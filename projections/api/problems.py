@@ -5,8 +5,8 @@ from http import HTTPStatus
 import msgspec
 
 from engine import errors as engine
+from engine.commands.tokens import without_secrets
 from events import errors as events
-from projections.api.access.token_file import without_secrets
 from projections.models.build_progress import Building
 from projections.store.reader_pool import Behind, BeingBuilt
 

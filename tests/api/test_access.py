@@ -12,15 +12,14 @@ import pytest
 from stenotest.frozen_time import Hands
 from stenotest.records import StandingClock
 
+from engine.commands.tokens import Issuer, Role, TokenStore
 from engine.errors import NotConfigured
 from engine.providers.readings import READINGS
 from events import types
 from events.clock import SECOND, RandomIds, SystemClock
 from events.store.record import Record
 from events.store.store import store_at
-from projections.api.access.issuing import Issuer
-from projections.api.access.roles import Role, needed
-from projections.api.access.token_file import TokenFile
+from projections.api.access.roles import needed
 from projections.api.access.tokens import Tokens
 
 if TYPE_CHECKING:
@@ -274,7 +273,7 @@ def test_the_file_has_hashes_only_and_is_its_owners_alone(town: Path) -> None:
     path = town.with_name("record.db.tokens")
     assert path.stat().st_mode & 0o777 == 0o600
     assert text.rpartition("_")[2] not in path.read_text()
-    digest = TokenFile(store_at(town)).read().tokens[0].hash
+    digest = TokenStore(store_at(town)).read().tokens[0].hash
     assert digest is not None
     with Record.open(town, shapes=READINGS.shape, clock=SystemClock()) as record:
         last = next(iter(record.read(after=record.head().position - 1)))

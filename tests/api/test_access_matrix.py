@@ -10,11 +10,10 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from stenotest.frozen_time import Hands
 
+from engine.commands.tokens import Issuer, Role
 from engine.providers.readings import READINGS
 from events.clock import SECOND, RandomIds, SystemClock
 from events.store.record import Record
-from projections.api.access.issuing import Issuer
-from projections.api.access.roles import Role
 from projections.dashboard.bundle import PAGES
 
 if TYPE_CHECKING:

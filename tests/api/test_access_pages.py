@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
+from engine.commands.tokens import Issuer, Role
 from engine.providers.readings import READINGS
 from events.clock import RandomIds, SystemClock
 from events.store.record import Record
-from projections.api.access.issuing import Issuer
-from projections.api.access.roles import Role
 
 if TYPE_CHECKING:
     from pathlib import Path

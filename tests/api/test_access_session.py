@@ -10,12 +10,11 @@ import pytest
 from stenotest.frozen_time import Hands
 from stenotest.records import StandingClock
 
+from engine.commands.tokens import Issuer, Role
 from engine.providers.readings import READINGS
 from events.clock import SECOND, RandomIds, SystemClock
 from events.store.record import Record
 from events.store.store import store_at
-from projections.api.access.issuing import Issuer
-from projections.api.access.roles import Role
 from projections.api.access.session import LOGINS
 from projections.api.access.tokens import SESSION, Tokens
 

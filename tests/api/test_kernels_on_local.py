@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from stenotest.kernels import asked
 
+from engine.commands.tokens import Issuer, Role
 from engine.providers.readings import READINGS
 from events.clock import RandomIds, SystemClock
 from events.store.record import Record
-from projections.api.access.issuing import Issuer
-from projections.api.access.roles import Role
 
 if TYPE_CHECKING:
     from pathlib import Path

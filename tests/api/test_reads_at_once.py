@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
+from engine.commands.tokens import Issuer, Role
 from engine.providers.readings import READINGS
 from events.clock import RandomIds, SystemClock
 from events.store.record import Record
 from projections.api.access.authentication import Authentication
-from projections.api.access.issuing import Issuer
 from projections.api.access.middleware import AccessMiddleware
-from projections.api.access.roles import Role
 
 if TYPE_CHECKING:
     from pathlib import Path

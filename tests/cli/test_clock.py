@@ -20,7 +20,7 @@ from engine.providers.readings import READINGS
 from engine.replay.trace import open_trace
 from events.clock import SECOND, SystemClock, format_time, parse_time
 from events.store.record import Record
-from projections.api.access.token_file import tokens_path
+from events.store.store import store_at
 from projections.api.access.tokens import Tokens
 from projections.models.overview import overview
 from projections.models.projector import caught_up
@@ -121,7 +121,7 @@ def test_a_token_ends_by_this_machines_clock(call: Call, tmp_path: Path) -> None
     """For who lists tokens and for who checks them."""
     with time_in_hand(after(10)) as hands:
         text = call("token", "create", "--role", "read", "--name", "site", "--expires", "1h").stdout.strip()
-        tokens = Tokens(tokens_path(tmp_path / "record.db"), SystemClock())
+        tokens = Tokens(store_at(tmp_path / "record.db"), SystemClock())
         hands.later(3599)
         assert tokens.bearer(text) is not None
         assert [token["state"] for token in told(call, "token", "list", "--all")["tokens"]] == ["valid"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from stenotest.command_line import Steno, refused
 
-from projections.api.access.tokens import TOKEN
+from engine.commands.tokens import TOKEN
 
 pytestmark = pytest.mark.slow
 
@@ -19,7 +19,8 @@ def test_the_token_alone_goes_to_stdout(steno: Steno, home: Path) -> None:
     done = steno("token", "create", "--role", "submit", "--name", "site", "--expires", "30d")
     assert done.returncode == 0, done.stderr
     assert TOKEN.fullmatch(done.stdout.removesuffix("\n"))
-    assert re.fullmatch(r"token [0-9a-f]{12}, site: submit, until 20\S+ \S+Z; it is shown this once\n", done.stderr)
+    said = r"token [0-9a-f]{12}, site: submit, valid until 20\S+ \S+Z; it cannot be shown again\n"
+    assert re.fullmatch(said, done.stderr)
     assert done.stdout.strip() not in (home / "record.db.tokens").read_text()
 
 
@@ -89,7 +90,7 @@ def test_a_name_is_one_tokens_while_it_is_valid(steno: Steno) -> None:
         (("create", "--role", "read", "--name", "x\ny"), 2, "cannot be a token's name"),
         (("create", "--role", "read", "--expires", "soon"), 2, "neither a duration"),
         (("create", "--role", "read", "--expires", "0"), 2, "neither a duration"),
-        (("create", "--role", "read", "--expires", "2020-01-01"), 2, "is over already"),
+        (("create", "--role", "read", "--expires", "2020-01-01"), 2, "has already passed"),
         (("list",), 4, "record"),
         (("revoke", "site"), 4, "record"),
     ],

@@ -10,8 +10,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 from urllib.parse import unquote
 
+from engine.commands.tokens import without_secrets
 from events.clock import SECOND
-from projections.api.access.token_file import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
+from engine.commands.tokens import Role, without_secrets
 from engine.settings.values import origins, submit_rate
 from events.clock import SECOND
 from projections.api.access.access_log import AccessLog
@@ -14,8 +15,7 @@ from projections.api.access.cross_origin import CrossOrigin
 from projections.api.access.exchange import Ended, Exchange, OpenStreams
 from projections.api.access.hosts import trusts_loopback
 from projections.api.access.limits import MAX_BODY, MAX_LOGIN, RateLimit, check_head, check_method, read_body
-from projections.api.access.roles import Role, needed, submits_a_run
-from projections.api.access.token_file import without_secrets
+from projections.api.access.roles import needed, submits_a_run
 from projections.api.problems import MEDIA_TYPE, Problem, problem_body, problem_of
 
 if TYPE_CHECKING:

@@ -2,28 +2,11 @@
 
 from __future__ import annotations
 
-import enum
 import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
-
-class Role(enum.StrEnum):
-    """What a caller may do; each role includes the ones before it."""
-
-    READ = "read"
-    """Read everything."""
-    SUBMIT = "submit"
-    """Also submit and stop runs."""
-    ADMIN = "admin"
-    """Also stop machines, and every other change."""
-
-    def covers(self, needed: Role) -> bool:
-        """Whether this role includes the one that is needed."""
-        return _ORDER[self] >= _ORDER[needed]
-
-
-_ORDER = {role: rank for rank, role in enumerate(Role)}
+from engine.commands.tokens import ANONYMOUS, Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +21,7 @@ class Caller:
     """The token it authenticated with; None on loopback without one."""
 
 
-LOOPBACK = Caller(name="loopback", role=Role.ADMIN, via="loopback")
+LOOPBACK = Caller(name=ANONYMOUS, role=Role.ADMIN, via="loopback")
 """A caller on this machine without a token."""
 
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})

@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
-import re
+import secrets
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from engine.commands.tokens import TOKEN, Role, StoredToken, TokenStore, digest
 from events.clock import SECOND
 from events.errors import RecordNotWritable
-from projections.api.access.roles import Caller, Role
-from projections.api.access.token_file import Stored, TokenFile
+from projections.api.access.roles import Caller
 from projections.api.problems import Problem
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("steno.access")
 
-TOKEN: Final = re.compile(r"steno_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
 LOOK_AGAIN: Final = SECOND // 4
 """How often the file is looked at, microseconds: a revoked token works for no longer."""
 SESSION: Final = 12 * 3600 * SECOND
@@ -46,7 +45,7 @@ class Tokens:
     """
 
     def __init__(self, store: Store, clock: Clock) -> None:
-        self.file = TokenFile(store)
+        self.file = TokenStore(store)
         self._clock = clock
         self._lock = threading.Lock()
         self._stamp: object = None
@@ -107,7 +106,7 @@ class Tokens:
         until = now + SESSION if known.expires_at is None else min(now + SESSION, known.expires_at)
         self.file.ensure_key()
         self._look(at_once=True)
-        text = f"{who.token_id}.{until}.{self.file.fresh()}"
+        text = f"{who.token_id}.{until}.{secrets.token_hex(16)}"
         return f"{text}.{self._sealed(text, known)}", max(1, (until - now) // SECOND)
 
     def session(self, cookie: str) -> Caller | None:
@@ -174,11 +173,6 @@ class Tokens:
         self._known, self._key, self._stamp, self.trouble = {}, b"", None, why
 
 
-def _known(token: Stored) -> Known:
+def _known(token: StoredToken) -> Known:
     who = Caller(name=token.name, role=Role(token.role), via="token", token_id=token.id)
     return Known(who=who, digest=bytes.fromhex(token.hash or ""), expires_at=token.expires_at)
-
-
-def digest(text: str) -> bytes:
-    """What is kept of a token; its 256 random bits need no slower hash."""
-    return hashlib.sha256(text.encode()).digest()

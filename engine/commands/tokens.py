@@ -1,0 +1,290 @@
+"""Tokens of the HTTP service: created, listed and revoked; hashes only, in a blob beside the record."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import re
+import secrets
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
+
+from engine.errors import NameInUse, TokenNotFound
+from events import types
+from events.clock import format_time
+from events.errors import RecordNotWritable
+from events.store.append import Batch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from events.clock import Clock, Ids
+    from events.store.record import Record
+    from events.store.store import Blob, Store
+
+TOKEN: Final = re.compile(r"steno_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
+_SECRET: Final = re.compile(r"(steno_[0-9a-f]{12}_)[A-Za-z0-9_-]+")
+"""A token in any text; group 1 may be shown."""
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,39}")
+_DIGITS: Final = 12
+ANONYMOUS: Final = "loopback"
+"""The name of a caller without a token; no token can have it."""
+
+
+class Role(enum.StrEnum):
+    """What a caller may do; each role includes the ones before it."""
+
+    READ = "read"
+    """Read everything."""
+    SUBMIT = "submit"
+    """Also submit and stop runs."""
+    ADMIN = "admin"
+    """Also stop machines, and every other change."""
+
+    def covers(self, needed: Role) -> bool:
+        """Whether this role includes the one that is needed."""
+        return _ORDER[self] >= _ORDER[needed]
+
+
+_ORDER = {role: rank for rank, role in enumerate(Role)}
+
+
+class StoredToken(msgspec.Struct, kw_only=True):
+    """One token, as the blob has it; times in microseconds, UTC."""
+
+    id: str
+    name: str
+    role: Literal["read", "submit", "admin"]
+    hash: str | None
+    """Hex SHA-256 of the token's text; None once revoked."""
+    by: str
+    """Who created it."""
+    created_at: int
+    expires_at: int | None = None
+    revoked_at: int | None = None
+
+
+class TokenBlob(msgspec.Struct, kw_only=True):
+    """The content of the blob."""
+
+    version: Literal[1] = 1
+    key: bytes = b""
+    """The key of session cookies; empty until the first login."""
+    tokens: list[StoredToken] = msgspec.field(default_factory=list)
+    ended: dict[str, int] = msgspec.field(default_factory=dict)
+    """Closed sessions: nonce → when the session would have expired (microseconds, UTC)."""
+
+
+class TokenStore:
+    """The tokens of one record; there may be none."""
+
+    def __init__(self, store: Store) -> None:
+        self.blob: Blob = store.blob("tokens")
+
+    def stamp(self) -> object:
+        """A value that changes whenever the tokens do; None: there are none."""
+        return self.blob.stamp()
+
+    def read(self) -> TokenBlob:
+        """The content.
+
+        Raises:
+            RecordNotWritable: it cannot be read.
+            ValueError: it is not what Steno writes.
+        """
+        found = self.blob.read()
+        if found is None:
+            return TokenBlob()
+        try:
+            content = msgspec.json.decode(found, type=TokenBlob)
+        except msgspec.MsgspecError as error:
+            raise ValueError(str(error)) from None
+        if any(token.hash is not None and len(bytes.fromhex(token.hash)) != 32 for token in content.tokens):
+            raise ValueError("a hash is cut")
+        return content
+
+    def content(self) -> TokenBlob:
+        """As `read`, with one error for both.
+
+        Raises:
+            RecordNotWritable: it cannot be read.
+        """
+        try:
+            return self.read()
+        except ValueError as error:
+            raise RecordNotWritable(f"{self.blob} is damaged ({error}): move it away and create new tokens") from None
+
+    @contextmanager
+    def changing(self) -> Iterator[TokenBlob]:
+        """The content, written back whole afterwards: a reader sees the old tokens or the new ones.
+
+        Raises:
+            RecordNotWritable: it cannot be read or written.
+        """
+        with self.blob.locked():
+            content = self.content()
+            yield content
+            self.blob.replace(msgspec.json.encode(content))
+
+    def ensure_key(self) -> None:
+        """Create the key of session cookies, if there is none yet."""
+        if not self.read().key:
+            with self.changing() as content:
+                content.key = content.key or secrets.token_bytes(32)
+
+    def end_session(self, nonce: str, until: int, now: int) -> None:
+        """Remember a closed session until its cookie would have expired."""
+        with self.changing() as content:
+            content.ended = {one: end for one, end in content.ended.items() if end > now} | {nonce: until}
+
+
+class TokenObject(msgspec.Struct, frozen=True, kw_only=True):
+    """A token as lists show it: never its text."""
+
+    token_id: str
+    name: str
+    role: str
+    state: str
+    """`valid`, `expired` or `revoked`."""
+    by: str
+    created_at: str
+    expires_at: str | None
+    revoked_at: str | None
+
+
+class Issuer:
+    """Creates and revokes the tokens of one record: the blob says which are valid, the record who did it."""
+
+    def __init__(self, record: Record, clock: Clock, ids: Ids) -> None:
+        self._record = record
+        self._clock = clock
+        self._ids = ids
+        self._store = TokenStore(record.store)
+
+    def create(self, *, role: Role, name: str | None, expires_at: int | None, by: str) -> tuple[TokenObject, str, int]:
+        """A new token, its text, which is kept nowhere, and the position of its event.
+
+        Raises:
+            ValueError: the name is not valid.
+            NameInUse: a valid token has that name.
+            RecordNotWritable, RecordLocked: as they say.
+        """
+        now = self._clock.now()
+        token_id = self._ids.new().replace("-", "")[-_DIGITS:]
+        name = f"{role}-{token_id[:4]}" if name is None else token_name(name)
+        text = f"steno_{token_id}_{secrets.token_urlsafe(32)}"
+        event = types.TokenCreated(token_id=token_id, name=name, role=role.value, expires_at=expires_at, by=by)
+        with self._store.changing() as content:
+            for other in content.tokens:
+                if other.name == name and _state(other, now) == "valid":
+                    raise NameInUse(f"a valid token is named {name} already: revoke it, or choose another --name")
+            # The record first: after a crash every token that works is in it.
+            position = self._append(token_id, event)
+            token = StoredToken(
+                id=token_id,
+                name=name,
+                role=role.value,
+                hash=digest(text).hex(),
+                by=by,
+                created_at=now,
+                expires_at=expires_at,
+            )
+            content.tokens.append(token)
+        return _object(token, now), text, position
+
+    def revoke(self, word: str, *, by: str) -> tuple[TokenObject, int | None]:
+        """Revoke a token by its id, its name or its whole text; a running service refuses it within a second.
+
+        Returns:
+            The token, and the position of its event; None if it had been revoked before.
+
+        Raises:
+            TokenNotFound: there is no such token.
+            RecordNotWritable, RecordLocked: as they say.
+        """
+        now = self._clock.now()
+        whole = TOKEN.fullmatch(word)
+        word = word if whole is None else whole[1]
+        with self._store.changing() as content:
+            token = _found(content.tokens, word, now)
+            if token.revoked_at is None:
+                token.hash, token.revoked_at = None, now
+        stream = f"token/{token.id}"
+        if any(isinstance(stored.data, types.TokenRevoked) for stored in self._record.read(stream=stream)):
+            return _object(token, now), None
+        event = types.TokenRevoked(
+            token_id=token.id, name=token.name, role=token.role, expires_at=token.expires_at, by=by
+        )
+        return _object(token, now), self._append(token.id, event)
+
+    def _append(self, token_id: str, event: types.TokenCreated | types.TokenRevoked) -> int:
+        return self._record.append_many([Batch(f"token/{token_id}", [event])], durable=True)[-1]
+
+
+def list_tokens(store: Store, now: int) -> tuple[TokenObject, ...]:
+    """Every token ever created, newest first.
+
+    Raises:
+        RecordNotWritable: the file cannot be read.
+    """
+    tokens = sorted(TokenStore(store).content().tokens, key=lambda token: token.created_at, reverse=True)
+    return tuple(_object(token, now) for token in tokens)
+
+
+def token_name(name: str) -> str:
+    """The name, if it is valid for a token.
+
+    Raises:
+        ValueError: it is not; the message says what a name must be.
+    """
+    if not _NAME.fullmatch(name) or name == ANONYMOUS:
+        raise ValueError(
+            "1 to 40 letters, digits and . _ @ -, beginning with a letter or digit; "
+            f"{ANONYMOUS} means a caller without a token"
+        )
+    return name
+
+
+def _found(tokens: list[StoredToken], word: str, now: int) -> StoredToken:
+    """The token of that id or the unique beginning of one, else the newest valid of that name, else its newest."""
+    by_id = [token for token in tokens if token.id == word] or [
+        token for token in tokens if len(word) >= 4 and token.id.startswith(word)
+    ]
+    named = sorted((token for token in tokens if token.name == word), key=lambda token: token.created_at)
+    named = [token for token in named if _state(token, now) == "valid"] or named
+    found = by_id if len(by_id) == 1 else named[-1:]
+    if not found:
+        why = f"{len(by_id)} tokens begin with {word}" if by_id else f"there is no token {word}"
+        raise TokenNotFound(f"{why}; `steno token list --all` shows every one")
+    return found[0]
+
+
+def _state(token: StoredToken, now: int) -> str:
+    if token.revoked_at is not None:
+        return "revoked"
+    return "expired" if token.expires_at is not None and token.expires_at <= now else "valid"
+
+
+def _object(token: StoredToken, now: int) -> TokenObject:
+    return TokenObject(
+        token_id=token.id,
+        name=token.name,
+        role=token.role,
+        state=_state(token, now),
+        by=token.by,
+        created_at=format_time(token.created_at),
+        expires_at=None if token.expires_at is None else format_time(token.expires_at),
+        revoked_at=None if token.revoked_at is None else format_time(token.revoked_at),
+    )
+
+
+def without_secrets(text: str) -> str:
+    """The text with every token in it cut to its id, for logs and answers."""
+    return _SECRET.sub(r"\1…", text) if "steno_" in text else text
+
+
+def digest(text: str) -> bytes:
+    """The hash that is kept of a token; its 256 random bits need no slower one."""
+    return hashlib.sha256(text.encode()).digest()
