@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from engine.fold.run import Terms
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
 from engine.policy import Policy
+from engine.requirements import Requirements
 from events.clock import SECOND
 
 BACKSTOP: Final = 30 * SECOND
@@ -49,7 +49,7 @@ def timeout_of(state: WorldState, vm: Vm, policy: Policy) -> Timeout:
     return Timeout(after=terms.idle, source="task", run_id=vm.made_for)
 
 
-def backstop(terms: Terms, policy: Policy, *, watched: bool = True) -> int:
+def backstop(terms: Requirements, policy: Policy, *, watched: bool = True) -> int:
     """The `idle_duration` the provider is told for a run, microseconds, -1: off. It guards where nobody records.
 
     Args:

@@ -1,40 +1,35 @@
-"""Whether a run could go to a machine, as dstack matches its idle instances to a task's requirements.
-
-dstack compares a machine's *offer* with the requirements (`services/instances.py` and gpuhunt's `matches`, 0.19.37 and
-0.22.5): limits include their ends, names are compared without case, what the machine does not say is not compared.
+"""Whether a run could go to a machine: limits include their ends, names are compared without case, and what the
+machine does not say is not compared.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import Final
 
-from engine.decide.requirements import Asked, Range, read_asked, vendor_of
 from engine.facts import VmFacts
-from engine.fold.run import Terms
 from engine.fold.vm import Vm
 from engine.policy import DOLLAR
+from engine.requirements import Range, Requirements
 
 MIB_IN_GB = 1024
 
 ON_DEMAND: Final = "on-demand"
-"""dstack's `spot_policy` of a task that says none."""
+"""What a task gets that says nothing of spot machines."""
 
 
-def differences(terms: Terms, vm: Vm) -> tuple[str, ...]:
+def differences(terms: Requirements, vm: Vm) -> tuple[str, ...]:
     """What of the machine is not what the run asks for, one sentence each with both values; empty: it fits.
 
     Only what the machine *is*; whether it is free is for `engine.decide.placement`.
     """
     facts = vm.facts
-    if vm.provider == "local":
-        return tuple(_local(terms, facts))
-    asked = _asked(terms.resources)
+    if terms.any_machine:
+        return tuple(_known_gpu(terms, facts))
     return (
-        *_named("GPU", terms.gpu or asked.gpus, facts.gpu or "none"),
-        *_gpus(terms, asked, facts),
-        *_within("CPUs", asked.cpus, facts.cpus, ""),
-        *_within("memory", asked.memory, _gigabytes(facts.memory_mib), " GB"),
-        *_within("disk", asked.disk, _gigabytes(facts.disk_mib) or None, " GB"),
+        *_named("GPU", terms.gpu, facts.gpu or "none"),
+        *_gpus(terms, facts),
+        *_within("CPUs", terms.cpus, facts.cpus, ""),
+        *_within("memory", terms.memory, _gigabytes(facts.memory_mib), " GB"),
+        *_within("disk", terms.disk, _gigabytes(facts.disk_mib) or None, " GB"),
         *_named("backend", terms.backends, facts.backend),
         *_named("region", terms.regions, facts.region),
         *_named("instance type", terms.instance_types, facts.instance_type),
@@ -44,30 +39,29 @@ def differences(terms: Terms, vm: Vm) -> tuple[str, ...]:
     )
 
 
-def covers(terms: Terms, other: Terms) -> bool:
+def covers(terms: Requirements, other: Requirements) -> bool:
     """Whether every machine that may be made for `other` would do for `terms` too."""
-    mine, theirs = _asked(terms.resources), _asked(other.resources)
-    models = other.gpu or theirs.gpus
-    made_by = {theirs.vendor} if theirs.vendor is not None or not models else set(map(vendor_of, models))
+    models, vendor = other.gpu, other.gpu_vendor
+    made_by = {vendor} if vendor is not None or not models else set(map(vendor_of, models))
     return (
         terms.nodes <= other.nodes
         and all(
             _takes(wanted, given)
             for wanted, given in (
-                (terms.gpu or mine.gpus, models),
+                (terms.gpu, models),
                 (terms.backends, other.backends),
                 (terms.regions, other.regions),
                 (terms.instance_types, other.instance_types),
                 (terms.fleets, other.fleets),
             )
         )
-        and (mine.vendor is None or made_by == {mine.vendor})
-        and _gpu_count(terms, mine).contains(_gpu_count(other, theirs))
-        and mine.gpu_memory.contains(theirs.gpu_memory)
-        and mine.total_gpu_memory.contains(theirs.total_gpu_memory)
-        and mine.cpus.contains(theirs.cpus)
-        and mine.memory.contains(theirs.memory)
-        and mine.disk.contains(theirs.disk)
+        and (terms.gpu_vendor is None or made_by == {terms.gpu_vendor})
+        and terms.gpu_counts.contains(other.gpu_counts)
+        and terms.gpu_memory.contains(other.gpu_memory)
+        and terms.total_gpu_memory.contains(other.total_gpu_memory)
+        and terms.cpus.contains(other.cpus)
+        and terms.memory.contains(other.memory)
+        and terms.disk.contains(other.disk)
         and (terms.spot == "auto" or (terms.spot or ON_DEMAND) == (other.spot or ON_DEMAND))
         and (terms.max_price is None or (other.max_price is not None and other.max_price <= terms.max_price))
     )
@@ -77,34 +71,23 @@ def _takes(wanted: Sequence[str], given: Sequence[str]) -> bool:
     return not wanted or (bool(given) and {name.lower() for name in given} <= {name.lower() for name in wanted})
 
 
-_asked = lru_cache(maxsize=1024)(read_asked)
-
-
-def _local(terms: Terms, facts: VmFacts) -> Iterator[str]:
-    """A machine of this host takes every task, but for the GPU it is said to have (`engine.providers.local`)."""
+def _known_gpu(terms: Requirements, facts: VmFacts) -> Iterator[str]:
     if terms.gpu and facts.gpu is not None:
         yield from _named("GPU", terms.gpu, facts.gpu)
         yield from _within("number of GPUs", Range(terms.gpu_count), facts.gpu_count, "")
 
 
-def _gpus(terms: Terms, asked: Asked, facts: VmFacts) -> Iterator[str]:
-    count = _gpu_count(terms, asked)
+def _gpus(terms: Requirements, facts: VmFacts) -> Iterator[str]:
+    count = terms.gpu_counts
     if not count.least and facts.gpu_count == 0:
         return  # limits on GPUs say nothing of a machine without any, where none need be there
     yield from _within("number of GPUs", count, facts.gpu_count, "")
-    if asked.vendor is not None and facts.gpu is not None and vendor_of(facts.gpu) != asked.vendor:
-        yield f"GPU vendor: {asked.vendor} requested, the machine has {facts.gpu}"
+    if terms.gpu_vendor is not None and facts.gpu is not None and vendor_of(facts.gpu) != terms.gpu_vendor:
+        yield f"GPU vendor: {terms.gpu_vendor} requested, the machine has {facts.gpu}"
     memory = _gigabytes(facts.gpu_memory_mib)
     if memory is not None:
-        yield from _within("memory of a GPU", asked.gpu_memory, memory, " GB")
-        yield from _within("memory of all GPUs", asked.total_gpu_memory, memory * facts.gpu_count, " GB")
-
-
-def _gpu_count(terms: Terms, asked: Asked) -> Range:
-    count = asked.gpu_count
-    if terms.gpu_count and not (count.least or 0) >= terms.gpu_count:
-        return Range(terms.gpu_count, count.most)
-    return count
+        yield from _within("memory of a GPU", terms.gpu_memory, memory, " GB")
+        yield from _within("memory of all GPUs", terms.total_gpu_memory, memory * facts.gpu_count, " GB")
 
 
 def _named(what: str, wanted: Sequence[str], there: str | None) -> Iterator[str]:
@@ -117,16 +100,28 @@ def _within(what: str, wanted: Range, there: float | None, unit: str) -> Iterato
         yield f"{what}: {wanted}{unit} requested, the machine has {there:g}{unit}"
 
 
-def _spot(terms: Terms, facts: VmFacts) -> Iterator[str]:
+def _spot(terms: Requirements, facts: VmFacts) -> Iterator[str]:
     wanted = terms.spot or ON_DEMAND
     if wanted != "auto" and facts.spot is not None and facts.spot != (wanted == "spot"):
         yield f"spot policy: {wanted} requested, the machine is {'spot' if facts.spot else 'on-demand'}"
 
 
-def _price(terms: Terms, facts: VmFacts) -> Iterator[str]:
+def _price(terms: Requirements, facts: VmFacts) -> Iterator[str]:
     if terms.max_price is not None and facts.price is not None and facts.price > terms.max_price:
         yield f"price: at most ${terms.max_price / DOLLAR:g}/h requested, the machine costs ${facts.price / DOLLAR:g}/h"
 
 
 def _gigabytes(mebibytes: int | None) -> float | None:
     return None if mebibytes is None else mebibytes / MIB_IN_GB
+
+
+def vendor_of(model: str) -> str:
+    """Who makes GPUs of that model, as far as its name tells."""
+    name = model.lower()
+    if name.startswith(("mi", "rx", "radeon")):
+        return "amd"
+    if name.startswith("gaudi"):
+        return "intel"
+    if name[:1] == "v" and name[1:2].isdigit() and name != "v100":
+        return "google"
+    return "nvidia"

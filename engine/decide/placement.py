@@ -8,9 +8,10 @@ from engine.decide.decisions import Creation, Hold, Place, Refuse
 from engine.decide.idle_timeout import backstop
 from engine.decide.matching import differences
 from engine.decide.source_view import Scene, fleet_slot, gpu_of, terms_of
-from engine.fold.run import Run, Terms
+from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.policy import Policy
+from engine.requirements import Requirements
 from engine.states import VmState
 
 
@@ -74,7 +75,7 @@ def place(run: Run, room: Room) -> Place | Hold | Refuse | Keep:
             return _either(run, room, pooled=pooled)
 
 
-def exceeds_limit(terms: Terms, policy: Policy) -> str | None:
+def exceeds_limit(terms: Requirements, policy: Policy) -> str | None:
     """Why a run that needs more machines than the limit can never have its place; None if it can."""
     if policy.max_vms is None or terms.nodes <= policy.max_vms:
         return None

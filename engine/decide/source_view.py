@@ -7,10 +7,11 @@ from typing import Final
 import msgspec
 
 from engine.fold.queries import runs_of, source_of, vms_of
-from engine.fold.run import Run, Terms
+from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
 from engine.policy import Policy
+from engine.requirements import Requirements
 from engine.states import State, VmState
 
 SLOT: Final = "steno-slot-"
@@ -22,7 +23,7 @@ GOING: Final = frozenset({VmState.TERMINATING, VmState.UNCONFIRMED})
 _EARLY: Final = frozenset({State.REQUESTED, State.QUEUED, State.PROVISIONING})
 """States of a run in which the machine it had before may not be the one it gets."""
 
-_NOBODY: Final = Terms(submitter="")
+_NOBODY: Final = Requirements(submitter="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +194,7 @@ def _placed_at(run: Run) -> int:
     return run.first_position if run.placed is None else run.placed.position
 
 
-def terms_of(run: Run) -> Terms:
+def terms_of(run: Run) -> Requirements:
     """What the run asks of its machine, with the GPU whose turn it is (`gpu_of`)."""
     terms, gpu = run.terms or _NOBODY, gpu_of(run)
     if gpu is None:

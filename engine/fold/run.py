@@ -8,6 +8,7 @@ import msgspec
 from engine.facts import RunFacts
 from engine.fold.change import Transition
 from engine.fold.run_machine import is_terminal
+from engine.requirements import Requirements
 from engine.states import Reason, State
 
 
@@ -35,33 +36,6 @@ class Missing(msgspec.Struct, frozen=True):
     """The source's answered time (`engine.fold.sources`) when a complete sweep first left the run out."""
     not_exists: bool
     """The source said of the id that it does not exist."""
-
-
-class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run we submitted asks of its machine, read from its request."""
-
-    submitter: str
-    gpu: tuple[str, ...] = ()
-    """Models it takes, as written; empty: any, or none."""
-    gpu_count: int = 0
-    """The least number of GPUs a machine must have; 0: none asked for."""
-    nodes: int = 1
-    backends: tuple[str, ...] = ()
-    regions: tuple[str, ...] = ()
-    instance_types: tuple[str, ...] = ()
-    fleets: tuple[str, ...] = ()
-    """Fleets the task itself names."""
-    spot: Literal["spot", "on-demand", "auto"] | None = None
-    creation: Literal["create", "reuse", "reuse-or-create"] = "reuse-or-create"
-    idle: int | None = None
-    """`idle_duration` in microseconds: 0 is 0, -1 is `off`; None: not said."""
-    max_duration: int | None = None
-    """Microseconds; None: no limit."""
-    max_price: int | None = None
-    """Micro-dollars an hour."""
-    fallback: tuple[str, ...] = ()
-    resources: bytes = b"{}"
-    """JSON text of the task's `resources`, to be compared with a machine."""
 
 
 class Placed(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,7 +155,7 @@ class Run(msgspec.Struct, kw_only=True):
     """The machine of its first job's newest submission that has one."""
     start: Literal["cold", "warm"] | None = None
     """Of the first attempt that had a machine."""
-    terms: Terms | None = None
+    terms: Requirements | None = None
     """None for a run somebody else submitted."""
     placed: Placed | None = None
     """The place reserved for it, or that it had when it ended; None: none yet, or given back."""

@@ -13,13 +13,14 @@ import msgspec
 from engine.decide.decisions import Alert
 from engine.decide.idle_timeout import BACKSTOP, OFF, backstop, timeout_of
 from engine.errors import RefusedByPolicy
-from engine.fold.run import Run, Terms
+from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
 from engine.money.bill import life_cost
 from engine.money.prices import HOUR, Book, hourly_now, price_of
 from engine.money.words import rate, usd
 from engine.policy import Policy
+from engine.requirements import Requirements
 from engine.states import VmState
 from events.clock import SECOND
 from events.duration import span
@@ -123,7 +124,7 @@ def committed(state: WorldState, policy: Policy, now: int, before: Run | None = 
     return total
 
 
-def worst_case(terms: Terms, policy: Policy, state: WorldState) -> WorstCase:
+def worst_case(terms: Requirements, policy: Policy, state: WorldState) -> WorstCase:
     """(`max_duration`, else the assumed one) × price × nodes, and one idle timeout of each machine."""
     duration = policy.assumed_duration if terms.max_duration is None else terms.max_duration
     idle = _idle_of(terms, policy)
@@ -144,7 +145,7 @@ def worst_case(terms: Terms, policy: Policy, state: WorldState) -> WorstCase:
     return WorstCase(price=guess.hourly, duration=duration, idle=idle, amount=running + idling, lines=lines)
 
 
-def check(terms: Terms, policy: Policy, state: WorldState, now: int, run: Run | None = None) -> WorstCase:
+def check(terms: Requirements, policy: Policy, state: WorldState, now: int, run: Run | None = None) -> WorstCase:
     """The worst case of a submission that fits into what is left. `run` is the run itself, where it is known already.
 
     Raises:
@@ -177,7 +178,7 @@ def due_alerts(state: WorldState, policy: Policy, now: int) -> tuple[Alert, ...]
     )
 
 
-def _idle_of(terms: Terms, policy: Policy) -> int:
+def _idle_of(terms: Requirements, policy: Policy) -> int:
     """How long a machine made for such a run may idle after it: until the provider ends it, if nobody records. Where
     that is for ever, the assumed duration.
     """

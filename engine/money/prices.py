@@ -11,11 +11,11 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from engine.fold.run import Terms
 from engine.fold.vm import PriceStep, Vm
 from engine.fold.world_codec import PolicyStep, WorldState
 from engine.money.words import rate
 from engine.policy import Billing, Policy, Rate
+from engine.requirements import Requirements
 from events.clock import SECOND
 
 HOUR: Final = 3600 * SECOND
@@ -148,7 +148,7 @@ class Guess(NamedTuple):
     why: str
 
 
-def price_of(terms: Terms, policy: Policy, vms: Iterable[Vm]) -> Guess | None:
+def price_of(terms: Requirements, policy: Policy, vms: Iterable[Vm]) -> Guess | None:
     """The highest price of any machine the task takes; None where nobody knows one.
 
     For each GPU model it names: the override, else the newest recorded price of a machine with it, else the assumed
@@ -167,7 +167,7 @@ def price_of(terms: Terms, policy: Policy, vms: Iterable[Vm]) -> Guess | None:
     return highest
 
 
-def _one(model: str | None, count: int, terms: Terms, policy: Policy, known: list[Vm]) -> Iterator[Guess]:
+def _one(model: str | None, count: int, terms: Requirements, policy: Policy, known: list[Vm]) -> Iterator[Guess]:
     """The price of a machine with that model, or of any where none is named."""
     of = "a machine" if model is None else f"{model}:{count}" if count > 1 else model
     override = None if terms.spot == "spot" else overridden(model, count, policy)
@@ -183,7 +183,7 @@ def _one(model: str | None, count: int, terms: Terms, policy: Policy, known: lis
         yield Guess(assumed, f"assumed for {of}")
 
 
-def _newest(model: str | None, count: int, terms: Terms, known: list[Vm]) -> int | None:
+def _newest(model: str | None, count: int, terms: Requirements, known: list[Vm]) -> int | None:
     """The price of the machine seen last that fits, scaled to the GPUs asked for."""
     fitting = [vm for vm in known if vm.prices and _fits(model, count, terms, vm)]
     newest = max(fitting, key=lambda vm: vm.last_at, default=None)
@@ -193,7 +193,7 @@ def _newest(model: str | None, count: int, terms: Terms, known: list[Vm]) -> int
     return price if newest.facts.gpu_count == 0 or count == 0 else -(-price * count // newest.facts.gpu_count)
 
 
-def _fits(model: str | None, count: int, terms: Terms, vm: Vm) -> bool:
+def _fits(model: str | None, count: int, terms: Requirements, vm: Vm) -> bool:
     if terms.spot in ("spot", "on-demand") and bool(vm.facts.spot) is not (terms.spot == "spot"):
         return False
     if model is None:

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 import msgspec
 
 from engine.facts import RunFacts, VmEvent, VmFacts
-from engine.fold.run import Terms
+from engine.requirements import Requirements
 from events.shape.shape import BodyShape
 
 
@@ -105,7 +105,7 @@ class Reading(Protocol):
         """The status change of a machine that an item of the provider's log dates; None: it dates none."""
         ...
 
-    def terms(self, configuration: bytes, submitter: str, fallback: tuple[str, ...] = ()) -> Terms:
+    def terms(self, configuration: bytes, submitter: str, fallback: tuple[str, ...] = ()) -> Requirements:
         """What a task asks of its machine. Never raises.
 
         Args:
@@ -139,11 +139,13 @@ class Readings:
         provider = path.partition(":")[0].strip("/") or "unknown"
         return Scope(provider=provider, source=provider, listing=Listing.OTHER)
 
-    def terms(self, provider: str, configuration: bytes, submitter: str, fallback: tuple[str, ...] = ()) -> Terms:
+    def terms(
+        self, provider: str, configuration: bytes, submitter: str, fallback: tuple[str, ...] = ()
+    ) -> Requirements:
         """As `Reading.terms`; a provider nobody reads asks for nothing."""
         reading = self.of(provider)
         if reading is None:
-            return Terms(submitter=submitter, fallback=fallback)
+            return Requirements(submitter=submitter, fallback=fallback)
         return reading.terms(configuration, submitter, fallback)
 
     def source(self, path: str, req: bytes) -> str:

@@ -2,11 +2,11 @@
 
 from typing import Final, NamedTuple
 
-from engine.fold.run import Terms
 from engine.fold.vm import Vm
 from engine.money.prices import price_of
 from engine.money.words import money
 from engine.policy import DOLLAR, Policy
+from engine.requirements import Requirements
 from projections.store.reader_pool import Look
 from projections.store.world_table import decode_vm
 
@@ -73,7 +73,7 @@ def offers(look: Look, policy: Policy) -> list[Offer]:
 
 def _offer(gpu: str, count: int, having: list[Vm], known: list[Vm], policy: Policy) -> Offer | None:
     exactly = [vm for vm in known if vm.facts.gpu_count == count] or known
-    guess = price_of(Terms(submitter="", gpu=(gpu,), gpu_count=count), policy, exactly)
+    guess = price_of(Requirements(submitter="", gpu=(gpu,), gpu_count=count), policy, exactly)
     if guess is None:
         return None
     memory = next((vm.facts.gpu_memory_mib for vm in reversed(having) if vm.facts.gpu_memory_mib), None)

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from engine.errors import NotConfigured
-from engine.fold.run import Terms
 from engine.fold.world_codec import WorldState
 from engine.money.budget import worst_case
 from engine.policy import Billing, Policy, Rate
 from engine.providers.dstack.settings import default_gpu, fleet_nodes
 from engine.providers.registry import load_settings
+from engine.requirements import Requirements
 from engine.settings.policy import policy_from
 from engine.settings.profiles import PROFILES
 from engine.settings.settings import Settings
@@ -108,7 +108,7 @@ def test_a_command_on_a_priced_machine_is_guarded_before_any_was_seen(load: Load
     """Every machine of this host has the price of the settings, whatever GPU is asked for, or none."""
     policy = policy_from(load({"STENO_LOCAL_PRICE": "2.50"}), "local")
     for gpu in ((), ("MI300X",)):
-        terms = Terms(submitter="ada", gpu=gpu, gpu_count=len(gpu), max_duration=60 * MINUTE)
+        terms = Requirements(submitter="ada", gpu=gpu, gpu_count=len(gpu), max_duration=60 * MINUTE)
         assert worst_case(terms, policy, WorldState(rules="current")).price == 2_500_000
 
 

@@ -5,13 +5,13 @@ from functools import lru_cache
 from typing import Final
 
 from engine.facts import RunFacts, VmEvent, VmFacts
-from engine.fold.run import Terms
 from engine.providers.dstack.alternatives import alternatives
 from engine.providers.dstack.endpoints import SHAPES, dstack_scope, is_answer, says_not_exists
 from engine.providers.dstack.requirements import read_terms
 from engine.providers.dstack.run_reading import RunWire, decode_run, facts_of, read_cost
 from engine.providers.dstack.vm_reading import read_vm, read_vm_event
 from engine.providers.reading import Scope
+from engine.requirements import Requirements
 from events.shape.shape import BodyShape
 
 _KNOWN: Final = 2048
@@ -70,6 +70,6 @@ class DstackReading:
         """As `Reading.vm_event`."""
         return read_vm_event(item)
 
-    def terms(self, configuration: bytes, submitter: str, fallback: tuple[str, ...] = ()) -> Terms:
+    def terms(self, configuration: bytes, submitter: str, fallback: tuple[str, ...] = ()) -> Requirements:
         """As `Reading.terms`."""
         return read_terms(configuration, submitter, fallback)

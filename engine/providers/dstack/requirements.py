@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, cast, get_args
 
 import msgspec
 
-from engine.fold.run import Terms
+from engine.requirements import Range, Requirements
 from events.clock import SECOND
 from events.duration import UNITS
 
@@ -28,7 +28,7 @@ _MICRO: Final = 1_000_000
 _MOST: Final = 1_000_000_000
 
 
-def read_terms(configuration: bytes, submitter: str, fallback: tuple[str, ...] = ()) -> Terms:
+def read_terms(configuration: bytes, submitter: str, fallback: tuple[str, ...] = ()) -> Requirements:
     """The terms of a task; never raises.
 
     `configuration` is its JSON text, `fallback` the GPU models to ask for after the task's own.
@@ -39,7 +39,11 @@ def read_terms(configuration: bytes, submitter: str, fallback: tuple[str, ...] =
     gpu, count = gpus_of(resources.get("gpu"))
     spot, creation = task.get("spot_policy"), task.get("creation_policy")
     nodes = _count(task.get("nodes"))
-    return Terms(
+    ranges = _ranges(resources)
+    counts = ranges["gpu_counts"]
+    if count and not (counts.least or 0) >= count:
+        counts = Range(count, counts.most)
+    return Requirements(
         submitter=submitter,
         gpu=gpu,
         gpu_count=count,
@@ -54,7 +58,7 @@ def read_terms(configuration: bytes, submitter: str, fallback: tuple[str, ...] =
         max_duration=_limit(task.get("max_duration")),
         max_price=_price(task.get("max_price")),
         fallback=fallback,
-        resources=msgspec.json.encode(resources),
+        **{**ranges, "gpu_counts": counts},
     )
 
 
@@ -170,3 +174,89 @@ def _object(text: bytes) -> dict[str, Any]:
     except (msgspec.DecodeError, ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
+
+
+# -- ranges ----------------------------------------------------------------------------------------------------------
+
+VENDORS: Final = {"nvidia": "nvidia", "amd": "amd", "google": "google", "tpu": "google", "intel": "intel"}
+_DEFAULTS: Final = {"cpus": Range(2), "memory": Range(8), "disk": Range(100), "gpu_counts": Range(0)}
+
+
+def _ranges(given: dict[str, Any]) -> dict[str, Any]:
+    """The ranges that `resources` asks for, with dstack's defaults (`core/models/resources.py`)."""
+    fields: dict[str, Any] = dict(_DEFAULTS)
+    if given.get("cpu") is not None:
+        fields["cpus"] = _cpus(given["cpu"])
+    if given.get("memory") is not None:
+        fields["memory"] = read_range(given["memory"])
+    if given.get("disk") is not None:
+        disk = given["disk"]
+        fields["disk"] = read_range(disk.get("size") if isinstance(disk, dict) and "size" in disk else disk)
+    if given.get("gpu") is not None:
+        fields |= _gpu(given["gpu"])
+    return fields
+
+
+def read_range(value: object) -> Range:
+    """`2`, `"2.."`, `"8GB..16GB"`, `{"min": 8.0, "max": null}`; without limits where it cannot be read."""
+    if isinstance(value, dict):
+        return Range(_size(value.get("min")), _size(value.get("max")))
+    if isinstance(value, str) and ".." in value:
+        least, _, most = value.partition("..")
+        return Range(_size(least), _size(most))
+    size = _size(value)
+    return Range(size, size)
+
+
+def _size(value: object) -> float | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        return float(value)
+    if not isinstance(value, str):
+        return None
+    text = value.replace(" ", "").lower()
+    unit = {"tb": 1024.0, "gb": 1.0, "mb": 1 / 1024}.get(text[-2:])
+    try:
+        return float(text) if unit is None else float(text[:-2]) * unit
+    except ValueError:
+        return None
+
+
+def _cpus(value: object) -> Range:
+    if isinstance(value, dict) and "count" in value:
+        value = value["count"]
+    if isinstance(value, dict) and "arch" in value:
+        return _DEFAULTS["cpus"]
+    if isinstance(value, str):
+        counts = [part for part in value.split(":") if part[:1].isdigit() or part.startswith("..")]
+        return read_range(counts[0]) if counts else _DEFAULTS["cpus"]
+    return read_range(value)
+
+
+def _gpu(value: object) -> dict[str, object]:
+    if isinstance(value, dict):
+        fields: dict[str, object] = {"gpu_counts": Range(1)}
+        for key, field in (("count", "gpu_counts"), ("memory", "gpu_memory"), ("total_memory", "total_gpu_memory")):
+            if value.get(key) is not None:
+                fields[field] = read_range(value[key])
+        fields["gpu_vendor"] = VENDORS.get(str(value.get("vendor")).lower())
+        return fields
+    if isinstance(value, str):
+        return _gpu_words(value)
+    return {"gpu_counts": read_range(value)}
+
+
+def _gpu_words(text: str) -> dict[str, object]:
+    """dstack's short form: `amd:MI300X,MI210:80GB:2`, its parts in any order."""
+    fields: dict[str, object] = {"gpu_counts": Range(1)}
+    for word in text.replace(" ", "").split(":"):
+        if word.lower() in VENDORS:
+            fields["gpu_vendor"] = VENDORS[word.lower()]
+        elif word[:1].isalpha():
+            continue  # its models: `gpus_of`
+        elif any(letter.isalpha() for letter in word):
+            fields["gpu_memory"] = read_range(word)
+        elif word:
+            fields["gpu_counts"] = read_range(word)
+    return fields

@@ -7,9 +7,10 @@ import pytest
 from stenotest.stage import Stage, vm_row
 
 from engine.decide.matching import differences
-from engine.decide.requirements import Range, read_asked, read_range
 from engine.fold.vm import Vm
-from engine.providers.dstack.requirements import read_terms
+from engine.providers.dstack.requirements import read_range, read_terms
+from engine.providers.readings import READINGS
+from engine.requirements import Range
 
 
 def machine(**row: Any) -> Vm:
@@ -120,11 +121,11 @@ def test_a_fleet_of_another_project_is_compared_by_its_name() -> None:
 
 @pytest.mark.parametrize(
     "resources",
-    [b"", b"[]", b"null", b'{"cpu": "many"}', b'{"gpu": {"name": 3, "count": []}}', b'{"disk": {"size": true}}'],
+    [b'""', b"[]", b"null", b'{"cpu": "many"}', b'{"gpu": {"name": 3, "count": []}}', b'{"disk": {"size": true}}'],
 )
 def test_what_cannot_be_read_asks_for_nothing(resources: bytes) -> None:
     """dstack would have refused such a task; a decision never raises."""
-    assert read_asked(resources).gpus == ()
+    assert read_terms(b'{"resources": ' + resources + b"}", "ada").gpu == ()
 
 
 def test_sizes_are_dstacks_gigabytes() -> None:
@@ -136,7 +137,7 @@ def test_sizes_are_dstacks_gigabytes() -> None:
 def test_a_machine_of_this_host_takes_every_task_but_for_the_gpu_it_is_said_to_have() -> None:
     """The local provider heeds nothing else a task asks of its machine."""
     asked = b'{"resources": {"gpu": "MI300X:2", "memory": "9TB.."}, "backends": ["hotaisle"], "max_price": 0.1}'
-    terms = read_terms(asked, "ada", ())
+    terms = READINGS.terms("local", asked, "ada")
     here = [
         msgspec.structs.replace(machine(**row), provider="local")
         for row in ({"gpu": None, "gpu_count": 0}, {"gpu": "MI300X", "gpu_count": 2}, {"gpu": "MI210", "gpu_count": 1})

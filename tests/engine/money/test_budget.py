@@ -7,20 +7,21 @@ from stenotest.bills import a_run, at, machine, machines, on, world
 
 from engine.decide.idle_timeout import BACKSTOP
 from engine.errors import RefusedByPolicy
-from engine.fold.run import Placed, Run, Terms
+from engine.fold.run import Placed, Run
 from engine.fold.vm import Vm
 from engine.money.budget import account, check, committed, due_alerts, worst_case
 from engine.policy import DOLLAR, HOUR, MINUTE, Billing, Policy, Rate
+from engine.requirements import Requirements
 from engine.states import State, VmState
 from events.clock import SECOND
 
 HOURLY = 1_990_000
-MI300X = Terms(submitter="ada", gpu=("MI300X",), gpu_count=1)
+MI300X = Requirements(submitter="ada", gpu=("MI300X",), gpu_count=1)
 
 
-def limited(**more: object) -> Terms:
+def limited(**more: object) -> Requirements:
     """A task for one MI300X of at most an hour."""
-    return Terms(submitter="ada", gpu=("MI300X",), gpu_count=1, max_duration=HOUR, **more)  # type: ignore[arg-type]
+    return Requirements(submitter="ada", gpu=("MI300X",), gpu_count=1, max_duration=HOUR, **more)  # type: ignore[arg-type]
 
 
 def waiting(run_id: str, asked: float, **more: object) -> Run:
@@ -64,11 +65,11 @@ def test_a_task_without_max_duration_is_taken_to_last_a_day() -> None:
         (limited(fallback=("MI210",)), Policy(assumed=(Rate(gpu="MI210", hourly=3_000_000),)), None, 3_000_000),
         (limited(max_price=1_000_000), Policy(), None, 1_000_000),
         (limited(backends=("runpod",)), Policy(assumed=()), idle_machine(), None),
-        (Terms(submitter="ada", gpu=("H100",), gpu_count=1), Policy(), None, None),
-        (Terms(submitter="ada", gpu=("H100",), gpu_count=1, max_price=4 * DOLLAR), Policy(), None, 4 * DOLLAR),
-        (Terms(submitter="ada", gpu=("MI300X",), gpu_count=2), Policy(), None, 2 * HOURLY),
-        (Terms(submitter="ada"), Policy(), idle_machine(), None),
-        (Terms(submitter="ada"), Policy(free=True), None, 0),
+        (Requirements(submitter="ada", gpu=("H100",), gpu_count=1), Policy(), None, None),
+        (Requirements(submitter="ada", gpu=("H100",), gpu_count=1, max_price=4 * DOLLAR), Policy(), None, 4 * DOLLAR),
+        (Requirements(submitter="ada", gpu=("MI300X",), gpu_count=2), Policy(), None, 2 * HOURLY),
+        (Requirements(submitter="ada"), Policy(), idle_machine(), None),
+        (Requirements(submitter="ada"), Policy(free=True), None, 0),
     ],
     ids=[
         "assumed",
@@ -89,7 +90,7 @@ def test_a_task_without_max_duration_is_taken_to_last_a_day() -> None:
     ],
 )
 def test_the_price_is_the_override_else_the_newest_recorded_else_the_assumed(
-    terms: Terms, policy: Policy, vm: Vm | None, price: int | None
+    terms: Requirements, policy: Policy, vm: Vm | None, price: int | None
 ) -> None:
     """Of the dearest GPU the task takes."""
     state = world(*([] if vm is None else [vm]), last=0)
@@ -112,7 +113,7 @@ def test_the_price_is_the_override_else_the_newest_recorded_else_the_assumed(
     ],
 )
 def test_the_idle_time_after_a_run_is_the_shorter_of_the_tasks_and_the_policys(
-    terms: Terms, policy: Policy, idle: int
+    terms: Requirements, policy: Policy, idle: int
 ) -> None:
     """As long as the provider lets it, if nobody records. `off` and no timeout are taken to last the assumed duration;
     `create` leaves no machine behind.
@@ -143,12 +144,12 @@ def test_a_submission_that_would_overrun_is_refused_with_the_arithmetic() -> Non
     ("terms", "policy"),
     [
         (MI300X, Policy(budget_total=None)),
-        (Terms(submitter="ada", gpu=("H100",), gpu_count=1), Policy(budget_total=1)),
+        (Requirements(submitter="ada", gpu=("H100",), gpu_count=1), Policy(budget_total=1)),
         (MI300X, Policy(budget_total=0, free=True)),
     ],
     ids=["no budget", "no price", "free"],
 )
-def test_what_cannot_overrun_or_cannot_be_known_is_not_refused(terms: Terms, policy: Policy) -> None:
+def test_what_cannot_overrun_or_cannot_be_known_is_not_refused(terms: Requirements, policy: Policy) -> None:
     """A price nobody knows is not guarded, and the answer says so."""
     worst = check(terms, policy, world(last=0), at(0))
     assert worst.amount is not None or worst.lines == (
@@ -161,7 +162,7 @@ def test_no_admitted_submission_can_overrun(vm: Vm, now: int, duration: int) -> 
     """What is spent, what is promised and the worst case of an admitted run never exceed the total together."""
     policy = Policy(budget_total=4 * DOLLAR, billing=(Billing(backend="amddevcloud"),))
     state = world(vm, last=now)
-    terms = Terms(submitter="ada", gpu=("MI300X",), gpu_count=1, max_duration=duration)
+    terms = Requirements(submitter="ada", gpu=("MI300X",), gpu_count=1, max_duration=duration)
     found = account(state, policy, at(now))
     assert found.available is not None
     try:

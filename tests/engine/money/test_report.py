@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from stenotest.bills import a_run, at, machine, machines, on, world
 
 from engine.facts import RunFacts
-from engine.fold.run import Terms
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
 from engine.money.budget import account
@@ -21,6 +20,7 @@ from engine.money.metrics import metrics
 from engine.money.performance import Measure, performance
 from engine.money.report import By, cost_report
 from engine.policy import DOLLAR, Policy, Rate
+from engine.requirements import Requirements
 from engine.states import State, VmReason, VmState
 from events.clock import SECOND
 
@@ -46,7 +46,7 @@ def night() -> WorldState:
     second = machine(
         "second", (0, VmState.IDLE), (3600, VmState.TERMINATED), ended=3600, spot=True, gpus=2, prices=[(0, 1.0)]
     )
-    run = a_run("r", name="leaky-relu", terms=Terms(submitter="ada"), start="cold", vm_id="first")
+    run = a_run("r", name="leaky-relu", terms=Requirements(submitter="ada"), start="cold", vm_id="first")
     return world(first, second, last=MIDNIGHT + 5400, runs=[run])
 
 
@@ -95,7 +95,7 @@ def test_the_user_of_a_run_is_its_submitter_else_the_providers_user() -> None:
         for name in ("ours", "theirs", "none")
     ]
     runs = [
-        a_run("ours", State.RUNNING, terms=Terms(submitter="ada")),
+        a_run("ours", State.RUNNING, terms=Requirements(submitter="ada")),
         a_run("theirs", State.RUNNING, facts=RunFacts(provider_id="x", user="bob")),
         a_run("none", State.RUNNING),
     ]

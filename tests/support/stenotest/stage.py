@@ -29,7 +29,7 @@ from engine.fold.vm import Vm
 from engine.fold.world import World
 from engine.policy import Policy, dump_policy
 from engine.providers.dstack.run_reading import with_attempt_words, with_run_words
-from engine.providers.dstack.words import VM_STATE
+from engine.providers.dstack.words import VM_STATE, vm_cause
 from engine.providers.reading import Listing, Scope
 from engine.providers.readings import READINGS
 from events import types
@@ -254,6 +254,8 @@ def vm_row(
             "region": "atl1",
             "status": status,
             "state": VM_STATE.get(status),
+            "cause": vm_cause(more.get("reason")),
+            "by_request": more.get("reason") in (None, "terminated_by_user"),
             "created": created,
             "price": 1_990_000,
             "spot": False,

@@ -7,18 +7,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.fold.run import Terms
 from engine.providers.dstack.requirements import OFF, gpus_of, idle_of, read_terms
+from engine.requirements import Range, Requirements
 from events.clock import SECOND
 
+LEAST: dict[str, Any] = {"cpus": Range(2), "memory": Range(8), "disk": Range(100), "gpu_counts": Range(0)}
+"""dstack's defaults."""
 
-def read(**task: Any) -> Terms:
+
+def read(**task: Any) -> Requirements:
     return read_terms(json.dumps({"type": "task", **task}).encode(), "me")
 
 
 def test_a_task_that_says_nothing_asks_for_nothing() -> None:
-    """One node, any machine, reused or created."""
-    assert read() == Terms(submitter="me")
+    """One node, any machine of dstack's usual least size, reused or created."""
+    assert read() == Requirements(submitter="me", **LEAST)
 
 
 def test_a_task_reads_as_its_terms() -> None:
@@ -40,7 +43,7 @@ def test_a_task_reads_as_its_terms() -> None:
         "me",
         ("MI210",),
     )
-    assert terms == Terms(
+    assert terms == Requirements(
         submitter="me",
         gpu=("MI300X",),
         gpu_count=2,
@@ -53,7 +56,7 @@ def test_a_task_reads_as_its_terms() -> None:
         max_duration=7200 * SECOND,
         max_price=2_500_000,
         fallback=("MI210",),
-        resources=b'{"gpu":"MI300X:2","memory":"64GB.."}',
+        **{**LEAST, "gpu_counts": Range(2, 2), "memory": Range(64)},
     )
 
 

@@ -1,0 +1,69 @@
+"""What a run asks of its machine, read from its request: where it may run, and for how long."""
+
+from typing import Final, Literal
+
+import msgspec
+
+
+class Range(msgspec.Struct, frozen=True):
+    """Both ends belong to it; None: no limit on that side."""
+
+    least: float | None = None
+    most: float | None = None
+
+    def holds(self, value: float) -> bool:
+        """Whether the value lies in it."""
+        return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
+
+    def contains(self, other: "Range") -> bool:
+        """Whether every value of the other range lies in it."""
+        least = self.least is None or (other.least is not None and other.least >= self.least)
+        return least and (self.most is None or (other.most is not None and other.most <= self.most))
+
+    def __str__(self) -> str:
+        if self.least == self.most and self.least is not None:
+            return f"{self.least:g}"
+        least = "" if self.least is None else f"{self.least:g}"
+        return f"{least}.." if self.most is None else f"{least}..{self.most:g}"
+
+
+ANY: Final = Range()
+
+
+class Requirements(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run we submitted asks of its machine. Sizes are GB of 1024 MiB."""
+
+    submitter: str
+    gpu: tuple[str, ...] = ()
+    """Models it takes, as written; empty: any, or none."""
+    gpu_count: int = 0
+    """The least number of GPUs a machine must have; 0: none asked for."""
+    gpu_counts: Range = ANY
+    """As `gpu_count`, with the most it may have."""
+    gpu_vendor: str | None = None
+    gpu_memory: Range = ANY
+    """Of one GPU."""
+    total_gpu_memory: Range = ANY
+    """Of all GPUs of a machine."""
+    cpus: Range = ANY
+    memory: Range = ANY
+    disk: Range = ANY
+    any_machine: bool = False
+    """Every machine of its provider will do, but for a GPU that it is known to have."""
+    nodes: int = 1
+    backends: tuple[str, ...] = ()
+    regions: tuple[str, ...] = ()
+    instance_types: tuple[str, ...] = ()
+    fleets: tuple[str, ...] = ()
+    """Fleets the task itself names."""
+    spot: Literal["spot", "on-demand", "auto"] | None = None
+    """None: not said, which gets an on-demand machine."""
+    creation: Literal["create", "reuse", "reuse-or-create"] = "reuse-or-create"
+    idle: int | None = None
+    """How long its machine may idle behind it, microseconds; -1: for ever; None: not said."""
+    max_duration: int | None = None
+    """Microseconds; None: no limit."""
+    max_price: int | None = None
+    """Micro-dollars an hour."""
+    fallback: tuple[str, ...] = ()
+    """GPU models to ask for after the task's own."""
