@@ -41,7 +41,7 @@ def measured(app: App, found: Books) -> None:
 
 
 def reconciled(app: App, found: Books) -> None:
-    """Our cost of each run beside dstack's own figure, and every difference by its cause."""
+    """Our cost of each run beside the provider's own, and every difference by its cause."""
     from cli.render.money import reconciliation_page
     from engine.money.reconcile import reconcile
     from projections.models.money_objects import reconciliation_object
@@ -58,10 +58,9 @@ def reconciled(app: App, found: Books) -> None:
 
 
 def projected(app: App) -> None:
-    """Every cost figure of the first site's documents, computed again from the settings' rate, timeout and budget."""
+    """The usual cost estimates, calculated from the settings' rate, timeout and budget."""
     from cli.render.money import claim_object, inputs_object, projection_page
-    from engine.money.model import Inputs
-    from engine.money.projection import project
+    from engine.money.projection import Inputs, project
     from engine.settings.policy import policy_from
 
     policy, known = policy_from(app.settings), Inputs()

@@ -29,7 +29,7 @@ _VIEWS = ("performance", "reconcile", "project")
     help="csv: every charge as a line, in FOCUS's column names.",
 )
 @click.option("--performance", is_flag=True, help="Start times, idle shutdown and cost per task beside their targets.")
-@click.option("--reconcile", is_flag=True, help="Our cost of each run beside dstack's figure, and why they differ.")
+@click.option("--reconcile", is_flag=True, help="Our cost of each run beside the provider's, and why they differ.")
 @click.option("--project", is_flag=True, help="What starts, idling, reuse and a month cost, calculated.")
 @at_option
 @common

@@ -1,4 +1,4 @@
-"""`steno metrics`: the metrics object of the first site's front end."""
+"""`steno metrics`: the figures that a front end shows."""
 
 import click
 
@@ -26,7 +26,7 @@ def command(app: App, at: str | None) -> None:
     import msgspec
 
     from cli.money import books
-    from engine.money.metrics import metrics
+    from engine.money.performance import metrics
 
     with books(app, at) as found:
         figures = metrics(found.state, found.account)

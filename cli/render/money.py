@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from engine.fold.world_codec import WorldState
     from engine.money.budget import Account
     from engine.money.costs import Line
-    from engine.money.model import Inputs
     from engine.money.performance import Measure
-    from engine.money.projection import Claim
+    from engine.money.projection import Claim, Inputs
     from engine.money.reconcile import Difference, Reconciliation
     from engine.money.report import Report, Row
 
@@ -190,7 +189,7 @@ def reconciliation_page(
     lines += [f"  {line.cause.value.ljust(width)}  {_signed(line.amount):>12}" for line in everything.lines]
     lines.append(f"  {'total'.ljust(width)}  {_signed(_difference(everything) or 0):>12}")
     if any(one.divergence for one in runs):
-        lines += ["", "unexplained: dstack's figure does not follow from its own submissions"]
+        lines += ["", "unexplained: the provider's figure does not follow from its own submissions"]
     return "\n".join(lines)
 
 
@@ -237,7 +236,7 @@ def projection_page(inputs: Inputs, claims: Sequence[Claim], columns: int) -> st
     for one in claims:
         verdict = click.style(one.verdict.value, fg=_COLOURS[one.verdict])
         lines.append(f"{paint.bold(one.topic)}  {verdict}")
-        for label, text in (("said", one.seeds), ("is", one.result), ("by", one.formula), ("but", one.why)):
+        for label, text in (("said", one.said), ("is", one.result), ("by", one.formula), ("but", one.why)):
             if text:
                 lines += _labelled(label, text, width)
         lines.append("")
@@ -265,7 +264,7 @@ def claim_object(one: Claim) -> dict[str, object]:
     """One figure as JSON values."""
     return {
         "topic": one.topic,
-        "said": one.seeds,
+        "said": one.said,
         "formula": one.formula,
         "result": one.result,
         "amount_usd": money(one.amount),

@@ -7,8 +7,7 @@ import msgspec
 from engine.fold.vm import Vm
 from engine.fold.vm_machine import Phase
 from engine.money.bill_cache import BillCache, Mark
-from engine.money.holds import Holds, blocks_of
-from engine.money.life import certain_end, certain_start, life_end, possible_end, possible_start
+from engine.money.life import Holds, blocks_of, certain_end, certain_start, life_end, possible_end, possible_start
 from engine.money.prices import HIGH, HOUR, LOW, Book, Tariff, exact, rung_at
 from engine.money.spans import Slice, slices
 from engine.policy import Billing

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from engine.fold.vm import Occupancy, Vm, VmDate, VmStep
-from engine.money.holds import Hold, blocks_of, held, order_of
+from engine.money.life import Hold, blocks_of, held, order_of
 from engine.money.prices import Tariff
 from engine.money.spans import Begun
 

@@ -1,8 +1,8 @@
 """Costs as rows in the columns of FOCUS 1.2, the FinOps Open Cost and Usage Specification (https://focus.finops.org).
 
 One row for each sum of a machine's bill, cut at midnights. All its mandatory columns are here, and the conditional ones
-that we can fill; empty is null. A provider behind dstack sends no invoice: the billing account is the source, and what
-is billed is what Steno bills. Moments are whole seconds, as the specification wants; the exact time is in
+that we can fill; empty is null. The cloud sends us no invoice: the billing account is the source, and what is billed is
+what Steno bills. Moments are whole seconds, as the specification wants; the exact time is in
 `ConsumedQuantity`.
 """
 

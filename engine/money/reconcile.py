@@ -1,50 +1,53 @@
-"""Our figure against dstack's own, every difference a line; the lines sum to the difference exactly.
+"""Our figure against the provider's own, every difference a line; the lines sum to the difference exactly.
 
-dstack charges a run price × (finished − submitted) of each submission, rounded to four decimals: queueing is in, what
-the machine does before and after is out. We charge a run its part of its machine's bill, and the machine's own time to
-the machine. Both are taken apart over the same time, so nothing is explained by its size alone.
+The provider charges a run price × (finished − submitted) of each submission, rounded to four decimals: queueing is in,
+what the machine does before and after is out. We charge a run its part of its machine's bill, and the machine's own
+time to the machine. Both are taken apart over the same time, so nothing is explained by its size alone.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from fractions import Fraction
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
+from engine.fold.change import Anomaly, AnomalyKind
 from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
 from engine.money.costs import Charge, Costs, Line
-from engine.money.figure import CENT, charged, is_cut, is_settled
 from engine.money.life import silent_from
 from engine.money.prices import HOUR, Book, Tariff, exact, rung_at
+from engine.money.words import usd
+from engine.policy import DOLLAR
 
+CENT: Final = DOLLAR // 100
 HALF_STEP: Final = 50
-"""dstack rounds to 100 micro-dollars."""
+"""The provider rounds to 100 micro-dollars."""
 
 
 class Cause(StrEnum):
-    """Why the two figures differ. Positive lines are in ours only, negative ones in dstack's only."""
+    """Why the two figures differ. Positive lines are in ours only, negative ones in the provider's only."""
 
     QUEUEING = "queueing"  # submitted, and no machine busy with it yet
-    SILENT = "machine silent"  # dstack charges it, and the machine no longer answered
-    BETWEEN_POLLS = "between polls"  # dstack charges it, and neither polls nor its own times show the machine busy
+    SILENT = "machine silent"  # the provider charges it, and the machine no longer answered
+    BETWEEN_POLLS = "between polls"  # the provider charges it; neither polls nor its own times show the machine busy
     CLEANING_UP = "cleaning up"  # the machine still busy behind the run
-    NO_MACHINE = "no machine seen"  # dstack charges a submission whose machine we never saw
+    NO_MACHINE = "no machine seen"  # the provider charges a submission whose machine we never saw
     BLOCKS = "blocks"  # the run had a part of the machine, or several parts
     RATE = "rate override"
-    PRICE = "price change"  # dstack charges all of a submission at one price
-    LIMITS = "request limits"  # dstack's figure leaves submissions out
+    PRICE = "price change"  # the provider charges all of a submission at one price
+    LIMITS = "request limits"  # the provider's figure leaves submissions out
     RUNNING = "still running"  # the two figures are not of the same moment
-    ROUNDING = "rounding"  # dstack's four decimals, our micro-dollars
+    ROUNDING = "rounding"  # the provider's four decimals, our micro-dollars
     IDLE = "idle"
     TEAR_DOWN = "tear-down"
     UNCONFIRMED = "unconfirmed"
     NOBODY = "machine time of nobody"  # busy or being made, for no run we know of
     MINIMUM = "billing granularity"
-    NO_FIGURE = "no figure of dstack's"  # a run that dstack never gave a cost of
+    NO_FIGURE = "no provider figure"  # a run that the provider never gave a cost of
     UNEXPLAINED = "unexplained"
 
 
@@ -56,13 +59,13 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
-    """Ours against dstack's, of one run or of everything. Micro-dollars."""
+    """Ours against the provider's, of one run or of everything. Micro-dollars."""
 
     run_id: str | None
     """None: everything."""
     ours: int
     theirs: int | None
-    """None where dstack gives no figure."""
+    """None where the provider gives no figure."""
     lines: tuple[Difference, ...]
     """They sum to ours − theirs; none of nothing."""
 
@@ -109,7 +112,7 @@ def reconcile_sums(
     Args:
         ours: what all machines cost.
         paid: what runs we know pay of it.
-        theirs: what dstack charges these runs.
+        theirs: what the provider charges these runs.
         causes: why the two differ, over these runs.
         nobodys: what no run pays, by line. What is left then is paid by runs we do not know.
     """
@@ -198,7 +201,7 @@ def _prices(
 
 
 def _rest_of(run: Run, theirs: Fraction) -> Cause:
-    """Why dstack's figure is not what its own submissions give."""
+    """Why the provider's figure is not what its own submissions give."""
     rest = abs(theirs - (run.cost or 0))
     if rest <= HALF_STEP + 1:
         return Cause.ROUNDING
@@ -208,7 +211,7 @@ def _rest_of(run: Run, theirs: Fraction) -> Cause:
 
 
 def _missed(mine: list[Charge], silent: int | None, moment: int) -> Cause:
-    """Why dstack charges a moment of a run's submission and we do not."""
+    """Why the provider charges a moment of a run's submission and we do not."""
     if silent is not None and moment >= silent:
         return Cause.SILENT
     return Cause.QUEUEING if any(charge.since > moment for charge in mine) else Cause.BETWEEN_POLLS
@@ -246,3 +249,59 @@ _OWN: Final = {
     Line.UNATTRIBUTED: Cause.NOBODY,
     Line.ROUNDING: Cause.MINIMUM,
 }
+
+
+# -- the provider's figure by itself -----------------------------------------------------------------------------------
+
+
+class Charged(NamedTuple):
+    """One submission as the provider charges it."""
+
+    key: str
+    """`<replica_num>/<job_num>/<submission_num>`."""
+    since: int
+    until: int
+    """Its end; of one that goes on, the newest poll of the run."""
+    price: int
+
+
+def charged(run: Run) -> Iterator[Charged]:
+    """Every submission of the newest answer that the provider charges for."""
+    for job in () if run.facts is None else run.facts.jobs:
+        for one in job.attempts:
+            if one.submitted_at is None or not one.price:
+                continue
+            until = one.finished_at if one.finished_at is not None else run.last_at
+            if until > one.submitted_at:
+                yield Charged(f"{job.replica_num}/{job.job_num}/{one.num}", one.submitted_at, until, one.price)
+
+
+def is_settled(run: Run) -> bool:
+    """Whether its figure can no longer move: it has ended, and so have its submissions."""
+    jobs = () if run.facts is None else run.facts.jobs
+    return run.terminal and all(one.finished_at is not None for job in jobs for one in job.attempts)
+
+
+def is_cut(run: Run) -> bool:
+    """Whether the newest answer shows fewer submissions than there were."""
+    jobs = () if run.facts is None else run.facts.jobs
+    counts = ((len(job.attempts), 1 + max((one.num for one in job.attempts), default=0)) for job in jobs)
+    return not jobs or any(shown < made for shown, made in counts)
+
+
+def divergences(state: WorldState) -> tuple[Anomaly, ...]:
+    """An anomaly for each run whose figure is more than a cent off what its own submissions give.
+
+    A figure whose answer left submissions out, or that may still move, is no contradiction.
+    """
+    found = []
+    for run in state.runs.values():
+        if run.cost is None or not is_settled(run) or is_cut(run):
+            continue
+        given = sum((one.until - one.since) * one.price for one in charged(run)) // HOUR
+        if abs(given - run.cost) > CENT:
+            detail = f"{run.provider} says {usd(run.cost)}, its own submissions give {usd(given)}"
+            position = run.cost_at if run.cost_at is not None else run.last_position
+            kind = AnomalyKind.COST_DIVERGENCE
+            found.append(Anomaly(kind=kind, subject=f"run/{run.run_id}", position=position, detail=detail))
+    return tuple(found)

@@ -14,8 +14,7 @@ from typing import Final, NamedTuple
 from engine.fold.sources import BLIND_AFTER
 from engine.fold.vm import Vm, VmDate, VmStep
 from engine.fold.vm_machine import PHASE_OF, Phase
-from engine.money.holds import Holds, blocks_of
-from engine.money.life import life_end, silent_from
+from engine.money.life import Holds, blocks_of, life_end, silent_from
 from engine.states import VmState
 
 _PHASES: Final = {phase.value: phase for phase in Phase}
@@ -47,9 +46,6 @@ class Slice(NamedTuple):
     of: int
     """The blocks the price is split by."""
     span: Span
-
-
-# -- the ends of a life ----------------------------------------------------------------------------------------------
 
 
 # -- the phases of a life --------------------------------------------------------------------------------------------

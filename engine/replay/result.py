@@ -12,7 +12,7 @@ from engine.fold.vm import Vm
 from engine.fold.world import World
 from engine.money.bill import Bill
 from engine.money.costs import Costs
-from engine.money.figure import divergences
+from engine.money.reconcile import divergences
 from engine.objects import anomaly_object, blind_object, run_object, vm_object
 from engine.rules.sets import RuleSet
 from events.poll import Poll

@@ -18,7 +18,7 @@ from engine.fold.vm import Vm
 from engine.fold.world import World
 from engine.fold.world_codec import WorldState
 from engine.money.costs import Costs
-from engine.money.figure import divergences
+from engine.money.reconcile import divergences
 from engine.money.report import user_of
 from engine.objects import anomaly_object, blind_object, run_object
 from engine.providers.readings import READINGS

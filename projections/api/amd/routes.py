@@ -14,7 +14,7 @@ from engine.kernel import catalogue
 from engine.kernel.definition import DTYPES, Definition
 from engine.kernel.submission import ENDPOINTS, GPUS, Payload
 from engine.money.budget import account
-from engine.money.metrics import Metrics, metrics
+from engine.money.performance import Metrics, metrics
 from projections.api.amd.story import StatusObject
 from projections.api.amd.stream import Resume, Submit, isolated
 from projections.api.answers import read_answer

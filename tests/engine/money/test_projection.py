@@ -6,19 +6,21 @@ from hypothesis import strategies as st
 from stenotest.bills import at, machine, on
 
 from engine.money.bill import bill_vm
-from engine.money.model import (
+from engine.money.prices import Book
+from engine.money.projection import (
+    Claim,
     Inputs,
+    Verdict,
     break_even,
     cost_of,
     month,
     most_saved,
+    project,
     runs_to_save,
     saving,
     time_with_reuse,
     time_without_reuse,
 )
-from engine.money.prices import Book
-from engine.money.projection import Claim, Verdict, project
 from engine.policy import DOLLAR, MINUTE
 from engine.states import VmState
 from events.clock import SECOND
@@ -77,7 +79,7 @@ def test_what_the_documents_leave_out_is_said(topic: str, result: str) -> None:
 
 def test_every_claim_that_does_not_hold_says_why() -> None:
     """And has its formula."""
-    assert all(claim.formula and claim.seeds for claim in CLAIMS.values())
+    assert all(claim.formula and claim.said for claim in CLAIMS.values())
     wrong = [claim for claim in CLAIMS.values() if claim.verdict in (Verdict.WRONG, Verdict.PARTLY)]
     assert all(claim.why for claim in wrong)
 

@@ -13,8 +13,7 @@ from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
 from engine.money.costs import Costs
-from engine.money.figure import divergences
-from engine.money.reconcile import Cause, Reconciliation, reconcile
+from engine.money.reconcile import Cause, Reconciliation, divergences, reconcile
 from engine.policy import Policy, Rate
 from engine.states import State, VmState
 

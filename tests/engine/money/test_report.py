@@ -16,8 +16,7 @@ from engine.fold.world_codec import WorldState
 from engine.money.budget import account
 from engine.money.costs import Charge, Costs, Line, cut_at
 from engine.money.focus import COLUMNS, focus_rows
-from engine.money.metrics import metrics
-from engine.money.performance import Measure, performance
+from engine.money.performance import Measure, metrics, performance
 from engine.money.report import By, cost_report
 from engine.policy import DOLLAR, Policy, Rate
 from engine.requirements import Requirements

@@ -19,7 +19,7 @@ const BECAUSE = {
   "still running": "the two figures are not of the same moment",
   rounding: "its four decimals, our micro-dollars",
   "machine time of nobody": "the machine being made or busy, and no run of its own to charge",
-  "no figure of dstack's": "it never gave a cost of it",
+  "no provider figure": "it never gave a cost of it",
   idle: "the machine up, and no run on it",
   "tear-down": "the machine told to go, and not gone yet",
   unconfirmed: "the machine should be gone, and nobody saw it go",
