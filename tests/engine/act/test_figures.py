@@ -71,7 +71,7 @@ def test_a_figure_that_cannot_be_right_is_told_once(watched, hook):
     bench.poll_until(lambda: told(bench))
     (said,) = told(bench)
     assert (said["anomaly"], said["subject"]) == ("cost_divergence", f"run/{run_id}")
-    assert said["text"].startswith("Steno: cost_divergence: odd: dstack says $7.0")
+    assert said["text"].startswith("Steno: cost_divergence: odd: local says $7.0")
     assert said["link"] == f"https://steno.example/runs/{run_id}"
     assert replay_record(bench.record).anomalies[-1].detail == said["detail"]
     bench.poll_until(lambda: not bench.journal.ledger().notices)
