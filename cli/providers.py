@@ -19,9 +19,10 @@ def named(app: App, provider: str, record: Store | None, *, project: str | None 
     """
     from engine.providers import registry
 
-    kind = registry.kind(provider)
+    kind, app = registry.kind(provider), app.copied(app.clock)
+    if all(block.provider != provider for block in app.settings.blocks):
+        app.set_flag("provider", provider)  # its settings are read only where it is named
     if project is not None and project != app.settings.value("project"):
-        app = app.copied(app.clock)
         app.set_flag("project", project)
     return kind.open(app.settings, clock=app.clock, ids=app.ids, record=record)
 

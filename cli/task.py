@@ -14,9 +14,17 @@ from cli.inputs import existing
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from engine.providers.kind import Option
     from engine.providers.task import Completed
     from engine.settings.settings import Settings
 
+COMMON = frozenset(
+    {
+        *("name", "image", "env", "gpu", "cpu", "memory", "disk"),
+        *("creation_policy", "idle_duration", "max_duration"),
+    }
+)
+"""Fields of a task that every provider has an option for."""
 _MODEL = re.compile("[A-Za-z][A-Za-z0-9_-]*")
 
 
@@ -54,8 +62,9 @@ def described(
     fields = {name: value for name, value in flags.items() if name not in {"fallback", "profile"}}
     if fields.get("name") == "":
         check_name("")
-    task_files = kind.task_files or registry.task_language().task_files
-    found = _file(file, command, task_files)
+    language = kind if kind.task_files else registry.task_language()
+    _expect_options(kind.name, fields, (*kind.options, *language.options))
+    found = _file(file, command, language.task_files)
     folder = (found.parent if found is not None else Path()).resolve()
     draft = Draft(
         configuration=overlaid(
@@ -91,6 +100,18 @@ def apply_profile(
         wanted = getattr(PROFILES[name], key)
         if wanted is not None and flags.get(key) is None and (chosen is not None or configuration.get(key) is None):
             configuration[key] = wanted
+
+
+def _expect_options(provider: str, fields: Mapping[str, object], own: Sequence[Option]) -> None:
+    """Refuse an option that belongs to another provider.
+
+    Raises:
+        click.UsageError: there is one.
+    """
+    known = {*COMMON, *(option.field for option in own)}
+    for name, value in fields.items():
+        if name not in known and value not in (None, ()):
+            raise click.UsageError(f"the provider {provider} has no option --{name.replace('_', '-')}")
 
 
 def _models(text: object) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from engine.providers.task import Draft, complete_plain
 if TYPE_CHECKING:
     from engine.providers.base import Provider
     from engine.providers.checks import Checkup
+    from engine.providers.reading import Reading
     from engine.rules.sets import RuleSet
     from engine.settings.known import Block
     from engine.settings.settings import Settings
@@ -48,6 +49,10 @@ class ProviderKind(ABC):
     """`steno doctor --provision` can rent a machine for its example: `checkup` then gives a `Trial`."""
     task_files: ClassVar[tuple[str, ...]] = ()
     """Task files looked for in the current folder where none is named, if it has a form of its own for them."""
+
+    @abstractmethod
+    def reading(self) -> Reading:
+        """How its answers are read."""
 
     def rule_sets(self) -> tuple[RuleSet, ...]:
         """Rule sets that judge this provider's own words, beside `current`."""

@@ -4,10 +4,11 @@ A reading is pure: it gets the path and the request of a poll and the text of it
 raises on a word, field or type it does not know.
 """
 
-from collections.abc import Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from functools import lru_cache
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -53,57 +54,65 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     """Older attempts may be missing from the answer, and with them their cost."""
 
 
-class Reading(Protocol):
-    """How one provider's answers are read."""
+class Reading(ABC):
+    """How one provider's answers are read.
 
-    @property
-    def makes_all_vms(self) -> bool:
-        """Every machine of this provider was made by Steno."""
-        ...
+    The paths of a provider begin with `/<its name>/`, unless it is built in.
+    """
 
+    makes_all_vms: bool = False
+    """Every machine of this provider was made by Steno."""
+
+    @abstractmethod
     def scope(self, path: str, req: bytes) -> Scope | None:
         """What a poll asked; None: the path is another provider's."""
-        ...
 
+    @abstractmethod
     def shape(self, path: str, req: bytes) -> BodyShape | None:
         """How the answer is cut into items; None: it is stored whole."""
-        ...
 
-    def answered(self, path: str, req: bytes, status: int | None, body: bytes | None) -> bool:
-        """Whether the source told us something with this answer."""
-        ...
-
-    def says_not_exists(self, status: int | None, body: bytes | None) -> bool:
-        """Whether the answer says that the thing asked for does not exist."""
-        ...
-
+    @abstractmethod
     def runs(self, item: bytes) -> tuple[RunFacts, ...]:
         """The runs that one item of an answer shows: one, or as many as an array has.
 
         Raises:
             ValueError: the item cannot be read at all.
         """
-        ...
 
-    def costs(self, item: bytes) -> Mapping[str, int | None]:
-        """The provider's own cost of each run of an item: provider id → micro-dollars; None: it gives none."""
-        ...
-
-    def alternatives(self, facts: RunFacts) -> Iterable[tuple[str, RunFacts]]:
-        """What it could have said of a run instead, one thing changed each: (`had the job exited 0`, the facts)."""
-        ...
-
+    @abstractmethod
     def vm(self, item: bytes) -> VmFacts:
         """The machine that one item shows.
 
         Raises:
             ValueError: the item cannot be read at all.
         """
-        ...
+
+    # What follows has an answer that suits a provider without it.
+
+    def answered(self, path: str, req: bytes, status: int | None, body: bytes | None) -> bool:
+        """Whether the source told us something with this answer: a 2xx."""
+        del path, req
+        return status is not None and body is not None and 200 <= status < 300
+
+    def says_not_exists(self, status: int | None, body: bytes | None) -> bool:
+        """Whether the answer says that the thing asked for does not exist."""
+        del status, body
+        return False
+
+    def costs(self, item: bytes) -> Mapping[str, int | None]:
+        """The provider's own cost of each run of an item: provider id → micro-dollars; None: it gives none."""
+        del item
+        return {}
+
+    def alternatives(self, facts: RunFacts) -> Iterable[tuple[str, RunFacts]]:
+        """What it could have said of a run instead, one thing changed each: (`had the job exited 0`, the facts)."""
+        del facts
+        return ()
 
     def vm_event(self, item: bytes) -> VmEvent | None:
         """The status change of a machine that an item of the provider's log dates; None: it dates none."""
-        ...
+        del item
+        return None
 
     def terms(self, configuration: bytes, submitter: str, fallback: tuple[str, ...] = ()) -> Requirements:
         """What a task asks of its machine. Never raises.
@@ -112,28 +121,35 @@ class Reading(Protocol):
             configuration: the task as JSON text.
             fallback: the GPU models to ask for after the task's own.
         """
-        ...
+        del configuration
+        return Requirements(submitter=submitter, fallback=fallback)
 
 
 class Readings:
     """The readings of all providers. The path of a poll finds the one that reads it."""
 
-    def __init__(self, readings: Mapping[str, Reading]) -> None:
+    def __init__(
+        self, readings: Mapping[str, Reading], installed: Callable[[str], Reading | None] = lambda _: None
+    ) -> None:
         """
         Args:
-            readings: by provider. They are asked in this order whose path it is.
+            readings: of the built-in providers, by name. They are asked in this order whose path it is.
+            installed: the reading of a provider of another package, by its name.
         """
         self._readings: Final = dict(readings)
+        self._installed = installed
         self.scope = lru_cache(maxsize=4096)(self._scope)
 
     def of(self, provider: str) -> Reading | None:
         """The reading of a provider; None: there is none of that name."""
-        return self._readings.get(provider)
+        return self._readings.get(provider) or self._installed(provider)
 
     def _scope(self, path: str, req: bytes) -> Scope:
         """What a poll asked; `OTHER` for a path nobody reads."""
-        for reading in self._readings.values():
-            scope = reading.scope(path, req)
+        name = path.split("/", 2)[1] if path.startswith("/") else ""
+        first = None if name in ("", "api") else self.of(name)
+        for reading in (first, *self._readings.values()):
+            scope = None if reading is None else reading.scope(path, req)
             if scope is not None:
                 return scope
         provider = path.partition(":")[0].strip("/") or "unknown"

@@ -1,18 +1,23 @@
-"""The readings and the rule sets of the providers Steno brings."""
+"""The readings of all providers, found by the path of a poll, and the rule sets there are."""
 
 from typing import Final
 
-from engine.providers.dstack import rules_2025
-from engine.providers.dstack.reading import DstackReading
-from engine.providers.local.reading import LocalReading
-from engine.providers.reading import Readings
+from engine.providers import registry
+from engine.providers.reading import Reading, Readings
 from engine.rules.sets import CURRENT, RuleSet
 from events.errors import StenoError
 
-READINGS: Final = Readings({"local": LocalReading(), "dstack": DstackReading()})
+
+def _installed(provider: str) -> Reading | None:
+    return registry.kind(provider).reading() if provider in registry.names() else None
+
+
+READINGS: Final = Readings({kind.name: kind.reading() for kind in registry.built_in()}, _installed)
 """In the order in which they are asked whose a path is."""
 
-RULE_SETS: Final[dict[str, RuleSet]] = {rules.name: rules for rules in (CURRENT, *rules_2025.RULE_SETS)}
+RULE_SETS: Final[dict[str, RuleSet]] = {
+    rules.name: rules for rules in (CURRENT, *(one for kind in registry.built_in() for one in kind.rule_sets()))
+}
 """By name: ours, then those that judge a provider's own words."""
 
 
@@ -21,12 +26,15 @@ class UnknownRules(StenoError):
 
 
 def rules_named(name: str) -> RuleSet:
-    """The rule set of that name.
+    """The rule set of that name, of whatever provider.
 
     Raises:
         UnknownRules: there is none; the message lists those there are.
     """
-    try:
+    if name in RULE_SETS:
         return RULE_SETS[name]
-    except KeyError:
-        raise UnknownRules(f"No rule set {name!r}. Use one of: {', '.join(RULE_SETS)}.") from None
+    kinds = map(registry.kind, registry.names())
+    every = RULE_SETS | {one.name: one for kind in kinds for one in kind.rule_sets()}
+    if name not in every:
+        raise UnknownRules(f"No rule set {name!r}. Use one of: {', '.join(every)}.")
+    return every[name]

@@ -118,9 +118,10 @@ def load_settings(
         values.update((name, (value, "flag")) for name, value in flags.items() if value is not None)
         return values
 
-    values = read()
-    if table.add(values["provider"][0]):
-        values = read()  # the provider that is chosen has variables of its own
+    values, count = read(), len(blocks.built_in())
+    table.add(values["provider"][0])
+    if len(table.blocks) > count:
+        values = read()  # a provider of another package has defaults and variables of its own
     found = ((block.provider, block.own_files(values, home)) for block in table.blocks)
     problems = {provider: error for provider, error in found if error is not None}
     tabled = {known.name: known for known in table.known}

@@ -13,7 +13,9 @@ from engine.providers.kind import Option, ProviderKind
 if TYPE_CHECKING:
     from engine.providers.checks import Checkup
     from engine.providers.dstack.provider import DstackProvider
+    from engine.providers.dstack.reading import DstackReading
     from engine.providers.task import Draft
+    from engine.rules.sets import RuleSet
     from engine.settings.settings import Settings
     from events.clock import Clock, Ids
     from events.store.store import Store
@@ -42,6 +44,18 @@ class DstackKind(ProviderKind):
     )
     has_trial = True
     task_files = TASK_FILES
+
+    def reading(self) -> DstackReading:
+        """What servers from 0.19.37 to 0.22.5 say."""
+        from engine.providers.dstack.reading import DstackReading
+
+        return DstackReading()
+
+    def rule_sets(self) -> tuple[RuleSet, ...]:
+        """Those of December 2025, which judge dstack's own words."""
+        from engine.providers.dstack import rules_2025
+
+        return rules_2025.RULE_SETS
 
     def open(self, settings: Settings, *, clock: Clock, ids: Ids, record: Store | None) -> DstackProvider:  # noqa: ARG002
         """See `ProviderKind.open`; nothing is kept beside the record."""

@@ -10,7 +10,7 @@ from engine.providers.dstack.endpoints import SHAPES, dstack_scope, is_answer, s
 from engine.providers.dstack.requirements import read_terms
 from engine.providers.dstack.run_reading import RunWire, decode_run, facts_of, read_cost
 from engine.providers.dstack.vm_reading import read_vm, read_vm_event
-from engine.providers.reading import Scope
+from engine.providers.reading import Reading, Scope
 from engine.requirements import Requirements
 from events.shape.shape import BodyShape
 
@@ -18,15 +18,19 @@ _KNOWN: Final = 2048
 """Runs whose facts are remembered."""
 
 
-class DstackReading:
+class DstackReading(Reading):
     """What dstack servers from 0.19.37 to 0.22.5 say."""
 
     makes_all_vms = False
 
     def __init__(self, scope: Callable[[str, bytes], Scope | None] = dstack_scope) -> None:
-        self.scope = lru_cache(maxsize=4096)(scope)
+        self._scope = lru_cache(maxsize=4096)(scope)
         self._known: dict[str, tuple[RunWire, tuple[str, ...], RunFacts]] = {}
         """Run id → what was last read of it: an item that differs in volatile values only has the same facts."""
+
+    def scope(self, path: str, req: bytes) -> Scope | None:
+        """As `Reading.scope`."""
+        return self._scope(path, req)
 
     def shape(self, path: str, req: bytes) -> BodyShape | None:
         """As `Reading.shape`."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from engine.providers.local.provider import LocalProvider
+    from engine.providers.local.reading import LocalReading
     from engine.settings.settings import Settings
     from events.clock import Clock, Ids
     from events.store.store import Store
@@ -66,6 +67,12 @@ class LocalKind(ProviderKind):
     name = "local"
     summary = "processes of this machine"
     settings = _SETTINGS
+
+    def reading(self) -> LocalReading:
+        """What this machine says of its runs and machines."""
+        from engine.providers.local.reading import LocalReading
+
+        return LocalReading()
 
     def open(self, settings: Settings, *, clock: Clock, ids: Ids, record: Store | None) -> LocalProvider:
         """See `ProviderKind.open`; its runs are kept in a folder beside the record."""

@@ -1,0 +1,312 @@
+"""The providers that the contract runs against: this machine, genuine dstack servers, and the example package."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tomllib
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from stenolab.bad import Bad, respond
+from stenolab.lab import GPU, IMAGE, Lab
+from stenolab.waiting import wait
+
+from engine.errors import ProviderError, ProviderRefused, ProviderUnreachable
+from engine.fold.run import Run
+from engine.fold.vm import Vm
+from engine.providers import registry
+from engine.providers.base import Provider, Submission
+from engine.providers.dstack.address import address
+from engine.providers.dstack.provider import DstackProvider
+from engine.providers.local.provider import LocalProvider
+from engine.providers.local.tree import kill_marked
+from engine.providers.readings import READINGS
+from engine.replay.record import world_of
+from events.clock import RandomIds, SystemClock
+from events.store.record import Record
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "provider"
+LOADED_S = 240.0
+"""For one step that takes seconds, on a machine that is busy with other tests."""
+
+
+def install(folder: Path) -> Path:
+    """The example package on a path, as an installer leaves it there."""
+    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
+    metadata = folder / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
+    metadata.mkdir(parents=True)
+    shutil.copy(EXAMPLE / "steno_example.py", folder)
+    (metadata / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+    )
+    points = project["entry-points"][registry.GROUP]
+    lines = [f"[{registry.GROUP}]", *(f"{name} = {value}" for name, value in points.items())]
+    (metadata / "entry_points.txt").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+class Site(ABC):
+    """One provider, and the record of what it says."""
+
+    troubles: ClassVar[dict[str, Callable[[ExitStack, Path], tuple[Provider, type[Exception]]]]]
+    """Ways for its system to fail, each with a provider that meets it and the error of a call."""
+
+    def __init__(self, folder: Path, provider: Provider) -> None:
+        self.folder = folder
+        self.provider = provider
+        self.record = Record.open(
+            folder / "record.db", write=True, create=True, shapes=READINGS.shape, clock=SystemClock()
+        )
+        self.sent: list[Submission] = []
+
+    def submission(self, *commands: str, name: str | None = None, **fields: object) -> Submission:
+        """A task of these commands under a run id of its own."""
+        run_id = str(uuid.uuid4())
+        self.sent.append(
+            Submission(
+                run_id=run_id,
+                name=name or f"run-{run_id[:8]}",
+                project=self.provider.project,
+                configuration={**self.configuration(*commands), **fields},
+                base=str(self.folder),
+            )
+        )
+        return self.sent[-1]
+
+    def configuration(self, *commands: str) -> dict[str, object]:
+        """A valid task for this provider."""
+        return {"type": "task", "commands": list(commands), "env": {}}
+
+    def send(self, wanted: Submission) -> str:
+        """As the engine does it: what has to be there first, then the task; its id at the provider."""
+        preparation = self.provider.plan(wanted)
+        if preparation is not None:
+            self.provider.prepare(preparation)
+        return self.provider.submit(wanted).provider_id
+
+    def submit(self, *commands: str, name: str | None = None, **fields: object) -> str:
+        """`send` of a new submission."""
+        return self.send(self.submission(*commands, name=name, **fields))
+
+    def look(self) -> tuple[dict[str, Run], tuple[Vm, ...]]:
+        """One round of polls, recorded and folded: runs by the provider's id, and machines."""
+        self.record.append_polls(list(self.provider.poll((), since=None)))
+        state = world_of(self.record).state
+        return {run.provider_id: run for run in state.runs.values() if run.provider_id}, tuple(state.vms.values())
+
+    def until(self, provider_id: str, *states: str) -> Run:
+        """The run as soon as the fold has it in one of these states."""
+
+        def reached() -> Run | None:
+            run = self.look()[0].get(provider_id)
+            return run if run is not None and run.state.value in states else None
+
+        return wait(reached, seconds=LOADED_S, what=f"the run to be {' or '.join(states)}", pause=0.05)
+
+    def ended(self, provider_id: str) -> tuple[str, str | None, int | None]:
+        """Verdict, reason and exit status of a run at its end."""
+        run = self.until(provider_id, "succeeded", "failed", "stopped")
+        return run.state.value, None if run.reason is None else run.reason.value, run.exit_status
+
+    @abstractmethod
+    def count(self) -> int:
+        """Runs that the provider has, asked without Steno."""
+
+    def close(self) -> None:
+        """End what still runs."""
+        for wanted in self.sent:
+            for one in self.provider.find(wanted.name, 0):
+                if not one.ended:
+                    self.provider.stop(one.provider_id, wanted.name, True)
+        self.provider.close()
+        self.record.close()
+
+
+def _unreadable(folder: Path) -> Path:
+    """A file where a folder should be."""
+    path = folder / "not-a-folder"
+    path.write_text("")
+    return path
+
+
+class LocalSite(Site):
+    """Processes of this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, self.over(folder / "record.db.local"))
+
+    @staticmethod
+    def over(state: Path) -> LocalProvider:
+        return LocalProvider(
+            state, clock=SystemClock(), ids=RandomIds(), host="here", environment=os.environ, price=3_600_000
+        )
+
+    troubles: ClassVar = {"unreachable": lambda _, folder: (LocalSite.over(_unreadable(folder)), ProviderError)}
+
+    def count(self) -> int:
+        return len(list((self.folder / "record.db.local").glob("[!.]*/accepted.json")))
+
+    def close(self) -> None:
+        super().close()
+        for wanted in self.sent:
+            kill_marked(wanted.run_id)
+
+
+class DstackSite(Site):
+    """A project of a genuine server."""
+
+    def __init__(self, folder: Path, lab: Lab) -> None:
+        self.lab = lab
+        where = address(lab.url, lab.token, lab.project())
+        super().__init__(folder, DstackProvider(where, clock=SystemClock(), ids=RandomIds(), read_timeout=LOADED_S))
+
+    def configuration(self, *commands: str) -> dict[str, object]:
+        return {
+            "type": "task",
+            "commands": list(commands),
+            "image": IMAGE,
+            "resources": {"gpu": GPU},
+            "idle_duration": "20s",
+        }
+
+    @staticmethod
+    def _at(url: str, read_timeout: float = LOADED_S) -> DstackProvider:
+        where = address(url, "a-token", "main")
+        return DstackProvider(where, clock=SystemClock(), ids=RandomIds(), read_timeout=read_timeout)
+
+    @staticmethod
+    def _nobody(stack: ExitStack, _: Path) -> tuple[Provider, type[Exception]]:
+        taken = stack.enter_context(socket.socket())
+        taken.bind(("127.0.0.1", 0))
+        return DstackSite._at(f"http://127.0.0.1:{taken.getsockname()[1]}"), ProviderUnreachable
+
+    @staticmethod
+    def _bad(stack: ExitStack, status: int, body: bytes) -> str:
+        server = Bad(respond(status, body))
+        stack.callback(server.close)
+        return server.url
+
+    @staticmethod
+    def _silent(stack: ExitStack, _: Path) -> tuple[Provider, type[Exception]]:
+        server = Bad(lambda *_: server.over.wait())
+        stack.callback(server.close)
+        return DstackSite._at(server.url, read_timeout=0.2), ProviderUnreachable
+
+    troubles: ClassVar = {
+        "unreachable": _nobody.__func__,
+        "refused": lambda stack, _: (
+            DstackSite._at(DstackSite._bad(stack, 403, b'{"detail":"Invalid token"}')),
+            ProviderRefused,
+        ),
+        "garbage": lambda stack, _: (DstackSite._at(DstackSite._bad(stack, 200, b"<html>no")), ProviderError),
+        "broken": lambda stack, _: (DstackSite._at(DstackSite._bad(stack, 500, b"")), ProviderError),
+        "slow": _silent.__func__,
+    }
+
+    def count(self) -> int:
+        return len(self.lab.runs(self.provider.project))
+
+
+class ExampleSite(Site):
+    """The third provider."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, self.over(folder / "jobs"))
+
+    @staticmethod
+    def over(folder: Path) -> Provider:
+        settings = registry.load_settings(
+            flags={"provider": "example", "example.folder": str(folder), "example.price": "3.60"},
+            environ={},
+            cwd=folder.parent,
+            home=folder.parent,
+            config=folder.parent,
+            data=folder.parent,
+        )
+        return registry.kind("example").open(settings, clock=SystemClock(), ids=RandomIds(), record=None)
+
+    @staticmethod
+    def _closed(stack: ExitStack, folder: Path) -> tuple[Provider, type[Exception]]:
+        path = folder / ("long" * 100)
+        return ExampleSite.over(path), ProviderUnreachable
+
+    troubles: ClassVar = {"unreachable": _closed.__func__}
+
+    def count(self) -> int:
+        return len(list((self.folder / "jobs").glob("*/started")))
+
+
+@contextmanager
+def _example(folder: Path) -> Iterator[ExampleSite]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(install(folder / "site")))
+        _forget()
+        yield ExampleSite(folder)
+    _forget()
+
+
+def _forget() -> None:
+    """What was found of other packages."""
+    registry._installed.cache_clear()
+    registry.kind.cache_clear()
+    READINGS.scope.cache_clear()
+
+
+@pytest.fixture(
+    params=[
+        "local",
+        "example",
+        pytest.param("dstack_22", id="dstack-0.22.5"),
+        pytest.param("dstack_19", id="dstack-0.19.37"),
+    ]
+)
+def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
+    """Each provider in turn, with a folder and a record of its own."""
+    with ExitStack() as stack:
+        if request.param == "local":
+            found: Site = LocalSite(tmp_path)
+        elif request.param == "example":
+            found = stack.enter_context(_example(tmp_path))
+        else:
+            found = DstackSite(tmp_path, request.getfixturevalue(request.param))
+        stack.callback(found.close)
+        yield found
+
+
+@pytest.fixture
+def with_example(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """`with_example(word, …)`: the genuine command with the example package installed, in a home of its own."""
+    home = tmp_path / "home"
+    home.mkdir()
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(install(tmp_path / "site")),
+        "HOME": str(home),
+        "STENO_RECORD": str(home / "record.db"),
+        "STENO_PROVIDER": "example",
+        "NO_COLOR": "1",
+    }
+    (home / "steno.toml").write_text("[example]\nprice = 3.60\n")
+
+    def run(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(Path(sys.executable).with_name("steno")), *words],
+            cwd=home,
+            env=environment | variables,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            check=False,
+            timeout=LOADED_S,
+        )
+
+    return run

@@ -1,0 +1,145 @@
+"""What the engine needs of any provider: polls, one run a submission, finding, stopping, output, and named trouble."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, suppress
+
+import pytest
+
+from engine.errors import NameInUse, RunNotFound, VmInUse, VmNotFound
+from engine.providers.readings import READINGS
+from events.errors import StenoError
+
+pytestmark = pytest.mark.slow
+
+FOR_EVER = "sleep 600"
+NOBODY = "00000000-0000-4000-8000-000000000000"
+
+
+def test_a_round_of_polls_is_answered_and_read_by_the_providers_own_reading(site) -> None:
+    """Each poll names its source; its path leads to the reading, and whoever reads it knows its project."""
+    polls = list(site.provider.poll((), since=None))
+
+    assert polls
+    for poll in polls:
+        scope = READINGS.scope(poll.path, poll.req)
+        assert (poll.source, poll.answered, poll.error) == (site.provider.source, True, None) or poll.status == 405
+        assert scope.provider == site.provider.name
+        assert poll.started_at <= poll.observed_at
+    assert any(poll.complete for poll in polls)
+
+
+def test_a_run_ends_as_its_command_does_and_carries_its_mark(site) -> None:
+    """Verdicts of the fold, not words of the provider."""
+    good, bad = site.submission("echo out"), site.submission("exit 7")
+    ids = [site.send(good), site.send(bad)]
+
+    assert site.ended(ids[0]) == ("succeeded", "exit_zero", 0)
+    assert site.ended(ids[1]) == ("failed", "exit_nonzero", 7)
+    runs, _ = site.look()
+    assert [runs[ids[0]].name, runs[ids[1]].name] == [good.name, bad.name]
+    assert [one.mark for one in site.provider.find(good.name, 0)] == [good.run_id]
+
+
+def test_a_submission_repeated_is_one_run(site) -> None:
+    """Refused for its name, or given back as it is: never a second run."""
+    wanted = site.submission(FOR_EVER)
+    first = site.send(wanted)
+
+    with suppress(NameInUse):
+        assert site.provider.submit(wanted).provider_id == first
+
+    assert [one.provider_id for one in site.provider.find(wanted.name, 0)] == [first]
+    assert site.count() == 1
+
+
+def test_the_name_of_an_active_run_is_refused(site) -> None:
+    """Whatever the second task is; the run that has the name goes on."""
+    first = site.submit(FOR_EVER, name="taken")
+
+    with pytest.raises(NameInUse, match="taken"):
+        site.provider.submit(site.submission("echo other", name="taken"))
+
+    assert site.count() == 1
+    assert [one.provider_id for one in site.provider.find("taken", 0) if not one.ended] == [first]
+
+
+def test_runs_are_found_by_name_and_time(site) -> None:
+    """Ended or not, newest first; a name nobody has gives none."""
+    old = site.submit("true", name="again")
+    site.ended(old)
+    new = site.submit(FOR_EVER, name="again")
+
+    found = site.provider.find("again", 0)
+
+    assert [(one.provider_id, one.ended) for one in found] == [(new, False), (old, True)]
+    assert site.provider.find("nobody", 0) == ()
+    assert site.provider.find("again", 1 << 52) == ()
+
+
+@pytest.mark.parametrize("abort", [False, True], ids=["stop", "abort"])
+def test_a_stopped_run_ends_as_stopped(site, abort: bool) -> None:
+    """Asked twice it ends once; a run that has ended is left alone."""
+    wanted = site.submission(FOR_EVER)
+    provider_id = site.send(wanted)
+    site.until(provider_id, "running")
+
+    site.provider.stop(provider_id, wanted.name, abort)
+    state, reason, exit_status = site.ended(provider_id)
+    site.provider.stop(provider_id, wanted.name, True)
+
+    assert (state, reason) == ("stopped", "aborted_by_user" if abort else "stopped_by_user")
+    assert exit_status is None
+    assert site.ended(provider_id)[:2] == (state, reason)
+
+
+def test_an_unknown_run_is_not_found(site) -> None:
+    """By whoever stops it or wants its output."""
+    with pytest.raises(RunNotFound):
+        site.provider.stop(NOBODY, "nobody", False)
+    with pytest.raises(RunNotFound):
+        list(site.provider.logs(NOBODY, "nobody", follow=True))
+
+
+def test_output_is_whole_and_in_order_and_following_ends_with_the_run(site) -> None:
+    """Standard output and standard error as one stream."""
+    wanted = site.submission("echo one", "echo two >&2", "sleep 0.5", "echo three")
+    provider_id = site.send(wanted)
+
+    followed = b"".join(site.provider.logs(provider_id, wanted.name, follow=True))
+
+    assert followed == b"one\ntwo\nthree\n"
+    assert b"".join(site.provider.logs(provider_id, wanted.name, follow=False)) == followed
+
+
+def test_a_machine_with_a_run_on_it_is_not_ended_and_its_life_is_billed(site) -> None:
+    """It is linked to its run, has a price, and is not stopped while it is busy."""
+    provider_id = site.submit(FOR_EVER)
+    site.until(provider_id, "running")
+    runs, vms = site.look()
+    machine = next(vm for vm in vms if runs[provider_id].run_id in vm.runs)
+    assert machine.facts.price
+
+    with pytest.raises(VmInUse):
+        site.provider.stop_vm(machine.provider_id)
+    with pytest.raises(VmNotFound):
+        site.provider.stop_vm(NOBODY)
+
+    assert site.until(provider_id, "running")
+
+
+def test_trouble_is_failed_polls_and_one_line_for_whoever_calls(site, tmp_path) -> None:
+    """A round never raises; a call raises an error that says which trouble it is."""
+    for kind, meet in site.troubles.items():
+        with ExitStack() as stack:
+            provider, error = meet(stack, tmp_path)
+            stack.callback(provider.close)
+
+            polls = list(provider.poll(["some-run"], since=None))
+            with pytest.raises(StenoError) as found:
+                provider.find("some-run", 0)
+
+        assert polls, kind
+        assert not any(poll.answered or poll.complete for poll in polls), kind
+        assert isinstance(found.value, error), (kind, found.value)
+        assert "\n" not in str(found.value), kind

@@ -1,0 +1,76 @@
+"""The example package through the command line: nothing of Steno knows it, and everything works."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[3]
+Cli = Callable[..., "CompletedProcess[str]"]
+
+
+def answer(done: CompletedProcess[str], code: int = 0) -> dict:
+    assert done.returncode == code, (done.stdout, done.stderr)
+    return json.loads(done.stdout)
+
+
+def test_it_is_under_200_lines() -> None:
+    assert len((ROOT / "examples" / "provider" / "steno_example.py").read_text().splitlines()) < 200
+
+
+def test_a_task_is_submitted_judged_billed_and_its_output_read(with_example: Cli) -> None:
+    """Submit, poll, verdict, bill and logs; with an option of the provider's own."""
+    words = ("submit", "--wait", "--json", "--nice", "3", "--name", "one")
+    run = answer(with_example(*words, "--", "nice; sleep 1; exit 7"), 1)
+    assert (run["provider"], run["state"]) == ("example", "failed")
+    assert (run["reason"], run["exit_status"]) == ("exit_nonzero", 7)
+    assert run["start"] == "cold"
+    assert with_example("logs", "one").stdout == "3\n"
+
+    (vm,) = answer(with_example("vms", "--all", "--json"))["vms"]
+    assert (vm["price_usd_per_hour"], vm["runs"]) == ("3.600000", [run["run_id"]])
+    costs = answer(with_example("costs", "--json"))
+    assert float(run["cost_usd"]) > 0.0009
+    assert costs["total"]["total_usd"] == run["cost_usd"]
+    polls = [json.loads(line) for line in with_example("polls", "--json").stdout.splitlines()]
+    assert {poll["path"] for poll in polls} == {"/example/jobs", "/example/machines"}
+    assert {poll["source"] for poll in polls} == {"example/jobs"}
+    replayed = answer(with_example("replay", "--json"))
+    assert [one["state"] for one in replayed["runs"]] == ["failed"]
+
+
+def test_a_run_is_stopped_whatever_provider_the_settings_name(with_example: Cli) -> None:
+    """A run is stopped, and its output read, at its own provider."""
+    answer(with_example("submit", "--json", "--name", "two", "--", "echo out; sleep 600"))
+    local = {"STENO_PROVIDER": "local"}
+
+    assert with_example("logs", "two", **local).stdout == "out\n"
+    run = answer(with_example("stop", "two", "--json", **local))
+
+    assert run["state"] == "stopped"
+    assert answer(with_example("show", "two", "--json", **local))["reason"] == "stopped_by_user"
+
+
+def test_its_settings_are_shown_and_its_variables_read(with_example: Cli) -> None:
+    """`steno config`, `steno doctor` and the help know it once it is chosen."""
+    shown = answer(with_example("config", "--json", STENO_EXAMPLE_FOLDER="elsewhere"))
+    assert shown["settings"]["example.folder"] == {"value": "elsewhere", "source": "STENO_EXAMPLE_FOLDER"}
+    assert shown["settings"]["example.price"]["value"] == "3.60"
+    assert {"name": "example", "state": "ok", "said": "shell processes in a folder"} in answer(
+        with_example("doctor", "--json")
+    )["checks"]
+    assert "--nice N" in with_example("submit", "--help").stdout
+    assert "example" in with_example("submit", "--provider", "none", "--", "true").stderr
+
+
+def test_an_option_of_another_provider_is_refused(with_example: Cli) -> None:
+    done = with_example("submit", "--provider", "local", "--nice", "3", "--", "true")
+
+    assert done.returncode == 2
+    assert "the provider local has no option --nice" in done.stderr
