@@ -129,8 +129,8 @@ def assembled(app: App, record: Where, live: LiveWorld | None = None) -> Service
     from projections.store.reader_pool import Pool
 
     store = store_at(record)
-    projector = Projector(store, clock=app.clock)
     feed = Feed(store, clock=app.clock, live=live)
+    projector = Projector(store, clock=app.clock, live=feed.live)
     feed.listen(lambda _position: projector.wake())
     return Parts(
         clock=app.clock,

@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from engine.live.live_world import LiveWorld
 from engine.providers.readings import READINGS
 from events.clock import SECOND, Clock
 from events.errors import StenoError
@@ -51,9 +52,11 @@ class Projector:
 
     Args:
         path: the record.
+        live: the world of this process, which says what changed; None: the record is folded.
     """
 
-    def __init__(self, path: Where, *, clock: Clock) -> None:
+    def __init__(self, path: Where, *, clock: Clock, live: LiveWorld | None = None) -> None:
+        self._live = live
         self._path = path
         self._clock = clock
         self._woken = threading.Event()
@@ -146,18 +149,24 @@ class Projector:
             self._record = Record.open(self._path, clock=self._clock, check=False, shapes=READINGS.shape)
         return self._record
 
+    def _goal(self, record: Record) -> int:
+        """Where the read models are to be: at the live world, where that is at the record's head."""
+        if self._live is not None and self._live.is_ready(0):
+            return self._live.position
+        return record.head().position
+
     def _is_done(self, record: Record) -> bool:
         """Whether nothing has happened since the last time."""
         keeper = self._keeper
         if keeper is None or not _is_file(keeper.store, beside(self._path)):
             return False
-        return self._position == record.head().position
+        return self._position >= self._goal(record)
 
     def _advanced(self, record: Record) -> bool:
         """Whether there is a file of this record, by these rules; it is brought up to the head."""
         path = beside(self._path)
         while True:
-            head = record.head().position
+            head = self._goal(record)
             with only_writer(path):
                 keeper = self._keeper
                 if keeper is None or not _is_file(keeper.store, path):
@@ -165,7 +174,7 @@ class Projector:
                     store = Store.open(path, write=True)
                     if store is None:
                         return False
-                    keeper = self._keeper = Keeper(record, store)
+                    keeper = self._keeper = Keeper(record, store, live=self._live)
                 checkpoint = keeper.store.checkpoint()
                 if not belongs(record, checkpoint):
                     self._let_go()

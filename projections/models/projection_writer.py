@@ -1,7 +1,8 @@
-"""Goes on with one store: folds what a record has beyond it, and writes down every run and machine that moved.
+"""Brings one store of read models up to date: writes every run and machine that changed behind its checkpoint.
 
-A keeper may live as long as a service: it keeps its fold between two catch-ups, so that one poll more costs little. The
-store is the truth between them: where another process has written meanwhile, it is taken up again.
+What changed comes from the live world of the process, or, where there is none or it does not reach back so far, from a
+fold of the record that starts with what the store holds. A writer may live as long as a service; where another process
+has written meanwhile, the store is loaded again.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator
@@ -11,12 +12,13 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from engine.fold.archives import archive_about, seen_at
+from engine.fold.change import Anomaly, Blind
 from engine.fold.run import Run
 from engine.fold.run_machine import is_terminal
 from engine.fold.until import Until
 from engine.fold.vm import Vm
 from engine.fold.world import World
-from engine.fold.world_codec import WorldState
+from engine.fold.world_codec import WorldState, load
 from engine.money.costs import Costs
 from engine.money.reconcile import divergences
 from engine.money.report import user_of
@@ -26,21 +28,28 @@ from engine.rules.current import NAME
 from engine.rules.sets import CURRENT
 from engine.states import VmState
 from projections.models.cost_rows import Money, costed
+from projections.models.live_cut import Cut, cut_of
 from projections.store.mark_table import Mark
 from projections.store.store import Checkpoint, RunRow, Store
 from projections.store.world_table import (
+    APART,
     StoredIds,
     StoredRuns,
     StoredVms,
+    decode_run,
+    decode_vm,
     encode_run,
     encode_vm,
     form,
+    joined,
+    pieces,
     put_down,
     take_up,
 )
 
 if TYPE_CHECKING:
     from engine.fold.record_fold import RecordFold
+    from engine.live.live_world import LiveWorld
     from events.store.record import Record
 
 Progress = Callable[[int, int], None]
@@ -60,21 +69,40 @@ _MET: Final = 2000
 
 
 class Keeper:
-    """One record, one store, and the fold that leads from one to the other."""
+    """One record and one store of its read models."""
 
-    def __init__(self, record: "Record", store: Store, *, spacing: int | None = None, time: int | None = None) -> None:
+    def __init__(
+        self,
+        record: "Record",
+        store: Store,
+        *,
+        spacing: int | None = None,
+        time: int | None = None,
+        live: "LiveWorld | None" = None,
+    ) -> None:
         """
         Args:
             time: fold nothing that was observed later (microseconds, UTC).
+            live: the world of this process, which has folded what comes next already; None: there is none.
         """
+        self._live = live
         self.record = record
         self._time = time
         self.store = store
         self._spacing = SPACING if spacing is None else spacing
+        self._state: WorldState | None = None
+        """The world at the checkpoint; runs and machines are loaded when they are met."""
         self._fold: RecordFold | None = None
+        """The fold of that world; None where it was not begun, or the world came from elsewhere."""
+        self._is_cut = False
+        """The world has come from the live one: it has what rows are made of, and not all that a fold needs."""
+        self._cuts: dict[str, int] = {}
+        """Stream → the hash of what the live world had of it last."""
         self._costs: Costs
         self._position = 0
         self._lasting: bytes | None = None
+        self._rest: WorldState | None = None
+        """The live world's, decoded."""
         self._money: dict[str, Money] = {}
 
     @property
@@ -92,9 +120,9 @@ class Keeper:
                 if after >= until and self.store.checkpoint() is not None:
                     return
                 try:
-                    self._step(after, self._end(after, until), until)
+                    self._step(after, until)
                 except BaseException:
-                    self._fold = None
+                    self._state = None
                     raise
             if progress is not None:
                 progress(self._position - begun, until - begun)
@@ -102,33 +130,31 @@ class Keeper:
                 return
 
     def _begin(self) -> int:
-        """Where the store is; the fold is there too."""
+        """Where the store is; the world is there too."""
         checkpoint = self.store.checkpoint()
         after = 0 if checkpoint is None else checkpoint.position
-        if self._fold is None or after != self._position or self._is_full():
-            from engine.fold.record_fold import RecordFold
-
-            state = take_up(self.store) if after else None
-            if state is None:
-                state = WorldState(rules=CURRENT.name)
-                state.runs, state.vms, state.by_provider = (
-                    StoredRuns(self.store),
-                    StoredVms(self.store),
-                    StoredIds(self.store),
-                )
-            state.position = max(state.position, after)
-            self._fold = RecordFold(self.record, World(READINGS, CURRENT, state=state))
-            self._costs = Costs(state)
-            self._position = after
-            self._lasting = None
-            self._money.clear()
-            self.store.note_moments()
+        if self._state is None or after != self._position or self._is_full(self._state):
+            self._load(after)
         return after
 
-    def _is_full(self) -> bool:
+    def _load(self, after: int) -> WorldState:
+        state = take_up(self.store) if after else None
+        if state is None:
+            state = WorldState(rules=CURRENT.name)
+            state.runs, state.vms = StoredRuns(self.store), StoredVms(self.store)
+            state.by_provider = StoredIds(self.store)
+        state.position = max(state.position, after)
+        self._state, self._fold, self._is_cut, self._rest = state, None, False, None
+        self._cuts.clear()
+        self._costs = Costs(state)
+        self._position = after
+        self._lasting = None
+        self._money.clear()
+        self.store.note_moments()
+        return state
+
+    def _is_full(self, state: WorldState) -> bool:
         """Whether the cache is so large that the world should be reloaded."""
-        assert self._fold is not None  # noqa: S101 - asked only where it is there
-        state = self._fold.world.state
         met = dict.__len__(state.runs) + dict.__len__(state.vms)
         return met > _MET + len(state.unsettled) + len(state.open_vms)
 
@@ -143,20 +169,80 @@ class Keeper:
             spacing *= 2
         return spacing
 
-    def _step(self, after: int, end: int, until: int) -> None:
-        assert self._fold is not None  # noqa: S101 - `_begin` made it
-        self._fold.run(Until(position=end, at=self._time))
-        state = self._fold.world.state
-        if not isinstance(state.runs, StoredRuns):
-            self._adopted(state, end)
-        self._keep(state, after, end)
-        world, self._lasting = put_down(self.store, state, self._lasting)
+    def _step(self, after: int, until: int) -> None:
+        """Write what changed behind `after`, up to `until` or a little further."""
+        cut = None if self._live is None or after == 0 else cut_of(self._live, after)
+        if cut is None or cut.position < until:
+            state, end = self._folded(after, until), self._end(after, until)
+            met = list(dict.keys(state.runs)), list(dict.keys(state.vms))
+            world, lasting = pieces(state)
+        else:
+            state, end = self._loaded(after), cut.position
+            met = self._take(cut, state)
+            world, lasting = cut.world, cut.lasting
+        self._keep(state, after, end, *met)
+        put_down(self.store, world, lasting, self._lasting)
+        self._lasting = lasting
         state.anomalies.clear()
         state.blind.clear()
         self.store.set_checkpoint(Checkpoint(rules=RULES, record=self.record.id, position=end))
-        if end and end % (spacing := self._spacing_at(until)) == 0:
-            self.store.keep_moment(end, world, self._lasting, spacing=spacing)
+        spacing = self._spacing_at(until)
+        if end // spacing > after // spacing:
+            self.store.keep_moment(end, world, lasting, spacing=spacing)
         self._position = end
+
+    def _loaded(self, after: int) -> WorldState:
+        return self._load(after) if self._state is None else self._state
+
+    def _folded(self, after: int, until: int) -> WorldState:
+        """The world at the end of this transaction, folded from the record."""
+        from engine.fold.record_fold import RecordFold
+
+        state = self._load(after) if self._is_cut else self._loaded(after)
+        self._rest = None
+        if self._fold is None:
+            self._fold = RecordFold(self.record, World(READINGS, CURRENT, state=state))
+        self._fold.run(Until(position=self._end(after, until), at=self._time))
+        if not isinstance(state.runs, StoredRuns):
+            self._adopted(state, self._end(after, until))
+        return state
+
+    def _take(self, cut: Cut, state: WorldState) -> tuple[list[str], list[str]]:
+        """Bring the world to that of a cut; the ids of what it changed. Machines that may be billed always count."""
+        if self._lasting != cut.lasting or self._rest is None:
+            self._rest = load(cut.lasting)
+        found = joined(cut.world, self._rest)
+        for name in state.__struct_fields__:
+            if name not in APART:
+                setattr(state, name, getattr(found, name))
+        state.anomalies = [one for one in cut.notes if isinstance(one, Anomaly)]
+        state.blind = [one for one in cut.notes if isinstance(one, Blind)]
+        self._fold, self._is_cut = None, True
+        run_ids: list[str] = []
+        for run_id, data in cut.runs.items():
+            if not self._is_known(f"run/{run_id}", data):
+                run, before = decode_run(data), state.runs.get(run_id)
+                run.cost = None if before is None else before.cost
+                state.runs[run_id] = run
+                run_ids.append(run_id)
+        vm_ids: list[str] = []
+        for vm_id, data in cut.vms.items():
+            if not self._is_known(f"vm/{vm_id}", data):
+                state.vms.get(vm_id)
+                state.vms[vm_id] = decode_vm(data)
+                vm_ids.append(vm_id)
+            elif state.vms[vm_id].billed:
+                vm_ids.append(vm_id)
+        for run_id in cut.gone:
+            state.runs.pop(run_id, None)
+        self.store.drop_runs([one for one in cut.gone if self.store.run(one) is not None], cut.position)
+        return run_ids, vm_ids
+
+    def _is_known(self, stream: str, data: bytes) -> bool:
+        """Whether the live world had the same of it last time."""
+        now = hash(data)
+        before, self._cuts[stream] = self._cuts.get(stream), now
+        return before == now
 
     def _adopted(self, state: WorldState, end: int) -> None:
         """A run was taken into another: the fold has made a new dict, without the one that is no more."""
@@ -165,22 +251,21 @@ class Keeper:
         runs.update(found)
         state.runs = runs
 
-    def _keep(self, state: WorldState, after: int, end: int) -> None:
-        """Write every run and machine that the fold moved or whose cost went on, and what it added."""
+    def _keep(self, state: WorldState, after: int, end: int, run_ids: Iterable[str], vm_ids: Iterable[str]) -> None:
+        """Write those of these runs and machines that changed or whose cost went on, and what is new beside them."""
         runs, vms = state.runs, state.vms
         assert isinstance(runs, StoredRuns)  # noqa: S101 - nothing else is put there
         assert isinstance(vms, StoredVms)  # noqa: S101
-        self._fill_costs(runs)
+        run_ids = tuple(run_ids)
+        self._fill_costs(runs, run_ids)
         self._costs.moved()
         machines = {
             vm_id: folded
-            for vm_id, vm in dict.items(vms)
-            if hash(folded := encode_vm(vm)) != vms.kept.get(vm_id) or vm.billed
+            for vm_id in vm_ids
+            if hash(folded := encode_vm(vm := vms[vm_id])) != vms.kept.get(vm_id) or vm.billed
         }
         changed = {
-            run_id: folded
-            for run_id, run in dict.items(runs)
-            if hash(folded := encode_run(run)) != runs.kept.get(run_id)
+            run_id: folded for run_id in run_ids if hash(folded := encode_run(runs[run_id])) != runs.kept.get(run_id)
         }
         machines |= self._repriced(state, after, machines)
         money, rows = costed(self._costs, machines, set(changed), self._money_of)
@@ -231,12 +316,12 @@ class Keeper:
             self._money[run_id] = self.store.money_of(run_id)
         return self._money[run_id]
 
-    def _fill_costs(self, runs: StoredRuns) -> None:
+    def _fill_costs(self, runs: StoredRuns, run_ids: Iterable[str]) -> None:
         """Read the provider's own cost of runs that a newer poll gives it of."""
         from engine.replay.record import fill_costs
 
         known = runs.filled
-        stale = [run for run in dict.values(runs) if known.get(run.run_id) != run.cost_at]
+        stale = [run for run_id in run_ids if known.get(run_id) != (run := runs[run_id]).cost_at]
         fill_costs(self.record, stale)
         known.update((run.run_id, run.cost_at) for run in stale)
 

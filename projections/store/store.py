@@ -217,9 +217,13 @@ class Store(RunTable, NoteTable, MarkTable):
         return found
 
     def keep_moment(self, position: int, world: bytes, lasting: bytes, *, spacing: int) -> None:
-        """Keep the world as it is now; moments that are no multiples of `spacing` are given up."""
+        """Keep the world as it is now; of the moments in the same `spacing` positions, only the first stays."""
         self._database.execute("INSERT OR REPLACE INTO main.moments VALUES (?, ?, ?)", (position, world, lasting))
-        gone = self._database.execute("DELETE FROM main.moments WHERE position % ? <> 0", (spacing,))
+        gone = self._database.execute(
+            "DELETE FROM main.moments WHERE position NOT IN "
+            "(SELECT min(position) FROM main.moments GROUP BY position / ?)",
+            (spacing,),
+        )
         if gone.rowcount:
             for table in ("runs_was", "vms_was"):
                 self._database.execute(

@@ -8,6 +8,7 @@ from zlib import crc32
 import msgspec
 from msgspec.structs import fields
 
+from engine.fold.outbox import Outbox
 from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState, dump, load
@@ -211,11 +212,9 @@ def take_up(store: Store, kept: tuple[bytes, bytes] | None = None) -> WorldState
     if world is None or lasting is None:
         return None
     try:
-        state, rest = load(world), load(lasting)
+        state = joined(world, load(lasting))
     except ValueError:
         return None
-    for name in _LONG:
-        setattr(state, name, getattr(rest, name))
     runs, vms = StoredRuns(store), StoredVms(store)
     state.runs, state.vms, state.by_provider = runs, vms, StoredIds(store)
     for run_id in state.unsettled:
@@ -240,17 +239,37 @@ def take_up_whole(store: Store) -> WorldState | None:
 
 _LONG: Final = ("by_host", "former", "fleets", "policies", "noted", "crossed")
 """What grows with the record and seldom moves."""
-_NOTHING: Final[dict[str, Any]] = {"runs": {}, "vms": {}, "by_provider": {}, "anomalies": [], "blind": []}
+APART: Final[dict[str, Any]] = {
+    "runs": {},
+    "vms": {},
+    "by_provider": {},
+    "anomalies": [],
+    "blind": [],
+    "outbox": Outbox(),
+}
+"""What `pieces` leave out: it has tables of its own, or no reader asks for it (the outbox)."""
 
 
-def put_down(store: Store, state: WorldState, lasting_before: bytes | None = None) -> tuple[bytes, bytes]:
-    """Keep all of a world but its runs, machines, anomalies and gaps, which have tables of their own; what was kept.
+def pieces(state: WorldState) -> tuple[bytes, bytes]:
+    """All of a world but what is `APART`: (what moves with every poll, what seldom moves)."""
+    world = dump(msgspec.structs.replace(state, **APART, **{name: {} for name in _LONG}))
+    return world, dump(WorldState(rules=state.rules, **{name: getattr(state, name) for name in _LONG}))
 
-    `lasting_before`: the second part of what was kept the last time, if that is known.
+
+def put_down(store: Store, world: bytes, lasting: bytes, lasting_before: bytes | None = None) -> None:
+    """Keep the `pieces` of a world.
+
+    Args:
+        lasting_before: the second of them that was kept the last time, if that is known.
     """
-    world = dump(msgspec.structs.replace(state, **_NOTHING, **{name: {} for name in _LONG}))
-    lasting = dump(WorldState(rules=state.rules, **{name: getattr(state, name) for name in _LONG}))
     store.put(_WORLD, world)
     if lasting != lasting_before:
         store.put(_LASTING, lasting)
-    return world, lasting
+
+
+def joined(world: bytes, lasting: WorldState) -> WorldState:
+    """The world of `pieces`, the second of them decoded."""
+    state = load(world)
+    for name in _LONG:
+        setattr(state, name, getattr(lasting, name))
+    return state

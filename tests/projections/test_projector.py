@@ -6,47 +6,22 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stenotest.growing_record import child
+from stenotest.read_models import replayed, said
 
-from engine.fold.until import Until
 from engine.providers.readings import READINGS
-from engine.replay.record import replay_record
 from events import types
 from events.clock import SystemClock
 from events.poll import Poll
 from events.store.record import ANY, Batch, Record
 from projections.models.projector import RULES, as_it_was, caught_up, rebuilt
-from projections.models.view import View
 from projections.store.store import Checkpoint, Store, beside
 
 Polls = Callable[[str], tuple[Poll, ...]]
 Recorded = Callable[[Path, Sequence[Poll]], Record]
-
-
-def said(store: Store) -> dict[str, object]:
-    """Everything a store tells its readers, as `steno replay --json` tells it."""
-    view = View(store)
-    return {
-        "runs": [msgspec.json.decode(row.object) for row in store.runs()],
-        "vms": [msgspec.json.decode(row.object) for row in store.vms.all()],
-        "anomalies": [msgspec.json.decode(one) for one in store.anomalies()],
-        "position": view.position,
-    }
-
-
-def replayed(record: Record, until: int | None = None) -> dict[str, object]:
-    """The same from a replay of the record."""
-    found = replay_record(record, until=None if until is None else Until(position=until)).to_json()
-    return {
-        "runs": found["runs"],
-        "vms": found["vms"],
-        "anomalies": found["anomalies"],
-        "position": record.head().position if until is None else until,
-    }
 
 
 @pytest.mark.slow

@@ -1,0 +1,90 @@
+"""Read models that the live world feeds are those that a fold of the record makes."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from stenotest.growing_record import Growing
+from stenotest.read_models import replayed, said
+
+from engine.fold.record_fold import RecordFold
+from engine.live.live_world import LiveWorld
+from engine.providers.readings import READINGS
+from events import types
+from events.poll import Poll
+from events.store.record import ANY, Batch, Record
+from projections.models.live_cut import cut_of
+from projections.models.projection_writer import Keeper
+from projections.store.store import Store
+from projections.store.world_table import decode_run, decode_vm
+
+Polls = Callable[[str], tuple[Poll, ...]]
+Recorded = Callable[[Path, Sequence[Poll]], Record]
+
+
+def folded(store: Store) -> list[object]:
+    """Every run and machine as the engine has it."""
+    return [*(decode_run(row.folded) for row in store.runs()), *(decode_vm(row.folded) for row in store.vms.all())]
+
+
+@pytest.mark.parametrize("step", [1, 7, 60])
+@pytest.mark.parametrize(
+    "name", ["dstack-0.22.5/retry_success", "dstack-0.22.5/name_reuse", "dstack-0.19.37/flap", "dstack-0.22.5/several"]
+)
+def test_rows_from_the_live_world_are_those_of_a_fold(
+    name: str, step: int, tmp_path: Path, recording: Polls, recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many answers come between two writes, in every field and in order; and only the live world folds."""
+    polls = recording(name)
+    with recorded(tmp_path / "record.db", polls[:2]) as record, Store.create(None) as store:
+        live = LiveWorld(READINGS, record)
+        live.catch_up()
+        fed = Keeper(record, store, spacing=64, live=live)
+        fed.advance(live.position)
+        with monkeypatch.context() as patch:
+            run = RecordFold.run
+            folds: list[RecordFold] = []
+            patch.setattr(RecordFold, "run", lambda self, *a, **k: (folds.append(self), run(self, *a, **k))[1])
+            for start in range(2, len(polls), step):
+                record.append_polls(polls[start : start + step])
+                live.catch_up()
+                fed.advance(live.position)
+            assert len({id(one) for one in folds}) == 1
+        with Store.create(None) as other:
+            Keeper(record, other, spacing=64).advance(record.head().position)
+            assert folded(store) == folded(other)
+            assert said(store) == said(other) == replayed(record)
+            assert [one // 64 for one in store.moments()] == [one // 64 for one in other.moments()]
+
+
+def test_a_writer_behind_what_the_live_world_knows_reads_the_record(growing: Growing) -> None:
+    """A world that began later cannot say what changed before, and loses nothing by it."""
+    growing.grow(40)
+    with Store.create(None) as store:
+        fed = Keeper(growing.record, store, spacing=1 << 62)
+        fed.advance(20)
+        live = LiveWorld(READINGS, growing.record)
+        live.catch_up()
+        live.touched.floor = 100
+        assert cut_of(live, 20) is None
+        fed = Keeper(growing.record, store, spacing=1 << 62, live=live)
+        fed.advance(live.position)
+        growing.grow(5)
+        live.catch_up()
+        fed.advance(live.position)
+        assert said(store) == replayed(growing.record)
+
+
+def test_what_is_hidden_is_hidden_in_rows_of_the_live_world(growing: Growing) -> None:
+    """An event may change runs and machines that no answer shows."""
+    with Store.create(None) as store:
+        live = LiveWorld(READINGS, growing.record)
+        live.catch_up()
+        fed = Keeper(growing.record, store, spacing=1 << 62, live=live)
+        fed.advance(live.position)
+        source = next(iter(live.state.sources))
+        hidden = types.SourceHidden(source=source, by="ada")
+        growing.record.append_many([Batch(stream=f"source/{source}", events=(hidden,), expected_version=ANY)])
+        live.catch_up()
+        fed.advance(live.position)
+        assert said(store) == replayed(growing.record)

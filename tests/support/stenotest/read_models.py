@@ -1,0 +1,31 @@
+"""What read models say, in the form of a replay, for tests that compare the two."""
+
+import msgspec
+
+from engine.fold.until import Until
+from engine.replay.record import replay_record
+from events.store.record import Record
+from projections.models.view import View
+from projections.store.store import Store
+
+
+def said(store: Store) -> dict[str, object]:
+    """Everything a store tells its readers, as `steno replay --json` tells it."""
+    view = View(store)
+    return {
+        "runs": [msgspec.json.decode(row.object) for row in store.runs()],
+        "vms": [msgspec.json.decode(row.object) for row in store.vms.all()],
+        "anomalies": [msgspec.json.decode(one) for one in store.anomalies()],
+        "position": view.position,
+    }
+
+
+def replayed(record: Record, until: int | None = None) -> dict[str, object]:
+    """The same from a replay of the record."""
+    found = replay_record(record, until=None if until is None else Until(position=until)).to_json()
+    return {
+        "runs": found["runs"],
+        "vms": found["vms"],
+        "anomalies": found["anomalies"],
+        "position": record.head().position if until is None else until,
+    }
