@@ -221,7 +221,7 @@ class Store(RunTable, NoteTable, MarkTable):
         self._database.execute("INSERT OR REPLACE INTO main.moments VALUES (?, ?, ?)", (position, world, lasting))
         gone = self._database.execute(
             "DELETE FROM main.moments WHERE position NOT IN "
-            "(SELECT min(position) FROM main.moments GROUP BY position / ?)",
+            "(SELECT min(position) FROM main.moments WHERE position >= ?1 GROUP BY position / ?1)",
             (spacing,),
         )
         if gone.rowcount:
