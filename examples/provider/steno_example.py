@@ -24,6 +24,7 @@ from events.store.store import Store
 
 SCRIPT = """(
 mkdir started 2>/dev/null || exit 0
+echo $$ > group
 trap 'echo stopped > end; exit' TERM
 nice -n "$NICE" sh -c "$COMMAND" > out 2>&1
 echo $? > end
@@ -110,12 +111,9 @@ class ExampleProvider(Provider):
             (job / "name").write_text(submission.name)
             # a second process of the same job ends at `mkdir started`: so the job is started once, whoever crashes
             environ = os.environ | task["env"] | variables
-            with subprocess.Popen(["sh", "-c", SCRIPT], cwd=job, env=environ, start_new_session=True) as process:
-                pass  # only starts the job
+            subprocess.run(["sh", "-c", SCRIPT], cwd=job, env=environ, start_new_session=True, check=True)
             while not (job / "out").exists():
                 time.sleep(0.01)
-            if not (group := job / "group").exists():
-                group.write_text(str(process.pid))
         except OSError as error:
             raise ProviderUnreachable(f"cannot write {job}: {error.strerror}", sent=False) from None
         return Submitted(provider_id=job.name, name=submission.name)

@@ -33,7 +33,7 @@ INDENTED = re.compile(r"^(?: {4}|\t)(.*)$", re.MULTILINE)
 INLINE = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 VARIABLE = re.compile(r"\b((?:STENO|AMD)_[A-Z][A-Z0-9_]+)\b")
-NOT_SETTINGS = {"STENO_DEBUG", "STENO_PICTURES"}
+NOT_SETTINGS = {"STENO_EXAMPLE_FOLDER", "STENO_DEBUG", "STENO_PICTURES"}
 
 
 def code(text: str) -> Iterator[str]:

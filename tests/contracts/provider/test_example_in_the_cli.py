@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -22,6 +23,17 @@ def answer(done: CompletedProcess[str], code: int = 0) -> dict:
 
 def test_it_is_under_200_lines() -> None:
     assert len((ROOT / "examples" / "provider" / "steno_example.py").read_text().splitlines()) < 200
+
+
+def test_the_guide_shows_the_code_of_the_example() -> None:
+    """Every block of docs/providers.md stands in the package, word for word."""
+    guide = (ROOT / "docs" / "providers.md").read_text()
+    package = ROOT / "examples" / "provider"
+    files = {"python": (package / "steno_example.py").read_text(), "toml": (package / "pyproject.toml").read_text()}
+    blocks = re.findall(r"^```(\w+)\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
+
+    assert len(blocks) > 5
+    assert [text for kind, text in blocks if text not in files[kind]] == []
 
 
 def test_a_task_is_submitted_judged_billed_and_its_output_read(with_example: Cli) -> None:

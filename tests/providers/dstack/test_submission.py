@@ -13,7 +13,7 @@ import pytest
 from stenolab.lab import Lab
 from stenolab.versions import NEWEST, OLDEST
 
-from engine.errors import NameInUse, NotConfigured, ProjectNotFound, ProviderRefused, RunNotFound, TaskInvalid
+from engine.errors import NotConfigured, ProjectNotFound, ProviderRefused, TaskInvalid
 from engine.providers.base import Submission
 from engine.providers.dstack.provider import DstackProvider
 from engine.providers.dstack.run_reading import read_run
@@ -148,20 +148,6 @@ def test_a_local_repository_arrives_with_its_uncommitted_change(
     assert output.split() == ["changed", "untracked"]
 
 
-def test_a_name_in_use_is_refused_and_nothing_is_changed(dstack: Lab, connect: Connect) -> None:
-    """Whether the second task equals the first or not, the run that has the name goes on as it was."""
-    project = dstack.project()
-    provider = connect(dstack, project)
-    first = start(provider, submission(project, "taken", task("sleep 600")))
-
-    for again in (task("sleep 600"), task("echo other"), task("sleep 600", max_duration="1h")):
-        with pytest.raises(NameInUse, match="taken"):
-            provider.submit(submission(project, "taken", again))
-
-    assert [run["id"] for run in dstack.runs(project)] == [first]
-    provider.stop(first, "taken", True)
-
-
 def test_every_answer_names_the_run_it_is_of_and_who_holds_the_name(dstack: Lab, connect: Connect) -> None:
     """The mark comes back from `runs/list` and `runs/get`, and a lost call's run is told from one only named alike."""
     project = dstack.project()
@@ -211,28 +197,6 @@ def test_stopping_touches_our_run_only(dstack: Lab, connect: Connect) -> None:
     assert (run["id"], run["status"], run["termination_reason"]) == (second, "terminated", "stopped_by_user")
     provider.stop(second, "reused", True)
     assert [one.provider_id for one in provider.find("reused", 0)] == [second, first]
-
-
-def test_an_abort_says_so(dstack: Lab, connect: Connect) -> None:
-    """`abort` reaches dstack as an abort."""
-    project = dstack.project()
-    provider = connect(dstack, project)
-    provider_id = start(provider, submission(project, "aborted", task("sleep 600")))
-
-    run = dstack.stopped(project, "aborted", lambda: provider.stop(provider_id, "aborted", True))
-
-    assert run["termination_reason"] == "aborted_by_user"
-
-
-def test_a_run_dstack_does_not_know_is_not_found(dstack: Lab, connect: Connect) -> None:
-    """dstack answers 200 null to a stop of nothing; we do not take that for a stop."""
-    provider = connect(dstack, dstack.project())
-    nobody = "00000000-0000-4000-8000-000000000000"
-
-    with pytest.raises(RunNotFound):
-        provider.stop(nobody, "x", False)
-    with pytest.raises(RunNotFound):
-        list(provider.logs(nobody, "x", follow=True))
 
 
 def test_wrong_tokens_and_projects_are_told_apart(dstack: Lab, connect: Connect) -> None:

@@ -34,14 +34,6 @@ def test_many_submitters_of_one_run_id_start_it_once(machine) -> None:
     assert machine.wait_for("ran") == "x"
 
 
-def test_the_name_of_an_active_run_is_refused(machine) -> None:
-    """The message names the run; nothing is left behind by the refusal."""
-    run_id = machine.submit("sleep 600", name="mine")
-    with pytest.raises(NameInUse, match=f"mine is the name of an active run \\({run_id}\\)"):
-        machine.another().submit(machine.submission("true", name="mine"))
-    assert len(list(machine.state.glob("[!.]*"))) == 1
-
-
 def test_a_name_is_free_again_when_its_run_has_ended(machine) -> None:
     """The new run has a new id; `find` gives those at or after a time, newest first, each with its mark."""
     old = machine.submit("true", name="mine")
