@@ -23,7 +23,7 @@ _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _BEAT = 0.1
 
 
-class Live:
+class RunProgress:
     """Shows a run while it goes on, on stderr; stdout stays free for the result.
 
     On a terminal a thread keeps the elapsed time moving between polls; nothing but the last `show` is shared with it.
@@ -42,7 +42,7 @@ class Live:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._spin, daemon=True)
 
-    def __enter__(self) -> Live:
+    def __enter__(self) -> RunProgress:
         if self._terminal:
             self._thread.start()
         return self

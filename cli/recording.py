@@ -7,7 +7,7 @@ import signal
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from cli.said import Said
+from cli.said import DaemonLog
 from cli.wiring.errors import INTERRUPTED
 from cli.wiring.signals import ending, stoppable
 from engine.act.executor import GLANCE
@@ -79,7 +79,7 @@ def _rounds(
     clock: Clock,
     checks: Sequence[Callable[[], None]],
 ) -> None:
-    said = Said(provider.source)
+    said = DaemonLog(provider.source)
     held: bool | None = None
     while True:
         for check in checks:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("steno.record")
 
 
-class Said:
+class DaemonLog:
     """Log lines for what is new: moves, decisions, anomalies, and whether the source answers."""
 
     def __init__(self, source: str) -> None:

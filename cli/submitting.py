@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cli.live import Live
+from cli.live import RunProgress
 from cli.render import words
 from cli.watching import watching
 from cli.wiring.errors import Detached, WaitEnded
@@ -46,7 +46,7 @@ SILENCE = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Submitted:
+class SubmittedRun:
     """A run that its provider has, or that waits in the queue."""
 
     run_id: str
@@ -61,7 +61,7 @@ class Submitted:
     """Its place in the queue and why it waits, in words."""
 
 
-class Session:
+class RunSession:
     """Submits, stops and follows runs of one provider, over one watch."""
 
     def __init__(self, app: App, record: Record, provider: Provider, watch: Watch, recorder: Recorder) -> None:
@@ -72,7 +72,7 @@ class Session:
         self._recorder = recorder
         self._dispatcher = Dispatcher(watch, recorder, app.clock)
 
-    def submit(self, task: Completed, run_id: str) -> Submitted:
+    def submit(self, task: Completed, run_id: str) -> SubmittedRun:
         """Request the run, and wait until the provider or the queue has it.
 
         Raises:
@@ -107,9 +107,9 @@ class Session:
         if isinstance(outcome, types.RunHeld):
             self._watch.catch_up()
             waits = self._waits(run_id) or outcome.detail
-            return Submitted(run_id, None, task.name, accepted.position, state="queued", queued=waits)
+            return SubmittedRun(run_id, None, task.name, accepted.position, state="queued", queued=waits)
         provider_id = journal.ledger().provider_ids[run_id]
-        return Submitted(run_id, provider_id, task.name, accepted.position, state="requested")
+        return SubmittedRun(run_id, provider_id, task.name, accepted.position, state="requested")
 
     def stop(self, run: Run, *, abort: bool) -> None:
         """Request the stop of a run, and wait until the provider has accepted it.
@@ -124,7 +124,7 @@ class Session:
         request_stop(self._recorder.journal, run, project=project, abort=abort, submitter=getpass.getuser())
         raise_failure(self._dispatcher.stopped(run.run_id, OUTCOME_TIMEOUT))
 
-    def look(self, submitted: Submitted) -> Submitted:
+    def look(self, submitted: SubmittedRun) -> SubmittedRun:
         """The run after one round of polls (if no other process polls), so that a new run is seen at once."""
         self._watch.round()
         run = self._watch.world.state.runs.get(submitted.run_id)
@@ -138,7 +138,7 @@ class Session:
         Shows a live line on stderr; polls, decides and acts while the lease is free.
         """
         began, clock = self._app.clock.now(), self._app.clock
-        with stoppable(signal.SIGINT, KeyboardInterrupt) as interrupted, Live(name, began, clock) as live:
+        with stoppable(signal.SIGINT, KeyboardInterrupt) as interrupted, RunProgress(name, began, clock) as live:
             while True:
                 interrupted()
                 found = self._watch.round()
@@ -212,7 +212,7 @@ class Session:
 @contextmanager
 def session(
     app: App, record: Record, provider: Provider, *, adopt: bool = True, stays: bool = False
-) -> Iterator[Session]:
+) -> Iterator[RunSession]:
     """A session with one provider; the lease is released afterwards.
 
     Args:
@@ -226,28 +226,28 @@ def session(
 
     with watching(app, record, provider, adopt=adopt) as (watch, recorder):
         recorder.stays = stays
-        yield Session(app, record, provider, watch, recorder)
+        yield RunSession(app, record, provider, watch, recorder)
         # What this process gave a place to, it also submits: no other process may be there to do it.
         recorder.effects.wait(GRACE, until=lambda: not recorder.effects.busy)
 
 
 def submit(
     app: App, record: Record, provider: Provider, task: Completed, run_id: str, *, stays: bool = False
-) -> Submitted:
+) -> SubmittedRun:
     """As `Session.submit`, in a session of its own."""
     with session(app, record, provider, stays=stays) as here:
         return here.submit(task, run_id)
 
 
 def follow(
-    app: App, record: Record, provider: Provider, submitted: Submitted, *, timeout: int | None, stays: bool = False
+    app: App, record: Record, provider: Provider, submitted: SubmittedRun, *, timeout: int | None, stays: bool = False
 ) -> RunObject:
     """As `to_the_end`, in a session of its own."""
     with session(app, record, provider, stays=stays) as here:
         return to_the_end(here, submitted, timeout=timeout)
 
 
-def to_the_end(here: Session, submitted: Submitted, *, timeout: int | None) -> RunObject:
+def to_the_end(here: RunSession, submitted: SubmittedRun, *, timeout: int | None) -> RunObject:
     """The run object once it has a verdict; a live line on stderr meanwhile.
 
     Args:

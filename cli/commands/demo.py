@@ -196,10 +196,10 @@ def _run(app: App, record: Record, provider: Provider, name: str, line: str) -> 
 
 def _until_gone(app: App, record: Record, provider: Provider) -> None:
     """Record and control, with the log lines of `steno up`, until no machine is billed."""
-    from cli.said import Said
+    from cli.said import DaemonLog
     from cli.watching import watching
 
-    said, deadline = Said(provider.source), app.clock.now() + _PATIENCE
+    said, deadline = DaemonLog(provider.source), app.clock.now() + _PATIENCE
     with watching(app, record, provider) as (watch, recorder), _lines(quiet=app.json):
         while any(vm.billed for vm in watch.world.state.vms.values()) and app.clock.now() < deadline:
             found = watch.round()

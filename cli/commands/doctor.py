@@ -74,7 +74,7 @@ def _checkup(app: App, kind: ProviderKind, wanted: ProviderKind) -> Checkup:
 
 def _record(app: App) -> Check:
     from cli.stores import reading
-    from engine.providers.checks import Check, State
+    from engine.providers.checks import Check, CheckState
     from events.errors import RecordNotFound, StenoError
 
     where = app.settings.record
@@ -84,7 +84,7 @@ def _record(app: App) -> Check:
     except RecordNotFound:
         return Check(name="record", message=f"{where} is not there yet; the first submit makes it")
     except StenoError as error:
-        return Check(name="record", state=State.FAILED, message=str(error), error=error)
+        return Check(name="record", state=CheckState.FAILED, message=str(error), error=error)
     return Check(name="record", message=message)
 
 

@@ -14,7 +14,7 @@ from cli.wiring.options import common, pass_app, project_option, provider_option
 from cli.wiring.output import emit, emit_json, hint
 
 if TYPE_CHECKING:
-    from cli.submitting import Submitted
+    from cli.submitting import SubmittedRun
     from engine.objects import RunObject
 
 
@@ -91,7 +91,7 @@ def command(
     _print(app, run)
 
 
-def _say(app: App, submitted: Submitted, provider: str, project: str) -> None:
+def _say(app: App, submitted: SubmittedRun, provider: str, project: str) -> None:
     if app.json:
         emit_json(
             {

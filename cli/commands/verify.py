@@ -14,7 +14,7 @@ from cli.wiring.output import emit, emit_json, progress
 
 if TYPE_CHECKING:
     from events.store.record import Head
-    from events.store.verify import Verdict
+    from events.store.verify import Verification
 
 _HEX = re.compile("[0-9a-fA-F]+")
 
@@ -63,7 +63,7 @@ def _head(expect: str) -> Head:
     return Head(position=int(position), hash=digest.lower())
 
 
-def _print(verdict: Verdict) -> None:
+def _print(verdict: Verification) -> None:
     from cli.render import paint
     from cli.render.words import count
 

@@ -10,7 +10,7 @@ from cli.render.runs import called, identity, verdict
 from engine.fold.vm import Vm
 from engine.objects import AnomalyObject, VmObject
 from projections.models.evidence import Quote, brief
-from projections.models.explain import Explanation, Step
+from projections.models.explain import ExplainedStep, Explanation
 
 _MARGIN = "  "
 
@@ -89,7 +89,7 @@ def fields(one: Quote, width: int) -> list[str]:
     return rows
 
 
-def _step(step: Step, width: int) -> str:
+def _step(step: ExplainedStep, width: int) -> str:
     state = paint.pad(paint.state(step.state), 12)
     kind = "poll" if step.said is None else step.said.kind
     front = f"{_MARGIN}{words.hour(step.at)}  {state}  {f'{kind} {step.position}':<11} "

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.render import paint, words
-from engine.money.projection import Verdict
+from engine.money.projection import ClaimVerdict
 from engine.money.words import money, rate, usd
 from events.clock import SECOND
 from events.duration import span
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from engine.money.performance import Measure
     from engine.money.projection import Claim, Inputs
     from engine.money.reconcile import Difference, Reconciliation
-    from engine.money.report import Report, Row
+    from engine.money.report import Report, ReportRow
 
 _HEADS = {"vm": "MACHINE", "run": "RUN", "day": "DAY", "user": "USER", "gpu": "GPU"}
 
@@ -49,7 +49,7 @@ def costs_table(report: Report, columns: int) -> str:
     return f"{drawn}\n\n{paint.dim(bounds)}"
 
 
-def _row(row: Row, shown: list[Line], *, spot: bool) -> tuple[str, ...]:
+def _row(row: ReportRow, shown: list[Line], *, spot: bool) -> tuple[str, ...]:
     return (
         paint.cut(row.label, 36) + (paint.dim(" (archive)") if row.archive else ""),
         *(words.short(money(row.lines[line])) if row.lines.get(line) else "–" for line in shown),
@@ -226,7 +226,12 @@ def _run_name(one: Reconciliation, state: WorldState) -> str:
     return (None if run is None else run.name) or one.run_id or "–"
 
 
-_COLOURS = {Verdict.HOLDS: "green", Verdict.PARTLY: "yellow", Verdict.WRONG: "red", Verdict.ADDED: "bright_black"}
+_COLOURS = {
+    ClaimVerdict.HOLDS: "green",
+    ClaimVerdict.PARTLY: "yellow",
+    ClaimVerdict.WRONG: "red",
+    ClaimVerdict.ADDED: "bright_black",
+}
 
 
 def projection_page(inputs: Inputs, claims: Sequence[Claim], columns: int) -> str:

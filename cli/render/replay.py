@@ -14,7 +14,7 @@ from engine.objects import (
     run_object,
     vm_object,
 )
-from engine.replay.diff import Difference
+from engine.replay.diff import RunDifference
 from engine.replay.result import Replay, Step
 from events.clock import format_time
 from projections.models.evidence import brief, quote
@@ -42,7 +42,7 @@ def summary(replay: Replay, columns: int) -> str:
     return "\n".join([*lines, *_trouble(replay)])
 
 
-def comparison(left: Replay, right: Replay, differences: Sequence[Difference]) -> str:
+def comparison(left: Replay, right: Replay, differences: Sequence[RunDifference]) -> str:
     """Both verdicts of every run; differences are marked."""
     lefts = {run.run_id: run for run in runs_of(left)}
     rights = {run.run_id: run for run in runs_of(right)}

@@ -6,7 +6,7 @@ from cli.render import paint, words
 from cli.render.runs import called, identity, paid, verdict
 from engine.objects import RunObject
 from events.clock import SECOND, parse_time
-from projections.models.timeline import Span, Timeline
+from projections.models.timeline import Timeline, TimelineSpan
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400, 172800, 604800)
@@ -74,7 +74,7 @@ class _Scale:
         return min(self.columns - 1, self.eighth(at) // 8)
 
 
-def _state_row(span: Span, life: Timeline, scale: _Scale) -> str:
+def _state_row(span: TimelineSpan, life: Timeline, scale: _Scale) -> str:
     end = life.until if span.end is None else span.end
     colour = paint.STATE_COLOURS.get(span.state)
     tail = _OPEN if span.end is None and life.verdict is None else ""

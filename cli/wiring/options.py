@@ -8,7 +8,7 @@ import click
 from cli.wiring.app import App
 
 if TYPE_CHECKING:
-    from projections.store.store import Store
+    from projections.store.store import ProjectionStore
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -138,16 +138,16 @@ def _known_either(ctx: click.Context, _: click.Parameter, incomplete: str) -> li
     return _known(ctx, lambda store: (*store.names(incomplete), *store.vms.names(incomplete)))
 
 
-def _known(ctx: click.Context, names: "Callable[[Store], Iterable[str]]") -> list[str]:
+def _known(ctx: click.Context, names: "Callable[[ProjectionStore], Iterable[str]]") -> list[str]:
     """Names from the read models; no completion on any error."""
     import contextlib
     import sqlite3
 
     from events.errors import StenoError
-    from projections.store.store import Store, beside
+    from projections.store.store import ProjectionStore, beside
 
     with contextlib.suppress(StenoError, OSError, sqlite3.Error):
-        store = Store.open(beside(ctx.ensure_object(App).settings.record), write=False)
+        store = ProjectionStore.open(beside(ctx.ensure_object(App).settings.record), write=False)
         if store is not None:
             with store:
                 return list(names(store))

@@ -25,7 +25,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class CheckProvider:
     """A call may have been made: look whether the provider has the run, and only then call again."""
 
     call_if_missing: bool
@@ -44,7 +44,7 @@ class Abandon:
     why: str
 
 
-Step = Call | Look | Wait | Abandon
+Step = Call | CheckProvider | Wait | Abandon
 
 
 def next_step(submit: OpenSubmit, ledger: Outbox, now: int, *, looked_at: int | None = None) -> Step:
@@ -62,7 +62,7 @@ def next_step(submit: OpenSubmit, ledger: Outbox, now: int, *, looked_at: int | 
     if submit.intended is not None:
         if submit.held is not None and submit.held.why == "ambiguous" and not old and not stop:
             return Wait()
-        return Look(call_if_missing=not old and not stop)
+        return CheckProvider(call_if_missing=not old and not stop)
     if stop:
         return Abandon("it was stopped before it was handed to the provider")
     if old:

@@ -15,7 +15,7 @@ import msgspec
 from engine.act.executor import Call as ProviderCall
 from engine.act.executor import Effect
 from engine.act.journal import Journal
-from engine.act.next_step import Abandon, Call, Look, Wait, next_step
+from engine.act.next_step import Abandon, Call, CheckProvider, Wait, next_step
 from engine.errors import NameInUse, ProjectNotFound, ProviderError, ProviderRefused, ProviderUnreachable, TaskInvalid
 from engine.fold.outbox import OpenSubmit, SubmitOutcome
 from engine.providers.base import Named, Preparation, Provider, Submission
@@ -80,7 +80,7 @@ class Submitter:
         match step:
             case Abandon():
                 self._abandon(submit, step.why)
-            case Look():
+            case CheckProvider():
                 found = yield from self._look(submit, _name(submit))
                 if found is not None and found.sure:
                     self._succeed(submit, found.provider_id, found.name, found=True)

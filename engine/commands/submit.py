@@ -25,7 +25,7 @@ _ID_DIGITS = 32
 """Hexadecimal digits of an event id (16 bytes)."""
 
 
-class Accepted(msgspec.Struct, frozen=True, kw_only=True):
+class AcceptedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request that is in the record."""
 
     run_id: str
@@ -56,7 +56,7 @@ def key_of(journal: "Journal", *, submitter: str, text: str, body: bytes) -> Key
     return Key(text=text, run_id=str(uuid.uuid5(_NAMESPACE, named.decode())), request_id=digest[:_ID_DIGITS])
 
 
-def accepted_before(journal: "Journal", key: Key) -> Accepted | None:
+def accepted_before(journal: "Journal", key: Key) -> AcceptedRequest | None:
     """What the first request with this key led to; None if this is the first.
 
     Raises:
@@ -70,7 +70,7 @@ def accepted_before(journal: "Journal", key: Key) -> Accepted | None:
             f"this key was used at position {first.position} for a different request: use a new key, or repeat that "
             "request unchanged"
         )
-    return Accepted(run_id=key.run_id, name=first.data.name, position=first.position)
+    return AcceptedRequest(run_id=key.run_id, name=first.data.name, position=first.position)
 
 
 def admit(
@@ -124,7 +124,7 @@ def request_run(
     fallback: tuple[str, ...] = (),
     kernel: bytes | None = None,
     key: Key | None = None,
-) -> Accepted:
+) -> AcceptedRequest:
     """Append the request for one run, or find the one that another process appended with the same key.
 
     Secret values of the configuration go to the vault first, under the run's id, and only their commitments into the
@@ -154,7 +154,7 @@ def request_run(
         kernel=kernel,
     )
     if key is None:
-        return Accepted(run_id=run_id, name=name, position=journal.run(run_id, request))
+        return AcceptedRequest(run_id=run_id, name=name, position=journal.run(run_id, request))
     try:
         (position,) = journal.append(Batch(f"run/{run_id}", (request,), expected_version=0, ids=(key.request_id,)))
     except (VersionConflict, IdConflict):
@@ -162,4 +162,4 @@ def request_run(
         if found is None:
             raise
         return found
-    return Accepted(run_id=run_id, name=name, position=position)
+    return AcceptedRequest(run_id=run_id, name=name, position=position)

@@ -65,7 +65,7 @@ class OpenNotice(msgspec.Struct, frozen=True, kw_only=True):
     """When the newest did."""
 
 
-class Mark(msgspec.Struct, frozen=True, kw_only=True):
+class NoticeMark(msgspec.Struct, frozen=True, kw_only=True):
     """Since when the webhook is told of something."""
 
     position: int
@@ -94,7 +94,7 @@ class Outbox(msgspec.Struct, kw_only=True):
     """vm_id → position of the newest outcome of a stop."""
     noticed: set[str] = set()
     """Every notice there ever was, and every fact that a digest named."""
-    told: dict[str, dict[str, Mark]] = {}
+    told: dict[str, dict[str, NoticeMark]] = {}
     """Source → what the webhook is told of it, each since when."""
     taken: dict[str, TakenStop] = {}
     """The newest stop that the provider accepted."""
@@ -133,7 +133,7 @@ class Outbox(msgspec.Struct, kw_only=True):
                 self.vm_stops.pop(event.vm_id, None)
                 self.vm_outcomes[event.vm_id] = position
             case types.AlertsAdopted():
-                known, here = self.told.get(event.source, {}), Mark(position=position, at=observed_at)
+                known, here = self.told.get(event.source, {}), NoticeMark(position=position, at=observed_at)
                 self.told[event.source] = {kind: known.get(kind, here) for kind in event.kinds}
             case types.NoticeIntended() | types.NoticeDelivered() | types.NoticeFailed():
                 self._notice(position, observed_at, event)

@@ -28,7 +28,7 @@ from engine.fold.until import Until
 from engine.fold.vm import Vm, vm_id_of
 from engine.fold.world import World
 from engine.providers.reading import Reading
-from engine.rules.sets import Watch
+from engine.rules.sets import ObservationFilter
 from engine.states import VmState
 from events.clock import foreign_run_id
 from events.poll import Poll
@@ -62,7 +62,7 @@ class RecordFold:
         self._facts: dict[int, tuple[RunFacts, ...]] = {}
         self._vm_facts: dict[int, VmFacts] = {}
         self._reader = PollReader(world.readings)
-        self._repeats = world.rules.watch is not Watch.CLOCK
+        self._repeats = world.rules.watch is not ObservationFilter.CLOCK
         self._absent = self._is_something_missing()
 
     def run(

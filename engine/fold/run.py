@@ -61,7 +61,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     """When it was given the place at which the provider had no capacity for it."""
 
 
-class Phase(StrEnum):
+class ReportedPhase(StrEnum):
     """What a task that reports says it does."""
 
     COMPILING = "compiling"
@@ -72,7 +72,7 @@ class Phase(StrEnum):
 class PhaseStep(msgspec.Struct, frozen=True, kw_only=True):
     """From when a task said it did that."""
 
-    phase: Phase
+    phase: ReportedPhase
     position: int
     at: int
     """When its line was read (microseconds, UTC)."""
@@ -181,7 +181,7 @@ class Run(msgspec.Struct, kw_only=True):
         return is_terminal(self.state)
 
     @property
-    def phase(self) -> Phase | None:
+    def phase(self) -> ReportedPhase | None:
         """What a running task says it does."""
         if self.said is None or self.state is not State.RUNNING or not self.said.phases:
             return None

@@ -4,14 +4,14 @@ from typing import Final
 
 import msgspec
 
-from engine.fold.run import Phase, PhaseStep, Said
+from engine.fold.run import PhaseStep, ReportedPhase, Said
 from engine.kernel.mark import read_frame, read_mark
 from engine.states import Reason
 
 _PHASES: Final = {
-    "COMPILING": Phase.COMPILING,
-    "CHECKING": Phase.CHECKING,
-    "BENCHMARKING": Phase.BENCHMARKING,
+    "COMPILING": ReportedPhase.COMPILING,
+    "CHECKING": ReportedPhase.CHECKING,
+    "BENCHMARKING": ReportedPhase.BENCHMARKING,
 }
 _ERRORS: Final = {
     "COMPILE_ERROR": Reason.COMPILE_ERROR,

@@ -51,7 +51,7 @@ class PriceStep(msgspec.Struct, frozen=True, kw_only=True):
     """Micro-dollars an hour of the whole machine."""
 
 
-class Span(msgspec.Struct, frozen=True, kw_only=True):
+class SilentSpan(msgspec.Struct, frozen=True, kw_only=True):
     """A time in which the machine did not answer the provider."""
 
     since: int
@@ -161,7 +161,7 @@ class Vm(msgspec.Struct, kw_only=True):
     steps: tuple[VmStep, ...] = ()
     dates: tuple[VmDate, ...] = ()
     """In order of time, shifted by `skew`."""
-    unreachable: tuple[Span, ...] = ()
+    unreachable: tuple[SilentSpan, ...] = ()
     runs: tuple[str, ...] = ()
     """Runs that were on it, in order."""
     occupancies: tuple[Occupancy, ...] = ()

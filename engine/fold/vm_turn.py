@@ -6,7 +6,7 @@ from engine.facts import VmFacts
 from engine.fold.change import Anomaly, AnomalyKind, Change, VmMoved
 from engine.fold.sources import Source
 from engine.fold.tick import Tick
-from engine.fold.vm import PriceStep, Span, Told, Vm, VmStep
+from engine.fold.vm import PriceStep, SilentSpan, Told, Vm, VmStep
 from engine.fold.vm_machine import VmStepper, VmTrigger
 from engine.states import VmReason, VmState
 
@@ -82,10 +82,10 @@ class VmTurn:
         vm = self.vm
         away = bool(vm.unreachable) and vm.unreachable[-1].until is None
         if facts.unreachable and not away:
-            vm.unreachable = (*vm.unreachable, Span(since=self.at, until=None))
+            vm.unreachable = (*vm.unreachable, SilentSpan(since=self.at, until=None))
         elif away and not facts.unreachable and facts.state in ALIVE:
             since = vm.unreachable[-1].since
-            vm.unreachable = (*vm.unreachable[:-1], Span(since=since, until=max(since, self.at)))
+            vm.unreachable = (*vm.unreachable[:-1], SilentSpan(since=since, until=max(since, self.at)))
 
     # -- the machine -------------------------------------------------------------------------------------------------
 

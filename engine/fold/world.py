@@ -23,7 +23,7 @@ from engine.fold.vm_machine import VM, VmStepper
 from engine.fold.world_codec import WorldState
 from engine.providers.reading import Listing, Readings, Scope
 from engine.rules.moves import Move, Verdict
-from engine.rules.sets import CURRENT, RuleSet, Watch
+from engine.rules.sets import CURRENT, ObservationFilter, RuleSet
 from engine.states import State
 from events import types
 from events.clock import foreign_run_id
@@ -102,7 +102,7 @@ class World:
     def _answer(self, tick: Tick, once: Once | None, source: Source, changes: list[Change]) -> None:
         for seen in tick.runs if once is None else once.runs:
             self._see(seen, tick, changes, None if once is None else once.unlike.get(seen.facts.provider_id))
-        if self.rules.watch is Watch.NAMED_LIST and tick.scope.listing is Listing.RUNS:
+        if self.rules.watch is ObservationFilter.NAMED_LIST and tick.scope.listing is Listing.RUNS:
             self._named_list(tick, changes)
         if tick.scope.listing is Listing.RUNS and not tick.scope.filtered and tick.scope.page_after is None:
             changes += self.machines.orphans(tick)
@@ -129,11 +129,11 @@ class World:
         new, retried = turn.take_down(seen, tick, unlike)
         if new:
             match self.rules.watch:
-                case Watch.EVERY:
+                case ObservationFilter.EVERY:
                     turn.judge(seen.facts, retried=retried)
-                case Watch.FIRST_OF_NAME:
+                case ObservationFilter.FIRST_OF_NAME:
                     turn.judge(self._first_of_name(seen.facts, tick.scope), retried=False)
-                case Watch.CLOCK | Watch.NAMED_LIST:
+                case ObservationFilter.CLOCK | ObservationFilter.NAMED_LIST:
                     if run.state is State.REQUESTED:
                         turn.arrive("first-sight")
         self._finish(turn, changes, new=new)

@@ -10,7 +10,7 @@ from engine.kernel.definition import Definition
 _FOLDER = Path(__file__).parent / "problems"
 
 
-class Problem(msgspec.Struct, frozen=True, kw_only=True):
+class KernelProblem(msgspec.Struct, frozen=True, kw_only=True):
     """One of them."""
 
     problem: str
@@ -21,7 +21,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @cache
-def problems() -> tuple[Problem, ...]:
+def problems() -> tuple[KernelProblem, ...]:
     """All of them, by name."""
     return tuple(_read(path) for path in sorted(_FOLDER.iterdir()) if (path / "problem.json").is_file())
 
@@ -50,9 +50,9 @@ def reference_of(definition: Definition) -> str:
     return found.reference.python
 
 
-def _read(folder: Path) -> Problem:
+def _read(folder: Path) -> KernelProblem:
     given = msgspec.json.decode((folder / "problem.json").read_bytes(), type=dict[str, object])
     reference = {"python": (folder / "reference.txt").read_text("utf-8")}
     definition = msgspec.convert({**given, "reference": reference}, Definition)
     example = (folder / "solution.hip").read_text("utf-8")
-    return Problem(problem=folder.name, title=definition.title, problem_def=definition, example=example)
+    return KernelProblem(problem=folder.name, title=definition.title, problem_def=definition, example=example)

@@ -9,8 +9,8 @@ import msgspec
 from engine.kernel.bundle import PACKAGE, bundled
 from engine.kernel.catalogue import reference_of
 from engine.kernel.definition import TOLERANCES, Definition, Test, Wrong, entries
-from engine.kernel.mark import Mark, hashed
-from engine.kernel.submission import Submission
+from engine.kernel.mark import KernelMark, hashed
+from engine.kernel.submission import KernelSubmission
 
 VARIABLE: Final = "STENO_KERNEL"
 LONGEST: Final = 120_000
@@ -45,13 +45,13 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
     configuration: dict[str, object]
     """A dstack task; its `env` holds the solution, as a secret."""
-    mark: Mark
+    mark: KernelMark
 
 
-class Executor(Protocol):
+class KernelExecutor(Protocol):
     """Makes an order of a submission."""
 
-    def order(self, submission: Submission, key: str) -> Order:
+    def order(self, submission: KernelSubmission, key: str) -> Order:
         """What to ask the provider for.
 
         Args:
@@ -69,7 +69,7 @@ class OneTask:
     def __init__(self, terms: Terms) -> None:
         self._terms = terms
 
-    def order(self, submission: Submission, key: str) -> Order:
+    def order(self, submission: KernelSubmission, key: str) -> Order:
         """See `Executor.order`."""
         definition, terms = submission.definition, self._terms
         packed = bundled(job_of(submission, key, compiler=terms.compiler))
@@ -85,7 +85,7 @@ class OneTask:
         }
         if terms.backend is not None:
             configuration["backends"] = [terms.backend]
-        mark = Mark(
+        mark = KernelMark(
             problem=submission.problem,
             gpu_type=submission.gpu,
             dtype=submission.dtype,
@@ -98,7 +98,7 @@ class OneTask:
         return Order(configuration=configuration, mark=mark)
 
 
-def job_of(submission: Submission, key: str, *, compiler: str) -> dict[str, object]:
+def job_of(submission: KernelSubmission, key: str, *, compiler: str) -> dict[str, object]:
     """What the program on the machine reads: names, numbers and text, nothing to be looked up."""
     definition, dtype = submission.definition, submission.dtype
     signature, tolerance = definition.signature, definition.tolerance

@@ -24,7 +24,7 @@ STATUSES: Final = frozenset(
 """What a task can say."""
 
 
-class Mark(msgspec.Struct, frozen=True, kw_only=True):
+class KernelMark(msgspec.Struct, frozen=True, kw_only=True):
     """`RunRequested.kernel`."""
 
     problem: str
@@ -38,18 +38,18 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
     """SHA-256 of the key that every frame of this run carries, as hex."""
 
 
-class Frame(msgspec.Struct, frozen=True, kw_only=True):
+class TaskFrame(msgspec.Struct, frozen=True, kw_only=True):
     """What the fold reads of a frame; all else in it is for people."""
 
     status: str
     key: str = ""
 
 
-_mark = msgspec.json.Decoder(Mark)
-_frame = msgspec.json.Decoder(Frame)
+_mark = msgspec.json.Decoder(KernelMark)
+_frame = msgspec.json.Decoder(TaskFrame)
 
 
-def read_mark(data: bytes) -> Mark | None:
+def read_mark(data: bytes) -> KernelMark | None:
     """The mark of a request; None where it is of a version that wrote other things."""
     try:
         return _mark.decode(data)
@@ -57,7 +57,7 @@ def read_mark(data: bytes) -> Mark | None:
         return None
 
 
-def read_frame(data: bytes) -> Frame | None:
+def read_frame(data: bytes) -> TaskFrame | None:
     """A frame; None where it is none."""
     try:
         found = _frame.decode(data)
@@ -66,7 +66,7 @@ def read_frame(data: bytes) -> Frame | None:
     return found if found.status in STATUSES else None
 
 
-def is_genuine(frame: Frame, key_hash: str) -> bool:
+def is_genuine(frame: TaskFrame, key_hash: str) -> bool:
     """Whether a frame was said by the program that was sent, rather than printed by what it runs."""
     return secrets.compare_digest(hashed(frame.key), key_hash)
 

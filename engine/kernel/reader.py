@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 Logs = Callable[[], Iterator[bytes]]
 
 
-class Reader:
+class OutputReader:
     """One pass over an output, from its beginning."""
 
     def __init__(self, logs: Logs, said: Said, key_hash: str) -> None:

@@ -13,7 +13,7 @@ from engine.act.journal import Journal
 from engine.fold.run import Run, Said
 from engine.fold.world_codec import WorldState
 from engine.kernel.mark import read_mark
-from engine.kernel.reader import Reader
+from engine.kernel.reader import OutputReader
 from engine.providers.base import Provider
 from engine.states import State
 from events import types
@@ -41,7 +41,7 @@ class _Open:
     """One attempt whose output is being read."""
 
     provider_id: str
-    reader: Reader | None = None
+    reader: OutputReader | None = None
     passes: int = 0
     """Passes since the run has ended."""
     failures: int = 0
@@ -144,14 +144,14 @@ class Reports:
         else:
             one.not_before = now + backoff(one.passes, first=2 * SECOND, most=_LAST)
 
-    def _is_enough(self, reader: Reader, one: _Open) -> bool:
+    def _is_enough(self, reader: OutputReader, one: _Open) -> bool:
         """Whether to look no further for the last word of a run that has ended."""
         return one.passes > _PASSES if reader.trouble is not None else one.passes >= _LOOKED_TWICE
 
     def _begin(self, run: Run, said: Said, one: _Open) -> None:
         mark = read_mark(said.mark)
         logs = partial(self._provider.logs, one.provider_id, run.name or "", follow=not run.terminal)
-        one.reader = Reader(logs, said, "" if mark is None else mark.key_hash)
+        one.reader = OutputReader(logs, said, "" if mark is None else mark.key_hash)
 
     def _let_go(self, run_id: str) -> None:
         one = self._open.pop(run_id)

@@ -40,7 +40,7 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True):
     """`benchmark` checks and times and ends BENCHMARKED, `checker` only checks and ends CHECKED."""
 
 
-class Submission(msgspec.Struct, frozen=True, kw_only=True):
+class KernelSubmission(msgspec.Struct, frozen=True, kw_only=True):
     """A request that can be carried out."""
 
     solution: str
@@ -69,7 +69,7 @@ _definition = msgspec.json.Decoder(Definition)
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
-def read_submission(body: bytes) -> Submission:
+def read_submission(body: bytes) -> KernelSubmission:
     """The submission in a request's body.
 
     Raises:
@@ -97,7 +97,7 @@ def read_submission(body: bytes) -> Submission:
     check(definition, dtype=dtype, benchmark=endpoint == "benchmark")
     if definition.reference.problem is not None and definition_of(definition.reference.problem) is None:
         raise Wrong("problem_def.reference.problem", f"no such problem is shipped; there is {', '.join(names())}")
-    return Submission(
+    return KernelSubmission(
         solution=asked.solution_code,
         problem=asked.problem,
         definition=definition,

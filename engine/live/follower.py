@@ -81,7 +81,7 @@ class Follower:
                 self._tell(str(error))
                 self._stopping.wait(_AGAIN)
             except Exception as error:  # noqa: BLE001 - whatever it is, the service says so and tries again
-                self._tell(f"a mistake in Steno itself: {type(error).__name__}: {error}")
+                self._tell(f"bug in Steno: {type(error).__name__}: {error}")
                 self._stopping.wait(_AGAIN)
 
     def _follow(self) -> None:

@@ -6,7 +6,7 @@ import msgspec
 
 from engine.fold.vm import Vm
 from engine.fold.vm_machine import Phase
-from engine.money.bill_cache import BillCache, Mark
+from engine.money.bill_cache import BillCache, PhaseStart
 from engine.money.life import Holds, blocks_of, certain_end, certain_start, life_end, possible_end, possible_start
 from engine.money.prices import HIGH, HOUR, LOW, Book, Tariff, exact, rung_at
 from engine.money.spans import Slice, slices
@@ -81,11 +81,11 @@ def bill_vm(vm: Vm, *, until: int, book: Book, cache: BillCache | None = None) -
     begun, sum_before, intervals = (None, 0, list[Interval]())
     if at.settled is not None:
         begun, sum_before, intervals = at.settled.mark.begun, at.settled.mark.total, list(at.settled.intervals)
-    marks: list[Mark] = []
+    marks: list[PhaseStart] = []
     span = None
     for mark, cut in slices(vm, until, Holds(at.holds, in_turn=blocks_of(vm) == 1), begun):
         if mark is not None and span is not None and cut.span is not span:
-            marks.append(Mark(mark, len(intervals), sum_before))
+            marks.append(PhaseStart(mark, len(intervals), sum_before))
         span = cut.span
         for piece in _priced(cut, tariff):
             sum_after = sum_before + exact(tariff, piece.since, piece.until)

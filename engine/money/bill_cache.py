@@ -23,7 +23,7 @@ _MACHINES: Final = 64
 """Machines remembered."""
 
 
-class Mark(NamedTuple):
+class PhaseStart(NamedTuple):
     """Where a phase begins."""
 
     begun: Begun
@@ -36,7 +36,7 @@ class Mark(NamedTuple):
 class SettledPart(NamedTuple):
     """The beginning of a machine's life, and all it was reckoned from."""
 
-    mark: Mark
+    mark: PhaseStart
     intervals: tuple["Interval", ...]
     steps: tuple[VmStep, ...]
     """Those that lie behind, and the one after them."""
@@ -94,7 +94,7 @@ class BillCache:
         began: int,
         certain: int,
         at: Opened,
-        marks: list[Mark],
+        marks: list[PhaseStart],
         bill: list["Interval"],
     ) -> None:
         """Settle what can be settled by now: `marks` are those met since `at`, in order; `bill` is the whole."""
@@ -131,7 +131,9 @@ class BillCache:
         for forgotten in list(self._kept)[:-_MACHINES]:
             self._kept.pop(forgotten, None)
 
-    def _chosen(self, vm: Vm, certain: int, marks: list[Mark], before: list[Hold], *, every: bool) -> Mark | None:
+    def _chosen(
+        self, vm: Vm, certain: int, marks: list[PhaseStart], before: list[Hold], *, every: bool
+    ) -> PhaseStart | None:
         """Up to where to settle: before the last run that has left came, since the next begins no sooner than it did;
         where many phases have gone by since and all runs have left (`every`), later.
         """

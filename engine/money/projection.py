@@ -47,7 +47,7 @@ class Inputs(msgspec.Struct, frozen=True, kw_only=True):
     grant: int = 1400 * DOLLAR
 
 
-class Verdict(StrEnum):
+class ClaimVerdict(StrEnum):
     """How an estimate compares with the calculation."""
 
     HOLDS = "holds"  # to the digits it is printed with
@@ -67,7 +67,7 @@ class Claim(msgspec.Struct, frozen=True):
     result: str
     amount: int | None
     """The result in micro-dollars, where it is money."""
-    verdict: Verdict
+    verdict: ClaimVerdict
     why: str = ""
     """The correction, or the condition; empty where the estimate holds."""
 
@@ -169,7 +169,7 @@ def _single(inputs: Inputs) -> Iterator[Claim]:
         f"{_product(inputs.provisioning, inputs)} … {_product(inputs.provisioning_longest, inputs)}",
         f"{_dollars(low)} … {_dollars(high)}",
         high,
-        Verdict.HOLDS if all(holds) else Verdict.PARTLY if any(holds) else Verdict.WRONG,
+        ClaimVerdict.HOLDS if all(holds) else ClaimVerdict.PARTLY if any(holds) else ClaimVerdict.WRONG,
         "" if all(holds) else f"$0.17 is the price of {span(_time_for(17 * CENT, inputs))}; the range starts lower",
     )
     used = inputs.warm_start + inputs.run
@@ -181,7 +181,7 @@ def _single(inputs: Inputs) -> Iterator[Claim]:
         f"{_product(inputs.warm_start, inputs)}; with its run {_product(used, inputs)}",
         f"{_dollars(start)}; with its run {_dollars(whole)}",
         start,
-        Verdict.HOLDS if warm_holds else Verdict.WRONG,
+        ClaimVerdict.HOLDS if warm_holds else ClaimVerdict.WRONG,
         "" if warm_holds else f"$0.03 is the price of {span(_time_for(3 * CENT, inputs))}",
     )
     yield _printed("provisioning", "~2 minutes ≈ $0.07", 7, inputs.provisioning, inputs, why="another price or time")
@@ -195,7 +195,7 @@ def _single(inputs: Inputs) -> Iterator[Claim]:
         _product(timeout, inputs),
         _dollars(amount),
         amount,
-        Verdict.ADDED,
+        ClaimVerdict.ADDED,
         "what a machine really idles for at most",
     )
 
@@ -218,7 +218,7 @@ def _example(inputs: Inputs) -> Iterator[Claim]:
         f"{_dollars(apart)} − {_dollars(together)}",
         _dollars(apart - together),
         apart - together,
-        Verdict.WRONG if dearer else Verdict.HOLDS,
+        ClaimVerdict.WRONG if dearer else ClaimVerdict.HOLDS,
         f"with reuse it costs {_tenths(-saving(inputs, runs))} % more" if dearer else "",
     )
 
@@ -233,7 +233,7 @@ def _reuse(inputs: Inputs) -> Iterator[Claim]:
             f"(n − 1) × {span(inputs.provisioning)} > {span(idle)}, runs back to back",
             "never" if least is None else f"{least} runs in a row",
             None,
-            Verdict.ADDED,
+            ClaimVerdict.ADDED,
             "every gap between two runs counts against it: (n − 1) × (provisioning − gap) > idle timeout",
         )
     timeout = span(inputs.idle_timeout)
@@ -247,7 +247,7 @@ def _reuse(inputs: Inputs) -> Iterator[Claim]:
             f"({span(inputs.provisioning)} − {span(gap)}) ÷ ({span(inputs.provisioning)} + {span(inputs.run)})",
             f"{limit}; 60 % {reached}",
             None,
-            Verdict.WRONG if least is None else Verdict.PARTLY,
+            ClaimVerdict.WRONG if least is None else ClaimVerdict.PARTLY,
             "the gap eats it" if least is None else "the limit is reached by no series; short series save nothing",
         )
 
@@ -257,7 +257,7 @@ def _month(inputs: Inputs, tasks: int) -> Iterator[Claim]:
     costs = {pattern: month(inputs, tasks, pattern) for pattern in PATTERNS}
     low, high, months = MONTHS.get(tasks, (None, None, None))
     known = low is not None and high is not None and months is not None
-    verdict, why = (Verdict.ADDED, "")
+    verdict, why = (ClaimVerdict.ADDED, "")
     if low is not None and high is not None:
         verdict, why = _within(costs, low * DOLLAR, high * DOLLAR)
     yield Claim(
@@ -280,26 +280,26 @@ def _month(inputs: Inputs, tasks: int) -> Iterator[Claim]:
         f"{usd(inputs.grant)} ÷ ${low}-{high} a month",
         f"{_tenths(shortest)} … {_tenths(longest)} months; by pattern: {truly}",
         None,
-        Verdict.HOLDS if holds else Verdict.WRONG,
+        ClaimVerdict.HOLDS if holds else ClaimVerdict.WRONG,
         "" if holds else f"{months} months would be {_dollars(inputs.grant // months)} a month",
     )
 
 
-def _within(costs: dict[Pattern, int], low: int, high: int) -> tuple[Verdict, str]:
+def _within(costs: dict[Pattern, int], low: int, high: int) -> tuple[ClaimVerdict, str]:
     """Whether any pattern costs an amount in a range."""
     inside = [name for name, cost in costs.items() if low <= cost <= high]
     if inside:
-        return Verdict.PARTLY, f"true for: {', '.join(inside)}"
+        return ClaimVerdict.PARTLY, f"true for: {', '.join(inside)}"
     if min(costs.values()) <= high and low <= max(costs.values()):
-        return Verdict.PARTLY, "between the patterns"
-    return Verdict.WRONG, "no pattern gives it"
+        return ClaimVerdict.PARTLY, "between the patterns"
+    return ClaimVerdict.WRONG, "no pattern gives it"
 
 
 def _printed(topic: str, said: str, cents: int, time: int, inputs: Inputs, *, why: str, formula: str = "") -> Claim:
     """An estimate that holds if the calculation gives as many cents."""
     amount = cost_of(time, inputs.hourly)
     holds = _cents(amount) == cents
-    verdict = Verdict.HOLDS if holds else Verdict.WRONG
+    verdict = ClaimVerdict.HOLDS if holds else ClaimVerdict.WRONG
     return Claim(topic, said, formula + _product(time, inputs), _dollars(amount), amount, verdict, "" if holds else why)
 
 

@@ -21,7 +21,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY: Final = 86_400 * SECOND
 
 
-class Row(msgspec.Struct, kw_only=True):
+class ReportRow(msgspec.Struct, kw_only=True):
     """What one machine, run, day, user or kind of GPU cost."""
 
     key: str
@@ -46,9 +46,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Rows and their sum."""
 
     by: By
-    rows: tuple[Row, ...]
+    rows: tuple[ReportRow, ...]
     """In order of first appearance; days in order of time; what no run pays last."""
-    total: Row
+    total: ReportRow
     low: int
     high: int
     """Bounds of the total."""
@@ -60,15 +60,15 @@ def cost_report(costs: Costs, by: By) -> Report:
     """What everything cost, to the newest poll."""
     state, name = costs.state, _NAMERS[by]
     archived = 0
-    rows: dict[str, Row] = {}
-    total = Row(key="total", label="total")
+    rows: dict[str, ReportRow] = {}
+    total = ReportRow(key="total", label="total")
     for charge in costs.charges():
         vm = state.vms[charge.vm_id]
         run = None if charge.run_id is None else state.runs.get(charge.run_id)
         archived += charge.cost if vm.archive is not None else 0
         for part in cut_at(charge, midnights(charge.since, charge.until)) if by == "day" else [charge]:
             key, label = name(part, vm, run)
-            row = rows.setdefault(key, Row(key=key, label=label, archive=True))
+            row = rows.setdefault(key, ReportRow(key=key, label=label, archive=True))
             row.archive = row.archive and vm.archive is not None
             _add(row, part, spot=bool(vm.facts.spot))
             _add(total, part, spot=bool(vm.facts.spot))
@@ -107,7 +107,7 @@ def midnights(since: int, until: int) -> Iterator[int]:
     yield from range(since - since % _DAY + _DAY, until, _DAY)
 
 
-def _add(row: Row, charge: Charge, *, spot: bool) -> None:
+def _add(row: ReportRow, charge: Charge, *, spot: bool) -> None:
     row.lines[charge.line] = row.lines.get(charge.line, 0) + charge.cost
     row.time += charge.until - charge.since
     if spot:

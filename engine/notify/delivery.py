@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from engine.act.journal import Journal
 from engine.fold.outbox import OpenNotice
-from engine.notify.webhook import Answer, Poster, Webhook
+from engine.notify.webhook import DeliveryResult, Poster, Webhook
 from events import types
 from events.clock import SECOND, Clock
 
@@ -70,12 +70,12 @@ class Delivery:
             self._lease = self._journal.record.store.lease("notices")
         return self._lease is not None
 
-    def _record_outcome(self, answer: Answer) -> None:
+    def _record_outcome(self, answer: DeliveryResult) -> None:
         final = answer.attempt > len(PAUSES)
         self._journal.notice(answer.notice_id, outcome_of(answer, final=final))
 
 
-def outcome_of(answer: Answer, *, final: bool) -> types.NoticeDelivered | types.NoticeFailed:
+def outcome_of(answer: DeliveryResult, *, final: bool) -> types.NoticeDelivered | types.NoticeFailed:
     """The outcome of an attempt as an event. `final`: a failed one is not retried."""
     if answer.error is None:
         return types.NoticeDelivered(notice_id=answer.notice_id, status=answer.status or 200, attempt=answer.attempt)

@@ -15,7 +15,7 @@ from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
 from engine.money.costs import Costs
 from engine.money.words import rate, usd
-from engine.notify.news import ANOMALY, ORPHAN, RUN_END, Fact
+from engine.notify.news import ANOMALY, ORPHAN, RUN_END, NewsItem
 from engine.objects import anomaly_object, run_object
 from engine.rules.sets import CURRENT
 from events.clock import SECOND, format_second
@@ -47,7 +47,7 @@ def budget_text(alert: Alert) -> str:
     return f"Steno: {usd(alert.spent)} of {usd(alert.total)} are spent: the alert at {share} % of the budget"
 
 
-def one(fact: Fact, state: WorldState, now: int) -> tuple[str, str, Fields]:
+def one(fact: NewsItem, state: WorldState, now: int) -> tuple[str, str, Fields]:
     """(text, path of its page, fields) of one fact."""
     match fact.subject:
         case Run() as run:
@@ -60,7 +60,7 @@ def one(fact: Fact, state: WorldState, now: int) -> tuple[str, str, Fields]:
             return anomaly_text(anomaly, state), page_of(anomaly.subject), anomaly_fields(anomaly)
 
 
-def digest(facts: Sequence[Fact], state: WorldState) -> tuple[str, str, Fields]:
+def digest(facts: Sequence[NewsItem], state: WorldState) -> tuple[str, str, Fields]:
     """(text, path of its page, fields) of several facts of one kind, told together."""
     lines = [_line(fact, state) for fact in facts]
     more = f", and {len(lines) - _NAMED} more" if len(lines) > _NAMED else ""
@@ -80,7 +80,7 @@ def digest(facts: Sequence[Fact], state: WorldState) -> tuple[str, str, Fields]:
 _PLURAL = {RUN_END: "runs", ANOMALY: "anomalies", ORPHAN: "anomalies"}
 
 
-def _line(fact: Fact, state: WorldState) -> str:
+def _line(fact: NewsItem, state: WorldState) -> str:
     match fact.subject:
         case Run() as run:
             return f"{run.name or run.run_id} {_verdict(run)}"
@@ -88,7 +88,7 @@ def _line(fact: Fact, state: WorldState) -> str:
             return f"{_who(anomaly.subject, state)}: {anomaly.kind.value}"
 
 
-def _entry(fact: Fact, state: WorldState) -> Fields:
+def _entry(fact: NewsItem, state: WorldState) -> Fields:
     match fact.subject:
         case Run() as run:
             reason = None if run.reason is None else run.reason.value

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from engine.fold.change import Anomaly, AnomalyKind
-from engine.fold.outbox import Mark, Outbox
+from engine.fold.outbox import NoticeMark, Outbox
 from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
@@ -33,7 +33,7 @@ _POLLS = frozenset({"PollRecorded", "PollFailed"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
+class NewsItem:
     """One fact to report."""
 
     fact_id: str
@@ -63,10 +63,10 @@ class News:
         self._open: set[str] = set()
         self._position = 0
         self._anomalies = 0
-        self._waiting: dict[str, Fact] = {}
+        self._waiting: dict[str, NewsItem] = {}
         self._figures.forget()
 
-    def collect(self, state: WorldState, ledger: Outbox, kinds: frozenset[str], now: int) -> list[Fact]:
+    def collect(self, state: WorldState, ledger: Outbox, kinds: frozenset[str], now: int) -> list[NewsItem]:
         """The facts not reported yet, oldest first; those that stay unreported are found again."""
         found = self._waiting | {fact.fact_id: fact for fact in self._new(state, ledger, kinds, now)}
         noticed = ledger.noticed
@@ -75,7 +75,7 @@ class News:
         }
         return list(self._waiting.values())
 
-    def _new(self, state: WorldState, ledger: Outbox, kinds: frozenset[str], now: int) -> Iterator[Fact]:
+    def _new(self, state: WorldState, ledger: Outbox, kinds: frozenset[str], now: int) -> Iterator[NewsItem]:
         marks = ledger.told.get(self._source, {})
         runs = self._ended(state)
         if RUN_END in kinds and (mark := marks.get(RUN_END)) is not None:
@@ -113,18 +113,18 @@ class News:
         self._position = state.position
         return sorted(ended, key=lambda run: (run.finished_at or 0, run.first_position))
 
-    def _is_new_end(self, run: Run, mark: Mark, now: int) -> bool:
+    def _is_new_end(self, run: Run, mark: NoticeMark, now: int) -> bool:
         if not run.transitions:
             return False
         step = run.transitions[-1]
         return step.position > mark.position and self._is_live(run, step.position, mark, now)
 
-    def _end(self, run: Run) -> Fact:
+    def _end(self, run: Run) -> NewsItem:
         return self._fact(RUN_END, f"{RUN_END}/{_name(run)}/{run.transitions[-1].position}", run)
 
     # -- anomalies
 
-    def _is_odd(self, anomaly: Anomaly, state: WorldState, mark: Mark, now: int) -> bool:
+    def _is_odd(self, anomaly: Anomaly, state: WorldState, mark: NoticeMark, now: int) -> bool:
         if anomaly.position <= mark.position:
             return False
         return self._is_live(_subject(anomaly, state), anomaly.position, mark, now)
@@ -133,7 +133,7 @@ class News:
         vm = state.vms.get(anomaly.subject.removeprefix("vm/"))
         return vm is not None and vm.source == self._source
 
-    def _stands(self, fact: Fact, state: WorldState) -> bool:
+    def _stands(self, fact: NewsItem, state: WorldState) -> bool:
         """Whether to report it now: a machine only while it may be billed and was seen so live."""
         if fact.kind != ORPHAN or not isinstance(fact.subject, Anomaly):
             return True
@@ -144,7 +144,7 @@ class News:
 
     # -- what was seen live
 
-    def _is_live(self, thing: Run | Vm | None, position: int, mark: Mark, now: int) -> bool:
+    def _is_live(self, thing: Run | Vm | None, position: int, mark: NoticeMark, now: int) -> bool:
         """Whether the event at that position was written live by the watcher of this source."""
         seen_at = self._poll_of_ours(position)
         if seen_at is None and isinstance(thing, Run) and f"{thing.provider}/{thing.project}" == self._source:
@@ -168,8 +168,8 @@ class News:
     def _stored(self, position: int) -> "Stored | None":
         return next(self._record.read(after=position - 1, until=position), None)
 
-    def _fact(self, kind: str, what: str, subject: Run | Anomaly) -> Fact:
-        return Fact(fact_id=notice_id(self._record.id, what), kind=kind, subject=subject)
+    def _fact(self, kind: str, what: str, subject: Run | Anomaly) -> NewsItem:
+        return NewsItem(fact_id=notice_id(self._record.id, what), kind=kind, subject=subject)
 
 
 def _never(run_id: str) -> bool:  # noqa: ARG001 - stands for a question about a run
@@ -186,7 +186,7 @@ def _name(run: Run) -> str:
     return f"{run.provider}/{run.provider_id or run.run_id}"
 
 
-def _was_over(thing: Run | Vm, position: int, seen_at: int, mark: Mark) -> bool:
+def _was_over(thing: Run | Vm, position: int, seen_at: int, mark: NoticeMark) -> bool:
     """Whether it was over before any process that reports could see it."""
     if thing.finished_at is None:
         return False

@@ -10,8 +10,8 @@ from engine.decide.decisions import Alert
 from engine.fold.world_codec import WorldState
 from engine.notify.delivery import Delivery, outcome_of
 from engine.notify.messages import Fields, budget_text, digest, envelope, one
-from engine.notify.news import ANOMALY, BUDGET, ORPHAN, RUN_END, Fact, News, notice_id
-from engine.notify.webhook import Answer, Webhook, headers_of, send
+from engine.notify.news import ANOMALY, BUDGET, ORPHAN, RUN_END, News, NewsItem, notice_id
+from engine.notify.webhook import DeliveryResult, Webhook, headers_of, send
 from events import types
 from events.clock import SECOND, Clock, Ids, format_time
 from events.errors import IdConflict, VersionConflict
@@ -104,7 +104,7 @@ class Notices:
                 self._report(new[:MOST], state, now)
                 room, new = room - 1, new[MOST:]
 
-    def _report(self, facts: Sequence[Fact], state: WorldState, now: int) -> None:
+    def _report(self, facts: Sequence[NewsItem], state: WorldState, now: int) -> None:
         about: tuple[str, ...] = ()
         if len(facts) == 1:
             name = facts[0].fact_id
@@ -151,7 +151,7 @@ class Notices:
             self._delivery.close()
 
 
-def send_test_notice(journal: Journal, webhook: Webhook, clock: Clock, ids: Ids) -> Answer:
+def send_test_notice(journal: Journal, webhook: Webhook, clock: Clock, ids: Ids) -> DeliveryResult:
     """Record a test notice, send it once and at once, and record the outcome; it is never retried."""
     name, kinds = ids.new(), ", ".join(sorted(webhook.kinds)) or "nothing"
     text = f"Steno: a test notice. This webhook is notified of: {kinds}."
@@ -159,6 +159,6 @@ def send_test_notice(journal: Journal, webhook: Webhook, clock: Clock, ids: Ids)
     (intent,) = journal.record.read(stream=f"notice/{name}", types={"NoticeIntended"})
     body: bytes = intent.data.body  # type: ignore[union-attr]
     status, error = send(webhook.url, body, headers_of(webhook, name, body, clock.now() // SECOND))
-    answer = Answer(notice_id=name, attempt=1, status=status, error=error)
+    answer = DeliveryResult(notice_id=name, attempt=1, status=status, error=error)
     journal.notice(name, outcome_of(answer, final=True))
     return answer

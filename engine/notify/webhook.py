@@ -29,7 +29,7 @@ class Webhook:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class DeliveryResult:
     """The outcome of one attempt."""
 
     notice_id: str
@@ -50,7 +50,7 @@ class Poster:
 
     def __init__(self, webhook: Webhook) -> None:
         self._webhook = webhook
-        self._answers: SimpleQueue[Answer] = SimpleQueue()
+        self._answers: SimpleQueue[DeliveryResult] = SimpleQueue()
         self._threads: dict[str, threading.Thread] = {}
 
     @property
@@ -66,9 +66,9 @@ class Poster:
         self._threads[notice_id] = thread
         thread.start()
 
-    def answers(self) -> list[Answer]:
+    def answers(self) -> list[DeliveryResult]:
         """The outcomes since the last call."""
-        found: list[Answer] = []
+        found: list[DeliveryResult] = []
         while True:
             try:
                 answer = self._answers.get_nowait()
@@ -84,7 +84,7 @@ class Poster:
 
     def _run(self, notice_id: str, body: bytes, headers: dict[str, str], attempt: int) -> None:
         status, error = send(self._webhook.url, body, headers)
-        self._answers.put(Answer(notice_id=notice_id, attempt=attempt, status=status, error=error))
+        self._answers.put(DeliveryResult(notice_id=notice_id, attempt=attempt, status=status, error=error))
 
 
 def headers_of(webhook: Webhook, notice_id: str, body: bytes, now: int) -> dict[str, str]:

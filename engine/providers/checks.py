@@ -9,7 +9,7 @@ import msgspec
 from events.errors import StenoError
 
 
-class State(StrEnum):
+class CheckState(StrEnum):
     """The result of a check."""
 
     OK = "ok"
@@ -22,7 +22,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     """One thing checked."""
 
     name: str
-    state: State = State.OK
+    state: CheckState = CheckState.OK
     message: str
     """One line: what is, and what to do where it is not well."""
     error: StenoError | None = None
@@ -62,4 +62,4 @@ class Checkup(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def failed(self) -> Check | None:
         """The first failed check."""
-        return next((check for check in self.checks if check.state is State.FAILED), None)
+        return next((check for check in self.checks if check.state is CheckState.FAILED), None)

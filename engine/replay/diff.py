@@ -28,7 +28,7 @@ class Opinion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class RunDifference:
     """One run two rule sets see differently; None where a rule set does not know the run."""
 
     run_id: str
@@ -55,7 +55,7 @@ def _said(opinion: Opinion | None) -> tuple[str, str | None, int | None] | None:
     return None if opinion is None else (opinion.state, opinion.reason, opinion.exit_status)
 
 
-def diff(left: Replay, right: Replay) -> tuple[Difference, ...]:
+def diff(left: Replay, right: Replay) -> tuple[RunDifference, ...]:
     """The runs whose state, reason or exit status differ, in order of first sight; empty if the rule sets agree."""
     lefts = {run.run_id: run for run in left.runs}
     rights = {run.run_id: run for run in right.runs}
@@ -65,7 +65,7 @@ def diff(left: Replay, right: Replay) -> tuple[Difference, ...]:
         if _said(one) != _said(other):
             run = lefts.get(run_id) or rights[run_id]
             found.append(
-                Difference(
+                RunDifference(
                     run_id=run_id,
                     name=run.name,
                     left=one,

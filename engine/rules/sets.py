@@ -10,7 +10,7 @@ from engine.rules import current
 from engine.rules.moves import Move
 
 
-class Watch(StrEnum):
+class ObservationFilter(StrEnum):
     """Which observations a rule set looks at."""
 
     EVERY = "every"  # every answer that shows the run
@@ -19,7 +19,7 @@ class Watch(StrEnum):
     NAMED_LIST = "named-list"  # what the client's `runs.list()` would return, matched by name
 
 
-class Judge(Protocol):
+class RunJudge(Protocol):
     """One observation, judged."""
 
     def __call__(self, facts: RunFacts, /, *, stopped_by_policy: bool) -> Move:
@@ -32,8 +32,8 @@ class RuleSet:
     """A named way to fold a history."""
 
     name: str
-    watch: Watch
-    judge: Judge
+    watch: ObservationFilter
+    judge: RunJudge
     final: bool
     """The first verdict stays, whatever comes."""
     metadata: bool
@@ -47,7 +47,7 @@ class RuleSet:
 
 CURRENT: Final = RuleSet(
     name="current",
-    watch=Watch.EVERY,
+    watch=ObservationFilter.EVERY,
     judge=current.judge,
     final=False,
     metadata=True,

@@ -50,7 +50,7 @@ class Answer(NamedTuple):
         return at == len(body)
 
 
-class Listing(msgspec.Struct, frozen=True, kw_only=True):
+class AnswerItems(msgspec.Struct, frozen=True, kw_only=True):
     """The items of an answer, without their volatile values."""
 
     kind: str
@@ -168,7 +168,7 @@ class Answers:
         self._template_bytes += template.size
 
 
-def read_listing(parts: Parts, listing_id: int) -> Listing:
+def read_listing(parts: Parts, listing_id: int) -> AnswerItems:
     """The items an answer lists.
 
     Raises:
@@ -190,7 +190,7 @@ def read_listing(parts: Parts, listing_id: int) -> Listing:
         text = bare_text(parts, child)
         items.append((word, identity(text, key.decode("utf-8", "replace")) if key else "", child))
         holes.append(parts.get(child).text.count(HOLE))
-    return Listing(kind=word, listed=frame != PART, items=tuple(items), holes=tuple(holes))
+    return AnswerItems(kind=word, listed=frame != PART, items=tuple(items), holes=tuple(holes))
 
 
 def read_children(parts: Parts, listing_id: int) -> tuple[str, tuple[int, ...]]:

@@ -45,7 +45,7 @@ class Batch(msgspec.Struct, frozen=True):
     """For each event an identity (a UUID, or up to 16 bytes as hex): appending it again adds nothing."""
 
 
-class Stream:
+class StreamHead:
     """A stream as the writer knows it."""
 
     __slots__ = ("changed", "id", "item", "name", "since", "subjects", "version")
@@ -75,8 +75,8 @@ class Appender:
         self.commit = committer(session.identity.key)
         self._position = -1
         self._hash = b""
-        self._streams: dict[str, Stream] = {}
-        self._dirty: list[Stream] = []
+        self._streams: dict[str, StreamHead] = {}
+        self._dirty: list[StreamHead] = []
         self._rows: list[tuple[object, ...]] = []
         self.on_rollback: list[Callable[[], None]] = []
 
@@ -108,7 +108,7 @@ class Appender:
 
     def add(
         self,
-        stream: Stream,
+        stream: StreamHead,
         kind: int,
         moment: int,
         took: int,
@@ -172,7 +172,7 @@ class Appender:
                     positions.append(position)
         return tuple(positions)
 
-    def _add_all(self, stream: Stream, events: Sequence[tuple[int, bytes, bytes]], now: int) -> range:
+    def _add_all(self, stream: StreamHead, events: Sequence[tuple[int, bytes, bytes]], now: int) -> range:
         """As `add` for many events without identity or parts, in one loop: half of what appending takes is here."""
         first, version, digest, subjects = self._position + 1, stream.version, self._hash, stream.subjects
         position, rows, stream_id = self._position, self._rows, stream.id
@@ -187,12 +187,12 @@ class Appender:
         self._touch(stream)
         return range(first, position + 1)
 
-    def _touch(self, stream: Stream) -> None:
+    def _touch(self, stream: StreamHead) -> None:
         if not stream.changed:
             stream.changed = True
             self._dirty.append(stream)
 
-    def stream(self, name: str) -> Stream:
+    def stream(self, name: str) -> StreamHead:
         """A stream by its name, made if it is new."""
         stream = self._streams.get(name)
         if stream is None:
@@ -200,9 +200,9 @@ class Appender:
             row = execute("SELECT id, name, version, item_id, since FROM streams WHERE name = ?", (name,)).fetchone()
             if row is None:
                 made = execute("INSERT INTO streams (name, version) VALUES (?, 0) RETURNING id", (name,)).fetchall()
-                stream = Stream(made[0][0], name, 0, None, None)
+                stream = StreamHead(made[0][0], name, 0, None, None)
             else:
-                stream = Stream(*row)
+                stream = StreamHead(*row)
             if len(self._streams) > _STREAMS_KEPT and not self._dirty:
                 self._streams.clear()
             self._streams[name] = stream
@@ -227,7 +227,7 @@ class Appender:
                     known[event_id] = (row[0], row[1], row[2], row[3])
         return known
 
-    def _expect(self, batch: Batch, stream: Stream, repeated: int) -> None:
+    def _expect(self, batch: Batch, stream: StreamHead, repeated: int) -> None:
         if batch.expected_version is ANY or (repeated and repeated == len(batch.events)):
             return
         if stream.version != batch.expected_version:
@@ -235,7 +235,7 @@ class Appender:
                 f"{batch.stream} is at version {stream.version}, not {batch.expected_version}: read it again and retry."
             )
 
-    def _same(self, known: tuple[int, int, int, bytes], stream: Stream, kind: int, data: bytes) -> int:
+    def _same(self, known: tuple[int, int, int, bytes], stream: StreamHead, kind: int, data: bytes) -> int:
         if known[1:] != (stream.id, kind, data):
             raise IdConflict(f"The event id is already used at position {known[0]} by another event: use a new id.")
         return known[0]

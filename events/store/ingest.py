@@ -15,9 +15,9 @@ from events.shape.answer import Answer, Answers
 from events.shape.items import split
 from events.shape.shape import BodyShape, Router, compile_answer
 from events.shape.values import write_number
-from events.store.append import Appender, Stream, event_id_bytes
+from events.store.append import Appender, StreamHead, event_id_bytes
 from events.store.parts import Parts
-from events.store.question import Base, encode_data, scope_text
+from events.store.question import EarlierPoll, encode_data, scope_text
 from events.store.vault import Vault
 
 StreamOf = Callable[[str, str, bytes], str]
@@ -48,7 +48,7 @@ class _Scope:
         self.shape = shape
         self.answer: Answer | None = None
         self.listing: bytes = b""
-        self.base: Base | None = None
+        self.base: EarlierPoll | None = None
         self.observed: Answer | None = None
         """The answer whose items were last compared with their streams."""
         self.shown: dict[str, int] = {}
@@ -143,7 +143,7 @@ class Ingest:
             commitments,
         )
         if alone and values:
-            scope.base = Base(position, listing, values)
+            scope.base = EarlierPoll(position, listing, values)
         if answer is None or answer is scope.observed or answer.kind not in OBSERVED:
             return PollAppended(position, (), appended=True)
         changed = self._observe(poll, scope, answer, position, now, stream_of)
@@ -214,7 +214,7 @@ class Ingest:
             changed.append((kind, item.identity, name))
         return tuple(changed)
 
-    def _is_news(self, stream: Stream, item: int, started_at: int) -> bool:
+    def _is_news(self, stream: StreamHead, item: int, started_at: int) -> bool:
         """Whether the stream has not shown this last; an answer asked for before the newest one says nothing new."""
         if stream.item == item or (stream.since is not None and started_at < stream.since):
             return False
@@ -223,7 +223,7 @@ class Ingest:
 
     def _add(
         self,
-        stream: Stream,
+        stream: StreamHead,
         kind: int,
         poll: Poll,
         now: int,

@@ -10,10 +10,10 @@ from sqlalchemy import func, select
 from events.errors import PositionNotFound, RecordDamaged
 from events.kinds import POLLS, type_of
 from events.poll import Poll
-from events.shape.answer import OPAQUE, Listing, bare_text, body_text, item_text, read_children, read_listing
+from events.shape.answer import OPAQUE, AnswerItems, bare_text, body_text, item_text, read_children, read_listing
 from events.shape.cut import HOLE
 from events.store.parts import Parts
-from events.store.question import Own, Scope, decode_data, read_scope
+from events.store.question import Own, PollScope, decode_data, read_scope
 from events.store.schema import driver, events, streams
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def readable(what: str) -> Iterator[None]:
         raise RecordDamaged(f"{what} cannot be read ({error}): run `steno verify`.") from error
 
 
-def _scope_of(parts: Parts, scope_id: int) -> Scope:
+def _scope_of(parts: Parts, scope_id: int) -> PollScope:
     return read_scope(parts.get(scope_id).text)
 
 
@@ -73,10 +73,10 @@ class PollRows:
         self._session = session
         self._connection = session.connection
         self._parts = parts
-        self._listings: dict[int, Listing] = {}
-        self._scopes: dict[int, Scope] = {}
+        self._listings: dict[int, AnswerItems] = {}
+        self._scopes: dict[int, PollScope] = {}
 
-    def listing(self, listing_id: int) -> Listing:
+    def listing(self, listing_id: int) -> AnswerItems:
         """The items of an answer."""
         found = self._listings.get(listing_id)
         if found is None:
@@ -93,7 +93,7 @@ class PollRows:
         """An item's JSON text with null for its volatile values."""
         return self._of_part(bare_text, item_id)
 
-    def scope(self, scope_id: int) -> Scope:
+    def scope(self, scope_id: int) -> PollScope:
         """What was asked, and how it went."""
         found = self._scopes.get(scope_id)
         if found is None:

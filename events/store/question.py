@@ -26,7 +26,7 @@ _SWEEP, _SWEEP_TEXT, _SERVER_SECONDS, _SERVER_TIME, _SAME, _CHANGED = (1 << bit 
 _HEX: Final = frozenset("0123456789abcdef")
 
 
-class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PollScope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What was asked, and how it went; equal for every poll alike."""
 
     path: str
@@ -44,7 +44,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Keys of a trace line we do not know."""
 
 
-class Base(NamedTuple):
+class EarlierPoll(NamedTuple):
     """An earlier poll of the same scope and answer, whose values a poll may refer to."""
 
     position: int
@@ -71,7 +71,7 @@ def scope_text(poll: Poll) -> tuple[bytes, list[bytes]]:
             raise ValueError
     except (msgspec.MsgspecError, ValueError, RecursionError):
         req, plain = msgspec.json.encode(req.decode("utf-8", "backslashreplace")), True
-    scope = Scope(
+    scope = PollScope(
         path=poll.path,
         req=msgspec.Raw(req),
         status=poll.status,
@@ -86,7 +86,7 @@ def scope_text(poll: Poll) -> tuple[bytes, list[bytes]]:
     return msgspec.json.encode(scope), counts
 
 
-def read_scope(text: bytes, counts: Sequence[bytes] | None = None) -> Scope:
+def read_scope(text: bytes, counts: Sequence[bytes] | None = None) -> PollScope:
     """The scope a part holds; without `counts`, the numbers that differ every time read as null.
 
     Raises:
@@ -94,12 +94,12 @@ def read_scope(text: bytes, counts: Sequence[bytes] | None = None) -> Scope:
     """
     try:
         given = [b"null"] * text.count(HOLE) if counts is None else counts
-        return msgspec.json.decode(fill(text, given, ()), type=Scope)
+        return msgspec.json.decode(fill(text, given, ()), type=PollScope)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise RecordDamaged(f"A question in the record cannot be read ({error}): run `steno verify`.") from error
 
 
-def encode_data(poll: Poll, values: list[bytes], base: Base | None, position: int) -> tuple[bytes, bool]:
+def encode_data(poll: Poll, values: list[bytes], base: EarlierPoll | None, position: int) -> tuple[bytes, bool]:
     """What a poll's own row keeps, and whether it stands alone (can be the base of later ones)."""
     out = bytearray(1)
     flags = 0

@@ -9,30 +9,30 @@ from typing import Self
 from events.clock import SECOND, Clock
 from events.errors import IdConflict, PositionNotFound, RecordNotWritable
 from events.poll import Poll
-from events.shape.answer import Listing
+from events.shape.answer import AnswerItems
 from events.shape.shape import Router, no_shapes
 from events.store.append import ANY, AnyVersion, Appender, Batch
 from events.store.chain import Head, committer
 from events.store.ingest import Ingest, PollAppended, StreamOf
 from events.store.parts import READER_CACHE, WRITER_CACHE, Parts
-from events.store.question import Scope
+from events.store.question import PollScope
 from events.store.read import Reader, Row, Stored
 from events.store.store import Session, Store, Where, store_at
 from events.store.vault import Vault
-from events.store.verify import Verdict, verify
+from events.store.verify import Verification, verify
 
 __all__ = [
     "ANY",
+    "AnswerItems",
     "AnyVersion",
     "Batch",
     "Head",
-    "Listing",
     "PollAppended",
+    "PollScope",
     "Record",
     "Row",
-    "Scope",
     "Stored",
-    "Verdict",
+    "Verification",
 ]
 
 _WAIT_STEP = SECOND // 50
@@ -112,7 +112,7 @@ class Record(Reader):
         """A poll with its secrets replaced, as it would be stored: what a trace may show."""
         return self._ingest.scrubbed(poll)
 
-    def verify(self, *, expect: Head | None = None, progress: Callable[[int, int], None] | None = None) -> Verdict:
+    def verify(self, *, expect: Head | None = None, progress: Callable[[int, int], None] | None = None) -> Verification:
         """Whether every byte that carries data is as it was written; `expect` is a head saved earlier."""
         return verify(self._session, expect=expect, progress=progress)
 

@@ -43,7 +43,7 @@ class Damage(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class Verification(msgspec.Struct, frozen=True, kw_only=True):
     """What verify found."""
 
     ok: bool
@@ -54,7 +54,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 def verify(
     session: "Session", *, expect: Head | None = None, progress: Callable[[int, int], None] | None = None
-) -> Verdict:
+) -> Verification:
     """Check pages, schema, triggers, chain, bodies, streams and head."""
     return _Check(session, expect, progress).run()
 
@@ -77,7 +77,7 @@ class _Check:
         self._events = 0
         self._last = (0, identity.genesis())
 
-    def run(self) -> Verdict:
+    def run(self) -> Verification:
         # One read transaction: what others append meanwhile is not looked at.
         self._raw.execute("BEGIN")
         try:
@@ -98,7 +98,7 @@ class _Check:
             self._raw.rollback()
         found = sorted(self._damage.values(), key=lambda one: (one.position is None, one.position or 0, one.kind))
         position, digest = self._last
-        return Verdict(
+        return Verification(
             ok=not found,
             events=self._events,
             head=Head(position=position, hash=digest.hex()),

@@ -183,7 +183,7 @@ def routes(service: Service) -> list[BaseRoute]:
 
     async def submit(request: Request) -> Response:
         body = await json_body(request, SubmitBody)
-        wanted = submission.Submission(
+        wanted = submission.HttpSubmission(
             name=body.name,
             project=body.project,
             configuration=body.configuration,

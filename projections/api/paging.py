@@ -12,7 +12,7 @@ _Row = TypeVar("_Row")
 _PLACE = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?")
 
 
-class Place(NamedTuple):
+class PagePosition(NamedTuple):
     """Where a page ended: what rows are sorted by, and what tells equal ones apart."""
 
     first: int
@@ -25,11 +25,11 @@ def _single(text: str) -> int:
     return int(text)
 
 
-def _double(text: str) -> Place:
+def _double(text: str) -> PagePosition:
     first, dot, second = text.partition(".")
     if _PLACE.fullmatch(text) is None or not dot:
         raise ValueError("the `next` value of the previous page")
-    return Place(int(first), int(second))
+    return PagePosition(int(first), int(second))
 
 
 _HELP = "Go on behind a page: its `next`, as it is."
@@ -41,9 +41,9 @@ SORTED_CURSOR = Parameter(
 """Of lists sorted by a time, in which two rows may share one."""
 
 
-def cursor_of(place: int | Place) -> str:
+def cursor_of(place: int | PagePosition) -> str:
     """The text of a cursor."""
-    return ".".join(str(part) for part in place) if isinstance(place, Place) else str(place)
+    return ".".join(str(part) for part in place) if isinstance(place, PagePosition) else str(place)
 
 
 def cut(rows: Sequence[_Row], limit: int) -> tuple[Sequence[_Row], bool]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from anyio import to_thread
 
-from engine.commands.submit import Accepted, Key, accepted_before, admit, key_of, refuse_taken_name, request_run
+from engine.commands.submit import AcceptedRequest, Key, accepted_before, admit, key_of, refuse_taken_name, request_run
 from engine.errors import TaskInvalid
 from engine.settings.policy import policy_in_force
 from events.clock import SECOND
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from projections.api.service import Service
     from projections.api.writing import Writer
 
-    Build = Callable[["Submission", str], Awaitable["Submission"]]
+    Build = Callable[["HttpSubmission", str], Awaitable["HttpSubmission"]]
 
 _PATIENCE = SECOND
 """How long a submission waits for the feed to have the ones before it, microseconds."""
@@ -35,7 +35,7 @@ _FIELD = "configuration"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
+class HttpSubmission:
     """A request for a run; secret values are in clear and in memory only."""
 
     name: str | None
@@ -56,7 +56,9 @@ class Submission:
         return msgspec.json.encode([self.name, self.project, self.configuration], order="sorted")
 
 
-async def submit(service: Service, writer: Writer, submission: Submission, build: Build | None = None) -> Accepted:
+async def submit(
+    service: Service, writer: Writer, submission: HttpSubmission, build: Build | None = None
+) -> AcceptedRequest:
     """Complete a submission, admit it and append its request; or find the run of an earlier one with its key.
 
     Args:
@@ -75,7 +77,7 @@ async def submit(service: Service, writer: Writer, submission: Submission, build
     task = await to_thread.run_sync(_completed, service, wanted, run_id)
     project = await to_thread.run_sync(_project_of, service, wanted)
 
-    def append(journal: Journal) -> Accepted:
+    def append(journal: Journal) -> AcceptedRequest:
         _admit(service, journal.record.head().position, project, wanted, task)
         return request_run(
             journal,
@@ -94,7 +96,7 @@ async def submit(service: Service, writer: Writer, submission: Submission, build
     return accepted
 
 
-def _earlier(submission: Submission, journal: Journal) -> tuple[Key | None, Accepted | None]:
+def _earlier(submission: HttpSubmission, journal: Journal) -> tuple[Key | None, AcceptedRequest | None]:
     """(the submission's key, what the first request with this key led to)."""
     if submission.key is None:
         return None, None
@@ -102,7 +104,7 @@ def _earlier(submission: Submission, journal: Journal) -> tuple[Key | None, Acce
     return key, accepted_before(journal, key)
 
 
-def _completed(service: Service, submission: Submission, run_id: str) -> Completed:
+def _completed(service: Service, submission: HttpSubmission, run_id: str) -> Completed:
     """The task as its provider takes it. Reads nothing of this machine; importing dstack takes a second once.
 
     Raises:
@@ -119,7 +121,7 @@ def _completed(service: Service, submission: Submission, run_id: str) -> Complet
         raise Problem(422, str(error), field=_field_of(str(error))) from None
 
 
-def _project_of(service: Service, submission: Submission) -> str:
+def _project_of(service: Service, submission: HttpSubmission) -> str:
     """The provider's project that the run goes to.
 
     Raises:
@@ -136,7 +138,7 @@ def _project_of(service: Service, submission: Submission) -> str:
     return wanted
 
 
-def _admit(service: Service, head: int, project: str, submission: Submission, task: Completed) -> None:
+def _admit(service: Service, head: int, project: str, submission: HttpSubmission, task: Completed) -> None:
     """Check name, machine limit and budget against the world at the record's head.
 
     Raises:

@@ -17,7 +17,7 @@ from events.clock import SECOND
 DAY: Final = 86_400 * SECOND
 
 
-class Part(msgspec.Struct, frozen=True, array_like=True):
+class ChargeSum(msgspec.Struct, frozen=True, array_like=True):
     """Charges of one machine that are for the same, in one day."""
 
     run_id: str | None
@@ -39,7 +39,7 @@ class Paid(msgspec.Struct, frozen=True, array_like=True):
     gpu: str
     """`MI300X:2`; `none`."""
     spot: bool
-    parts: tuple[Part, ...]
+    parts: tuple[ChargeSum, ...]
 
 
 class Against(msgspec.Struct, frozen=True, array_like=True):
@@ -66,7 +66,7 @@ def encode_paid(vm: Vm, bill: Bill) -> bytes:
             found = sums.setdefault((part.run_id, part.line.value, part.since // DAY), [0, 0])
             found[0] += part.cost
             found[1] += part.until - part.since
-    parts = tuple(Part(*key, *found) for key, found in sums.items())
+    parts = tuple(ChargeSum(*key, *found) for key, found in sums.items())
     spot = bool(vm.facts.spot)
     return _encoder.encode(Paid(low=bill.low, high=bill.high, gpu=gpu_of(vm), spot=spot, parts=parts))
 

@@ -8,9 +8,9 @@ import msgspec
 
 from engine.money.costs import Line
 from engine.money.reconcile import Cause, Reconciliation, reconcile_sums
-from engine.money.report import By, Report, Row, day_of
-from projections.models.bill_sums import DAY, Paid, Part, decode_against, decode_paid
-from projections.store.store import Store
+from engine.money.report import By, Report, ReportRow, day_of
+from projections.models.bill_sums import DAY, ChargeSum, Paid, decode_against, decode_paid
+from projections.store.store import ProjectionStore
 
 _EACH: Final = 1_000_000
 """Places of one machine: more than it has parts."""
@@ -38,12 +38,12 @@ class _Runs(msgspec.Struct, frozen=True, kw_only=True):
     causes: dict[Cause, int]
 
 
-def costs(store: Store, by: By) -> StoredCosts:
+def costs(store: ProjectionStore, by: By) -> StoredCosts:
     """What everything cost, to the newest poll that the store shows."""
     runs, key_of = _runs(store, by), _KEYS[by]
-    rows: dict[str, Row] = {}
+    rows: dict[str, ReportRow] = {}
     places: dict[str, int] = {}
-    total, nobodys = Row(key="total", label="total"), dict.fromkeys(_LINES, 0)
+    total, nobodys = ReportRow(key="total", label="total"), dict.fromkeys(_LINES, 0)
     low = high = 0
     archived = 0
     for ordinal, vm_id, name, kept, archive in store.vms.paid():
@@ -54,7 +54,7 @@ def costs(store: Store, by: By) -> StoredCosts:
             key = key_of(vm_id, one, part, runs)
             row = rows.get(key)
             if row is None:
-                row = rows[key] = Row(key=key, label=_label(by, key, name, runs), archive=True)
+                row = rows[key] = ReportRow(key=key, label=_label(by, key, name, runs), archive=True)
                 places[key] = _place(by, key, part, ordinal * _EACH + index)
             if archive is not None:
                 archived += part.cost
@@ -76,7 +76,7 @@ def costs(store: Store, by: By) -> StoredCosts:
     )
 
 
-def _runs(store: Store, by: By) -> _Runs:
+def _runs(store: ProjectionStore, by: By) -> _Runs:
     """The runs' names or users where rows are made of these, and their comparisons, summed."""
     names: dict[str, str] = {}
     users: dict[str, str] = {}
@@ -96,7 +96,7 @@ def _runs(store: Store, by: By) -> _Runs:
     return _Runs(names=names, users=users, ours=ours, theirs=theirs, causes=causes)
 
 
-def _add(row: Row, line: Line, part: Part, *, spot: bool) -> None:
+def _add(row: ReportRow, line: Line, part: ChargeSum, *, spot: bool) -> None:
     row.lines[line] = row.lines.get(line, 0) + part.cost
     row.time += part.time
     if spot:
@@ -105,7 +105,7 @@ def _add(row: Row, line: Line, part: Part, *, spot: bool) -> None:
         row.on_demand += part.cost
 
 
-def _place(by: By, key: str, part: Part, first: int) -> int:
+def _place(by: By, key: str, part: ChargeSum, first: int) -> int:
     """Days stand in order of time, the rest in order of first appearance, what no run pays last."""
     if by == "day":
         return part.day
@@ -123,16 +123,16 @@ def _day(day: int) -> str:
     return day_of(day * DAY)
 
 
-def _by_run(_: str, __: Paid, part: Part, ___: _Runs) -> str:
+def _by_run(_: str, __: Paid, part: ChargeSum, ___: _Runs) -> str:
     return f"({part.line})" if part.run_id is None else part.run_id
 
 
-def _by_user(_: str, __: Paid, part: Part, runs: _Runs) -> str:
+def _by_user(_: str, __: Paid, part: ChargeSum, runs: _Runs) -> str:
     return f"({part.line})" if part.run_id is None else runs.users.get(part.run_id, "unknown")
 
 
 _LINE: Final = {line.value: line for line in _LINES}
-_KEYS: Final[dict[By, Callable[[str, Paid, Part, _Runs], str]]] = {
+_KEYS: Final[dict[By, Callable[[str, Paid, ChargeSum, _Runs], str]]] = {
     "vm": lambda vm_id, _, __, ___: vm_id,
     "run": _by_run,
     "day": lambda _, __, part, ___: _day(part.day),

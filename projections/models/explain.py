@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from events.store.record import Record
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class ExplainedStep(msgspec.Struct, frozen=True, kw_only=True):
     """One transition with the words of the poll that moved the run."""
 
     position: int
@@ -42,7 +42,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     sentence: str
     """What the rule says, in one sentence."""
     evidence: tuple[Quote, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[ExplainedStep, ...]
     flips: tuple[str, ...]
     """One sentence each: had the provider said this instead, the verdict would be another."""
     anomalies: tuple[AnomalyObject, ...]
@@ -74,7 +74,7 @@ def explain(record: "Record", view: View, row: RunRow, now: int) -> Explanation:
         sentence=" ".join(part for part in (said_by_rule, capacity) if part is not None),
         evidence=tuple(found for position in run.evidence if (found := said(position)) is not None),
         steps=tuple(
-            Step(position=move.position, at=parse_time(move.at), state=move.target, said=said(move.position))
+            ExplainedStep(position=move.position, at=parse_time(move.at), state=move.target, said=said(move.position))
             for move in run.transitions
         ),
         flips=() if facts is None else _flips(run.provider, facts, by_policy=folded.stop_by == "policy"),

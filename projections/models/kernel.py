@@ -11,7 +11,7 @@ import msgspec
 
 from engine.fold.run import Run
 from engine.fold.run_machine import is_terminal
-from engine.kernel.mark import Mark, read_mark
+from engine.kernel.mark import KernelMark, read_mark
 from engine.states import Reason, State
 from events import types
 
@@ -44,7 +44,7 @@ _WORDS: Final = {
 _SECRET: Final = frozenset({"key", "seq", "status"})
 
 
-class Fact(msgspec.Struct, frozen=True, kw_only=True):
+class KernelEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One event about the run."""
 
     position: int
@@ -66,7 +66,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     final: bool = False
 
 
-def statuses(run: Run, facts: Iterable[Fact], *, may_go_on: bool = False) -> tuple[Status, ...]:
+def statuses(run: Run, facts: Iterable[KernelEvent], *, may_go_on: bool = False) -> tuple[Status, ...]:
     """The story so far, in order; as the run goes on it only grows, unless its provider takes an end back.
 
     Args:
@@ -106,7 +106,7 @@ def _moved(run: Run, index: int) -> Status:
     return Status(position=move.position, at=move.at, status=status, message=message)
 
 
-def _said(fact: Fact, run: Run, mark: Mark | None) -> Status | None:
+def _said(fact: KernelEvent, run: Run, mark: KernelMark | None) -> Status | None:
     """A step that does not wait for the verdict."""
     match fact.event:
         case types.RunRequested():
@@ -133,11 +133,11 @@ def _said(fact: Fact, run: Run, mark: Mark | None) -> Status | None:
             return None
 
 
-def _is_last(status: str, mark: Mark | None) -> bool:
+def _is_last(status: str, mark: KernelMark | None) -> bool:
     return status in _LAST or (status == "CHECKED" and mark is not None and mark.endpoint == "checker")
 
 
-def _end(run: Run, facts: tuple[Fact, ...], mark: Mark | None) -> Status | None:
+def _end(run: Run, facts: tuple[KernelEvent, ...], mark: KernelMark | None) -> Status | None:
     """The last step; None while there is no verdict, or more of the output is to be read."""
     said = run.said
     if not is_terminal(run.state) or said is None or mark is None or not run.transitions:
@@ -163,7 +163,7 @@ def _end(run: Run, facts: tuple[Fact, ...], mark: Mark | None) -> Status | None:
     )
 
 
-def _closing(run: Run, facts: Iterable[Fact], mark: Mark) -> list[tuple[Fact, dict[str, Any]]]:
+def _closing(run: Run, facts: Iterable[KernelEvent], mark: KernelMark) -> list[tuple[KernelEvent, dict[str, Any]]]:
     """The task's last words, each with what it says; nothing where its output was given up without one."""
     found = []
     for fact in facts:
@@ -179,7 +179,7 @@ def _closing(run: Run, facts: Iterable[Fact], mark: Mark) -> list[tuple[Fact, di
     return found
 
 
-def _ending(run: Run, mark: Mark) -> tuple[str, str]:
+def _ending(run: Run, mark: KernelMark) -> tuple[str, str]:
     if run.state is State.SUCCEEDED:
         return ("CHECKED", CHECKED) if mark.endpoint == "checker" else ("BENCHMARKED", BENCHMARKED)
     reason = run.reason or Reason.UNKNOWN_REASON
@@ -188,7 +188,7 @@ def _ending(run: Run, mark: Mark) -> tuple[str, str]:
     return "ERROR", _WORDS.get(reason, "it ended for a reason nobody gave")
 
 
-def _refusal(facts: Iterable[Fact]) -> str | None:
+def _refusal(facts: Iterable[KernelEvent]) -> str | None:
     """Why it never reached its provider."""
     found = None
     for fact in facts:

@@ -7,7 +7,7 @@ import msgspec
 from engine.objects import RunObject, VmObject
 from events.clock import SECOND, format_time
 from projections.store.reader_pool import Look
-from projections.store.store import Store
+from projections.store.store import ProjectionStore
 from projections.store.vm_table import VmRow
 from projections.store.world_table import decode_vm
 
@@ -43,7 +43,7 @@ def lanes(look: Look, window: int = WINDOW) -> Lanes:
     return Lanes(start=start, end=end, lanes=[_lane(store, row, start, end) for row in rows])
 
 
-def _lane(store: Store, row: VmRow, start: int, end: int) -> dict[str, object]:
+def _lane(store: ProjectionStore, row: VmRow, start: int, end: int) -> dict[str, object]:
     vm = decode_vm(row.folded)
     runs = []
     for one in vm.occupancies:

@@ -16,10 +16,10 @@ from events.errors import StenoError
 from events.store.record import Record
 from events.store.store import Where
 from projections.models.build_progress import Building
-from projections.models.projection_writer import Keeper
+from projections.models.projection_writer import ProjectionWriter
 from projections.models.projector import belongs, build
 from projections.store.generations import beside, only_builder, only_writer
-from projections.store.store import Store
+from projections.store.store import ProjectionStore
 
 _log: Final = logging.getLogger(__name__)
 _LEAST: Final = 0.02
@@ -63,7 +63,7 @@ class Projector:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._record: Record | None = None
-        self._keeper: Keeper | None = None
+        self._keeper: ProjectionWriter | None = None
         self._position = 0
         self._building: Building | None = None
 
@@ -171,10 +171,10 @@ class Projector:
                 keeper = self._keeper
                 if keeper is None or not _is_file(keeper.store, path):
                     self._let_go()
-                    store = Store.open(path, write=True)
+                    store = ProjectionStore.open(path, write=True)
                     if store is None:
                         return False
-                    keeper = self._keeper = Keeper(record, store, live=self._live)
+                    keeper = self._keeper = ProjectionWriter(record, store, live=self._live)
                 checkpoint = keeper.store.checkpoint()
                 if not belongs(record, checkpoint):
                     self._let_go()
@@ -238,7 +238,7 @@ def _tenth(building: Building) -> int:
     return -1 if building.percent is None else building.percent * _TENTHS // 100
 
 
-def _is_file(store: Store, path: Path) -> bool:
+def _is_file(store: ProjectionStore, path: Path) -> bool:
     """Whether a store is the file that is at a path now."""
     try:
         found = path.stat()

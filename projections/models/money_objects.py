@@ -4,7 +4,7 @@ from engine.fold.world_codec import WorldState
 from engine.money.budget import Account
 from engine.money.costs import Charge, Line
 from engine.money.reconcile import Reconciliation
-from engine.money.report import Report, Row
+from engine.money.report import Report, ReportRow
 from engine.money.words import money
 from engine.policy import Policy
 from events.clock import SECOND, format_time
@@ -75,7 +75,7 @@ def budget_object(account: Account, state: WorldState, policy: Policy) -> dict[s
     }
 
 
-def _row_object(row: Row) -> dict[str, object]:
+def _row_object(row: ReportRow) -> dict[str, object]:
     return {
         "key": row.key,
         "label": row.label,

@@ -12,11 +12,11 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from projections.models.position_at import NOTHING, Beyond
-from projections.models.projection_writer import Keeper
+from projections.models.projection_writer import ProjectionWriter
 from projections.models.projector import add_archives, as_it_was, belongs
 from projections.models.view import View
 from projections.store.generations import beside
-from projections.store.store import Checkpoint, Store
+from projections.store.store import Checkpoint, ProjectionStore
 
 if TYPE_CHECKING:
     from events.store.record import Record
@@ -32,7 +32,7 @@ class _Held:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.store: Store | None = None
+        self.store: ProjectionStore | None = None
         self.view: View | None = None
         self.file: tuple[int, int] | None = None
         self.base = 0
@@ -120,14 +120,14 @@ def _reading(held: _Held, record: "Record", position: int, beyond: Beyond) -> It
         _close(held)
 
 
-def opened(record: "Record", position: int, beyond: Beyond = NOTHING) -> tuple[Store, int]:
+def opened(record: "Record", position: int, beyond: Beyond = NOTHING) -> tuple[ProjectionStore, int]:
     """(the projections as they were at a position, the kept position they are above; 0: folded from the start)."""
     path = beside(record.store)
     for _ in range(3):  # the file may be swapped, or give up its moment, between two looks at it
         base = _moment(record, position)
         if base is None:
             break
-        store = Store.above(path, base)
+        store = ProjectionStore.above(path, base)
         if store is None:
             continue
         try:
@@ -137,7 +137,7 @@ def opened(record: "Record", position: int, beyond: Beyond = NOTHING) -> tuple[S
                 store.put("world", kept[0])
                 store.put("lasting", kept[1])
                 store.set_checkpoint(Checkpoint(rules="", record=record.id, position=base))
-                Keeper(record, store, spacing=_NONE_KEPT).advance(position)
+                ProjectionWriter(record, store, spacing=_NONE_KEPT).advance(position)
                 add_archives(record, store, beyond)
                 if store.world_at(base, "base") is not None:  # so its rows were there all the time
                     return store, base
@@ -155,7 +155,7 @@ def _close(held: _Held) -> None:
 
 def _moment(record: "Record", position: int) -> int | None:
     """The newest position up to this one whose world the projections keep."""
-    found = Store.open(beside(record.store), write=False)
+    found = ProjectionStore.open(beside(record.store), write=False)
     if found is None:
         return None
     with found:

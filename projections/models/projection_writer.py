@@ -30,7 +30,7 @@ from engine.states import VmState
 from projections.models.cost_rows import Money, costed
 from projections.models.live_cut import Cut, cut_of
 from projections.store.mark_table import Mark
-from projections.store.store import Checkpoint, RunRow, Store
+from projections.store.store import Checkpoint, ProjectionStore, RunRow
 from projections.store.world_table import (
     APART,
     StoredIds,
@@ -68,13 +68,13 @@ _MET: Final = 2000
 """Runs and machines kept in memory between two catch-ups, beside those that are not over."""
 
 
-class Keeper:
+class ProjectionWriter:
     """One record and one store of its read models."""
 
     def __init__(
         self,
         record: "Record",
-        store: Store,
+        store: ProjectionStore,
         *,
         spacing: int | None = None,
         time: int | None = None,

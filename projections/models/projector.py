@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from projections.models.position_at import NOTHING, Beyond
-from projections.models.projection_writer import RULES, Keeper, Progress
+from projections.models.projection_writer import RULES, Progress, ProjectionWriter
 from projections.store.generations import beside, only_builder, only_writer, publish, remove, unused
-from projections.store.store import Checkpoint, Store
+from projections.store.store import Checkpoint, ProjectionStore
 
 if TYPE_CHECKING:
     from events.store.record import Record
@@ -18,7 +18,7 @@ _WHOLE = 1 << 62
 """A spacing of moments at which none is kept."""
 
 
-def caught_up(record: "Record", *, progress: Progress | None = None) -> Store:
+def caught_up(record: "Record", *, progress: Progress | None = None) -> ProjectionStore:
     """The projections of a record, up to its head as it is now; the caller closes them.
 
     They are kept in a file beside the record, so that the next call folds only what is new. Where that file cannot be
@@ -34,7 +34,7 @@ def caught_up(record: "Record", *, progress: Progress | None = None) -> Store:
         return _in_memory(record, store, progress)
     if store is not None:
         store.close()
-    opened = Store.open(path, write=False)
+    opened = ProjectionStore.open(path, write=False)
     return opened if opened is not None else _in_memory(record, None, progress)
 
 
@@ -49,20 +49,22 @@ def rebuilt(record: "Record", *, progress: Progress | None = None) -> int:
         return build(record, path, progress)
 
 
-def as_it_was(record: "Record", position: int, beyond: Beyond = NOTHING, *, progress: Progress | None = None) -> Store:
+def as_it_was(
+    record: "Record", position: int, beyond: Beyond = NOTHING, *, progress: Progress | None = None
+) -> ProjectionStore:
     """The projections as they were after `position`, folded in memory from the start; `Moments` is faster."""
-    store = Store.create(None)
-    Keeper(record, store, spacing=_WHOLE).advance(position, progress)
+    store = ProjectionStore.create(None)
+    ProjectionWriter(record, store, spacing=_WHOLE).advance(position, progress)
     add_archives(record, store, beyond)
     return store
 
 
-def add_archives(record: "Record", store: Store, beyond: Beyond) -> None:
+def add_archives(record: "Record", store: ProjectionStore, beyond: Beyond) -> None:
     """Fold what archives behind the store's position had come to by their own clocks."""
     for first, last in beyond.archives:
         with store.writing():
             store.set_checkpoint(Checkpoint(rules=RULES, record=record.id, position=first - 1))
-        Keeper(record, store, spacing=_WHOLE, time=beyond.time).advance(last)
+        ProjectionWriter(record, store, spacing=_WHOLE, time=beyond.time).advance(last)
 
 
 def belongs(record: "Record", checkpoint: Checkpoint | None) -> bool:
@@ -79,8 +81,8 @@ def build(record: "Record", path: Path, progress: Progress | None = None) -> int
     """
     fresh = unused(path)
     try:
-        with Store.create(fresh) as store:
-            keeper = Keeper(record, store)
+        with ProjectionStore.create(fresh) as store:
+            keeper = ProjectionWriter(record, store)
             keeper.advance(record.head().position, progress)
             with only_writer(path):
                 keeper.advance(record.head().position)
@@ -104,14 +106,14 @@ def _bring_up(record: "Record", path: Path, progress: Progress | None) -> None:
 def _written(record: "Record", path: Path, progress: Progress | None) -> bool:
     """Whether there is a file that belongs to the record; it is caught up."""
     with only_writer(path):
-        store = Store.open(path, write=True)
+        store = ProjectionStore.open(path, write=True)
         if store is None:
             return False
         with store:
             if not belongs(record, store.checkpoint()):
                 return False
             try:
-                Keeper(record, store).advance(record.head().position, progress)
+                ProjectionWriter(record, store).advance(record.head().position, progress)
             except sqlite3.OperationalError:
                 raise
             except sqlite3.DatabaseError:
@@ -119,30 +121,30 @@ def _written(record: "Record", path: Path, progress: Progress | None) -> bool:
             return True
 
 
-def _current(record: "Record", path: Path) -> Store | None:
+def _current(record: "Record", path: Path) -> ProjectionStore | None:
     """The store at `path`, if it was made from this record by these rules."""
-    store = Store.open(path, write=False)
+    store = ProjectionStore.open(path, write=False)
     if store is None or belongs(record, store.checkpoint()):
         return store
     store.close()
     return None
 
 
-def _is_at_head(record: "Record", store: Store) -> bool:
+def _is_at_head(record: "Record", store: ProjectionStore) -> bool:
     checkpoint = store.checkpoint()
     return checkpoint is not None and checkpoint.position == record.head().position
 
 
-def _in_memory(record: "Record", store: Store | None, progress: Progress | None) -> Store:
-    found = Store.create(None) if store is None else _copied(store)
-    Keeper(record, found, spacing=_WHOLE).advance(record.head().position, progress)
+def _in_memory(record: "Record", store: ProjectionStore | None, progress: Progress | None) -> ProjectionStore:
+    found = ProjectionStore.create(None) if store is None else _copied(store)
+    ProjectionWriter(record, found, spacing=_WHOLE).advance(record.head().position, progress)
     return found
 
 
-def _copied(store: Store) -> Store:
+def _copied(store: ProjectionStore) -> ProjectionStore:
     """The same in memory; an empty one where it cannot be read."""
     with store:
         try:
             return store.copy()
         except sqlite3.Error:
-            return Store.create(None)
+            return ProjectionStore.create(None)

@@ -9,7 +9,7 @@ from engine.objects import BlindObject, RunObject, VmObject
 from events.clock import SECOND, foreign_run_id, format_time, parse_time
 
 
-class Span(msgspec.Struct, frozen=True, kw_only=True):
+class TimelineSpan(msgspec.Struct, frozen=True, kw_only=True):
     """One state, held from `start` to `end` (microseconds, UTC); None: still held."""
 
     state: str
@@ -28,7 +28,7 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True):
     end: int
 
 
-class Phase(msgspec.Struct, frozen=True, kw_only=True):
+class BilledPhase(msgspec.Struct, frozen=True, kw_only=True):
     """What the run's machine was billed as, within the run's own time."""
 
     phase: str
@@ -52,11 +52,11 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     until: int
     unwatched: int | None
     """When the first poll showed a run that somebody else submitted, if the provider had it before that."""
-    spans: tuple[Span, ...]
+    spans: tuple[TimelineSpan, ...]
     gaps: tuple[Gap, ...]
     verdict: int | None
     """When the verdict fell; None while the run is open."""
-    machine: tuple[Phase, ...] = ()
+    machine: tuple[BilledPhase, ...] = ()
     """Of the machine it was on, while it was asked for or went on."""
     task: tuple[TaskPhase, ...] = ()
     """What the task said it did; empty where it reports nothing."""
@@ -83,7 +83,7 @@ def timeline(
     first = moves[0] if moves else submitted if submitted is not None else now
     start = first if submitted is None else min(submitted, first)
     if first > start and _is_ours(run):
-        waited = Span(state="requested", attempt=1, start=start, end=first, position=None)
+        waited = TimelineSpan(state="requested", attempt=1, start=start, end=first, position=None)
         spans, seen = (waited, *spans), None
     else:
         seen = first if first > start else None
@@ -162,12 +162,12 @@ def _is_ours(run: RunObject) -> bool:
     return run.provider_id is None or run.run_id != foreign_run_id(run.provider, run.provider_id)
 
 
-def _spans(run: RunObject, later: Sequence[Attempt]) -> tuple[Span, ...]:
+def _spans(run: RunObject, later: Sequence[Attempt]) -> tuple[TimelineSpan, ...]:
     """Each state the run passed through, in order; one left at the moment it was entered took no time.
 
     A return to the queue belongs to the attempt it leads to, which the provider may show only later.
     """
-    spans: list[Span] = []
+    spans: list[TimelineSpan] = []
     moves = run.transitions
     for index, move in enumerate(moves):
         known = move.position
@@ -181,18 +181,18 @@ def _spans(run: RunObject, later: Sequence[Attempt]) -> tuple[Span, ...]:
         end = None if last else parse_time(moves[index + 1].at)
         if end == start and moves[index + 1].target != move.target and not last:
             continue
-        spans.append(Span(state=move.target, attempt=attempt, start=start, end=end, position=move.position))
+        spans.append(TimelineSpan(state=move.target, attempt=attempt, start=start, end=end, position=move.position))
     return tuple(spans)
 
 
-def _phases(vm: VmObject, start: int, until: int) -> tuple[Phase, ...]:
+def _phases(vm: VmObject, start: int, until: int) -> tuple[BilledPhase, ...]:
     """The intervals of a machine's bill that lie within the run's time."""
     found = []
     for one in vm.intervals:
         begin = max(start, parse_time(one.start))
         end = min(until, parse_time(one.end) if one.end is not None else until)
         if end > begin:
-            found.append(Phase(phase=one.phase, start=begin, end=end))
+            found.append(BilledPhase(phase=one.phase, start=begin, end=end))
     return tuple(found)
 
 

@@ -19,7 +19,7 @@ from engine.objects import AnomalyObject, BlindObject, RunObject, VmObject, blin
 from engine.providers.readings import READINGS
 from engine.rules.sets import CURRENT
 from projections.models.queue_rows import queues, waits
-from projections.store.store import RunRow, Store
+from projections.store.store import ProjectionStore, RunRow
 from projections.store.vm_table import VmRow
 from projections.store.world_table import decode_run, decode_vm, take_up, take_up_whole
 
@@ -53,11 +53,11 @@ class ArchiveView(msgspec.Struct, frozen=True, kw_only=True):
 class View:
     """One store, read."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ProjectionStore) -> None:
         self._store = store
 
     @property
-    def store(self) -> Store:
+    def store(self) -> ProjectionStore:
         """What is read: read models with questions of their own ask it."""
         return self._store
 

@@ -20,7 +20,7 @@ from projections.models.projection_writer import RULES
 from projections.models.projector import caught_up
 from projections.models.view import View
 from projections.store.generations import beside, only_writer
-from projections.store.store import Checkpoint, Store
+from projections.store.store import Checkpoint, ProjectionStore
 
 PATIENCE = 2 * SECOND
 """How long a reader waits for a position it wants to see."""
@@ -62,7 +62,7 @@ class _Reader:
 
     __slots__ = ("position", "record", "store", "view")
 
-    def __init__(self, record: Record, store: Store) -> None:
+    def __init__(self, record: Record, store: ProjectionStore) -> None:
         self.record = record
         self.store = store
         self.view = View(store)
@@ -236,7 +236,7 @@ class Pool:
             reader = self._free.pop() if self._free else None
         if reader is not None and self._is_current(reader):
             return reader
-        store = Store.open(beside(self._path), write=False)
+        store = ProjectionStore.open(beside(self._path), write=False)
         if store is None and reader is None and self._is_kept():
             return None
         record = reader.record if reader is not None else self._record()

@@ -20,7 +20,7 @@ from projections.store.run_table import RunRow, RunTable
 from projections.store.schema import DDL, NOTES, VERSION, VM_COLUMNS, seen_at
 from projections.store.vm_table import VmTable
 
-__all__ = ["Checkpoint", "Mark", "Marks", "RunRow", "Store", "beside", "only_writer"]
+__all__ = ["Checkpoint", "Mark", "Marks", "ProjectionStore", "RunRow", "beside", "only_writer"]
 
 _BUSY = 5.0
 
@@ -40,7 +40,7 @@ _TABLES = ("meta", "runs", "vms", *NOTES, "moments", "runs_was", "vms_was", "gon
 _checkpoint = msgspec.json.Decoder(Checkpoint)
 
 
-class Store(RunTable, NoteTable, MarkTable):
+class ProjectionStore(RunTable, NoteTable, MarkTable):
     """One open projections file, or one in memory; used by one thread at a time."""
 
     vm_columns = VM_COLUMNS
@@ -53,7 +53,7 @@ class Store(RunTable, NoteTable, MarkTable):
         """(device, inode) of the file it is; None: in memory."""
 
     @classmethod
-    def create(cls, path: Path | None) -> "Store":
+    def create(cls, path: Path | None) -> "ProjectionStore":
         """A new, empty store at `path`, or in memory."""
         if path is not None:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
@@ -65,7 +65,7 @@ class Store(RunTable, NoteTable, MarkTable):
         return cls(database, None if path is None else _file(path))
 
     @classmethod
-    def open(cls, path: Path, *, write: bool) -> "Store | None":
+    def open(cls, path: Path, *, write: bool) -> "ProjectionStore | None":
         """The store at `path`; None where there is none, or none that this version can read."""
         file = _file(path)
         if file is None:
@@ -82,7 +82,7 @@ class Store(RunTable, NoteTable, MarkTable):
         return None
 
     @classmethod
-    def above(cls, base: Path, position: int) -> "Store | None":
+    def above(cls, base: Path, position: int) -> "ProjectionStore | None":
         """A store in memory that begins with what the store at `base` shows at one of its moments."""
         store = cls.create(None)
         database = store._database
@@ -104,17 +104,17 @@ class Store(RunTable, NoteTable, MarkTable):
         store.note_ordinal = behind.format(floor=max(floor[table] for table in NOTES))
         return store
 
-    def copy(self) -> "Store":
+    def copy(self) -> "ProjectionStore":
         """The same content in memory."""
         database = _connect(":memory:")
         self._database.backup(database)
-        return Store(database)
+        return ProjectionStore(database)
 
     def close(self) -> None:
         """Let go of the file."""
         self._database.close()
 
-    def __enter__(self) -> "Store":
+    def __enter__(self) -> "ProjectionStore":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -12,7 +12,7 @@ from engine.fold.outbox import Outbox
 from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState, dump, load
-from projections.store.store import Store
+from projections.store.store import ProjectionStore
 
 _WORLD: Final = "world"
 _LASTING: Final = "lasting"
@@ -74,7 +74,7 @@ class StoredRuns(dict[str, Run]):
     Who asks for all items gets all; `values()` are those met.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ProjectionStore) -> None:
         super().__init__()
         self._store = store
         self.kept: dict[str, int] = {}
@@ -120,7 +120,7 @@ class StoredRuns(dict[str, Run]):
 class StoredVms(dict[str, Vm]):
     """As `StoredRuns`, machines; who asks for all gets all."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ProjectionStore) -> None:
         super().__init__()
         self._store = store
         self._all = False
@@ -179,7 +179,7 @@ class StoredVms(dict[str, Vm]):
 class StoredIds(dict[str, str]):
     """`<provider>/<provider_id>` → run id, looked up in a store where it was not met since."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ProjectionStore) -> None:
         super().__init__()
         self._store = store
 
@@ -202,7 +202,7 @@ class StoredIds(dict[str, str]):
         return isinstance(key, str) and self.get(key) is not None
 
 
-def take_up(store: Store, kept: tuple[bytes, bytes] | None = None) -> WorldState | None:
+def take_up(store: ProjectionStore, kept: tuple[bytes, bytes] | None = None) -> WorldState | None:
     """The world the store was left with, its runs and machines behind it; None where there is none that this version
     can read. `kept`: the world as `put_down` gave it, where it is another than the store's own.
 
@@ -224,7 +224,7 @@ def take_up(store: Store, kept: tuple[bytes, bytes] | None = None) -> WorldState
     return state
 
 
-def take_up_whole(store: Store) -> WorldState | None:
+def take_up_whole(store: ProjectionStore) -> WorldState | None:
     """As `take_up`, every run and machine loaded: a world that goes on without the store."""
     state = take_up(store)
     if state is None:
@@ -256,7 +256,7 @@ def pieces(state: WorldState) -> tuple[bytes, bytes]:
     return world, dump(WorldState(rules=state.rules, **{name: getattr(state, name) for name in _LONG}))
 
 
-def put_down(store: Store, world: bytes, lasting: bytes, lasting_before: bytes | None = None) -> None:
+def put_down(store: ProjectionStore, world: bytes, lasting: bytes, lasting_before: bytes | None = None) -> None:
     """Keep the `pieces` of a world.
 
     Args:

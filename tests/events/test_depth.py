@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.providers.dstack.answer import Answer
+from engine.providers.dstack.answer import HttpAnswer
 from events.shape.depth import MAX_DEPTH, MAX_VALUES, too_deep, too_wide
 
 JSON = st.recursive(
@@ -46,7 +46,7 @@ def test_no_ordinary_document_is_refused(document: object) -> None:
 
 def test_a_deep_answer_reads_as_no_json_without_recursing() -> None:
     """The limit is far below the interpreter's: a finalizer that runs meanwhile has room."""
-    assert Answer(started_at=0, observed_at=0, status=200, body=b"[" * 100_000).json() is None
+    assert HttpAnswer(started_at=0, observed_at=0, status=200, body=b"[" * 100_000).json() is None
     assert MAX_DEPTH < 500
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from stenotest.kernels import Judgement, judge
 
-from engine.kernel.submission import Submission
+from engine.kernel.submission import KernelSubmission
 
 Judged = Callable[..., Judgement]
 
@@ -22,7 +22,7 @@ def judged(tmp_path: Path) -> Judged:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
 
-    def run(wanted: Submission, **more: object) -> Judgement:
+    def run(wanted: KernelSubmission, **more: object) -> Judgement:
         found = judge(wanted, scratch, **more)  # type: ignore[arg-type]
         assert list(scratch.iterdir()) == []
         return found

@@ -25,10 +25,10 @@ from projections.models import projection_writer as keeper
 from projections.models.costs import costs
 from projections.models.money_objects import reconciliation_object, report_object
 from projections.models.past_worlds import opened
-from projections.models.projection_writer import Keeper
+from projections.models.projection_writer import ProjectionWriter
 from projections.models.projector import caught_up
 from projections.models.view import View
-from projections.store.store import Store
+from projections.store.store import ProjectionStore
 
 Polls = Callable[[str], tuple[Poll, ...]]
 Recorded = Callable[[Path, Sequence[Poll]], Record]
@@ -56,8 +56,8 @@ class Telling:
         self.clock = Standing()
         self.story = Story()
         self.record = Record.open(path, write=True, create=True, shapes=READINGS.shape, clock=self.clock)
-        self.store = Store.create(None)
-        self.keeper = Keeper(self.record, self.store, spacing=1 << 62)
+        self.store = ProjectionStore.create(None)
+        self.keeper = ProjectionWriter(self.record, self.store, spacing=1 << 62)
 
     def __enter__(self) -> "Telling":
         return self
@@ -90,15 +90,15 @@ class Telling:
         self.record.append_polls([poll for _, poll in self.story.polls() if poll is not None])
         self.story.lines.clear()
 
-    def caught_up(self, *, anew: bool = False) -> Store:
+    def caught_up(self, *, anew: bool = False) -> ProjectionStore:
         """The projections, up to the head."""
         if anew:
-            self.keeper = Keeper(self.record, self.store, spacing=1 << 62)
+            self.keeper = ProjectionWriter(self.record, self.store, spacing=1 << 62)
         self.keeper.advance(self.record.head().position)
         return self.store
 
 
-def summed(store: Store, by: By) -> dict[str, Any]:
+def summed(store: ProjectionStore, by: By) -> dict[str, Any]:
     """The report from what is kept."""
     found = costs(store, by)
     assert list(found.places) == sorted(set(found.places))
@@ -107,7 +107,7 @@ def summed(store: Store, by: By) -> dict[str, Any]:
     }
 
 
-def reckoned(store: Store, by: By) -> dict[str, Any]:
+def reckoned(store: ProjectionStore, by: By) -> dict[str, Any]:
     """The report from every bill, made for it."""
     state = View(store).whole()
     _, everything = reconcile(Costs(state))
@@ -115,7 +115,7 @@ def reckoned(store: Store, by: By) -> dict[str, Any]:
     return report_object(cost_report(Costs(state), by)) | {"reconciliation": reconciliation_object(everything, state)}
 
 
-def compare(store: Store) -> None:
+def compare(store: ProjectionStore) -> None:
     """Both ways, by everything; and every run costs what it costs of all bills."""
     for by in BYS:
         assert summed(store, by) == reckoned(store, by)

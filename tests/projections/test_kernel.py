@@ -11,11 +11,11 @@ from engine.fold.change import Transition
 from engine.fold.run import Run, Said
 from engine.fold.run_machine import TERMINAL
 from engine.fold.task_reports import heard
-from engine.kernel.mark import STATUSES, Mark, hashed
+from engine.kernel.mark import STATUSES, KernelMark, hashed
 from engine.states import Reason, State
 from events import types
 from events.clock import SECOND
-from projections.models.kernel import BENCHMARKED, Fact, Status, statuses
+from projections.models.kernel import BENCHMARKED, KernelEvent, Status, statuses
 
 START = 1_763_640_000 * SECOND
 ERRORS = {"ERROR", "COMPILE_ERROR", "WRONG_ANSWER", "RUNTIME_ERROR"}
@@ -28,7 +28,7 @@ REASONS = {
 
 def mark(endpoint: str) -> bytes:
     return msgspec.json.encode(
-        Mark(
+        KernelMark(
             problem="matmul",
             gpu_type="MI300X",
             dtype="float32",
@@ -45,7 +45,7 @@ class History:
     def __init__(self, endpoint: str = "benchmark") -> None:
         self.run = Run(run_id="r", provider="dstack", name="matmul", first_position=1, first_at=START,
                        last_position=1, last_at=START, said=Said(mark=mark(endpoint)))  # fmt: skip
-        self.facts: list[Fact] = []
+        self.facts: list[KernelEvent] = []
         self.position = 0
         self.seq = 0
         request = types.RunRequested(
@@ -59,7 +59,7 @@ class History:
 
     def happens(self, event: types.Event) -> None:
         self.position += 1
-        self.facts.append(Fact(position=self.position, at=self.at, event=event))
+        self.facts.append(KernelEvent(position=self.position, at=self.at, event=event))
 
     def moves(self, state: State, reason: Reason | None = None) -> None:
         self.position += 1

@@ -19,7 +19,7 @@ from projections.models import projection_writer as keeper
 from projections.models.live_projector import Projector
 from projections.models.projector import caught_up, rebuilt
 from projections.store.reader_pool import PATIENCE, Behind, Pool
-from projections.store.store import Checkpoint, Store, beside
+from projections.store.store import Checkpoint, ProjectionStore, beside
 
 pytestmark = pytest.mark.slow
 
@@ -193,7 +193,7 @@ def test_a_lost_or_damaged_file_is_built_anew_under_the_service(
         path.write_bytes(b"SQLite format 3\0")
     else:
         path.unlink()
-        with Store.create(path) as other, other.writing():
+        with ProjectionStore.create(path) as other, other.writing():
             other.set_checkpoint(Checkpoint(rules=keeper.RULES, record="another", position=5))
     head = growing.grow(30)
 

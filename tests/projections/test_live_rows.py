@@ -14,15 +14,15 @@ from events import types
 from events.poll import Poll
 from events.store.record import ANY, Batch, Record
 from projections.models.live_cut import cut_of
-from projections.models.projection_writer import Keeper
-from projections.store.store import Store
+from projections.models.projection_writer import ProjectionWriter
+from projections.store.store import ProjectionStore
 from projections.store.world_table import decode_run, decode_vm
 
 Polls = Callable[[str], tuple[Poll, ...]]
 Recorded = Callable[[Path, Sequence[Poll]], Record]
 
 
-def folded(store: Store) -> list[object]:
+def folded(store: ProjectionStore) -> list[object]:
     """Every run and machine as the engine has it."""
     return [*(decode_run(row.folded) for row in store.runs()), *(decode_vm(row.folded) for row in store.vms.all())]
 
@@ -36,10 +36,10 @@ def test_rows_from_the_live_world_are_those_of_a_fold(
 ) -> None:
     """However many answers come between two writes, in every field and in order; and only the live world folds."""
     polls = recording(name)
-    with recorded(tmp_path / "record.db", polls[:2]) as record, Store.create(None) as store:
+    with recorded(tmp_path / "record.db", polls[:2]) as record, ProjectionStore.create(None) as store:
         live = LiveWorld(READINGS, record)
         live.catch_up()
-        fed = Keeper(record, store, spacing=64, live=live)
+        fed = ProjectionWriter(record, store, spacing=64, live=live)
         fed.advance(live.position)
         with monkeypatch.context() as patch:
             run = RecordFold.run
@@ -50,8 +50,8 @@ def test_rows_from_the_live_world_are_those_of_a_fold(
                 live.catch_up()
                 fed.advance(live.position)
             assert len({id(one) for one in folds}) == 1
-        with Store.create(None) as other:
-            Keeper(record, other, spacing=64).advance(record.head().position)
+        with ProjectionStore.create(None) as other:
+            ProjectionWriter(record, other, spacing=64).advance(record.head().position)
             assert folded(store) == folded(other)
             assert said(store) == said(other) == replayed(record)
             assert [one // 64 for one in store.moments()] == [one // 64 for one in other.moments()]
@@ -60,14 +60,14 @@ def test_rows_from_the_live_world_are_those_of_a_fold(
 def test_a_writer_behind_what_the_live_world_knows_reads_the_record(growing: Growing) -> None:
     """A world that began later cannot say what changed before, and loses nothing by it."""
     growing.grow(40)
-    with Store.create(None) as store:
-        fed = Keeper(growing.record, store, spacing=1 << 62)
+    with ProjectionStore.create(None) as store:
+        fed = ProjectionWriter(growing.record, store, spacing=1 << 62)
         fed.advance(20)
         live = LiveWorld(READINGS, growing.record)
         live.catch_up()
         live.touched.floor = 100
         assert cut_of(live, 20) is None
-        fed = Keeper(growing.record, store, spacing=1 << 62, live=live)
+        fed = ProjectionWriter(growing.record, store, spacing=1 << 62, live=live)
         fed.advance(live.position)
         growing.grow(5)
         live.catch_up()
@@ -77,10 +77,10 @@ def test_a_writer_behind_what_the_live_world_knows_reads_the_record(growing: Gro
 
 def test_what_is_hidden_is_hidden_in_rows_of_the_live_world(growing: Growing) -> None:
     """An event may change runs and machines that no answer shows."""
-    with Store.create(None) as store:
+    with ProjectionStore.create(None) as store:
         live = LiveWorld(READINGS, growing.record)
         live.catch_up()
-        fed = Keeper(growing.record, store, spacing=1 << 62, live=live)
+        fed = ProjectionWriter(growing.record, store, spacing=1 << 62, live=live)
         fed.advance(live.position)
         source = next(iter(live.state.sources))
         hidden = types.SourceHidden(source=source, by="ada")

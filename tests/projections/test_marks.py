@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.store.store import Mark, Store
+from projections.store.store import Mark, ProjectionStore
 
 DAY = 86_400_000_000
 
 
 @pytest.fixture
-def store() -> Iterator[Store]:
+def store() -> Iterator[ProjectionStore]:
     """An empty store in memory."""
-    with Store.create(None) as made:
+    with ProjectionStore.create(None) as made:
         yield made
 
 
@@ -23,7 +23,7 @@ def ends(times: range) -> list[Mark]:
     return [Mark(position=n, at=at, kind="run_succeeded", subject=f"run/{n}") for n, at in enumerate(times, 1)]
 
 
-def test_what_is_not_too_much_is_told_whole(store: Store) -> None:
+def test_what_is_not_too_much_is_told_whole(store: ProjectionStore) -> None:
     """In order of position, and nothing is said to be left out."""
     given_ = ends(range(0, 400_000, 1000))
     store.add_marks(reversed(given_))
@@ -32,7 +32,7 @@ def test_what_is_not_too_much_is_told_whole(store: Store) -> None:
     assert not found.thinned
 
 
-def test_a_shorter_stretch_shows_what_a_longer_one_leaves_out(store: Store) -> None:
+def test_a_shorter_stretch_shows_what_a_longer_one_leaves_out(store: ProjectionStore) -> None:
     """Of a year with an end every five minutes at most 400 are told; of a day of it every single one."""
     store.add_marks(ends(range(0, 365 * DAY, DAY // 288)))
     whole = store.marks(400)
@@ -47,7 +47,7 @@ def test_a_shorter_stretch_shows_what_a_longer_one_leaves_out(store: Store) -> N
     assert [mark.at for mark in day.marks] == list(range(100 * DAY, 101 * DAY, DAY // 288))
 
 
-def test_both_ends_of_a_stretch_belong_to_it(store: Store) -> None:
+def test_both_ends_of_a_stretch_belong_to_it(store: ProjectionStore) -> None:
     """A stretch that is one moment has what is at that moment."""
     store.add_marks(ends(range(10)))
     assert [mark.at for mark in store.marks(400, 3, 5).marks] == [3, 4, 5]
@@ -57,7 +57,7 @@ def test_both_ends_of_a_stretch_belong_to_it(store: Store) -> None:
     assert store.marks(400, 10, 20).marks == ()
 
 
-def test_an_anomaly_is_hidden_neither_by_an_end_nor_by_a_machine(store: Store) -> None:
+def test_an_anomaly_is_hidden_neither_by_an_end_nor_by_a_machine(store: ProjectionStore) -> None:
     """A rare one stays among thousands of others, and so do the few machines of many runs."""
     machines = [Mark(position=n * 100, at=n * 100_000, kind="vm_started", subject="vm/a") for n in range(1, 11)]
     odd = [Mark(position=n, at=n * 1000, kind="orphan", subject="vm/b") for n in (17, 18, 500)]
@@ -71,7 +71,7 @@ def test_an_anomaly_is_hidden_neither_by_an_end_nor_by_a_machine(store: Store) -
     assert kinds.count("run_succeeded") >= 10
 
 
-def test_a_lonely_mark_is_not_lost_beside_a_crowd(store: Store) -> None:
+def test_a_lonely_mark_is_not_lost_beside_a_crowd(store: ProjectionStore) -> None:
     """A crowd gives way; what stands alone is told, and the room that is left goes to the crowd."""
     crowd = [Mark(position=n, at=DAY + n, kind="run_failed", subject="run/c") for n in range(2, 5000)]
     lonely = [Mark(position=n, at=at, kind="run_failed", subject="run/l") for n, at in ((1, 0), (5000, 40 * DAY))]
@@ -95,7 +95,7 @@ def test_no_answer_is_longer_than_asked_for_and_none_has_a_mark_twice(
 ) -> None:
     """Whatever there is: of the stretch, in order, each track that has a mark is there, all where there is room."""
     since, until = ends
-    with Store.create(None) as store:
+    with ProjectionStore.create(None) as store:
         everything = [
             Mark(position=n, at=at, kind=kind, subject="run/a") for n, (at, kind) in enumerate(sorted(marks), 1)
         ]

@@ -23,7 +23,7 @@ from projections.models import projection_writer as keeper
 from projections.models.past_worlds import Moments, opened
 from projections.models.projector import as_it_was, caught_up, rebuilt
 from projections.models.view import View
-from projections.store.store import Store, beside
+from projections.store.store import ProjectionStore, beside
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +38,7 @@ NAMES = [
 ]
 
 
-def everything(store: Store) -> dict[str, object]:
+def everything(store: ProjectionStore) -> dict[str, object]:
     """All that any reader could be told."""
     view = View(store)
     world = view.whole()

@@ -18,7 +18,7 @@ from events.clock import SystemClock
 from events.poll import Poll
 from events.store.record import ANY, Batch, Record
 from projections.models.projector import RULES, as_it_was, caught_up, rebuilt
-from projections.store.store import Checkpoint, Store, beside
+from projections.store.store import Checkpoint, ProjectionStore, beside
 
 Polls = Callable[[str], tuple[Poll, ...]]
 Recorded = Callable[[Path, Sequence[Poll]], Record]
@@ -104,7 +104,7 @@ def test_projections_of_other_rules_or_another_record_are_built_anew(two_runs: R
         Checkpoint(rules=RULES, record=two_runs.id, position=10_000_000),
         Checkpoint(version=0, rules=RULES, record=two_runs.id, position=3),
     ):
-        other = Store.open(beside(two_runs.store.path), write=True)
+        other = ProjectionStore.open(beside(two_runs.store.path), write=True)
         assert other is not None
         with other, other.writing():
             other.set_checkpoint(changed)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from projections.store.store import Checkpoint, RunRow, Store, beside, only_writer
+from projections.store.store import Checkpoint, ProjectionStore, RunRow, beside, only_writer
 
 
 def row(run_id: str, name: str = "a", provider_id: str | None = None, ended: bool = False, sort_at: int = 0) -> RunRow:
@@ -22,9 +22,9 @@ def row(run_id: str, name: str = "a", provider_id: str | None = None, ended: boo
 
 
 @pytest.fixture
-def store() -> Store:
+def store() -> ProjectionStore:
     """Three runs, two of one name."""
-    found = Store.create(None)
+    found = ProjectionStore.create(None)
     found.put_runs(
         [row("aaa1", "one", "p-1", ended=True, sort_at=3), row("aab2", "two", "p-2"), row("bbb3", "one", "q-3")]
     )
@@ -44,25 +44,25 @@ def store() -> Store:
         ("", []),
     ],
 )
-def test_a_word_finds_the_run_it_means(store: Store, word: str, meant: list[str]) -> None:
+def test_a_word_finds_the_run_it_means(store: ProjectionStore, word: str, meant: list[str]) -> None:
     """Run id, provider's id, newest of that name, unique prefix: in this order."""
     assert [found.run_id for found in store.matching(word)] == meant
 
 
-def test_a_run_replaced_keeps_its_place(store: Store) -> None:
+def test_a_run_replaced_keeps_its_place(store: ProjectionStore) -> None:
     """Runs are in order of first sight for ever."""
     store.put_runs([row("aaa1", "renamed")])
     assert [found.run_id for found in store.runs()] == ["aaa1", "aab2", "bbb3"]
     assert store.count() == 3
 
 
-def test_the_listing_can_leave_out_old_ended_runs(store: Store) -> None:
+def test_the_listing_can_leave_out_old_ended_runs(store: ProjectionStore) -> None:
     """Open runs are always listed."""
     assert [found.run_id for found in store.runs(open_or_since=4)] == ["aab2", "bbb3"]
     assert {found.run_id for found in store.runs(open_or_since=3)} == {"aaa1", "aab2", "bbb3"}
 
 
-def test_a_failed_transaction_leaves_nothing(store: Store) -> None:
+def test_a_failed_transaction_leaves_nothing(store: ProjectionStore) -> None:
     """A catch-up that breaks off changes nothing."""
 
     def broken_off() -> None:
@@ -79,18 +79,18 @@ def test_a_failed_transaction_leaves_nothing(store: Store) -> None:
 def test_a_file_that_is_no_projection_is_none(tmp_path: Path, content: bytes) -> None:
     """Whatever lies there, it is built anew, never an error."""
     path = tmp_path / "record.db.projections"
-    assert Store.open(path, write=False) is None
+    assert ProjectionStore.open(path, write=False) is None
     path.write_bytes(content)
-    assert Store.open(path, write=False) is None
+    assert ProjectionStore.open(path, write=False) is None
 
 
 def test_a_stored_checkpoint_is_read_again(tmp_path: Path) -> None:
     """What was committed is there for the next process."""
     path = beside(tmp_path / "record.db")
-    with only_writer(path), Store.create(path) as made, made.writing():
+    with only_writer(path), ProjectionStore.create(path) as made, made.writing():
         made.put_runs([row("aaa1")])
         made.set_checkpoint(Checkpoint(rules="r", position=7, record="r"))
-    opened = Store.open(path, write=False)
+    opened = ProjectionStore.open(path, write=False)
     assert opened is not None
     assert opened.checkpoint() == Checkpoint(rules="r", position=7, record="r")
     assert opened.copy().run("aaa1") == row("aaa1")

@@ -4,7 +4,7 @@ import pytest
 
 from engine.errors import VmNotFound
 from projections.models.view import View
-from projections.store.store import Store
+from projections.store.store import ProjectionStore
 from projections.store.vm_table import VmRow
 
 
@@ -16,9 +16,9 @@ def row(vm_id: str, name: str, provider_id: str, *, billed: bool = False, ended_
 
 
 @pytest.fixture
-def store() -> Store:
+def store() -> ProjectionStore:
     """Four machines; `gpu-0` was given again twice, and its second machine is the one that may be billed."""
-    found = Store.create(None)
+    found = ProjectionStore.create(None)
     found.vms.put(
         [
             row("aaa1", "gpu-0", "p-1", ended_at=3),
@@ -44,12 +44,12 @@ def store() -> Store:
         ("", []),
     ],
 )
-def test_a_word_finds_the_machine_it_means(store: Store, word: str, meant: list[str]) -> None:
+def test_a_word_finds_the_machine_it_means(store: ProjectionStore, word: str, meant: list[str]) -> None:
     """Its id, the provider's, a name (billed before gone), a unique prefix: in this order."""
     assert [found.vm_id for found in store.vms.matching(word)] == meant
 
 
-def test_a_machine_replaced_keeps_its_place(store: Store) -> None:
+def test_a_machine_replaced_keeps_its_place(store: ProjectionStore) -> None:
     """Machines are in order of first sight for ever."""
     store.vms.put([row("aaa1", "renamed", "p-1")])
     assert [found.vm_id for found in store.vms.all()] == ["aaa1", "aab2", "bbb3", "ccc4"]
@@ -57,12 +57,12 @@ def test_a_machine_replaced_keeps_its_place(store: Store) -> None:
     assert store.vms.names("gpu") == ("gpu-1", "gpu-0")
 
 
-def test_the_listing_can_leave_out_what_is_long_gone(store: Store) -> None:
+def test_the_listing_can_leave_out_what_is_long_gone(store: ProjectionStore) -> None:
     """What may be billed is always listed."""
     assert [found.vm_id for found in store.vms.all(billed_or_since=5)] == ["aab2", "bbb3"]
 
 
-def test_a_store_that_forgets_forgets_machines_too(store: Store) -> None:
+def test_a_store_that_forgets_forgets_machines_too(store: ProjectionStore) -> None:
     """A rebuild begins with nothing."""
     store.clear()
     assert store.vms.count() == 0
@@ -71,7 +71,7 @@ def test_a_store_that_forgets_forgets_machines_too(store: Store) -> None:
 @pytest.mark.parametrize(
     ("word", "said"), [("gpu-2", "gpu-1"), ("aa", "write more of it"), ("zzzzz", "steno vms --all")]
 )
-def test_a_word_for_no_machine_is_answered_with_what_there_is(store: Store, word: str, said: str) -> None:
+def test_a_word_for_no_machine_is_answered_with_what_there_is(store: ProjectionStore, word: str, said: str) -> None:
     """The near names, the several meant, or the command that lists them."""
     with pytest.raises(VmNotFound, match=said):
         View(store).vm_row(word)

@@ -86,7 +86,7 @@ def program_of(signature: dict[str, object], dtype: str) -> str:
 
 def compile_program(
     compiler: Compiler, folder: Path, source: str, signature: dict[str, object], dtype: str, *, arch: str, limit: float
-) -> child.Ended:
+) -> child.ChildExit:
     """Write the program's files into `folder` and compile them to `folder/program`."""
     here = Path(__file__).parent
     shutil.copy(here / "harness.hpp", folder)

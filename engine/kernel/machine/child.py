@@ -16,7 +16,7 @@ _LINGER = 10.0
 """Seconds for an output to close once its program is over."""
 
 
-class Ended:
+class ChildExit:
     """How a program ended."""
 
     def __init__(self, code: int | None, output: str, seconds: float) -> None:
@@ -47,7 +47,7 @@ _MEANS = {
 }
 
 
-def run(argv: list[str], *, cwd: str, limit: float) -> Ended:
+def run(argv: list[str], *, cwd: str, limit: float) -> ChildExit:
     """Run a program to its end, or for `limit` seconds; nothing of it is left behind.
 
     Standard input is empty; both outputs are read here and go nowhere else.
@@ -72,7 +72,7 @@ def run(argv: list[str], *, cwd: str, limit: float) -> Ended:
             os.killpg(child.pid, signal.SIGKILL)
         child.wait()
     output = kept.text()
-    return Ended(code, output, limit if code is None else time.monotonic() - began)
+    return ChildExit(code, output, limit if code is None else time.monotonic() - began)
 
 
 def _environment() -> dict[str, str]:

@@ -16,7 +16,7 @@ GONE = "resource_not_exists"
 """dstack's code for a thing it does not have."""
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class HttpAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """One answer, or none: then `status` is None and `error` says why."""
 
     started_at: int
@@ -61,7 +61,9 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
         return self.status is not None and 400 <= self.status < 500 and any(code == GONE for _, code in self.details())
 
 
-def trouble(answer: Answer, url: str, project: str, what: str, *, gone: type[StenoError] = TaskInvalid) -> StenoError:
+def trouble(
+    answer: HttpAnswer, url: str, project: str, what: str, *, gone: type[StenoError] = TaskInvalid
+) -> StenoError:
     """The error for an answer that is not a 2xx.
 
     Args:

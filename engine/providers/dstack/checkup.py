@@ -6,9 +6,9 @@ from contextlib import closing
 from pathlib import Path
 
 from engine.errors import NotConfigured, ProjectNotFound, TaskInvalid
-from engine.providers.checks import Check, Checkup, State, Trial
+from engine.providers.checks import Check, CheckState, Checkup, Trial
 from engine.providers.dstack.doctor import Diagnosis, backend_block, cloud_key, diagnose
-from engine.providers.dstack.idle import Timeout
+from engine.providers.dstack.idle import IdleSetting
 from engine.providers.dstack.provider import DstackProvider
 from engine.providers.dstack.settings import TASK_FILES, default_gpu, fleet_nodes
 from engine.providers.dstack.task import EXAMPLE_IMAGE, complete_task, needs_image, normal_task
@@ -38,7 +38,7 @@ def checkup(settings: Settings, open_: Callable[[], DstackProvider], *, wanted: 
     if wanted or settings.value("dstack.url") is not None:
         checks = (_task(settings),)
         idle = settings.find("vms.idle_timeout")
-        limit = Timeout(limit=timeout(idle.value or "off"), origin=idle.source)
+        limit = IdleSetting(limit=timeout(idle.value or "off"), origin=idle.source)
         try:
             with closing(open_()) as provider:
                 found = diagnose(
@@ -47,7 +47,9 @@ def checkup(settings: Settings, open_: Callable[[], DstackProvider], *, wanted: 
         except (NotConfigured, ProjectNotFound) as error:
             problem = error
     checks += found.checks if found is not None else (cloud_key(is_set=key),)
-    without = found is not None and any(one.name == "backend" and one.state is State.FAILED for one in found.checks)
+    without = found is not None and any(
+        one.name == "backend" and one.state is CheckState.FAILED for one in found.checks
+    )
     block = backend_block(settings.value("project") or "main") if without or key else None
     return Checkup(
         checks=checks,
@@ -121,12 +123,12 @@ def _task(settings: Settings) -> Check:
         try:
             complete_task(read_task_file(file), os.environ, file.name)
         except (TaskInvalid, UnreadableInput) as error:
-            return Check(name="task", state=State.WARNING, message=str(error))
+            return Check(name="task", state=CheckState.WARNING, message=str(error))
         return Check(name="task", message=f"{file.name} is a valid task")
     if gpu is not None and needs_image({"resources": {"gpu": gpu}}):
         message = (
             f"a command without a task file asks for {gpu} (setting dstack.gpu) and needs --image, for example "
             f"--image {EXAMPLE_IMAGE}: dstack's default image supports only NVIDIA GPUs"
         )
-        return Check(name="task", state=State.WARNING, message=message)
+        return Check(name="task", state=CheckState.WARNING, message=message)
     return Check(name="task", message=f"no {TASK_FILES[0]} here; `steno submit -- COMMAND` needs none")

@@ -1,4 +1,4 @@
-"""One keep-alive HTTP client of one dstack server; whatever the server does, a call gives an `Answer`."""
+"""One keep-alive HTTP client of one dstack server; whatever the server does, a call gives an `HttpAnswer`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 
 from engine.deadline import Deadline
 from engine.providers.dstack.address import Address
-from engine.providers.dstack.answer import Answer
+from engine.providers.dstack.answer import HttpAnswer
 from events.clock import SECOND, Clock
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Client:
         self._http: httpx.Client | None = None
         self._connection: Any = None
 
-    def ask(self, path: str, body: object = None, *, again: bool = True, patience: float | None = None) -> Answer:
+    def ask(self, path: str, body: object = None, *, again: bool = True, patience: float | None = None) -> HttpAnswer:
         """POST `body` (None: `{}`) as JSON.
 
         Args:
@@ -67,7 +67,7 @@ class Client:
         content = msgspec.json.encode(body if body is not None else {})
         return self._send(path, content=content, again=again, patience=patience)
 
-    def upload(self, path: str, file: IO[bytes], name: str, *, params: Mapping[str, str] | None = None) -> Answer:
+    def upload(self, path: str, file: IO[bytes], name: str, *, params: Mapping[str, str] | None = None) -> HttpAnswer:
         """POST one file as a form, the way `dstack apply` sends code and archives; putting it twice is harmless."""
         return self._send(path, file=(name, file), params=params, again=True)
 
@@ -87,7 +87,7 @@ class Client:
         params: Mapping[str, str] | None = None,
         again: bool,
         patience: float | None = None,
-    ) -> Answer:
+    ) -> HttpAnswer:
         import httpx
 
         if not again:
@@ -119,7 +119,7 @@ class Client:
         started: int,
         patience: float,
         deadline: Deadline,
-    ) -> Answer:
+    ) -> HttpAnswer:
         import httpx
 
         url = self.address.url + path
@@ -152,7 +152,7 @@ class Client:
         if response.status_code >= 500:
             # after a 500 dstack resets the connection under the next request
             self.close()
-        return Answer(
+        return HttpAnswer(
             started_at=started,
             observed_at=self.clock.now(),
             status=response.status_code,
@@ -160,13 +160,13 @@ class Client:
             server_time=_date(response.headers.get("date")),
         )
 
-    def _none(self, started: int, error: Exception) -> Answer:
+    def _none(self, started: int, error: Exception) -> HttpAnswer:
         import httpx
 
         reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         reason = reason.replace(self.address.token, "***")[:300]
         sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.InvalidURL)
-        return Answer(started_at=started, observed_at=self.clock.now(), status=None, error=reason, sent=sent)
+        return HttpAnswer(started_at=started, observed_at=self.clock.now(), status=None, error=reason, sent=sent)
 
     def _without_token(self, body: bytes) -> bytes:
         """A server (or a proxy's debug page) that repeats our token does not get it into a record."""

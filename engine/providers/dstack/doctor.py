@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from engine.errors import NotConfigured, ProjectNotFound, ProviderError, ProviderUnreachable
-from engine.providers.checks import Check, State
+from engine.providers.checks import Check, CheckState
 from engine.providers.dstack import fleet
-from engine.providers.dstack.answer import Answer, trouble
+from engine.providers.dstack.answer import HttpAnswer, trouble
 from engine.providers.dstack.client import Client
-from engine.providers.dstack.idle import Timeout, idling
+from engine.providers.dstack.idle import IdleSetting, idling
 from engine.providers.dstack.task import for_dstack, normal_task
 from engine.providers.dstack.vm_reading import DEAREST
 from events.errors import StenoError
@@ -55,7 +55,7 @@ def backend_block(project: str, backend: str = "amddevcloud") -> str:
     return f"projects:\n  - name: {project}\n    backends:\n{block}"
 
 
-class Offer(msgspec.Struct, frozen=True, kw_only=True):
+class DstackOffer(msgspec.Struct, frozen=True, kw_only=True):
     """A machine dstack could rent for the task."""
 
     backend: str
@@ -82,12 +82,12 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     server_version: str | None = None
     user: str | None = None
     backends: tuple[str, ...] = ()
-    offers: tuple[Offer, ...] = ()
+    offers: tuple[DstackOffer, ...] = ()
 
     @property
     def ok(self) -> bool:
         """No check failed."""
-        return all(check.state is not State.FAILED for check in self.checks)
+        return all(check.state is not CheckState.FAILED for check in self.checks)
 
 
 def diagnose(
@@ -96,7 +96,7 @@ def diagnose(
     *,
     cloud_key_set: bool,
     nodes: int | None,
-    timeout: Timeout | None = None,
+    timeout: IdleSetting | None = None,
 ) -> Diagnosis:
     """Check everything a submission of `task` needs; nothing is changed and no machine is rented.
 
@@ -116,7 +116,7 @@ def cloud_key(*, is_set: bool, backends: tuple[str, ...] = ()) -> Check:
         return Check(name="cloud_key", message=message)
     message = f"{CLOUD_KEY} is set; Steno does not use it, it belongs in {PLACE} of dstack's server"
     missing = bool(backends) and "amddevcloud" not in backends
-    return Check(name="cloud_key", state=State.WARNING if missing else State.OK, message=message)
+    return Check(name="cloud_key", state=CheckState.WARNING if missing else CheckState.OK, message=message)
 
 
 class _CannotGoOn(Exception):
@@ -126,7 +126,9 @@ class _CannotGoOn(Exception):
 class _Doctor:
     """One look at a server, check after check."""
 
-    def __init__(self, client: Client, task: Mapping[str, object], nodes: int | None, timeout: Timeout | None) -> None:
+    def __init__(
+        self, client: Client, task: Mapping[str, object], nodes: int | None, timeout: IdleSetting | None
+    ) -> None:
         self._client = client
         self._task = task
         self._nodes = nodes
@@ -135,7 +137,7 @@ class _Doctor:
         self._version: str | None = None
         self._user: str | None = None
         self._backends: tuple[str, ...] = ()
-        self._offers: tuple[Offer, ...] = ()
+        self._offers: tuple[DstackOffer, ...] = ()
 
     def look(self, *, cloud_key_set: bool) -> Diagnosis:
         """All checks; those after a failure are skipped."""
@@ -151,7 +153,7 @@ class _Doctor:
         failed = False
         for name, step in steps.items():
             if failed:
-                self._add(name, "not checked, because of the failure above", State.SKIPPED)
+                self._add(name, "not checked, because of the failure above", CheckState.SKIPPED)
                 continue
             try:
                 step()
@@ -160,7 +162,7 @@ class _Doctor:
             except StenoError as error:
                 kind = errors.get(name)
                 problem = None if kind is None else kind(str(error))
-                self._checks.append(Check(name=name, state=State.FAILED, message=str(error), error=problem))
+                self._checks.append(Check(name=name, state=CheckState.FAILED, message=str(error), error=problem))
                 failed = True
         self._checks.append(cloud_key(is_set=cloud_key_set, backends=self._backends))
         return Diagnosis(
@@ -171,7 +173,7 @@ class _Doctor:
             offers=self._offers,
         )
 
-    def _add(self, name: str, message: str, state: State = State.OK) -> None:
+    def _add(self, name: str, message: str, state: CheckState = CheckState.OK) -> None:
         self._checks.append(Check(name=name, state=state, message=message))
 
     def _server(self) -> None:
@@ -188,7 +190,7 @@ class _Doctor:
         self._version, message = version, f"dstack {version} at {address.url}"
         parts = tuple(int(part) for part in version.split(".")[:3] if part.isdecimal())
         if parts and not OLDEST <= parts <= NEWEST:
-            self._add("server", f"{message}; Steno is tried with 0.19.37 to 0.22.5", State.WARNING)
+            self._add("server", f"{message}; Steno is tried with 0.19.37 to 0.22.5", CheckState.WARNING)
         else:
             self._add("server", message)
 
@@ -217,12 +219,12 @@ class _Doctor:
             )
             if not missing or missing[0] in _BLOCKS:
                 message += " (docs/amd_devcloud_setup.md has the block)"
-            self._add("backend", message, State.FAILED)
+            self._add("backend", message, CheckState.FAILED)
             raise _CannotGoOn
         message = f"backends: {', '.join(self._backends)}"
         if missing:
             message += f"; the task also names {', '.join(missing)}, which the project does not have"
-        self._add("backend", message, State.WARNING if missing else State.OK)
+        self._add("backend", message, CheckState.WARNING if missing else CheckState.OK)
 
     def _fleet(self) -> None:
         fleets, normal = fleet.list_fleets(self._client), normal_task(self._task)
@@ -241,7 +243,7 @@ class _Doctor:
             found = idling(normal, fleets, self._timeout)
             self._add("idle", found.message)
             for line in found.fleets:
-                self._add("idle", line, State.WARNING)
+                self._add("idle", line, CheckState.WARNING)
 
     def _look_for_offers(self) -> None:
         path = self._client.address.path("runs/get_plan")
@@ -261,16 +263,16 @@ class _Doctor:
         usable = [offer for offer in self._offers if offer.usable]
         if not self._offers:
             message = "no machine of the project's backends fits the task; ask for less, or for another GPU"
-            self._add("offers", message, State.FAILED)
+            self._add("offers", message, CheckState.FAILED)
         elif not usable:
             message = f"{len(self._offers)} offers, none available now; wait, or ask for another GPU"
-            self._add("offers", message, State.WARNING)
+            self._add("offers", message, CheckState.WARNING)
         else:
             best = min(usable, key=lambda offer: offer.price)
             which = f"{best.gpu or best.instance}, {best.backend}"
             self._add("offers", f"{len(self._offers)} offers from ${best.price / 1e6:.2f}/h ({which})")
 
-    def _object(self, answer: Answer, what: str) -> dict[str, object]:
+    def _object(self, answer: HttpAnswer, what: str) -> dict[str, object]:
         address = self._client.address
         if not answer.ok:
             raise trouble(answer, address.url, address.project, what)
@@ -280,7 +282,7 @@ class _Doctor:
         return found
 
 
-def _offer(row: object) -> Offer | None:
+def _offer(row: object) -> DstackOffer | None:
     if not isinstance(row, dict):
         return None
     instance, price = row.get("instance"), row.get("price")
@@ -288,7 +290,7 @@ def _offer(row: object) -> Offer | None:
         return None
     resources = instance.get("resources")
     resources = resources if isinstance(resources, dict) else {}
-    return Offer(
+    return DstackOffer(
         backend=str(row.get("backend")),
         instance=str(instance.get("name")),
         region=str(row.get("region")),

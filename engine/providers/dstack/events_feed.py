@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from engine.providers.dstack.answer import Answer
+from engine.providers.dstack.answer import HttpAnswer
 from engine.providers.dstack.client import Client
 from engine.providers.dstack.polls import FUTURE, MOST_PAGES, Question, rows
 from events.clock import SECOND, format_time, parse_time
@@ -23,7 +23,7 @@ class EventsFeed:
         self._project_id: str | None = None
         self._newest: int | None = None
 
-    def further(self, since: int | None) -> Iterator[tuple[Question, Answer, bool, bool]]:
+    def further(self, since: int | None) -> Iterator[tuple[Question, HttpAnswer, bool, bool]]:
         """Each question with its answer, whether that has the expected shape, and whether it is the last page."""
         if self._absent or not self._know_project():
             return

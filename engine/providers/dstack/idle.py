@@ -13,7 +13,7 @@ _LATER = BACKSTOP // SECOND
 """Seconds by which dstack's timer exceeds ours while a recorder runs (`engine.decide.idle_timeout.backstop`)."""
 
 
-class Timeout(msgspec.Struct, frozen=True, kw_only=True):
+class IdleSetting(msgspec.Struct, frozen=True, kw_only=True):
     """Steno's own idle timeout and who set it."""
 
     limit: int | None
@@ -30,7 +30,7 @@ class Idling(msgspec.Struct, frozen=True, kw_only=True):
     """One line a fleet whose own `idle_duration` gets in the way."""
 
 
-def idling(task: Mapping[str, object], fleets: Sequence[Mapping[str, object]], timeout: Timeout) -> Idling:
+def idling(task: Mapping[str, object], fleets: Sequence[Mapping[str, object]], timeout: IdleSetting) -> Idling:
     """The effective idle timeout of the machine this task makes, and where it comes from.
 
     Steno drains it after the policy's timeout, or after the task's own `idle_duration` where that is shorter (or
@@ -58,7 +58,7 @@ def idling(task: Mapping[str, object], fleets: Sequence[Mapping[str, object]], t
     return Idling(message=f"Steno {ends} ({why}); {behind}", fleets=tuple(line for line in others if line is not None))
 
 
-def _steno(task: Mapping[str, object], timeout: Timeout) -> tuple[int | None, str]:
+def _steno(task: Mapping[str, object], timeout: IdleSetting) -> tuple[int | None, str]:
     """Seconds (None: for ever) and whose word it is."""
     if task.get("creation_policy") == "create":
         return 0, "the task's creation_policy: create"

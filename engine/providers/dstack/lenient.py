@@ -7,7 +7,7 @@ policy we cannot read counts as covering everything.
 import msgspec
 
 from engine.providers.dstack import words
-from engine.providers.dstack.loose import Reader
+from engine.providers.dstack.loose import FieldReader
 from engine.providers.dstack.run_reading import (
     ConfigurationWire,
     JobWire,
@@ -36,7 +36,7 @@ def lenient_run(item: bytes) -> tuple[RunWire, tuple[str, ...]]:
     if not isinstance(value, dict) or not isinstance(value.get("id"), str) or not value["id"]:
         raise ValueError("a run is not a JSON object with an id")
     drift: list[str] = []
-    run = Reader(value, "", drift)
+    run = FieldReader(value, "", drift)
     spec = run.inner("run_spec")
     configuration = spec.inner("configuration") if spec is not None else None
     tags = configuration.inner("tags") if configuration is not None else None
@@ -63,7 +63,7 @@ def lenient_run(item: bytes) -> tuple[RunWire, tuple[str, ...]]:
     return wire, tuple(dict.fromkeys(drift))
 
 
-def _job(job: Reader | None) -> JobWire:
+def _job(job: FieldReader | None) -> JobWire:
     if job is None:
         return JobWire(job_spec=SpecWire(), job_submissions=[])
     spec = job.inner("job_spec")
@@ -77,7 +77,7 @@ def _job(job: Reader | None) -> JobWire:
     )
 
 
-def _retry(spec: Reader) -> RetryWire | None:
+def _retry(spec: FieldReader) -> RetryWire | None:
     if spec.value.get("retry") is None:
         return None
     retry = spec.inner("retry")
@@ -92,11 +92,11 @@ def _any_event() -> RetryWire:
     return RetryWire(on_events=sorted(words.RETRY_EVENTS))
 
 
-def _submissions(job: Reader) -> list[SubmissionWire]:
+def _submissions(job: FieldReader) -> list[SubmissionWire]:
     return [SubmissionWire() if item is None else _submission(item) for item in job.items("job_submissions")]
 
 
-def _submission(submission: Reader) -> SubmissionWire:
+def _submission(submission: FieldReader) -> SubmissionWire:
     machine = submission.inner("job_provisioning_data")
     runtime = submission.inner("job_runtime_data")
     offer = runtime.inner("offer") if runtime is not None else None

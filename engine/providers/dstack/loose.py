@@ -6,7 +6,7 @@ _GREATEST: Final = 2**53
 """Whole numbers beyond it are no numbers of anything we read, and could not be written down."""
 
 
-class Reader:
+class FieldReader:
     """Takes typed values out of one object and notes the paths of those of another type."""
 
     def __init__(self, value: dict[str, Any], where: str, drift: list[str]) -> None:
@@ -49,24 +49,24 @@ class Reader:
             return None
         return found
 
-    def inner(self, key: str) -> "Reader | None":
+    def inner(self, key: str) -> "FieldReader | None":
         """A reader of the object under a key, as `text`."""
         found = self.value.get(key)
         if found is not None and not isinstance(found, dict):
             self._odd(key, "object")
             return None
-        return None if found is None else Reader(found, f"{self.where}{key}.", self.drift)
+        return None if found is None else FieldReader(found, f"{self.where}{key}.", self.drift)
 
-    def items(self, key: str) -> list["Reader | None"]:
+    def items(self, key: str) -> list["FieldReader | None"]:
         """Readers of the list under a key, one an item; None in the place of one that is no object."""
         found = self.value.get(key)
         if not isinstance(found, list):
             self._odd(key, "list")
             return []
-        readers: list[Reader | None] = []
+        readers: list[FieldReader | None] = []
         for item in found:
             if isinstance(item, dict):
-                readers.append(Reader(item, f"{self.where}{key}[].", self.drift))
+                readers.append(FieldReader(item, f"{self.where}{key}[].", self.drift))
             else:
                 self._odd(f"{key}[]", "object")
                 readers.append(None)

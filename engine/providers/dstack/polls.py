@@ -2,7 +2,7 @@
 
 import msgspec
 
-from engine.providers.dstack.answer import Answer
+from engine.providers.dstack.answer import HttpAnswer
 from engine.providers.dstack.endpoints import MOST_ITEMS
 from events.clock import SECOND
 from events.poll import Poll
@@ -23,7 +23,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     request: dict[str, object]
 
 
-def rows(answer: Answer) -> list[dict[str, object]] | None:
+def rows(answer: HttpAnswer) -> list[dict[str, object]] | None:
     """The items of a list answer; None where it is not a 2xx with a list of at most `MOST_ITEMS` objects with an id."""
     found = answer.json() if answer.ok else None
     if not isinstance(found, list) or len(found) > MOST_ITEMS:
@@ -31,7 +31,7 @@ def rows(answer: Answer) -> list[dict[str, object]] | None:
     return found if all(isinstance(item, dict) and isinstance(item.get("id"), str) for item in found) else None
 
 
-def told_one(answer: Answer) -> bool:
+def told_one(answer: HttpAnswer) -> bool:
     """One thing by its id: a 2xx with an object that has an id, or `resource_not_exists`."""
     if answer.gone:
         return True
@@ -39,7 +39,9 @@ def told_one(answer: Answer) -> bool:
     return isinstance(found, dict) and isinstance(found.get("id"), str)
 
 
-def poll_of(source: str, question: Question, answer: Answer, *, told: bool, sweep: str | None, complete: bool) -> Poll:
+def poll_of(
+    source: str, question: Question, answer: HttpAnswer, *, told: bool, sweep: str | None, complete: bool
+) -> Poll:
     """The poll; a body that is not JSON is kept as a JSON string of its text.
 
     Args:
@@ -64,7 +66,7 @@ def poll_of(source: str, question: Question, answer: Answer, *, told: bool, swee
     )
 
 
-def _body(answer: Answer) -> tuple[bytes | None, bool]:
+def _body(answer: HttpAnswer) -> tuple[bytes | None, bool]:
     if answer.status is None:
         return None, False
     try:

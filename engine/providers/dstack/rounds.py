@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Generator, Iterator
 
 import msgspec
 
-from engine.providers.dstack.answer import Answer
+from engine.providers.dstack.answer import HttpAnswer
 from engine.providers.dstack.client import Client
 from engine.providers.dstack.events_feed import EventsFeed
 from engine.providers.dstack.polls import FUTURE, MOST_PAGES, Question, poll_of, rows, told_one
@@ -187,7 +187,7 @@ class Rounds:
         self._turn += BY_ID
         return (missing[first:] + missing[:first])[:BY_ID]
 
-    def _ask(self, question: Question) -> Answer:
+    def _ask(self, question: Question) -> HttpAnswer:
         return self._client.ask(question.path, question.request)
 
     def _sweep_id(self) -> str:

@@ -8,7 +8,7 @@ from typing import Final
 
 from engine.facts import RunFacts
 from engine.rules.moves import Live, Move, Verdict
-from engine.rules.sets import Judge, RuleSet, Watch
+from engine.rules.sets import ObservationFilter, RuleSet, RunJudge
 from engine.states import Reason, State
 
 SDK: Final = "2025-12-sdk"
@@ -68,7 +68,7 @@ def _judge_fix(facts: RunFacts, /, *, stopped_by_policy: bool) -> Move:  # noqa:
             return _live(facts, FIX)
 
 
-def _sdk(rules: str) -> Judge:
+def _sdk(rules: str) -> RunJudge:
     def judge(facts: RunFacts, /, *, stopped_by_policy: bool) -> Move:  # noqa: ARG001 - it knew no policies
         return _judge_sdk(facts, rules)
 
@@ -78,7 +78,7 @@ def _sdk(rules: str) -> Judge:
 RULE_SETS: Final = (
     RuleSet(
         name=SDK,
-        watch=Watch.EVERY,
+        watch=ObservationFilter.EVERY,
         judge=_sdk(SDK),
         final=True,
         metadata=False,
@@ -86,7 +86,7 @@ RULE_SETS: Final = (
     ),
     RuleSet(
         name=ENUM,
-        watch=Watch.CLOCK,
+        watch=ObservationFilter.CLOCK,
         judge=_sdk(SDK),
         timeout=_judge_enum,
         final=True,
@@ -95,7 +95,7 @@ RULE_SETS: Final = (
     ),
     RuleSet(
         name=STALE,
-        watch=Watch.FIRST_OF_NAME,
+        watch=ObservationFilter.FIRST_OF_NAME,
         judge=_sdk(STALE),
         final=True,
         metadata=False,
@@ -103,7 +103,7 @@ RULE_SETS: Final = (
     ),
     RuleSet(
         name=FIX,
-        watch=Watch.NAMED_LIST,
+        watch=ObservationFilter.NAMED_LIST,
         judge=_judge_fix,
         final=True,
         metadata=True,

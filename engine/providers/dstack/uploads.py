@@ -24,7 +24,7 @@ IN_MEMORY = 16 * 1024 * 1024
 """Bytes of an archive kept in memory before it goes to a temporary file."""
 
 
-class Taken(msgspec.Struct, frozen=True, kw_only=True):
+class UploadedFields(msgspec.Struct, frozen=True, kw_only=True):
     """The fields of a run's specification that name what was uploaded."""
 
     file_archives: tuple[dict[str, str], ...] = ()
@@ -32,14 +32,14 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     """`repo_id`, `repo_data`, `repo_code_hash`, `repo_dir`; empty where the task has no `repos:`."""
 
 
-def upload_all(client: Client, task: Mapping[str, object], base: Path) -> Taken:
+def upload_all(client: Client, task: Mapping[str, object], base: Path) -> UploadedFields:
     """Upload the task's files and code; `base` is the folder its relative paths start from.
 
     Raises:
         TaskInvalid: a path does not exist, is no Git repository, or is larger than the server takes.
         ProviderUnreachable, ProviderRefused, ProviderError, ProjectNotFound: as they say.
     """
-    return Taken(file_archives=_upload_files(client, task, base), repo=_upload_repo(client, task, base))
+    return UploadedFields(file_archives=_upload_files(client, task, base), repo=_upload_repo(client, task, base))
 
 
 def check_local(task: Mapping[str, object], base: Path) -> None:

@@ -12,7 +12,7 @@ import msgspec
 
 from engine.facts import VmEvent, VmFacts
 from engine.providers.dstack import words
-from engine.providers.dstack.loose import Reader
+from engine.providers.dstack.loose import FieldReader
 from engine.providers.dstack.run_reading import read_time
 from engine.states import VmState
 
@@ -182,7 +182,7 @@ def _lenient(item: bytes, drift: list[str]) -> _Instance:
         raise ValueError("a machine is not valid JSON") from error
     if not isinstance(value, dict) or not isinstance(value.get("id"), str) or not value["id"]:
         raise ValueError("a machine is not a JSON object with an id")
-    row = Reader(value, "", drift)
+    row = FieldReader(value, "", drift)
     return _Instance(
         id=value["id"],
         project_name=row.text("project_name"),
@@ -205,7 +205,7 @@ def _lenient(item: bytes, drift: list[str]) -> _Instance:
     )
 
 
-def _price(row: Reader) -> float | None:
+def _price(row: FieldReader) -> float | None:
     found = row.number("price")
     if found is not None and not 0 <= found <= DEAREST:
         row.drift.append(f"price: no price {found!r}")
@@ -213,7 +213,7 @@ def _price(row: Reader) -> float | None:
     return found
 
 
-def _at_least_0(row: Reader, key: str) -> int | None:
+def _at_least_0(row: FieldReader, key: str) -> int | None:
     found = row.whole(key)
     if found is not None and found < 0:
         row.drift.append(f"{row.where}{key}: below zero")
@@ -221,7 +221,7 @@ def _at_least_0(row: Reader, key: str) -> int | None:
     return found
 
 
-def _type(made: Reader | None) -> _Type | None:
+def _type(made: FieldReader | None) -> _Type | None:
     if made is None:
         return None
     inner = made.inner("resources")

@@ -8,10 +8,10 @@ import msgspec
 
 from engine.providers.local.files import StateDamaged
 from engine.providers.local.machines import close_lost_machine, machine_ids, read_machine
-from engine.providers.local.page import SHORT, WHOLE, Page, page, question
+from engine.providers.local.page import SHORT, WHOLE, AnswerPage, page, question
 from engine.providers.local.spec import MachineSpec, gpu_memory_mib
 from engine.providers.local.state import RunState
-from engine.providers.local.store import Store
+from engine.providers.local.store import RunFolders
 from events.clock import Clock, foreign_run_id, format_time
 
 _log = logging.getLogger(__name__)
@@ -28,10 +28,10 @@ class Past(msgspec.Struct, frozen=True):
     item: bytes
 
 
-class Machines:
+class MachineLister:
     """Reads the machines, those that are gone only once."""
 
-    def __init__(self, store: Store, host: str, clock: Clock) -> None:
+    def __init__(self, store: RunFolders, host: str, clock: Clock) -> None:
         self._store = store
         self._host = host
         self._clock = clock
@@ -41,7 +41,7 @@ class Machines:
 
     def read(
         self, active: Mapping[str, RunState], ended: Iterable[RunState], follow: Collection[str], since: int | None
-    ) -> Page:
+    ) -> AnswerPage:
         """The machines, newest first, as they stand with these runs.
 
         The first answer has every machine that is there and those gone since `since`; the others leave out machines

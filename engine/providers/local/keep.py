@@ -16,7 +16,7 @@ _PIPE_SIZE = 1 << 20
 _F_SETPIPE_SZ = 1031
 
 
-class Keeper:
+class OutputKeeper:
     """Moves bytes from the pipe to the file.
 
     What is over `limit` bytes is read, counted and dropped, so that the command never blocks.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from engine.errors import NotConfigured
 from engine.providers import registry
-from engine.providers.checks import Check, Checkup, State
+from engine.providers.checks import Check, CheckState, Checkup
 from engine.providers.kind import ProviderKind
 from engine.providers.task import Draft, complete_plain
 from engine.settings.known import Block, Known
@@ -108,11 +108,11 @@ class LocalKind(ProviderKind):
 
         shell = shutil.which("bash") or shutil.which("sh")
         message = f"commands run here with {shell}" if shell else "there is neither bash nor sh; install one"
-        here = Check(name="local", state=State.OK if shell else State.FAILED, message=message)
+        here = Check(name="local", state=CheckState.OK if shell else CheckState.FAILED, message=message)
         try:
             policy = policy_from(settings, self.name)
         except NotConfigured as error:
-            machines = Check(name="machines", state=State.FAILED, message=str(error), error=error)
+            machines = Check(name="machines", state=CheckState.FAILED, message=str(error), error=error)
         else:
             ends = "idle for ever" if policy.idle_timeout is None else f"end after {span(policy.idle_timeout)} idle"
             whose = settings.find("vms.idle_timeout").source

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from engine.errors import ProviderError
-from engine.providers.local.store import Taken
+from engine.providers.local.store import ClaimedRun
 from engine.providers.local.task import LocalTask
 
 _PROGRAM = "import sys; sys.path.append(sys.argv[1]); from engine.providers.local.supervisor import main; main()"
@@ -16,7 +16,7 @@ _PATIENCE = 30
 """Seconds for a start that takes tens of milliseconds."""
 
 
-def launch(folder: Path, gate: Path, taken: Taken, task: LocalTask, output_limit: int) -> None:
+def launch(folder: Path, gate: Path, taken: ClaimedRun, task: LocalTask, output_limit: int) -> None:
     """Start a supervisor that holds the locks; returns when `started.json` is durable and the command was tried.
 
     A machine that is to be kept is started with it, once the plan is read: so either both come into being or none. A

@@ -6,19 +6,19 @@ from collections.abc import Collection
 import msgspec
 
 from engine.providers.local.files import StateDamaged
-from engine.providers.local.page import SHORT, WHOLE, Page, page, question
+from engine.providers.local.page import SHORT, WHOLE, AnswerPage, page, question
 from engine.providers.local.state import RunState, close_lost, read_state
-from engine.providers.local.store import Store
+from engine.providers.local.store import RunFolders
 from engine.providers.local.words import run_item
 from events.clock import Clock
 
 _log = logging.getLogger(__name__)
 
 
-class Listing:
+class RunLister:
     """Reads the runs, those that have ended only once."""
 
-    def __init__(self, store: Store, host: str, clock: Clock) -> None:
+    def __init__(self, store: RunFolders, host: str, clock: Clock) -> None:
         self.active: dict[str, RunState] = {}
         """The runs that went on at the last reading."""
         self.ended: list[RunState] = []
@@ -29,7 +29,7 @@ class Listing:
         self._past: dict[str, tuple[int, bytes]] = {}
         self._history_told = False
 
-    def read(self, follow: Collection[str], since: int | None) -> Page:
+    def read(self, follow: Collection[str], since: int | None) -> AnswerPage:
         """The runs, newest first.
 
         The first answer, and any that lacks a followed run, is the history from `since` on; the others are every active

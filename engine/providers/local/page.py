@@ -8,7 +8,7 @@ WHOLE = 1_000_000
 """The `limit` that says: all of them."""
 
 
-class Page(msgspec.Struct, frozen=True, kw_only=True):
+class AnswerPage(msgspec.Struct, frozen=True, kw_only=True):
     """One answer."""
 
     req: bytes
@@ -17,9 +17,9 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing was left out."""
 
 
-def page(host: str, items: list[bytes], *, limit: int, complete: bool) -> Page:
+def page(host: str, items: list[bytes], *, limit: int, complete: bool) -> AnswerPage:
     """The answer made of these items, each JSON text."""
-    return Page(req=question(host, limit), body=b"[" + b",".join(items) + b"]", complete=complete)
+    return AnswerPage(req=question(host, limit), body=b"[" + b",".join(items) + b"]", complete=complete)
 
 
 def question(host: str, limit: int) -> bytes:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from engine.providers.local.spec import MachineSpec, Offer
+from engine.providers.local.spec import LocalOffer, MachineSpec
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ class NoCapacity(msgspec.Struct, frozen=True):
     why: str
 
 
-def place(wanted: Wanted, offer: Offer, there: Sequence[Standing]) -> MachineSpec | NoCapacity | None:
+def place(wanted: Wanted, offer: LocalOffer, there: Sequence[Standing]) -> MachineSpec | NoCapacity | None:
     """The free machine it goes to, None where one is to be made, or why there is no place.
 
     A slot has at most one machine, of whatever kind: one that is busy, or going, leaves no place in it.
@@ -63,7 +63,7 @@ def place(wanted: Wanted, offer: Offer, there: Sequence[Standing]) -> MachineSpe
     return None
 
 
-def _fits(wanted: Wanted, offer: Offer, spec: MachineSpec) -> bool:
+def _fits(wanted: Wanted, offer: LocalOffer, spec: MachineSpec) -> bool:
     if wanted.gpus and spec.gpu is not None:
         return _has(wanted, spec.gpu, spec.gpu_count)
     return (spec.gpu, spec.gpu_count) == (offer.gpu, offer.gpu_count)

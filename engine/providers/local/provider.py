@@ -8,15 +8,15 @@ from pathlib import Path
 from engine.errors import ProviderError, TaskInvalid
 from engine.providers.base import Named, Provider, Submission, Submitted
 from engine.providers.local.durable import write_json
-from engine.providers.local.instances import Machines
+from engine.providers.local.instances import MachineLister
 from engine.providers.local.launch import launch
-from engine.providers.local.listing import Listing
+from engine.providers.local.listing import RunLister
 from engine.providers.local.locks import is_locked
 from engine.providers.local.output import read_output
-from engine.providers.local.page import Page
-from engine.providers.local.spec import Offer
+from engine.providers.local.page import AnswerPage
+from engine.providers.local.spec import LocalOffer
 from engine.providers.local.state import Accepted, RunState, close_lost, read_accepted, read_state
-from engine.providers.local.store import RUN_ID, Store
+from engine.providers.local.store import RUN_ID, RunFolders
 from engine.providers.local.task import local_task
 from engine.providers.local.wanted import wanted
 from events.clock import Clock, Ids
@@ -62,10 +62,10 @@ class LocalProvider(Provider):
         """
         self.source = f"local/{host}"
         self.project = host
-        self._store = Store(state, clock)
-        self._listing = Listing(self._store, host, clock)
-        self._machines = Machines(self._store, host, clock)
-        self._offer = Offer(price=price, boot=boot, gpu=gpu, gpu_count=gpu_count)
+        self._store = RunFolders(state, clock)
+        self._listing = RunLister(self._store, host, clock)
+        self._machines = MachineLister(self._store, host, clock)
+        self._offer = LocalOffer(price=price, boot=boot, gpu=gpu, gpu_count=gpu_count)
         self._clock = clock
         self._ids = ids
         self._environment = environment
@@ -89,7 +89,7 @@ class LocalProvider(Provider):
         # it says which machine is busy by the runs read before, and so is no newer than they
         yield self._answered(_MACHINES, machines, started_at)
 
-    def _answered(self, path: str, page: Page, started_at: int) -> Poll:
+    def _answered(self, path: str, page: AnswerPage, started_at: int) -> Poll:
         return Poll(
             source=self.source,
             path=path,

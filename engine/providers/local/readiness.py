@@ -10,7 +10,7 @@ _LOOK = 0.02
 """Seconds between two looks at a machine that is a process of its own."""
 
 
-class Readiness:
+class MachineReadiness:
     """The machine of one run, from its supervisor's side."""
 
     def __init__(self, plan: Mapping[str, object]) -> None:

@@ -13,7 +13,7 @@ _LABEL = re.compile(r"([A-Za-z][A-Za-z0-9_-]{0,31})(?::([1-9][0-9]?))?")
 _MOST_GPUS = 16
 
 
-class Offer(msgspec.Struct, frozen=True, kw_only=True):
+class LocalOffer(msgspec.Struct, frozen=True, kw_only=True):
     """What a new machine is like and costs, as the settings have it."""
 
     price: int = 0
@@ -58,7 +58,7 @@ class MachineSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def new_machine(
-    offer: Offer, *, machine_id: str, slot: str | None, num: int, idle: int, created: int, root: str
+    offer: LocalOffer, *, machine_id: str, slot: str | None, num: int, idle: int, created: int, root: str
 ) -> MachineSpec:
     """A machine of this host; `root` is the folder whose disk it has."""
     disk = os.statvfs(root)

@@ -15,7 +15,7 @@ from engine.providers.local.durable import sync_folder, write_json
 from engine.providers.local.locks import BUSY, LIFE, lock
 from engine.providers.local.machines import FOLDER, machine_ids, make_machine, read_machine
 from engine.providers.local.placement import NoCapacity, Standing, Wanted, place
-from engine.providers.local.spec import MachineSpec, Offer, new_machine
+from engine.providers.local.spec import LocalOffer, MachineSpec, new_machine
 from engine.providers.local.state import NO_CAPACITY, Accepted, Ended, RunState, read_accepted, read_state
 from engine.providers.local.task import LocalTask
 from events.clock import SECOND, Clock, foreign_run_id
@@ -38,7 +38,7 @@ class Berth(msgspec.Struct, frozen=True):
     """Descriptor of the machine's own lock, where its process is still to be started."""
 
 
-class Taken(msgspec.Struct, frozen=True):
+class ClaimedRun(msgspec.Struct, frozen=True):
     """A run that is ours to start."""
 
     accepted: Accepted
@@ -56,7 +56,7 @@ class Taken(msgspec.Struct, frozen=True):
                 os.close(self.berth.life)
 
 
-class Store:
+class RunFolders:
     """The folder of folders, made at the first submission and open to its owner only."""
 
     def __init__(self, root: Path, clock: Clock) -> None:
@@ -81,7 +81,7 @@ class Store:
         except FileNotFoundError:
             return []  # nothing was ever submitted here
 
-    def take(self, run_id: str, name: str, task: LocalTask, wanted: Wanted, offer: Offer) -> Taken | RunState:
+    def take(self, run_id: str, name: str, task: LocalTask, wanted: Wanted, offer: LocalOffer) -> ClaimedRun | RunState:
         """Find the run a place, write down what is asked and hold its locks; or the run as it is, if it was started
         before. Where there is no place the run has ended for that reason, and the same id asked again is a new attempt.
 
@@ -130,7 +130,7 @@ class Store:
                 write_json(folder / "ended.json", msgspec.structs.asdict(ended))
                 return RunState(accepted=accepted, ended=ended)
             undo.pop_all()
-        return Taken(accepted, held, berth)
+        return ClaimedRun(accepted, held, berth)
 
     def end_machine(self, machine_id: str) -> None:
         """Tell a machine to go, unless it is going or gone.
@@ -219,7 +219,7 @@ class Store:
         return there
 
     def _make(
-        self, attempt: str, wanted: Wanted, offer: Offer, there: Sequence[Standing], now: int, undo: ExitStack
+        self, attempt: str, wanted: Wanted, offer: LocalOffer, there: Sequence[Standing], now: int, undo: ExitStack
     ) -> tuple[MachineSpec, "Berth | None"]:
         """A new machine; one that is kept has a folder and a lock before anything of it exists."""
         used = {one.spec.num for one in there if one.spec.slot == wanted.slot}

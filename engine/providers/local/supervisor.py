@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from engine.providers.local.durable import write_json
-from engine.providers.local.keep import Keeper
+from engine.providers.local.keep import OutputKeeper
 from engine.providers.local.machine import start_machine
-from engine.providers.local.readiness import Readiness
+from engine.providers.local.readiness import MachineReadiness
 from engine.providers.local.tree import LOOKS, MARK, adopt_orphans, descendants, signal_all
 
 _TICK = 0.2
@@ -50,8 +50,8 @@ class Supervisor:
         self._cwd = str(plan["cwd"])
         self._limit = _seconds(plan["max_duration"])
         self._grace = _seconds(plan["grace"])
-        self._output = Keeper(folder / "output", _seconds(plan["output_limit"]) or 0)
-        self.machine = Readiness(plan)
+        self._output = OutputKeeper(folder / "output", _seconds(plan["output_limit"]) or 0)
+        self.machine = MachineReadiness(plan)
         self._command = 0
         self._exit: int | None = None
         self._exited_at = 0

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from projections.api.access.tokens import Tokens
 
 
-class Ended(OSError):
+class AnswerEnded(OSError):
     """The answer was ended while the application still had something to send; to it, the client has disconnected."""
 
 
@@ -71,7 +71,7 @@ class Exchange:
         return await self._receive()
 
     def send(self, message: Message) -> Awaitable[None]:
-        """What the application sends; awaiting it raises `Ended` once the answer is complete or its token revoked."""
+        """What the application sends; raises `AnswerEnded` once the answer is complete or its token revoked."""
         if self.complete:
             return self._raise_ended()
         if message["type"] == "http.response.start":
@@ -107,7 +107,7 @@ class Exchange:
 
     async def _finish_and_raise(self) -> None:
         await self.finish()
-        raise Ended
+        raise AnswerEnded
 
     async def _raise_ended(self) -> None:
-        raise Ended
+        raise AnswerEnded

@@ -12,7 +12,7 @@ from events.clock import SECOND
 from projections.api.access.access_log import AccessLog
 from projections.api.access.authentication import Authentication
 from projections.api.access.cross_origin import CrossOrigin
-from projections.api.access.exchange import Ended, Exchange, OpenStreams
+from projections.api.access.exchange import AnswerEnded, Exchange, OpenStreams
 from projections.api.access.hosts import trusts_loopback
 from projections.api.access.limits import MAX_BODY, MAX_LOGIN, RateLimit, check_head, check_method, read_body
 from projections.api.access.roles import needed, submits_a_run
@@ -128,7 +128,7 @@ class AccessMiddleware:
                 raise
             await exchange.finish()
             await _refuse(exchange, Problem(503, "the service is stopping: retry", headers=(("Retry-After", "5"),)))
-        except Ended:
+        except AnswerEnded:
             pass
         except Exception as error:  # noqa: BLE001 - the last resort of every request
             if not exchange.complete:

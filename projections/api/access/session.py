@@ -33,7 +33,7 @@ class Login(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     token: str
 
 
-class Session(msgspec.Struct, frozen=True, kw_only=True):
+class CallerSession(msgspec.Struct, frozen=True, kw_only=True):
     """The caller."""
 
     name: str
@@ -92,7 +92,7 @@ def routes(service: Service) -> list[BaseRoute]:
 
 
 def _answer(caller: Caller) -> Response:
-    session = Session(name=caller.name, role=caller.role.value, via=caller.via)
+    session = CallerSession(name=caller.name, role=caller.role.value, via=caller.via)
     return Response(msgspec.json.encode(session), media_type="application/json", headers={"Cache-Control": "no-store"})
 
 
@@ -114,9 +114,11 @@ def _problem(description: str) -> dict[str, Any]:
 _MALFORMED: Final = _problem("The request is malformed.")
 _SESSION: Final = {
     "description": "The caller.",
-    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Session"}}},
+    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/CallerSession"}}},
 }
-_COMPONENTS: Final = msgspec.json.schema_components((Login, Session), ref_template="#/components/schemas/{name}")[1]
+_COMPONENTS: Final = msgspec.json.schema_components((Login, CallerSession), ref_template="#/components/schemas/{name}")[
+    1
+]
 
 OPENAPI: Final[dict[str, Any]] = {
     "paths": {

@@ -29,7 +29,7 @@ SESSION: Final = 12 * 3600 * SECOND
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class UsableToken:
     """A token that may be used, until `expires_at`."""
 
     who: Caller
@@ -51,7 +51,7 @@ class Tokens:
         self._stamp: object = None
         self._looked_at, self._look_at = 0, 0
         """When the file was looked at, and when it is again."""
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, UsableToken] = {}
         self._ended: dict[str, int] = {}
         self._key = b""
         self.trouble: str | None = None
@@ -135,10 +135,10 @@ class Tokens:
             self.file.end_session(nonce, int(until), self._clock.now())
             self._look(at_once=True)
 
-    def _sealed(self, text: str, known: Known) -> str:
+    def _sealed(self, text: str, known: UsableToken) -> str:
         return hmac.new(self._key, text.encode() + known.digest, hashlib.sha256).hexdigest()
 
-    def _valid(self, token_id: str) -> Known | None:
+    def _valid(self, token_id: str) -> UsableToken | None:
         self._look()
         known = self._known.get(token_id)
         if known is None or (known.expires_at is not None and self._clock.now() >= known.expires_at):
@@ -173,6 +173,6 @@ class Tokens:
         self._known, self._key, self._stamp, self.trouble = {}, b"", None, why
 
 
-def _known(token: StoredToken) -> Known:
+def _known(token: StoredToken) -> UsableToken:
     who = Caller(name=token.name, role=Role(token.role), via="token", token_id=token.id)
-    return Known(who=who, digest=bytes.fromhex(token.hash or ""), expires_at=token.expires_at)
+    return UsableToken(who=who, digest=bytes.fromhex(token.hash or ""), expires_at=token.expires_at)

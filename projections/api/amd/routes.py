@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class Problems(msgspec.Struct, frozen=True, kw_only=True):
     """What can be asked for."""
 
-    problems: tuple[catalogue.Problem, ...]
+    problems: tuple[catalogue.KernelProblem, ...]
     dtypes: tuple[str, ...]
     endpoints: tuple[str, ...]
     gpus: tuple[str, ...]

@@ -14,7 +14,7 @@ from engine.money.costs import Costs
 from engine.providers.readings import READINGS
 from events.clock import SECOND, format_time
 from events.store.record import Record
-from projections.models.kernel import Fact, Status, statuses
+from projections.models.kernel import KernelEvent, Status, statuses
 
 if TYPE_CHECKING:
     from engine.fold.run import Run
@@ -76,7 +76,7 @@ class Story:
         self._run_id = run_id
         self._told = after
         self._stamp: tuple[object, ...] | None = None
-        self._facts: dict[int, Fact] = {}
+        self._facts: dict[int, KernelEvent] = {}
         self._read = 0
         self.position = 0
         """Up to where the record has been looked at."""
@@ -131,7 +131,7 @@ class Story:
                 after = max(self._read, run.first_position - 1 if stream.startswith("queue/") else 0)
                 for stored in record.read(after=after, until=seen.position, stream=stream, types=types):
                     if getattr(stored.data, "run_id", None) == run.run_id:
-                        fact = Fact(position=stored.position, at=stored.observed_at, event=stored.data)
+                        fact = KernelEvent(position=stored.position, at=stored.observed_at, event=stored.data)
                         self._facts[stored.position] = fact
         self._read = seen.position
 

@@ -21,14 +21,14 @@ from projections.api.problems import Problem
 
 if TYPE_CHECKING:
     from engine.act.journal import Journal
-    from engine.commands.submit import Accepted
-    from engine.kernel.executor import Executor
-    from engine.kernel.submission import Submission
+    from engine.commands.submit import AcceptedRequest
+    from engine.kernel.executor import KernelExecutor
+    from engine.kernel.submission import KernelSubmission
     from projections.api.service import Service
     from projections.api.writing import Writer
 
 
-def executor_of(service: Service) -> Executor:
+def executor_of(service: Service) -> KernelExecutor:
     """What carries kernels out, as the settings have it."""
     settings = service.settings
     return OneTask(
@@ -40,7 +40,7 @@ def executor_of(service: Service) -> Executor:
     )
 
 
-async def submit(service: Service, writer: Writer, body: bytes, *, submitter: str, key: str | None) -> Accepted:
+async def submit(service: Service, writer: Writer, body: bytes, *, submitter: str, key: str | None) -> AcceptedRequest:
     """Submit the kernel of a request; the same key with the same body is the same run.
 
     Raises:
@@ -50,16 +50,18 @@ async def submit(service: Service, writer: Writer, body: bytes, *, submitter: st
     """
     kernel = await to_thread.run_sync(_read, body)
 
-    async def build(sent: submission.Submission, run_id: str) -> submission.Submission:
+    async def build(sent: submission.HttpSubmission, run_id: str) -> submission.HttpSubmission:
         secret = await writer.do(lambda journal: _secret(journal, run_id))
         return await to_thread.run_sync(_ordered, service, kernel, sent, run_id, secret)
 
     source = msgspec.json.encode(kernel)
-    sent = submission.Submission(name=None, project=None, configuration={}, submitter=submitter, key=key, source=source)
+    sent = submission.HttpSubmission(
+        name=None, project=None, configuration={}, submitter=submitter, key=key, source=source
+    )
     return await submission.submit(service, writer, sent, build)
 
 
-def _read(body: bytes) -> Submission:
+def _read(body: bytes) -> KernelSubmission:
     if too_deep(body):
         raise Problem(400, f"the body nests deeper than {MAX_DEPTH}", field="body")
     try:
@@ -75,8 +77,8 @@ def _secret(journal: Journal, run_id: str) -> str:
 
 
 def _ordered(
-    service: Service, kernel: Submission, sent: submission.Submission, run_id: str, secret: str
-) -> submission.Submission:
+    service: Service, kernel: KernelSubmission, sent: submission.HttpSubmission, run_id: str, secret: str
+) -> submission.HttpSubmission:
     try:
         order = executor_of(service).order(kernel, secret)
     except Wrong as wrong:

@@ -29,7 +29,7 @@ _REST: Final = 60.0
 _THREADS: Final = 2
 
 
-class Page(tuple[Frame, ...]):
+class FramePage(tuple[Frame, ...]):
     """The frames of some positions."""
 
     __slots__ = ()
@@ -56,16 +56,16 @@ class Backfill:
     def __init__(self, opened: "Callable[[], Record]") -> None:
         """`opened` opens the record for reading."""
         self._opened = opened
-        self._pages: OrderedDict[tuple[int, int], Page] = OrderedDict()
+        self._pages: OrderedDict[tuple[int, int], FramePage] = OrderedDict()
         self._size = 0
-        self._making: dict[tuple[int, int], asyncio.Future[Page]] = {}
+        self._making: dict[tuple[int, int], asyncio.Future[FramePage]] = {}
         self._threads = ThreadPoolExecutor(_THREADS, "feed-backfill")
         self._lock = threading.Lock()
         self._idle: list[_Walker] = []
         """Oldest use first; under the lock."""
         self._closed = False
 
-    async def page(self, after: int, until: int) -> tuple[Page, int]:
+    async def page(self, after: int, until: int) -> tuple[FramePage, int]:
         """The frames of the page that `after` lies in, no further than `until`, and the position where it ends.
 
         Raises:
@@ -100,7 +100,7 @@ class Backfill:
         for walker in walkers:
             walker.record.close()
 
-    def _made(self, key: tuple[int, int], done: "asyncio.Future[Page]") -> None:
+    def _made(self, key: tuple[int, int], done: "asyncio.Future[FramePage]") -> None:
         self._making.pop(key, None)
         if done.cancelled() or done.exception() is not None:
             return
@@ -113,14 +113,14 @@ class Backfill:
 
     # -- in a thread ---
 
-    def _make(self, start: int, until: int) -> Page:
+    def _make(self, start: int, until: int) -> FramePage:
         walker = self._taken(start)
         try:
             while walker.framer.position < start:
                 if self._closed:
                     raise CancelledError
                 walker.framer.skip(min(start, walker.framer.position + _STEP))
-            frames = Page(walker.framer.advance(until))
+            frames = FramePage(walker.framer.advance(until))
         except BaseException:
             walker.record.close()
             raise

@@ -9,7 +9,7 @@ from engine.rules.sets import CURRENT
 from projections.models.past_worlds import opened
 from projections.models.projector import belongs
 from projections.store.generations import beside
-from projections.store.store import Store
+from projections.store.store import ProjectionStore
 from projections.store.world_table import take_up_whole
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def begun(record: "Record", at_most: int) -> tuple[World, int]:
 
 def _as_it_is(record: "Record", at_most: int) -> tuple[World, int] | None:
     """What the projections were left with, where they are this record's and not beyond."""
-    store = Store.open(beside(record.store), write=False)
+    store = ProjectionStore.open(beside(record.store), write=False)
     if store is None:
         return None
     with store, store.reading():
@@ -50,13 +50,13 @@ def _as_it_was(record: "Record", position: int) -> tuple[World, int] | None:
 
 
 def _are_there(record: "Record") -> bool:
-    store = Store.open(beside(record.store), write=False)
+    store = ProjectionStore.open(beside(record.store), write=False)
     if store is None:
         return False
     with store:
         return belongs(record, store.checkpoint())
 
 
-def _taken_up(store: Store, position: int) -> tuple[World, int] | None:
+def _taken_up(store: ProjectionStore, position: int) -> tuple[World, int] | None:
     state = take_up_whole(store)
     return None if state is None else (World(READINGS, CURRENT, state=state), position)

@@ -15,7 +15,7 @@ from engine.providers.readings import READINGS
 from events.clock import Clock
 from events.store.record import Record
 from events.store.store import Where
-from projections.api.feed.backfill import Backfill, Page
+from projections.api.feed.backfill import Backfill, FramePage
 from projections.api.feed.frames import Frame
 from projections.api.feed.listener import HEARTBEAT, PIECE, Dropped, Listener, cancelling
 from projections.api.feed.publisher import Publisher
@@ -267,7 +267,7 @@ class Feed:
                 yield piece
             listener.place = reached
 
-    async def _page(self, place: int, until: int) -> tuple[Page, int]:
+    async def _page(self, place: int, until: int) -> tuple[FramePage, int]:
         """Frames made again: at least those behind `place` and up to the position that is given with them."""
         backfill = self._backfill
         if backfill is None:

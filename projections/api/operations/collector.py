@@ -31,7 +31,7 @@ _LASTING: Final = tuple(state for state in State if not is_terminal(state))
 _PRESENT: Final = tuple(state for state in VmState if state is not VmState.TERMINATED)
 
 
-class World:
+class WorldFigures:
     """What is taken from the feed's world, in one short moment."""
 
     def __init__(self, service: Service) -> None:
@@ -66,7 +66,7 @@ class ServiceCollector(Collector):
         with suppress(StenoError):  # `/readyz` says what is wrong with the record
             yield from self._lag()
             yield from money_of(self._service)
-            world = World(self._service)
+            world = WorldFigures(self._service)
             yield from self._runs(world)
             yield from self._sources(world)
         yield from self._polls()
@@ -141,7 +141,7 @@ class ServiceCollector(Collector):
 
     # -- runs and machines -------------------------------------------------------------------------------------------
 
-    def _runs(self, world: World) -> Iterator[Metric]:
+    def _runs(self, world: WorldFigures) -> Iterator[Metric]:
         runs = GaugeMetricFamily("steno_runs", "Runs of the record by state and reason.", labels=("state", "reason"))
         found = Counter((run.state, run.reason) for run in world.runs)
         for state in State:
@@ -178,7 +178,7 @@ class ServiceCollector(Collector):
 
     # -- sources -----------------------------------------------------------------------------------------------------
 
-    def _sources(self, world: World) -> Iterator[Metric]:
+    def _sources(self, world: WorldFigures) -> Iterator[Metric]:
         answered = GaugeMetricFamily(
             "steno_source_last_answer_timestamp_seconds", "When a source last answered.", labels=("source",)
         )

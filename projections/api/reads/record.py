@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from engine.settings.policy import policy_from
 from events.types import NAMES
-from projections.api.paging import CURSOR, LIMIT, SORTED_CURSOR, Place, cursor_of
+from projections.api.paging import CURSOR, LIMIT, SORTED_CURSOR, PagePosition, cursor_of
 from projections.api.parameters import Asked, choice, flag, text, time
 from projections.api.problems import Problem
 from projections.api.reads import record_shapes as shapes
@@ -80,11 +80,11 @@ def _poll(_: Service, look: Look, asked: Asked) -> object:
 
 def _incidents(_: Service, look: Look, asked: Asked) -> object:
     behind = asked.given["cursor"]
-    found = incidents(look, behind=behind if isinstance(behind, Place) else None, limit=asked.number("limit"))
+    found = incidents(look, behind=behind if isinstance(behind, PagePosition) else None, limit=asked.number("limit"))
     return {
         "anomalies": found.anomalies,
         "blind": found.blind,
-        "next": None if found.next is None else cursor_of(Place(*found.next)),
+        "next": None if found.next is None else cursor_of(PagePosition(*found.next)),
         "position": look.position,
     }
 

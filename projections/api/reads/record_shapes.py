@@ -101,7 +101,7 @@ class IncidentPage(Shape, kw_only=True):
     position: Position
 
 
-class Mark(Shape, kw_only=True):
+class MarkShape(Shape, kw_only=True):
     """Something to look for in time."""
 
     position: Position
@@ -127,7 +127,7 @@ class RecordAnswer(Shape, kw_only=True):
     last_at: Time | None
     checkpoint: Annotated[Position, msgspec.Meta(description="How far the read models are.")]
     lag: LagAnswer
-    marks: list[Mark]
+    marks: list[MarkShape]
     thinned: Annotated[
         bool,
         msgspec.Meta(description="The stretch has more marks than these: `since` and `until` ask for a shorter one."),
@@ -211,7 +211,7 @@ class RunOnLane(Shape, kw_only=True):
     end: Time | None = msgspec.field(name="to")
 
 
-class Lane(Shape, kw_only=True):
+class LaneShape(Shape, kw_only=True):
     """A machine and the runs that were on it."""
 
     vm: MachineObject
@@ -259,6 +259,6 @@ class Overview(Shape, kw_only=True):
     budget: Budget
     burn: list[BurnPoint]
     window: Window
-    lanes: list[Lane]
+    lanes: list[LaneShape]
     anomalies: AnomalySummary
     blind: list[BlindAnswer]

@@ -11,7 +11,7 @@ from engine.money.reconcile import reconcile_run
 from engine.money.words import money
 from engine.objects import RunObject
 from engine.states import State
-from projections.api.paging import CURSOR, LIMIT, SORTED_CURSOR, Place, cursor_of, cut
+from projections.api.paging import CURSOR, LIMIT, SORTED_CURSOR, PagePosition, cursor_of, cut
 from projections.api.parameters import HIDDEN, Asked, choice, text
 from projections.api.reads import shapes
 from projections.api.reads.read import Read
@@ -32,7 +32,7 @@ def _list(_: Service, look: Look, asked: Asked) -> object:
     limit = asked.number("limit")
     behind = asked.given["cursor"]
     found = look.view.store.page_of_runs(
-        behind=behind if isinstance(behind, Place) else None,
+        behind=behind if isinstance(behind, PagePosition) else None,
         limit=limit + 1,
         state=asked.text("state"),
         name=asked.text("name"),
@@ -42,7 +42,7 @@ def _list(_: Service, look: Look, asked: Asked) -> object:
     rows, more = cut(found, limit)
     return {
         "runs": [msgspec.Raw(value) for _, value in rows],
-        "next": cursor_of(Place(*rows[-1][0])) if more else None,
+        "next": cursor_of(PagePosition(*rows[-1][0])) if more else None,
         "position": look.position,
     }
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.act.next_step import TOO_OLD, UNHEARD, Abandon, Call, Look, Wait, next_step, unheard
+from engine.act.next_step import TOO_OLD, UNHEARD, Abandon, Call, CheckProvider, Wait, next_step, unheard
 from engine.fold.outbox import Outbox
 from events import types
 from events.clock import SECOND
@@ -83,7 +83,7 @@ def test_a_request_waits_until_it_has_its_place():
 def test_an_intent_of_an_older_record_has_no_place_and_is_looked_for_all_the_same():
     ledger = ledger_of(requested(), intended())
     assert ledger.submits["r1"].placed is None
-    assert next_step(ledger.submits["r1"], ledger, NOW) == Look(call_if_missing=True)
+    assert next_step(ledger.submits["r1"], ledger, NOW) == CheckProvider(call_if_missing=True)
 
 
 def test_a_request_made_again_is_a_new_attempt_of_the_same_run():
@@ -146,14 +146,14 @@ def test_a_notice_is_open_until_it_is_taken_or_given_up():
 
 def test_an_intent_without_outcome_is_looked_for_before_any_call():
     ledger = ledger_of(requested(), intended())
-    assert next_step(ledger.submits["r1"], ledger, NOW) == Look(call_if_missing=True)
+    assert next_step(ledger.submits["r1"], ledger, NOW) == CheckProvider(call_if_missing=True)
 
 
 def test_a_stopped_request_is_never_called():
     ledger = ledger_of(requested(), stop_requested())
     assert isinstance(next_step(ledger.submits["r1"], ledger, NOW), Abandon)
     ledger = ledger_of(requested(), intended(), stop_requested())
-    assert next_step(ledger.submits["r1"], ledger, NOW) == Look(call_if_missing=False)
+    assert next_step(ledger.submits["r1"], ledger, NOW) == CheckProvider(call_if_missing=False)
 
 
 def test_a_request_that_waited_a_day_is_never_called():
@@ -161,7 +161,7 @@ def test_a_request_that_waited_a_day_is_never_called():
     assert next_step(ledger.submits["r1"], ledger, NOW + TOO_OLD) == Call()
     assert isinstance(next_step(ledger.submits["r1"], ledger, NOW + TOO_OLD + 1), Abandon)
     ledger = ledger_of(requested(), intended())
-    assert next_step(ledger.submits["r1"], ledger, NOW + TOO_OLD + 1) == Look(call_if_missing=False)
+    assert next_step(ledger.submits["r1"], ledger, NOW + TOO_OLD + 1) == CheckProvider(call_if_missing=False)
 
 
 def test_a_second_stop_opens_again():

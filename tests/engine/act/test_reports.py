@@ -11,7 +11,7 @@ import pytest
 from stenotest.gate import holding
 
 from engine.commands.submit import request_run
-from engine.kernel.mark import Mark, hashed
+from engine.kernel.mark import KernelMark, hashed
 from engine.live.live_world import LiveWorld
 from engine.providers.readings import READINGS
 from engine.recorder.recorder import Recorder
@@ -36,7 +36,7 @@ def say(*statuses, between=""):
 def ask(bench, *commands, endpoint="benchmark"):
     """Request a run whose output is read; its id."""
     run_id = bench.ids.new()
-    mark = Mark(
+    mark = KernelMark(
         problem="p", gpu_type="MI300X", dtype="float32", language="hip", endpoint=endpoint, key_hash=hashed(KEY)
     )
     request_run(

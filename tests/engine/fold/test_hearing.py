@@ -12,7 +12,7 @@ from engine.fold.run import Run
 from engine.fold.tick_reader import PollReader
 from engine.fold.world import World
 from engine.fold.world_codec import dump, load
-from engine.kernel.mark import Mark, hashed
+from engine.kernel.mark import KernelMark, hashed
 from engine.providers.readings import READINGS, RULE_SETS
 from events import types
 from events.clock import SECOND
@@ -27,7 +27,7 @@ DONE = single("a", "done", "done", exit_status=0, submitted=2)
 def kernel(rules: str = "current", endpoint: str = "benchmark") -> World:
     """A world with one kernel that its provider has."""
     world = World(READINGS, RULE_SETS[rules])
-    mark = Mark(
+    mark = KernelMark(
         problem="matmul", gpu_type="MI300X", dtype="float32", language="hip", endpoint=endpoint, key_hash=hashed("k")
     )
     request = types.RunRequested(

@@ -9,8 +9,8 @@ from engine.money.bill import bill_vm
 from engine.money.prices import Book
 from engine.money.projection import (
     Claim,
+    ClaimVerdict,
     Inputs,
-    Verdict,
     break_even,
     cost_of,
     month,
@@ -40,23 +40,25 @@ INPUTS = st.builds(
 @pytest.mark.parametrize(
     ("topic", "amount", "verdict"),
     [
-        ("cold start", 165_833, Verdict.PARTLY),
-        ("warm start", 5_528, Verdict.WRONG),
-        ("provisioning", 66_333, Verdict.HOLDS),
-        ("idle ceiling", 165_833, Verdict.HOLDS),
-        ("idle ceiling as configured", 331_667, Verdict.ADDED),
-        ("3 runs without reuse", 248_750, Verdict.HOLDS),
-        ("3 runs with reuse", 281_917, Verdict.HOLDS),
-        ("what reuse saves in 3 runs", -33_167, Verdict.WRONG),
-        ("a month of 10 tasks a day", 24_875_000, Verdict.PARTLY),
-        ("a month of 50 tasks a day", 124_375_000, Verdict.PARTLY),
-        ("a month of 200 tasks a day", 497_500_000, Verdict.PARTLY),
-        ("how long the grant lasts at 10 tasks a day", None, Verdict.WRONG),
-        ("how long the grant lasts at 50 tasks a day", None, Verdict.WRONG),
-        ("how long the grant lasts at 200 tasks a day", None, Verdict.WRONG),
+        ("cold start", 165_833, ClaimVerdict.PARTLY),
+        ("warm start", 5_528, ClaimVerdict.WRONG),
+        ("provisioning", 66_333, ClaimVerdict.HOLDS),
+        ("idle ceiling", 165_833, ClaimVerdict.HOLDS),
+        ("idle ceiling as configured", 331_667, ClaimVerdict.ADDED),
+        ("3 runs without reuse", 248_750, ClaimVerdict.HOLDS),
+        ("3 runs with reuse", 281_917, ClaimVerdict.HOLDS),
+        ("what reuse saves in 3 runs", -33_167, ClaimVerdict.WRONG),
+        ("a month of 10 tasks a day", 24_875_000, ClaimVerdict.PARTLY),
+        ("a month of 50 tasks a day", 124_375_000, ClaimVerdict.PARTLY),
+        ("a month of 200 tasks a day", 497_500_000, ClaimVerdict.PARTLY),
+        ("how long the grant lasts at 10 tasks a day", None, ClaimVerdict.WRONG),
+        ("how long the grant lasts at 50 tasks a day", None, ClaimVerdict.WRONG),
+        ("how long the grant lasts at 200 tasks a day", None, ClaimVerdict.WRONG),
     ],
 )
-def test_each_figure_of_the_documents_is_computed_and_judged(topic: str, amount: int | None, verdict: Verdict) -> None:
+def test_each_figure_of_the_documents_is_computed_and_judged(
+    topic: str, amount: int | None, verdict: ClaimVerdict
+) -> None:
     """With the documents' own inputs."""
     assert (CLAIMS[topic].amount, CLAIMS[topic].verdict) == (amount, verdict)
 
@@ -80,7 +82,7 @@ def test_what_the_documents_leave_out_is_said(topic: str, result: str) -> None:
 def test_every_claim_that_does_not_hold_says_why() -> None:
     """And has its formula."""
     assert all(claim.formula and claim.said for claim in CLAIMS.values())
-    wrong = [claim for claim in CLAIMS.values() if claim.verdict in (Verdict.WRONG, Verdict.PARTLY)]
+    wrong = [claim for claim in CLAIMS.values() if claim.verdict in (ClaimVerdict.WRONG, ClaimVerdict.PARTLY)]
     assert all(claim.why for claim in wrong)
 
 

@@ -8,10 +8,10 @@ import pytest
 from stenolab.lab import Lab
 
 from engine.providers.base import Submission
-from engine.providers.checks import State
+from engine.providers.checks import CheckState
 from engine.providers.dstack.checkup import worst_case
 from engine.providers.dstack.doctor import Diagnosis, diagnose
-from engine.providers.dstack.idle import Timeout
+from engine.providers.dstack.idle import IdleSetting
 from engine.providers.dstack.provider import DstackProvider
 from events.clock import SECOND
 
@@ -26,7 +26,7 @@ TASK: dict[str, object] = {
 }
 
 
-def states(diagnosis: Diagnosis) -> dict[str, State]:
+def states(diagnosis: Diagnosis) -> dict[str, CheckState]:
     return {check.name: check.state for check in diagnosis.checks}
 
 
@@ -40,7 +40,7 @@ def test_a_good_set_up_is_ok_throughout(dstack: Lab, connect: Connect) -> None:
 
     diagnosis = look(connect(dstack, project))
 
-    assert set(states(diagnosis).values()) == {State.OK}
+    assert set(states(diagnosis).values()) == {CheckState.OK}
     assert diagnosis.ok
     assert diagnosis.server_version == dstack.version
     assert diagnosis.user == "admin"
@@ -67,9 +67,9 @@ def test_the_first_failure_is_named_and_the_rest_left_out(dstack: Lab, connect: 
     for failed, diagnosis in cases.items():
         found = states(diagnosis)
         assert not diagnosis.ok
-        assert [found[name] for name in order[: order.index(failed)]] == [State.OK] * order.index(failed)
-        assert found[failed] is State.FAILED
-        assert {found[name] for name in order[order.index(failed) + 1 :]} <= {State.SKIPPED}
+        assert [found[name] for name in order[: order.index(failed)]] == [CheckState.OK] * order.index(failed)
+        assert found[failed] is CheckState.FAILED
+        assert {found[name] for name in order[order.index(failed) + 1 :]} <= {CheckState.SKIPPED}
         assert all("\n" not in check.message for check in diagnosis.checks)
 
 
@@ -85,14 +85,14 @@ def test_who_ends_an_idle_machine_is_told(dstack: Lab, connect: Connect) -> None
     assert provider.prepare(slot) is False
     assert provider.plan(wanted) is None
 
-    timeout = Timeout(limit=600 * SECOND, origin="AMD_VM_IDLE_TIMEOUT in .env")
+    timeout = IdleSetting(limit=600 * SECOND, origin="AMD_VM_IDLE_TIMEOUT in .env")
     task = {**TASK, "creation_policy": "create"}
     found = diagnose(provider.client, task, cloud_key_set=False, nodes=None, timeout=timeout)
 
     told, *warnings = (check for check in found.checks if check.name == "idle")
     assert told.message.startswith("Steno ends an idle machine after 0s (the task's creation_policy: create)")
     assert {warning.message.split(":")[0] for warning in warnings} == {"fleet hasty", "fleet patient"}
-    assert {warning.state for warning in warnings} == {State.WARNING}
+    assert {warning.state for warning in warnings} == {CheckState.WARNING}
     assert found.ok
     assert found.offers
 
@@ -103,7 +103,7 @@ def test_something_that_is_no_dstack_server(dstack: Lab, connect: Connect) -> No
 
     (server, *_) = look(provider).checks
 
-    assert server.state is State.FAILED
+    assert server.state is CheckState.FAILED
     assert "not as a dstack server" in server.message
 
 

@@ -12,7 +12,7 @@ import pytest
 from engine.providers.base import Preparation, Submission
 from engine.providers.dstack import doctor
 from engine.providers.dstack.address import address
-from engine.providers.dstack.answer import Answer
+from engine.providers.dstack.answer import HttpAnswer
 from engine.providers.dstack.client import Client
 from engine.providers.dstack.provider import DstackProvider
 from events.clock import RandomIds, SystemClock
@@ -135,7 +135,7 @@ def test_no_answer_raises_anything_but_our_errors(monkeypatch: pytest.MonkeyPatc
     answer = proper[path]
     asked: set[str] = set()
 
-    def ask(self: Client, where: str, body: object = None, **how: object) -> Answer:
+    def ask(self: Client, where: str, body: object = None, **how: object) -> HttpAnswer:
         asked.add(where)
         return answer if where == path else proper[where]
 
@@ -165,5 +165,5 @@ def test_no_answer_raises_anything_but_our_errors(monkeypatch: pytest.MonkeyPatc
             assert "\n" not in told, (name, text)
 
 
-def _answer(status: int, text: str) -> Answer:
-    return Answer(started_at=0, observed_at=10**15, status=status, body=text.encode())
+def _answer(status: int, text: str) -> HttpAnswer:
+    return HttpAnswer(started_at=0, observed_at=10**15, status=status, body=text.encode())

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from engine.providers.dstack.idle import Timeout, idling
+from engine.providers.dstack.idle import IdleSetting, idling
 from events.clock import SECOND
 
-SET = Timeout(limit=600 * SECOND, origin="AMD_VM_IDLE_TIMEOUT in .env")
-NEVER = Timeout(limit=None, origin="steno.toml")
+SET = IdleSetting(limit=600 * SECOND, origin="AMD_VM_IDLE_TIMEOUT in .env")
+NEVER = IdleSetting(limit=None, origin="steno.toml")
 
 
 def fleet(idle: object, name: str = "team", **more: object) -> dict[str, object]:
@@ -78,7 +78,7 @@ def fleet(idle: object, name: str = "team", **more: object) -> dict[str, object]
         ),
     ],
 )
-def test_the_shorter_word_counts_and_is_named(task: dict[str, object], timeout: Timeout, said: str) -> None:
+def test_the_shorter_word_counts_and_is_named(task: dict[str, object], timeout: IdleSetting, said: str) -> None:
     """Policy, task, `off` and `create`: one sentence with the time and where it comes from."""
     assert idling(task, [], timeout).message == said
 
@@ -99,7 +99,9 @@ def test_the_shorter_word_counts_and_is_named(task: dict[str, object], timeout: 
         ({"name": "odd", "spec": {"configuration": []}}, SET, None),
     ],
 )
-def test_a_fleet_that_gets_in_the_way_is_told(found: dict[str, object], timeout: Timeout, words: str | None) -> None:
+def test_a_fleet_that_gets_in_the_way_is_told(
+    found: dict[str, object], timeout: IdleSetting, words: str | None
+) -> None:
     """Ends earlier than the policy, or keeps others' machines longer; our own fleets are long on purpose."""
     lines = idling({}, [found], timeout).fleets
     assert len(lines) == (words is not None)

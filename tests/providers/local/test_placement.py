@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from engine.providers.base import Submission
 from engine.providers.local.placement import NoCapacity, Standing, Wanted, place
-from engine.providers.local.spec import MachineSpec, Offer
+from engine.providers.local.spec import LocalOffer, MachineSpec
 from engine.providers.local.wanted import wanted
 
 SLOTS = st.sampled_from([None, "steno-slot-1", "steno-slot-2"])
@@ -53,13 +53,13 @@ def wishes(draw: st.DrawFn) -> Wanted:
 
 
 @st.composite
-def offers(draw: st.DrawFn) -> Offer:
+def offers(draw: st.DrawFn) -> LocalOffer:
     gpu, count = draw(LABELS)
-    return Offer(gpu=gpu, gpu_count=count)
+    return LocalOffer(gpu=gpu, gpu_count=count)
 
 
 @given(wishes(), offers(), hosts())
-def test_a_place_is_a_free_machine_a_new_one_or_none(wish: Wanted, offer: Offer, there: list[Standing]) -> None:
+def test_a_place_is_a_free_machine_a_new_one_or_none(wish: Wanted, offer: LocalOffer, there: list[Standing]) -> None:
     """Never a busy one, never two in a slot, never a new one for `reuse`, never an old one for `create`."""
     found = place(wish, offer, there)
     slots = [one.spec.slot for one in there]
@@ -81,7 +81,7 @@ def test_a_place_is_a_free_machine_a_new_one_or_none(wish: Wanted, offer: Offer,
 
 @given(wishes(), offers(), hosts(), st.randoms())
 def test_the_order_in_which_machines_are_found_does_not_matter(
-    wish: Wanted, offer: Offer, there: list[Standing], random: object
+    wish: Wanted, offer: LocalOffer, there: list[Standing], random: object
 ) -> None:
     """Folders are listed in no order."""
     mixed = list(there)

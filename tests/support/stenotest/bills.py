@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from engine.facts import VmFacts
 from engine.fold.run import Run
-from engine.fold.vm import Occupancy, PriceStep, Span, Vm, VmDate, VmStep
+from engine.fold.vm import Occupancy, PriceStep, SilentSpan, Vm, VmDate, VmStep
 from engine.fold.world_codec import PolicyStep, WorldState
 from engine.policy import DOLLAR, Policy
 from engine.states import State, VmState
@@ -83,7 +83,7 @@ def machine(
         ),
         steps=tuple(steps),
         unreachable=tuple(
-            Span(since=at(since), until=None if until is None else at(until)) for since, until in unreachable
+            SilentSpan(since=at(since), until=None if until is None else at(until)) for since, until in unreachable
         ),
         runs=tuple(dict.fromkeys(one.run_id for one in occupancies)),
         occupancies=tuple(occupancies),

@@ -10,14 +10,14 @@ from typing import Any, Final
 import msgspec
 
 from engine.kernel.bundle import bundled
-from engine.kernel.catalogue import Problem, problems
+from engine.kernel.catalogue import KernelProblem, problems
 from engine.kernel.executor import VARIABLE, OneTask, Terms, job_of
 from engine.kernel.mark import hashed
 from engine.kernel.output import Lines
-from engine.kernel.submission import Submission, read_submission
+from engine.kernel.submission import KernelSubmission, read_submission
 
 KEY: Final = "5ec4e7" * 8
-SHIPPED: Final[Mapping[str, Problem]] = {one.problem: one for one in problems()}
+SHIPPED: Final[Mapping[str, KernelProblem]] = {one.problem: one for one in problems()}
 DOING: Final = """
 __global__ void add(const float* a, const float* b, float* c, size_t n) {
   const size_t i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -46,7 +46,7 @@ def asked(problem: object = "vector-add", **changes: object) -> dict[str, Any]:
     return body | changes
 
 
-def submission(problem: str = "vector-add", **changes: object) -> Submission:
+def submission(problem: str = "vector-add", **changes: object) -> KernelSubmission:
     """The same, read.
 
     Raises:
@@ -76,7 +76,7 @@ class Judgement:
         return self.frames[-1]
 
 
-def judge(wanted: Submission, folder: Path, *, compiler: str = "g++", **job: object) -> Judgement:
+def judge(wanted: KernelSubmission, folder: Path, *, compiler: str = "g++", **job: object) -> Judgement:
     """Run the task of a submission in a shell; its scratch files are in `folder`.
 
     Args:

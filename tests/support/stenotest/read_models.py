@@ -6,10 +6,10 @@ from engine.fold.until import Until
 from engine.replay.record import replay_record
 from events.store.record import Record
 from projections.models.view import View
-from projections.store.store import Store
+from projections.store.store import ProjectionStore
 
 
-def said(store: Store) -> dict[str, object]:
+def said(store: ProjectionStore) -> dict[str, object]:
     """Everything a store tells its readers, as `steno replay --json` tells it."""
     view = View(store)
     return {
