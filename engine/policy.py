@@ -37,7 +37,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """Everything decisions depend on beside the world and the time. The defaults are the seeds'."""
 
     mode: Literal["provider", "pool"] = "provider"
-    """`provider`: dstack chooses among its idle machines; `pool`: Steno says which machine a run goes to."""
+    """`provider`: the provider chooses among its idle machines; `pool`: Steno says which machine a run goes to."""
     max_vms: int | None = 3
     """The most machines of ours at once; None: no limit."""
     idle_timeout: int | None = 600 * SECOND

@@ -68,7 +68,7 @@ class VmState(StrEnum):
 class VmReason(StrEnum):
     """The reason beside the end of a machine."""
 
-    IDLE_TIMEOUT = "idle_timeout"  # also 0.19.37's `Idle timeout`
+    IDLE_TIMEOUT = "idle_timeout"
     STOPPED_BY_POLICY = "stopped_by_policy"  # our own decision
     STOPPED_BY_USER = "stopped_by_user"
     INTERRUPTED = "interrupted"

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
+from engine.facts import RunFacts
 from engine.fold.outbox import OpenSubmit, Outbox, TakenStop
 from engine.fold.run import Run
-from engine.states import Reason
+from engine.states import Reason, State
 from events.clock import SECOND
 
 TOO_OLD = 24 * 3600 * SECOND
@@ -12,11 +13,8 @@ TOO_OLD = 24 * 3600 * SECOND
 
 
 UNHEARD = 15 * SECOND
-"""A run that still goes on this long after a stop was taken has not heard it. dstack 0.22.5 answers 200 and, when busy,
-lets a worker that had fetched the run before write its old status back."""
-
-STOPPING = frozenset({"terminating", "terminated", "failed", "done"})
-"""Words of a run's status that show that a stop was heard, or is no longer needed."""
+"""A run that still goes on this long after the provider accepted a stop was not stopped: a busy server can answer 200
+and write the old status back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +68,16 @@ def next_step(submit: OpenSubmit, ledger: Outbox, now: int, *, looked_at: int | 
     return Wait() if submit.placed is None else Call()
 
 
-def unheard(taken: TakenStop, *, status: str | None, seen_at: int) -> bool:
+def unheard(taken: TakenStop, *, facts: RunFacts | None, seen_at: int) -> bool:
     """Whether a stop is to be asked for once more: a later poll shows the run as if nobody had asked.
 
     Args:
-        status: the provider's word for the run in its newest answer.
+        facts: the run in the provider's newest answer.
         seen_at: when that was (microseconds, UTC).
     """
-    return seen_at - taken.taken_at > UNHEARD and status is not None and status not in STOPPING
+    if facts is None or facts.status is None or facts.final or facts.state is State.FINISHING:
+        return False
+    return seen_at - taken.taken_at > UNHEARD
 
 
 def may_be_made_again(run: Run, patience: int, now: int) -> bool:

@@ -47,7 +47,7 @@ class RunStopper:
                 continue
             if taken.request.project != self._provider.project:
                 continue
-            if unheard(taken, status=run.reported.status, seen_at=run.last_at):
+            if unheard(taken, facts=run.facts, seen_at=run.last_at):
                 yield taken, self._stop(taken.request, run.provider_id)
 
     def request(self, run: Run, submitter: str) -> bool:

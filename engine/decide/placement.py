@@ -112,7 +112,7 @@ def _either(run: Run, room: Room, *, pooled: bool) -> Place | Hold | Keep:
         # A drain is taken back only where nothing else is left: an idle machine is on its way to somebody.
         if isinstance(warm, Place) or (warm is not None and not below):
             return warm
-    # dstack takes an idle machine of its own choosing if it finds one.
+    # The provider takes an idle machine of its own choosing if it finds one.
     return _place(run, room) if below else _at_the_cap(run, room)
 
 

@@ -165,7 +165,7 @@ def _is_project(source: Source) -> bool:
 
 
 def _imported_beside(state: WorldState, source: Source, at: int) -> Source:
-    """The project that polls of no project were imported with: those of dstack's event log name none."""
+    """The project that polls of no project were imported with: those of a provider's event log may name none."""
     project = state.sources.get(state.importing or "")
     if project is None or at - (project.imported_to or 0) > BLIND_AFTER:
         return source

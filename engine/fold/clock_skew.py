@@ -1,7 +1,7 @@
 """The provider's clock beside ours: measured where its times are first met, in an answer that shows something new.
 
-An answer's HTTP `Date` has whole seconds and may be old. dstack's server (uvicorn) renews it about once a second while
-it is idle; under load it was measured to be 18 s old while every answer took 2 s. So a date ahead of our clock proves a
+An answer's HTTP `Date` has whole seconds and may be old. A server may renew it about once a second while it is idle;
+under load one was measured to be 18 s old while every answer took 2 s. So a date ahead of our clock proves a
 clock that is ahead; a date behind it proves nothing until it is further behind than any server delays it. Provider
 times are shifted to our clock only where the two clocks are more than 2 s apart for certain.
 """

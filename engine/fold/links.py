@@ -59,7 +59,7 @@ class Links:
     def answered(self, run: Run, before: RunFacts, asked_at: int) -> None:
         """Take down that a run's machine answered: its job went on since the poll of `asked_at` showed `before`.
 
-        dstack learns from the machine alone that a job pulls its image, runs or has an exit status.
+        A provider learns from the machine alone that a job pulls its image, runs or has an exit status.
         """
         if run.facts is None:
             return

@@ -21,8 +21,8 @@ from engine.states import VmState
 from events.clock import SECOND
 
 ENDING_GRACE: Final = 14 * 60 * SECOND
-"""Answered time after which a machine that was told to go should have been seen gone: dstack itself gives up on the
-cloud after 15 minutes.
+"""Answered time after which a machine that was told to go should have been seen gone: providers give up on the
+cloud after about 15 minutes.
 """
 
 _TOO_EARLY: Final = frozenset({VmState.REQUESTED, VmState.PROVISIONING, VmState.TERMINATED})

@@ -10,7 +10,7 @@ _DEFAULT = Policy()
 
 
 def source_of(run: Run) -> str:
-    """The source a run belongs to: `dstack/<project>`, `local/<host>`."""
+    """The source a run belongs to: `<provider>/<project>`."""
     return f"{run.provider}/{run.project}" if run.project else run.provider
 
 

@@ -119,7 +119,7 @@ class Run(msgspec.Struct, kw_only=True):
     whole_evidence: bool = False
     """The verdict rests on an observation that showed the jobs."""
     attempt: int | None = None
-    """The highest submission number seen of the request that stands."""
+    """The highest attempt number seen of the request that stands."""
     later_attempts: tuple[Attempt, ...] = ()
     """Every attempt after the first, in order."""
     facts: RunFacts | None = None
@@ -131,7 +131,7 @@ class Run(msgspec.Struct, kw_only=True):
     provider_finished_at: bool = False
     """`finished_at` is the provider's own."""
     cost: int | None = None
-    """dstack's own figure; in a replay of a record filled in at the end, from the poll at `cost_at`."""
+    """The provider's own figure; in a replay of a record filled in at the end, from the poll at `cost_at`."""
     cost_at: int | None = None
     """The newest poll whose figure counts every submission."""
     first_position: int
@@ -150,7 +150,7 @@ class Run(msgspec.Struct, kw_only=True):
     stop_by: str | None = None
     """Whose our newest request to stop it was: `user` or `policy`."""
     links: dict[str, str] = msgspec.field(default_factory=dict)
-    """`<replica_num>/<job_num>/<submission_num>` → the machine of that submission; once there it stays."""
+    """`<replica_num>/<job_num>/<attempt>` → the machine of that submission; once there it stays."""
     vm_id: str | None = None
     """The machine of its first job's newest submission that has one."""
     start: Literal["cold", "warm"] | None = None
@@ -189,7 +189,7 @@ class Run(msgspec.Struct, kw_only=True):
 
     @property
     def attempts(self) -> int:
-        """How often the run was tried at the provider: 1 + the highest submission number, summed over the requests that
+        """How often the run was tried at the provider: 1 + the highest attempt number, summed over the requests that
         were made for it.
         """
         return self.later_attempts[-1].number if self.later_attempts else 1

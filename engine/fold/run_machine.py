@@ -15,7 +15,7 @@ class Trigger(StrEnum):
     PULL = "pull"
     RUN = "run"
     FINISH = "finish"
-    RETRY = "retry"  # `pending`, or a higher submission number
+    RETRY = "retry"  # back in its queue, or a higher attempt number
     SUCCEED = "succeed"
     FAIL = "fail"
     STOP = "stop"

@@ -274,7 +274,7 @@ def _shows_running(facts: RunFacts) -> bool:
 
 
 def cost_is_whole(facts: RunFacts, scope: Scope) -> bool:
-    """Whether an answer's `cost` counts every submission: dstack sums only the ones it returns."""
+    """Whether an answer's `cost` counts every submission: a provider may sum only those it returns."""
     if scope.jobs_omitted:
         return False
     if not scope.attempts_limited:

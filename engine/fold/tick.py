@@ -11,7 +11,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
     facts: RunFacts
     cost: int | None = None
-    """dstack's own figure, micro-dollars; moves at every poll. None too where it is read only when somebody asks."""
+    """The provider's own figure, micro-dollars; moves at every poll. None too where nobody has read it yet."""
 
 
 class Tick(msgspec.Struct, frozen=True, kw_only=True):

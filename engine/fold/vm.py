@@ -63,7 +63,7 @@ class Occupancy(msgspec.Struct, frozen=True, kw_only=True):
 
     run_id: str
     job: str
-    """`<replica_num>/<job_num>/<submission_num>`."""
+    """`<replica_num>/<job_num>/<attempt>`."""
     since: int
     """The submission's `submitted_at`; the machine's life clips it."""
     seen_at: int

@@ -1,4 +1,4 @@
-"""How a kernel is carried out. Today by one dstack task that brings everything with it; a listener in a warm machine
+"""How a kernel is carried out. Today by one task that brings everything with it; a listener in a warm machine
 would be another executor, and nothing else would change: what is asked, the mark in the record, and the frames stay.
 """
 
@@ -44,7 +44,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """A kernel as its provider will carry it out."""
 
     configuration: dict[str, object]
-    """A dstack task; its `env` holds the solution, as a secret."""
+    """A task of its provider; its `env` holds the solution, as a secret."""
     mark: KernelMark
 
 

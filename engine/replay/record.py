@@ -52,7 +52,7 @@ def snapshot(world: World) -> bytes:
 
 
 def fill_costs(record: "Record", runs: Iterable[Run]) -> None:
-    """Read dstack's own cost of these runs from the newest poll that counts every submission."""
+    """Read the provider's own cost of these runs from the newest poll that counts every submission."""
     wanted: dict[int, list[Run]] = {}
     for run in runs:
         if run.cost_at is not None:

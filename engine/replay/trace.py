@@ -80,7 +80,7 @@ def step_trace(
 
 
 def incident_path() -> Path:
-    """The shipped incident, a trace: a task that exited 0 on dstack 0.22.5 and that the first poller called failed.
+    """The shipped incident, a trace: a task that exited 0 on a real server and that the first poller called failed.
 
     The machine was a simulated MI300X at $1.99/h.
     """

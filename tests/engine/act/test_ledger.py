@@ -4,7 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.act.next_step import TOO_OLD, UNHEARD, Abandon, Call, CheckProvider, Wait, next_step, unheard
+from engine.facts import RunFacts
 from engine.fold.outbox import Outbox
+from engine.providers.dstack.run_reading import with_run_words
+from engine.providers.dstack.words import RUN_STATUSES
 from events import types
 from events.clock import SECOND
 
@@ -174,10 +177,13 @@ def test_a_stop_that_was_taken_and_not_heard_is_asked_for_again():
     """dstack 0.22.5 can answer 200 and forget: a later poll that shows the run as before says so."""
     taken = ledger_of(requested(), succeeded(), stop_requested(), stop_succeeded()).taken["r1"]
     later = NOW + UNHEARD + 1
-    assert unheard(taken, status="running", seen_at=later)
-    assert unheard(taken, status="provisioning", seen_at=later)
-    assert not unheard(taken, status="running", seen_at=NOW + UNHEARD)
-    assert not any(unheard(taken, status=word, seen_at=later) for word in ("terminating", "terminated", "done", None))
+    said = {word: with_run_words(RunFacts(provider_id="p"), word, None, ()) for word in (*RUN_STATUSES, None)}
+    assert unheard(taken, facts=said["running"], seen_at=later)
+    assert unheard(taken, facts=said["provisioning"], seen_at=later)
+    assert not unheard(taken, facts=said["running"], seen_at=NOW + UNHEARD)
+    for word in ("terminating", "terminated", "done", None):
+        assert not unheard(taken, facts=said[word], seen_at=later)
+    assert not unheard(taken, facts=None, seen_at=later)
     assert "r1" not in ledger_of(requested(), succeeded(), stop_requested()).taken
 
 

@@ -1,0 +1,80 @@
+"""A provider's words end at its folder: no product code beyond it speaks of dstack, or in its words."""
+
+import re
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+FOLDER = "engine/providers/dstack/"
+WORDS = re.compile(
+    r"dstack|job_submissions?|job_provisioning_data|job_runtime_data|submission_num|run_spec|fleet_name"
+    r"|all_jobs_done|job_failed|terminated_by_|container_exited|failed_to_start_due"
+    r"|\"(?:pending|submitted|terminated|aborted|done)\""
+    r"|facts\.(?:status|reason) (?:==|!=|in|not in) "
+)
+ALLOWED = {
+    # where the two providers are put together
+    "engine/providers/registry.py",
+    # the local provider: its older answers are in dstack's words
+    *(f"engine/providers/local/{name}.py" for name in ("instances", "machine", "machines", "page", "provider")),
+    *(f"engine/providers/local/{name}.py" for name in ("reading", "spec", "state", "supervisor", "task", "wanted")),
+    "engine/providers/local/words.py",
+    # texts that users read: commands to type, examples, names of keys and settings
+    "cli/catalogue.py",
+    "cli/commands/config.py",
+    "cli/commands/demo.py",
+    "cli/commands/doctor.py",
+    "cli/commands/notify.py",
+    "cli/commands/polls.py",
+    "cli/commands/ps.py",
+    "cli/commands/record.py",
+    "cli/commands/stop.py",
+    "cli/commands/submit.py",
+    "cli/commands/up.py",
+    "cli/notice_rows.py",
+    "cli/render/paint.py",
+    "cli/render/runs.py",
+    "cli/wiring/options.py",
+    "engine/act/submitter.py",
+    "engine/commands/stop.py",
+    "engine/money/reconcile.py",
+    "engine/settings/profiles.py",
+    "projections/api/commands.py",
+    "projections/api/reads/record.py",
+    "projections/api/submission.py",
+    # quotes of answers, as they were given
+    "projections/models/evidence.py",
+    "projections/models/rule_sentences.py",
+    "projections/models/sources.py",
+    # the kernel site's own words, and a row's state on the page
+    "projections/api/amd/stream.py",
+    "projections/models/kernel.py",
+    # our own word for a machine that is gone
+    "engine/states.py",
+    # the formats of traces and records
+    "events/poll.py",
+    "events/shape/depth.py",
+    "events/shape/shape.py",
+    "events/traces/importing.py",
+    "events/traces/trace.py",
+    "events/types.py",
+}
+"""Files that may still say so. It may only shrink."""
+
+
+def test_a_providers_words_end_at_its_folder() -> None:
+    """Everywhere else they are our own."""
+    listed = subprocess.run(
+        ["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
+    product = [
+        path
+        for path in listed
+        if path.startswith(("cli/", "engine/", "events/", "projections/", "migrations/"))
+        and not path.startswith(FOLDER)
+        and (ROOT / path).exists()
+    ]
+    found = {path for path in product if WORDS.search((ROOT / path).read_text())}
+    assert sorted(found - ALLOWED) == []
+    assert sorted(ALLOWED & set(product) - found) == [], "these no longer need to be allowed"
+    assert sorted(ALLOWED - set(product)) == [], "these are gone"
