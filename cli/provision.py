@@ -9,8 +9,8 @@ import click
 from cli.providers import named
 from cli.render import words
 from cli.render.runs import ended
+from cli.session import follow, submit
 from cli.stores import writing
-from cli.submitting import follow, submit
 from cli.task import described
 from cli.wiring.errors import NOT_SUCCEEDED, Detached
 from cli.wiring.output import emit, emit_json

@@ -179,7 +179,7 @@ def _machines(app: App) -> tuple[list[RunObject], tuple[VmObject, ...]]:
 
 def _run(app: App, record: Record, provider: Provider, name: str, line: str) -> RunObject:
     from cli.render.runs import ended
-    from cli.submitting import follow, submit
+    from cli.session import follow, submit
     from cli.task import described
 
     _typed(f"steno submit --wait --name {name} -- {line!r}", app)

@@ -1,8 +1,9 @@
-"""`steno notify`: what was told to the webhook, and a test of it."""
+"""`steno notify`: list notices, or send a test notice."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,9 +15,11 @@ from cli.wiring.output import emit, emit_json, hint
 from cli.wiring.terminal import columns
 
 if TYPE_CHECKING:
-    from cli.notice_rows import NoticeRow
+    from events import types
+    from events.store.record import Record
 
 _SHOWN = 20
+_KINDS = frozenset({"NoticeIntended", "NoticeDelivered", "NoticeFailed"})
 
 
 @click.group("notify", cls=DefaultGroup, subcommand_metavar="[COMMAND] [ARGS]…")
@@ -24,9 +27,9 @@ def command() -> None:
     """List the notices of the record, or send a test notice to the webhook.
 
     The settings alerts.webhook, alerts.secret and alerts.on say where notices are
-    posted, what they are signed with, and what they are about: ends of runs,
-    anomalies, thresholds of the budget, machines nobody needs. `steno up`,
-    `steno record` and `steno submit --wait` send them.
+    posted, which key signs them, and what they report: ends of runs, anomalies,
+    budget thresholds, machines that nobody needs. `steno up`, `steno record` and
+    `steno submit --wait` send them.
 
     \b
     Examples:
@@ -46,8 +49,8 @@ def command() -> None:
 def listed(app: App, state: str | None, last: int) -> None:
     """List notices, newest first: pending, delivered, failed.
 
-    A notice that failed was tried five times within three minutes. One that is
-    `unanswered` is a test whose sender was killed.
+    A failed notice was tried five times within three minutes. An `unanswered` one
+    is a test whose sender was killed.
 
     With --json: {"notices": [{"notice_id", "kind", "state", "at", "position",
     "attempts", "status", "error", "facts", "text"}], "position"}.
@@ -57,12 +60,11 @@ def listed(app: App, state: str | None, last: int) -> None:
       steno notify list
       steno notify list --state pending --json
     """
-    from cli.notice_rows import notice_rows
     from cli.stores import reading
 
     with reading(app) as record:
         position = record.head().position
-        found = [row for row in notice_rows(record) if state in (None, row.state)]
+        found = [row for row in _notices(record) if state in (None, row.state)]
     if app.json:
         emit_json({"notices": [row.as_json() for row in found[:last]], "position": position})
         return
@@ -78,13 +80,13 @@ def listed(app: App, state: str | None, last: int) -> None:
 @common
 @pass_app
 def test(app: App) -> None:
-    """Send a test notice to the webhook now, once, and print what came back.
+    """Send a test notice to the webhook now, once, and print the answer.
 
-    It is signed like any other and stands in the record. With --json:
+    It is signed like any other and recorded. With --json:
     {"notice_id", "delivered", "status", "error", "signed"}.
 
-    Exits 0 if the webhook took it, 3 if it did not or was not reached, 2 if the
-    setting alerts.webhook is not set.
+    Exits 0 if the webhook accepted it, 3 if it refused or did not answer, 2 if
+    alerts.webhook is not set.
 
     \b
     Examples:
@@ -120,7 +122,7 @@ def test(app: App) -> None:
         app.exit_code = UNREACHABLE
 
 
-def _line(row: NoticeRow) -> str:
+def _line(row: _Notice) -> str:
     """`2026-11-21 20:00:03Z  delivered  run_end  matmul-1 succeeded …`, cut to the terminal."""
     from cli.render import paint
     from cli.render.words import moment
@@ -130,3 +132,63 @@ def _line(row: NoticeRow) -> str:
     room = columns() - 44
     said = text if len(text) <= room else text[: max(1, room - 1)] + "…"
     return f"{moment(row.at)}  {paint.pad(paint.state(colour, row.state), 10)}  {row.intent.kind:<8} {said}"
+
+
+@dataclass(slots=True, kw_only=True)
+class _Notice:
+    """One notice."""
+
+    intent: types.NoticeIntended
+    position: int
+    at: int
+    state: str
+    """`pending`: it is retried; `unanswered`: a test whose sender was killed."""
+    attempts: int = 0
+    status: int | None = None
+    """The webhook's answer, if it accepted."""
+    error: str | None = None
+    """Of the newest failed attempt."""
+    body: dict[str, Any] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """As `--json` prints it."""
+        from events.clock import format_time
+
+        return {
+            "notice_id": self.intent.notice_id,
+            "kind": self.intent.kind,
+            "state": self.state,
+            "at": format_time(self.at),
+            "position": self.position,
+            "attempts": self.attempts,
+            "status": self.status,
+            "error": self.error,
+            "facts": len(self.intent.about) or 1,
+            "text": self.body.get("text", ""),
+        }
+
+
+def _notices(record: Record) -> list[_Notice]:
+    """Every notice of the record, newest first."""
+    import msgspec
+
+    from events import types
+
+    rows: dict[str, _Notice] = {}
+    for stored in record.read(types=_KINDS):
+        match stored.data:
+            case types.NoticeIntended() as intent:
+                state = "unanswered" if intent.kind == "test" else "pending"
+                body = msgspec.json.decode(intent.body, type=dict[str, Any])
+                rows[intent.notice_id] = _Notice(
+                    intent=intent, position=stored.position, at=stored.observed_at, state=state, body=body
+                )
+            case types.NoticeDelivered(notice_id=name, status=status, attempt=attempt) if name in rows:
+                row = rows[name]
+                row.state, row.status, row.attempts = "delivered", status, attempt
+            case types.NoticeFailed(notice_id=name, error=error, attempt=attempt, final=final) if name in rows:
+                row = rows[name]
+                row.state, row.error, row.attempts = "failed" if final else "pending", error, attempt
+            case _:
+                pass
+    return list(reversed(rows.values()))

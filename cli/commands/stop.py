@@ -32,8 +32,8 @@ def command(app: App, run: str, abort: bool) -> None:
 
     from cli.providers import of_run
     from cli.render.runs import ended
+    from cli.session import session
     from cli.stores import writing
-    from cli.submitting import session
     from cli.wiring.logging_setup import log_for_data
     from engine.commands.stop import needs_stop
     from projections.models.projector import caught_up

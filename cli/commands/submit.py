@@ -14,7 +14,7 @@ from cli.wiring.options import common, pass_app, project_option, provider_option
 from cli.wiring.output import emit, emit_json, hint
 
 if TYPE_CHECKING:
-    from cli.submitting import SubmittedRun
+    from cli.session import SubmittedRun
     from engine.objects import RunObject
 
 
@@ -62,8 +62,8 @@ def command(
       steno submit --gpu MI300X:1 --image rocm/rocm-terminal -- rocm-smi
     """
     from cli.providers import named
+    from cli.session import session, to_the_end
     from cli.stores import writing
-    from cli.submitting import session, to_the_end
     from cli.task import described
     from cli.wiring.logging_setup import log_for_data
     from cli.wiring.time_arguments import length

@@ -115,8 +115,7 @@ class View:
         if len(found) == 1:
             return found[0]
         if found:
-            several = ", ".join(f"{row.run_id[:13]}… ({row.name})" for row in found[:_SUGGESTED])
-            raise RunNotFound(f"{word!r} begins the ids of several runs: {several}; write more of it")
+            raise RunNotFound(_several(word, "runs", found))
         raise RunNotFound(f"there is no run {word!r}; {_near(word, self._store.names(), 'steno ps --all')}")
 
     def run(self, word: str) -> RunObject:
@@ -153,8 +152,7 @@ class View:
         if len(found) == 1:
             return found[0]
         if found:
-            several = ", ".join(f"{row.vm_id[:13]}… ({row.name})" for row in found[:_SUGGESTED])
-            raise VmNotFound(f"{word!r} begins the ids of several machines: {several}; write more of it")
+            raise VmNotFound(_several(word, "machines", found))
         raise VmNotFound(f"there is no machine {word!r}; {_near(word, self._store.vms.names(), 'steno vms --all')}")
 
     def run_or_vm(self, word: str) -> RunRow | VmRow:
@@ -170,8 +168,7 @@ class View:
                 return self.row(word)
             case (one, *others) if exact or not others:
                 return one
-        several = ", ".join(f"{_id_of(row)[:13]}… ({row.name})" for row in found[:_SUGGESTED])
-        raise RunNotFound(f"{word!r} begins the ids of several runs and machines: {several}; write more of it")
+        raise RunNotFound(_several(word, "runs and machines", found))
 
     def vm(self, word: str) -> VmObject:
         """The object of the machine a person means.
@@ -305,6 +302,11 @@ class View:
 
 def _id_of(row: RunRow | VmRow) -> str:
     return row.run_id if isinstance(row, RunRow) else row.vm_id
+
+
+def _several(word: str, things: str, found: Sequence[RunRow | VmRow]) -> str:
+    several = ", ".join(f"{_id_of(row)[:13]}… ({row.name})" for row in found[:_SUGGESTED])
+    return f"{word!r} begins the ids of several {things}: {several}; write more of it"
 
 
 def _near(word: str, names: Sequence[str], listing: str) -> str:

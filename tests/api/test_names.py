@@ -42,26 +42,34 @@ def here(served_on: Serve, tmp_path_factory: pytest.TempPathFactory) -> Served:
     return served_on(path, project="main", dstack__url="http://127.0.0.1:1", dstack__token="none", provider="dstack")
 
 
-def words_of(things: list[dict[str, Any]], key: str) -> Words:
-    """What names each thing; `things` are the newest first."""
+def words_of(here: Served, kind: str, key: str) -> Words:
+    """What names each run or machine; the service lists the newest first."""
+    listed = {kind: here.client.get(f"/api/{kind}?limit=200").json()[kind] for kind in ("runs", "vms")}
+    both = [(one.get("run_id") or one["vm_id"], one["provider_id"]) for one in (*listed["runs"], *listed["vms"])]
+    every = [value for ids in both for value in set(ids)]
     found: Words = {}
     names: set[str] = set()
-    for one in things:
+    for one in listed[kind]:
         ids = (one[key], one["provider_id"])
-        found[one[key]] = [*ids, *(value[:13] for value in ids)]
+        found[one[key]] = [*ids, *(value[:13] for value in ids), *(shortest(value, every) for value in ids)]
         if one["name"] not in names:
             found[one[key]].append(one["name"])
             names.add(one["name"])
     return found
 
 
+def shortest(value: str, every: list[str]) -> str:
+    """The shortest beginning that no other id has."""
+    return next(value[:n] for n in range(1, 99) if all(one == value or not one.startswith(value[:n]) for one in every))
+
+
 def runs(here: Served) -> Words:
-    return words_of(here.client.get("/api/runs?limit=200").json()["runs"], "run_id")
+    return words_of(here, "runs", "run_id")
 
 
 def vms(here: Served) -> Words:
     """All have ended: the newest of a name is the one seen last."""
-    return words_of(here.client.get("/api/vms?limit=200").json()["vms"], "vm_id")
+    return words_of(here, "vms", "vm_id")
 
 
 def routes(here: Served, kind: str) -> Iterator[tuple[str, str]]:

@@ -22,7 +22,8 @@ from engine.providers.dstack.answer import HttpAnswer
 from engine.providers.dstack.client import Client
 from engine.providers.dstack.events_feed import EventsFeed
 from engine.providers.dstack.polls import FUTURE, MOST_PAGES, Question, poll_of, rows, told_one
-from events.clock import Ids, parse_time
+from engine.providers.dstack.runs import time_of
+from events.clock import Ids
 from events.poll import Poll
 
 PAGE = 100
@@ -125,7 +126,7 @@ class Rounds:
 
         def seen(found: dict[str, object]) -> None:
             unseen.pop(str(found["id"]), None)
-            created = _moment(found.get("created"))
+            created = time_of(found.get("created"))
             if found.get("status") != "terminated" and created is not None:
                 living[str(found["id"])] = created
 
@@ -162,7 +163,7 @@ class Rounds:
             known |= {str(found["id"]) for found in fresh}
             for found in fresh:
                 seen(found)
-            moments = (_moment(found.get(listing.time_key)) for found in fresh)
+            moments = (time_of(found.get(listing.time_key)) for found in fresh)
             times = [at for at in moments if at is not None and at < answer.observed_at + FUTURE]
             newest = max([*times, newest]) if newest is not None else max(times, default=None)
             # a server that gives the same page again would hold us for ever
@@ -192,12 +193,3 @@ class Rounds:
 
     def _sweep_id(self) -> str:
         return self._ids.new().replace("-", "")
-
-
-def _moment(text: object) -> int | None:
-    if not isinstance(text, str):
-        return None
-    try:
-        return parse_time(text)
-    except ValueError:
-        return None

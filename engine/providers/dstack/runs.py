@@ -48,7 +48,7 @@ def submit(client: Client, submission: Submission) -> Submitted:
     run = answer.json()
     if not isinstance(run, dict) or not isinstance(run.get("id"), str):
         raise ProviderError(f"{client.address.url} took the task but answered no run; is it a dstack server?")
-    return Submitted(provider_id=run["id"], name=name, submitted_at=_moment(run.get("submitted_at")))
+    return Submitted(provider_id=run["id"], name=name, submitted_at=time_of(run.get("submitted_at")))
 
 
 def find(client: Client, name: str, since: int) -> tuple[Named, ...]:
@@ -58,7 +58,7 @@ def find(client: Client, name: str, since: int) -> tuple[Named, ...]:
     """
     found = []
     for run, skew in _newest_first(client):
-        submitted = _moment(run.get("submitted_at"))
+        submitted = time_of(run.get("submitted_at"))
         if submitted is None:
             continue
         submitted -= skew
@@ -194,7 +194,8 @@ def _newest_first(client: Client) -> Iterator[tuple[dict[str, object], int]]:
     raise ProviderError(f"cannot look for the run: the list of runs of {client.address.url} does not end")
 
 
-def _moment(text: object) -> int | None:
+def time_of(text: object) -> int | None:
+    """A time of dstack's (microseconds, UTC); None if it is not readable."""
     if not isinstance(text, str):
         return None
     try:
