@@ -212,7 +212,7 @@ def test_the_dashboard_shows_how_far_it_is_and_then_the_page(
     head = here.client.get("/readyz").json()["head"]
     said = seen.page.locator(".building").inner_text()
     assert f"Building the read models: {100 * 64 // head} %" in said
-    assert f"64 of {head:,} events are read." in said
+    assert f"64 of {head:,} events read." in said
     assert seen.page.locator("#page .problem").count() == 0
     held.go_on()
     seen.until("!document.querySelector('.building')")

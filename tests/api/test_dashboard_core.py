@@ -74,7 +74,7 @@ def test_what_happens_is_shown_without_a_reload(served: Serve, busy: Busy, see: 
     busy.goes_on()
     seen.until(f"document.querySelector('.strip .place').innerText !== {before!r}")
     ended = told(here.client, "/api/overview")["recent"][0]["name"]
-    seen.until(f"document.querySelector('[aria-label=\"Ended last\"]').innerText.includes({ended!r})")
+    seen.until(f"document.querySelector('[aria-label=\"Recently ended\"]').innerText.includes({ended!r})")
     assert seen.complaints == []
 
 
@@ -198,7 +198,7 @@ def test_nothing_is_lost_when_the_server_restarts(busy: Busy, steno_served: Star
     again = steno_served(busy.path, STENO_API_PORT=a_port)
     seen.until("document.querySelector('.strip').innerText.includes('Live')", seconds=120)
     ended = again.get("/api/overview").json()["recent"][0]["name"]
-    seen.until(f"document.querySelector('[aria-label=\"Ended last\"]').innerText.includes({ended!r})", seconds=120)
+    seen.until(f"document.querySelector('[aria-label=\"Recently ended\"]').innerText.includes({ended!r})", seconds=120)
 
 
 @pytest.mark.parametrize("path", PAGES)

@@ -292,7 +292,7 @@ def test_any_answer_is_there_word_for_word(served: Serve, town: Path, see: See) 
     body = here.client.get(f"/api/polls/{position}").json()["body"]
     seen = see(here.url, permissions=["clipboard-read", "clipboard-write"])
     page = seen.go(f"/record/{position}")
-    answer = page.get_by_role("region", name="Answered")
+    answer = page.get_by_role("region", name="Answer")
     answer.get_by_role("button", name="Copy all").click()
     answer.get_by_text("Copied").wait_for()
     assert json.loads(page.evaluate("navigator.clipboard.readText()")) == body

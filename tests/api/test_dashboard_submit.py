@@ -92,8 +92,8 @@ def test_what_is_wrong_with_a_kernel_is_told_where_it_is(up: str, see: See) -> N
     head = 'extern "C" void solution(const float* A, float* C, float alpha, size_t M, size_t N)'
     page.get_by_label("Source").fill(head + " { retrn; }")
     page.get_by_role("button", name="Submit").click()
-    seen.until("document.querySelector('#progress')?.innerText === 'It does not compile'", 120)
-    assert "retrn" in text_of(page, "pre[aria-label='What the compiler says']")
+    seen.until("document.querySelector('#progress')?.innerText === 'Compilation failed'", 120)
+    assert "retrn" in text_of(page, "pre[aria-label='Compiler output']")
     page.get_by_role("button", name="Submit another").click()
     page.get_by_label("Source").fill(head + " {}")
     page.get_by_role("button", name="Submit").click()

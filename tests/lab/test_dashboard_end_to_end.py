@@ -150,7 +150,7 @@ def test_a_kernel_from_the_form_to_its_verdict_and_back_to_the_middle(site: Site
     expect(page.locator(".figure .value").nth(2)).to_have_text("COLD_START")
     picture(page, "dashboard-kernel")
 
-    page.get_by_role("link", name="Its verdict, evidence and output").click()
+    page.get_by_role("link", name="Verdict, evidence and output").click()
     seen.until("document.querySelector('.run-verdict')?.innerText.includes('succeeded')")
     seen.settled()
     run = site.get(f"/api/runs/{run_id}")

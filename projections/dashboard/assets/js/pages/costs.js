@@ -24,7 +24,7 @@ const MANY = 200; // rows of a page
 
 // `pages`: the cursors that led here, the newest page's left out; `turn` goes to another.
 function Report({ data, by, head, pages, turn }) {
-  if (!data.rows.length && !pages.length) return html`<${Empty} title="Nothing has cost anything yet" say="steno vms">Bills begin with the first machine that has a price.<//>`;
+  if (!data.rows.length && !pages.length) return html`<${Empty} title="Nothing has cost anything yet" say="steno vms">Costs begin with the first machine that has a price.<//>`;
   const lines = LINES.filter((line) => Number(data.total.lines[line]));
   const spot = Number(data.total.spot_usd) > 0;
   const columns = [
@@ -34,27 +34,27 @@ function Report({ data, by, head, pages, turn }) {
     { head: "time", right: true, hide: "phone", cell: (row) => duration(row.machine_seconds * 1000) },
     { head: "total", right: true, cell: (row) => html`<strong><${Money} usd=${row.total_usd} /></strong>` },
   ];
-  const foot = ["together", ...lines.map((line) => money(data.total.lines[line])), ...(spot ? [money(data.total.spot_usd)] : []), duration(data.total.machine_seconds * 1000), money(data.total.total_usd)];
+  const foot = ["total", ...lines.map((line) => money(data.total.lines[line])), ...(spot ? [money(data.total.spot_usd)] : []), duration(data.total.machine_seconds * 1000), money(data.total.total_usd)];
   return html`<${Table} caption="Costs by ${head.toLowerCase()}" columns=${columns} rows=${[...data.rows].reverse()} rowKey=${(row) => row.key} foot=${foot} />
     ${(pages.length > 0 || data.next) && html`<nav class="bar foot" aria-label="Pages of costs">
       <button type="button" class="button small" disabled=${!pages.length} onClick=${() => turn([])}>Newest</button>
       <button type="button" class="button small" disabled=${!pages.length} onClick=${() => turn(pages.slice(0, -1))}>← Newer</button>
       <button type="button" class="button small" disabled=${!data.next} onClick=${() => turn([...pages, data.next])}>Older →</button>
-      <span class="dim">${MANY} a page; the sums are of all.</span></nav>`}`;
+      <span class="dim">${MANY} rows a page; the totals cover all rows.</span></nav>`}`;
 }
 
 function Split({ total, low, high, archived }) {
   const rows = LINES.filter((line) => Number(total.lines[line]));
   return html`<${Panel} title="Where it went">${rows.length ? html`<dl class="facts">${rows.map((line) => html`<dt key=${line}>${line}</dt><dd class="right">${money(total.lines[line])} <span class="dim">${Number(total.total_usd) ? `${Math.round((Number(total.lines[line]) * 1000) / Number(total.total_usd)) / 10} %` : ""}</span></dd>`)}
-    <dt><strong>together</strong></dt><dd class="right"><strong>${money(total.total_usd)}</strong></dd></dl>${low !== high && html`<p class="dim">The true cost is ${money(low)}–${money(high)}: starts and ends are not known to the moment.</p>`}${Number(archived) > 0 && html`<p class="dim">${money(archived)} of it is from archives; no budget counts it.</p>`}` : html`<span class="dim">Nothing yet.</span>`}<//>`;
+    <dt><strong>total</strong></dt><dd class="right"><strong>${money(total.total_usd)}</strong></dd></dl>${low !== high && html`<p class="dim">The true cost is ${money(low)}–${money(high)}: exact start and end times are unknown.</p>`}${Number(archived) > 0 && html`<p class="dim">${money(archived)} of it is from archives and counts towards no budget.</p>`}` : html`<span class="dim">Nothing yet.</span>`}<//>`;
 }
 
 // Everything, from the provider's figure to ours. What the causes mean is said at each.
 function Theirs({ sides }) {
   const some = Number(sides.theirs_usd) || Number(sides.ours_usd);
   return html`<${Panel} title="Against the provider’s figure">${some ? html`<${Sides} sides=${sides} provider="the provider" />
-    <p class="dim">${signed((Number(sides.ours_usd) - Number(sides.theirs_usd)).toFixed(6))} in all, of all runs and machines; each run’s page has its own.</p>`
-    : html`<span class="dim">Neither side charges anything yet.</span>`}<//>`;
+    <p class="dim">${signed((Number(sides.ours_usd) - Number(sides.theirs_usd)).toFixed(6))} in total over all runs and machines; each run’s page shows its own difference.</p>`
+    : html`<span class="dim">No costs on either side yet.</span>`}<//>`;
 }
 
 function Budget({ budget, burn, now }) {
@@ -76,5 +76,5 @@ function By({ by }) {
 }
 
 export default function Page() {
-  return html`<${PageHead} title="Costs" /><${Tabs} tabs=${BY} name="by" label="What a row stands for">${(by) => html`<${By} key=${by} by=${by} />`}<//>`;
+  return html`<${PageHead} title="Costs" /><${Tabs} tabs=${BY} name="by" label="Group by">${(by) => html`<${By} key=${by} by=${by} />`}<//>`;
 }

@@ -16,7 +16,7 @@ export default function Page() {
   return html`<${PageHead} title="Incidents" /><${Await} read=${read} height="5">${(data) => html`<div class="columns wide-left">
     <section class="stack" aria-labelledby="odd"><h2 id="odd">Anomalies</h2>
       ${data.anomalies.length ? html`<ol class="stack">${data.anomalies.map((one) => html`<${Incident} key=${`${one.position} ${one.kind} ${one.subject}`} one=${one} />`)}</ol>`
-        : html`<section class="panel">${cursor ? html`<${Empty} title="No older one" />` : html`<${Empty} title="Nothing odd">No provider has contradicted itself, and no machine is left over.<//>`}</section>`}
+        : html`<section class="panel">${cursor ? html`<${Empty} title="No older anomaly" />` : html`<${Empty} title="No anomalies">No contradictions and no orphan machines.<//>`}</section>`}
       ${(cursor || data.next) && html`<nav class="bar" aria-label="Pages of anomalies">
         <button type="button" class="button small" disabled=${!cursor} onClick=${() => setQuery({ cursor: null })}>Newest</button>
         <button type="button" class="button small" disabled=${!data.next} onClick=${() => setQuery({ cursor: data.next }, { replace: false })}>Older →</button></nav>`}</section>

@@ -8,15 +8,15 @@ import { PageHead, Problem } from "../ui/all.js";
 export const title = () => "Access";
 
 const MAY = {
-  read: "may look at everything and change nothing",
-  submit: "may look at everything, submit runs and stop them",
-  admin: "may look at everything, submit and stop runs, and end machines",
+  read: "can read everything and change nothing",
+  submit: "can read everything, submit runs and stop them",
+  admin: "can read everything, submit and stop runs, and stop machines",
 };
-const VIA = { token: "by a token sent along", session: "by a token that this browser was given", loopback: "from this machine, where no token is needed" };
+const VIA = { token: "by a token in the request", session: "by a browser session", loopback: "by being on this machine, where no token is needed" };
 
 export default function Page() {
   const who = useSession();
-  return html`<div class="narrow"><${PageHead} title=${who ? "Who you are" : "Log in"} />${who ? html`<${Known} who=${who} />` : html`<${Ask} />`}</div>`;
+  return html`<div class="narrow"><${PageHead} title=${who ? "Your access" : "Log in"} />${who ? html`<${Known} who=${who} />` : html`<${Ask} />`}</div>`;
 }
 
 function Known({ who }) {
@@ -30,7 +30,7 @@ function Known({ who }) {
     }
   };
   return html`<section class="panel stack"><dl class="facts"><dt>name</dt><dd>${who.name}</dd><dt>role</dt><dd><strong>${who.role}</strong>: ${MAY[who.role] ?? ""}</dd>
-    <dt>known</dt><dd>${VIA[who.via] ?? who.via}</dd></dl><${Problem} error=${error} />
+    <dt>authenticated</dt><dd>${VIA[who.via] ?? who.via}</dd></dl><${Problem} error=${error} />
     ${who.via === "session" && html`<div><button type="button" class="button" onClick=${leave}>Log out</button></div>`}</section>`;
 }
 
@@ -55,7 +55,7 @@ function Ask() {
   return html`<form class="panel form" onSubmit=${submit}><div class="field"><label for="token">Token</label>
       <input class="input mono" id="token" name="password" type="password" autocomplete="current-password" spellcheck="false" value=${token} onInput=${(event) => setToken(event.target.value)}
         aria-describedby="token-hint${error ? " token-wrong" : ""}" aria-invalid=${error ? "true" : null} />
-      <span class="hint" id="token-hint">It begins with <code>steno_</code>; whoever runs this Steno makes one with <code>steno token create</code>.</span>
+      <span class="hint" id="token-hint">It begins with <code>steno_</code>. The operator creates one with <code>steno token create</code>.</span>
       ${error && html`<span class="wrong" id="token-wrong" role="alert">${error.detail}</span>`}</div>
     <div><button type="submit" class="button primary" disabled=${busy || !token.trim()}>Log in</button></div></form>`;
 }

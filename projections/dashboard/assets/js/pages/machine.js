@@ -19,18 +19,18 @@ function Actions({ vm, reload }) {
   if (!may || vm.state === "terminated" || vm.ours === false || vm.archive) return null; // what Steno did not make it never ends
   const ask = async (whenIdle) => {
     const name = vm.name || vm.provider_id;
-    const text = whenIdle ? "It goes once no run is on it. No new run is placed on it meanwhile." : "The provider is told at once. A run that is on it is lost.";
+    const text = whenIdle ? "It is stopped once no run is on it. Until then no new run is placed on it." : "The provider is asked to stop it now. A run on it is lost.";
     if (!(await confirm({ title: `Stop ${name}${whenIdle ? " when idle" : ""}?`, text, yes: whenIdle ? "Stop it when idle" : "Stop it now", danger: !whenIdle }))) return;
     work(true);
     try {
       const answer = await post(`/api/vms/${encodeURIComponent(vm.vm_id)}/stop`, whenIdle ? { when_idle: true } : {});
-      toast(answer.asked === false ? "It had been asked to go before." : `Recorded at position ${answer.position}.`);
+      toast(answer.asked === false ? "A stop was already requested." : `Stop requested at position ${answer.position}.`);
       say(null); reload();
     } catch (problem) { say(problem); }
     work(false);
   };
   const off = busy || at !== null;
-  const why = at !== null ? "Back to live first: this is the past" : null;
+  const why = at !== null ? "Go back to live first" : null;
   return html`<span class="grow"></span><button type="button" class="button" disabled=${off} title=${why} onClick=${() => ask(true)}>Stop when idle</button>
     <button type="button" class="button danger" disabled=${off} title=${why} onClick=${() => ask(false)}>Stop</button>${error && html`<${Problem} error=${error} />`}`;
 }
@@ -49,14 +49,14 @@ function Bill({ vm, now, silent }) {
     { head: "Lasted", right: true, cell: (one) => html`<${Elapsed} from=${one.from} to=${one.to ?? (silent ? now : null)} />` },
     { head: "Cost", right: true, cell: (one) => html`<${Money} usd=${one.cost_usd} />` },
   ];
-  return html`<${Panel} title="Its bill" flush more=${vm.cost_low_usd === vm.cost_high_usd ? null : `the true cost is ${money(vm.cost_low_usd)}–${money(vm.cost_high_usd)}: starts and ends are not known to the moment`}>
-    <${Table} caption="Phases of the bill" columns=${columns} rows=${vm.intervals} rowKey=${(one) => one.from} foot=${["together", "", "", duration(vm.intervals.reduce((sum, one) => sum + (one.to === null ? now : ms(one.to)) - ms(one.from), 0)), money(vm.cost_usd)]} /><//>`;
+  return html`<${Panel} title="Bill" flush more=${vm.cost_low_usd === vm.cost_high_usd ? null : `the true cost is ${money(vm.cost_low_usd)}–${money(vm.cost_high_usd)}: exact start and end times are unknown`}>
+    <${Table} caption="Phases of the bill" columns=${columns} rows=${vm.intervals} rowKey=${(one) => one.from} foot=${["total", "", "", duration(vm.intervals.reduce((sum, one) => sum + (one.to === null ? now : ms(one.to)) - ms(one.from), 0)), money(vm.cost_usd)]} /><//>`;
 }
 
 const SHOWN = 20; // runs, the newest
 
 function Runs({ ids }) {
-  if (!ids.length) return html`<${Empty} title="No run was on it" />`;
+  if (!ids.length) return html`<${Empty} title="No runs on this machine" />`;
   return html`<ol class="rows">${[...ids].reverse().slice(0, SHOWN).map((id) => html`<${RunRow} key=${id} id=${id} />`)}</ol>
     ${ids.length > SHOWN && html`<p class="dim">and ${count(ids.length - SHOWN, "earlier run")}: <${Link} to="/costs?by=run">costs by run<//></p>`}`;
 }
@@ -81,9 +81,9 @@ function useUntil(vm) {
 const WORDS = [["source", "source"], ["gpu", "GPU"], ["backend", "backend"], ["region", "region"], ["project", "project"], ["fleet", "fleet"]];
 
 function Facts({ vm }) {
-  return html`<${Panel} title="What it is"><dl class="facts">
+  return html`<${Panel} title="Details"><dl class="facts">
     ${WORDS.map(([key, word]) => vm[key] && html`<dt key=${key}>${word}</dt><dd>${key === "gpu" && vm.gpu_count > 1 ? `${vm.gpu} × ${vm.gpu_count}` : vm[key]}${key === "gpu" && vm.spot ? ", spot" : ""}</dd>`)}
-    ${vm.ours !== undefined && html`<dt>ours</dt><dd>${vm.ours ? "yes" : "no: Steno never ends it, and it does not count to the cap"}</dd>`}
+    ${vm.ours !== undefined && html`<dt>ours</dt><dd>${vm.ours ? "yes" : "no: Steno never stops it, and it does not count towards vms.max"}</dd>`}
     ${vm.made_for && html`<dt>made for</dt><dd><${RunLink} id=${vm.made_for} /></dd>`}
     ${vm.created_at && html`<dt>created</dt><dd><${Time} at=${vm.created_at} both /></dd>`}
     ${vm.idle_since && html`<dt>idle since</dt><dd><${Time} at=${vm.idle_since} both /></dd>`}
@@ -102,11 +102,11 @@ function Machine({ vm, read }) {
       <div class="figure"><div class="value">${first ? html`<${Elapsed} from=${first.from} to=${last.to ?? (silent ? now : null)} />` : "–"}</div><div class="label">${last?.to ? "lived" : silent ? "up, to the last poll" : "up"}</div></div>
       <div class="figure"><div class="value">${vm.runs.length}</div><div class="label">${vm.runs.length === 1 ? "run" : "runs"}</div></div></div></section>
     <div class="machine-grid"><div class="stack">
-      <${Panel} title=${vm.state === "terminated" ? "Why it is gone" : "Why it is up"}><ul class="bullets">${vm.why_up.map((line) => html`<li key=${line}>${line}</li>`)}</ul>${vm.why_up.length === 0 && html`<span class="dim">Nothing is recorded about it.</span>`}<//>
-      <section class="panel" aria-label="Its life"><header><h2>Its life</h2><span class="grow"></span><span class="more">${first && html`<${Time} at=${first.from} /> to ${last.to ? html`<${Time} at=${last.to} />` : "now"}`}</span></header><${Share} vm=${vm} now=${now} /></section>
+      <${Panel} title=${vm.state === "terminated" ? "Why it is gone" : "Why it is up"}><ul class="bullets">${vm.why_up.map((line) => html`<li key=${line}>${line}</li>`)}</ul>${vm.why_up.length === 0 && html`<span class="dim">No information.</span>`}<//>
+      <section class="panel" aria-label="Lifetime"><header><h2>Lifetime</h2><span class="grow"></span><span class="more">${first && html`<${Time} at=${first.from} /> to ${last.to ? html`<${Time} at=${last.to} />` : "now"}`}</span></header><${Share} vm=${vm} now=${now} /></section>
       <${Bill} vm=${vm} now=${now} silent=${silent} /></div>
     <div class="stack"><${Facts} vm=${vm} /><${Panel} title="Runs on it"><${Runs} ids=${vm.runs} /><//>
-      <${Panel} title="What was odd">${vm.anomalies.length ? html`<ol class="rows">${vm.anomalies.map((one) => html`<li key=${one.position}><div class="top"><${StateBadge} state="anomaly" word=${one.kind} /><${PollLink} position=${one.position} /></div><div class="under">${one.detail}</div></li>`)}</ol>` : html`<span class="dim">Nothing.</span>`}<//></div></div></div>`;
+      <${Panel} title="Anomalies">${vm.anomalies.length ? html`<ol class="rows">${vm.anomalies.map((one) => html`<li key=${one.position}><div class="top"><${StateBadge} state="anomaly" word=${one.kind} /><${PollLink} position=${one.position} /></div><div class="under">${one.detail}</div></li>`)}</ol>` : html`<span class="dim">None.</span>`}<//></div></div></div>`;
 }
 
 export default function Page({ params }) {

@@ -51,7 +51,7 @@ export default function Page() {
       <button type="button" class="button" aria-pressed=${String(Boolean(live))} onClick=${() => choose(live ? null : "1")}>${live ? "Show all" : "Only those that may be billed"}</button>
       <${Fresh} steady=${steady} noun="machine" /></div>
     <${Await} read=${read} height="5">${() => html`<section class="panel flush">${rows.length ? html`<${Table} caption="Machines" columns=${columns} rows=${rows} rowKey=${(vm) => vm.vm_id} />`
-    : listed.length ? html`<${Empty} title="No machine fits “${filter}”" />`
-      : html`<${Empty} title=${live ? "No machine may be billed" : at === null ? "No machine yet" : "There was no machine yet"} say=${at === null && !live ? "steno up --provider dstack" : null}>${at === null && !live ? "Machines are listed once a provider shows one." : ""}<//>`}</section>
+    : listed.length ? html`<${Empty} title="No machine matches “${filter}”" />`
+      : html`<${Empty} title=${live ? "No machine may be billed" : at === null ? "No machine yet" : "No machine yet at this moment"} say=${at === null && !live ? "steno up --provider dstack" : null}>${at === null && !live ? "Machines appear here once a provider lists one." : ""}<//>`}</section>
       <${Problem} error=${mine.error} />${next && html`<p><button type="button" class="button" onClick=${() => more(next)}>Older machines</button></p>`}`}<//>`;
 }

@@ -23,7 +23,7 @@ function Sources({ sources }) {
   const ones = sources.filter((one) => one.observability === worst);
   const last = Math.max(...ones.map((one) => ms(one.last_answered) ?? 0));
   const many = ones.length > 1 ? `${ones.length} of ${sources.length}` : ones[0]?.name;
-  const note = !sources.length ? "no source asked yet" : worst === "fresh" ? (sources.length === 1 ? sources[0].name : `all ${sources.length} answer`) : `${many}${last ? `, last answer ${moment(last)}` : ", never answered"}`;
+  const note = !sources.length ? "no source polled yet" : worst === "fresh" ? (sources.length === 1 ? sources[0].name : `all ${sources.length} answer`) : `${many}${last ? `, last answer ${moment(last)}` : ", never answered"}`;
   return html`<${Vital} label="Sources" blind=${worst === "blind"} note=${note}>${sources.length ? html`<${StateBadge} state=${worst} />` : "–"}<//>`;
 }
 
@@ -66,7 +66,7 @@ function Recent({ recent }) {
     <div class="top"><${StateBadge} of=${run} /><span class="dim nowrap"><${Money} usd=${run.cost_usd} /></span></div></li>`)}</ol>`;
 }
 
-export const NoBudget = () => html`<${Empty} title="No budget is set" say="STENO_BUDGET_TOTAL=1400 steno up">With one, it is shown burning down here, and a submission that could overrun it is refused.<//>`;
+export const NoBudget = () => html`<${Empty} title="No budget is set" say="STENO_BUDGET=1400 steno up">With a budget, its use appears here, and a submission whose worst-case cost exceeds it is refused.<//>`;
 
 const Newcomer = () => html`<section class="panel whole"><${Empty} title="This record is empty" say=${["steno up --provider dstack", "steno submit --wait -- 'echo hello'", "steno demo"]}>
   Nothing has been recorded yet. Start the recorder, submit a run here or from a shell, or take the tour:<//></section>`;
@@ -82,14 +82,14 @@ function Board({ data, gaps }) {
     ${nothing && !data.sources.length && html`<${Newcomer} />`}
     <section class="panel fixed" aria-label="Running now"><header><h2>Running now</h2><span class="grow"></span><span class="more"><${Link} to="/runs">all runs<//></span></header>
       <div class="scroll" tabindex="0" role="region" aria-label="Runs that have not ended, and the queue">${going.length ? html`<ol>${going.map((run) => html`<${LiveRun} key=${run.run_id} run=${run} machine=${names.get(run.vm_id)} />`)}</ol>`
-    : html`<${Empty} title=${at === null ? "No active runs" : "No active runs then"} say=${at === null ? "steno submit --wait -- 'echo hello'" : null}>${at === null ? html`<${Link} to="/submit">Submit a run<//>, or from a shell:` : "Step along the tape for another moment."}<//>`}<${Queue} data=${data} /></div></section>
+    : html`<${Empty} title=${at === null ? "No active runs" : "No active runs then"} say=${at === null ? "steno submit --wait -- 'echo hello'" : null}>${at === null ? html`<${Link} to="/submit">Submit a run<//>, or from a shell:` : "Move along the tape to see another moment."}<//>`}<${Queue} data=${data} /></div></section>
     <section class="panel fixed" aria-label="Budget"><header><h2>Budget</h2><span class="grow"></span><span class="more">${data.budget.total_usd === null ? "none set" : `${money(data.budget.total_usd)}, ${data.budget.used_pct} % spent`} · <${Link} to="/costs">costs<//></span></header>
       <${Burn} points=${data.burn} budget=${data.budget} now=${at === null ? now : ms(data.at)}><${NoBudget} /><//></section>
     <section class="panel whole" aria-label="Machines"><header><h2>Machines</h2><span class="grow"></span><span class="more"><${Link} to="/machines">all machines<//></span></header>
-      <${Lanes} lanes=${data.lanes} window=${data.window} gaps=${gaps}><${Empty} title="No machine yet">Machines appear here as lanes once a provider lists one.<//><//></section>
+      <${Lanes} lanes=${data.lanes} window=${data.window} gaps=${gaps}><${Empty} title="No machine yet">Machines appear here once a provider lists one.<//><//></section>
     <div class="halves">
       <section class="panel low" aria-label="Anomalies"><header><h2>Anomalies</h2><span class="grow"></span><span class="more"><${Link} to="/incidents">${data.anomalies.count > data.anomalies.newest.length ? `all ${number(data.anomalies.count)}` : "incidents"}<//></span></header><div class="scroll" tabindex="0" role="region" aria-label="Newest anomalies"><${Anomalies} anomalies=${data.anomalies} /></div></section>
-      <section class="panel low" aria-label="Ended last"><header><h2>Ended last</h2></header><div class="scroll" tabindex="0" role="region" aria-label="Runs that ended last"><${Recent} recent=${data.recent} /></div></section>
+      <section class="panel low" aria-label="Recently ended"><header><h2>Recently ended</h2></header><div class="scroll" tabindex="0" role="region" aria-label="Runs that ended last"><${Recent} recent=${data.recent} /></div></section>
     </div></div>`;
 }
 

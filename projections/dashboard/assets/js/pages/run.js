@@ -57,5 +57,5 @@ export default function Page({ params }) {
 }
 
 const Missing = ({ id, past }) => html`<${PageHead} title=${past ? "Not there yet" : "No such run"} />
-  <section class="panel"><${Empty} title=${past ? "At this moment the record did not know this run." : `The record knows no run ${id}.`}>
+  <section class="panel"><${Empty} title=${past ? "The record had no such run at this moment." : `The record has no run ${id}.`}>
     <${Link} to="/runs">All runs<//>${past && html` · <${Link} to=${`/runs/${encodeURIComponent(id)}?at=`}>this run as it is now<//>`}<//></section>`;

@@ -51,7 +51,7 @@ export default function Page() {
 }
 
 function Nothing({ filtered, further, live, onAll }) {
-  if (filtered) return html`<${Empty} title="No such run"><button type="button" class="button small" onClick=${onAll}>Every run</button><//>`;
-  if (further) return html`<${Empty} title="No older run" />`;
-  return live ? html`<${Empty} title="No run yet" say="steno submit -- make test">Submit one here, or from a terminal:<//>` : html`<${Empty} title="No run at this moment" />`;
+  if (filtered) return html`<${Empty} title="No matching runs"><button type="button" class="button small" onClick=${onAll}>Show all runs</button><//>`;
+  if (further) return html`<${Empty} title="No older runs" />`;
+  return live ? html`<${Empty} title="No runs yet" say="steno submit -- make test">Submit one here, or from a terminal:<//>` : html`<${Empty} title="No runs at this moment" />`;
 }

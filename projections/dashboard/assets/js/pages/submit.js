@@ -22,8 +22,8 @@ export default function Page() {
       <button type="button" class="button" onClick=${() => goTo(null)}>Back to live</button><//></section>`;
   }
   if (who && !may) {
-    return html`<${PageHead} title="Submit" /><section class="panel"><${Empty} title="You may look and not submit">Your token has the role <code>${who.role}</code>;
-      submitting takes one of the role <code>submit</code>.<//></section>`;
+    return html`<${PageHead} title="Submit" /><section class="panel"><${Empty} title="Your role cannot submit">Your token has the role <code>${who.role}</code>;
+      submitting needs the role <code>submit</code>.<//></section>`;
   }
   return html`<${PageHead} title="Submit" /><${Tabs} name="what" label="What to submit" tabs=${TABS}>${(tab) => (tab === "command" ? html`<${CommandForm} />` : html`<${Kernel} may=${may} />`)}<//>`;
 }

@@ -4,7 +4,7 @@ import { html } from "../core/dom.js";
 import { useStore } from "../core/store.js";
 import { number } from "../core/words.js";
 
-const AFTER = "The page comes by itself when that is done; whatever is recorded does not wait for it.";
+const AFTER = "The page appears when this is done; recording continues meanwhile.";
 
 export function Building() {
   const now = useStore(building);
@@ -13,6 +13,6 @@ export function Building() {
   const far = known ? `: ${Math.floor((100 * now.done) / Math.max(1, now.total))} %` : "";
   return html`<section class="building" aria-label="Building the read models">
     <strong>Building the read models${far}</strong>
-    <progress class="far" aria-label="How far it is" max=${now.total} value=${known ? now.done : undefined}></progress>
-    <span class="dim">${known ? `${number(now.done)} of ${number(now.total)} events are read.` : `Another process reads the ${number(now.total)} events of the record.`} ${AFTER}</span></section>`;
+    <progress class="far" aria-label="Progress" max=${now.total} value=${known ? now.done : undefined}></progress>
+    <span class="dim">${known ? `${number(now.done)} of ${number(now.total)} events read.` : `Another process is reading the ${number(now.total)} events of the record.`} ${AFTER}</span></section>`;
 }

@@ -42,13 +42,13 @@ function Help() {
 function Guard({ children }) {
   const [error, reset] = useErrorBoundary((thrown) => console.error(thrown));
   if (!error) return children;
-  return html`<${PageHead} title="This page failed" /><${Problem} error=${new ApiProblem({ title: "A mistake of the dashboard's", detail: String(error.message ?? error) })} retry=${reset} />`;
+  return html`<${PageHead} title="This page failed" /><${Problem} error=${new ApiProblem({ title: "Error in the dashboard", detail: String(error.message ?? error) })} retry=${reset} />`;
 }
 
 function Shown({ shown }) {
   if (shown === null) return html`<${PageHead} title=" " /><${Loading} height="5" />`;
   if (shown.page === null) return html`<${PageHead} title="No such page" /><${Empty} title="There is no page ${shown.path}"><${Link} to="/">To the overview<//><//>`;
-  if (shown.error) return html`<${PageHead} title="Not loaded" /><${Problem} error=${new ApiProblem({ title: "The page was not loaded", detail: "The server does not answer, or has been updated since." })} retry=${() => location.reload()} />`;
+  if (shown.error) return html`<${PageHead} title="Not loaded" /><${Problem} error=${new ApiProblem({ title: "The page was not loaded", detail: "The server does not answer, or was updated. Reload the page." })} retry=${() => location.reload()} />`;
   const Page = shown.module.default;
   return html`<${Guard} key=${shown.path}><${Page} params=${shown.params} /><//>`;
 }

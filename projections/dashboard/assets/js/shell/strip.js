@@ -46,7 +46,7 @@ export function Strip() {
   const [lamp, word] = LAMPS[state];
   const head = Math.max(position ?? 0, overview.position ?? 0); // a poll that moved nothing is not told on the stream
   return html`<div class=${classes("strip", state === "reconnecting" && "reconnecting", blind.length > 0 && "blind")} role="status">
-    <${Lamp} state=${lamp} link>${word}${state === "reconnecting" && html`<span class="dim"> for ${span(Math.max(0, Math.floor((Date.now() - since) / 1000)))}; shown is what was last heard</span>`}<//>
+    <${Lamp} state=${lamp} link>${word}${state === "reconnecting" && html`<span class="dim"> for ${span(Math.max(0, Math.floor((Date.now() - since) / 1000)))}; showing the last known state</span>`}<//>
     ${blind.length > 0 ? html`<span>${blindness(blind)}</span>` : html`<${Sources} sources=${sources} now=${now} />`}
     <span class="grow"></span><span class="dim wide-only place">${head ? `position ${number(head)}` : ""}</span></div>`;
 }

@@ -17,9 +17,9 @@ export function BlindSpots({ gaps: recorded }) {
   const now = useNow();
   const overview = useData("/api/overview", { every: 2000 });
   const gaps = [...silent(overview.data?.sources ?? [], recorded), ...recorded];
-  if (!gaps.length) return html`<section class="panel"><${Empty} title="None">Every source was heard of at least once a minute.<//></section>`;
+  if (!gaps.length) return html`<section class="panel"><${Empty} title="None">Every source answered at least once a minute.<//></section>`;
   return html`<section class="panel"><ol class="gaps">${gaps.map((gap) => html`<li key=${`${gap.source} ${gap.from}`}>
-      <p><strong>${duration((gap.to ? ms(gap.to) : now) - ms(gap.from))}</strong> without an answer from ${gap.source}${!gap.to && html` <span class="badge chip s-blind">going on</span>`}</p>
+      <p><strong>${duration((gap.to ? ms(gap.to) : now) - ms(gap.from))}</strong> without an answer from ${gap.source}${!gap.to && html` <span class="badge chip s-blind">ongoing</span>`}</p>
       <p class="bar dim"><span><${Time} at=${gap.from} />${gap.to && html` to <${Time} at=${gap.to} />`}</span><button type="button" class="button small" onClick=${() => goTo(gap.from, { time: ms(gap.from), push: true })}>Go there</button></p></li>`)}</ol>
-    <p class="note dim">No grace period and no idle time of ours goes on in a blind spot: what nobody saw decides nothing.</p></section>`;
+    <p class="note dim">Grace periods and idle timers pause during a blind spot.</p></section>`;
 }

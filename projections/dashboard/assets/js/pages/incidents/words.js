@@ -1,62 +1,62 @@
-// What each anomaly means and what to do about it: one sentence each, in the glossary's words.
+// What each anomaly means and what to do about it.
 
 export const ANOMALIES = {
   contradiction: {
-    title: "The provider took back an end",
-    means: "It had said that this was over and later said that it goes on.",
-    todo: "The verdict follows the newest decisive answer. Compare the two polls before you trust either.",
+    title: "Contradiction: the provider reopened an ended item",
+    means: "The provider reported an end and later reported that it continues.",
+    todo: "The verdict follows the newest decisive answer. Compare the two polls.",
   },
   illegal_transition: {
-    title: "It went backwards",
-    means: "A newer answer shows it behind where an earlier one had shown it.",
-    todo: "Usually a late answer of the provider's. Nothing was undone; look at the poll if it happens often.",
+    title: "State moved backwards",
+    means: "A newer answer shows an earlier state than an older answer did.",
+    todo: "Usually a delayed answer. No state was reverted; look at the poll if it happens often.",
   },
   schema_drift: {
-    title: "An unknown word or type",
-    means: "The provider's answer holds a word that this version does not know. It was kept and decided nothing.",
+    title: "Unknown value in an answer",
+    means: "The answer contains a value that this version does not know. It is recorded and ignored.",
     todo: "Read the answer. If the provider was updated, update Steno and replay the record.",
   },
   orphan: {
-    title: "A machine that nobody asked for",
-    means: "The provider lists a machine that no run we know of was ever on, and it is billed.",
-    todo: "Find out who made it; end it if it is nobody's.",
+    title: "Orphan machine",
+    means: "The provider lists a machine that no known run has used, and bills it.",
+    todo: "Find out who created it; stop it if nobody needs it.",
   },
   orphan_suspected: {
-    title: "A machine that may still be billed",
-    means: "It was told to go and nobody has seen it go.",
-    todo: "Look for it in the cloud's own console; it is billed until it is seen gone.",
+    title: "Machine may still be billed",
+    means: "It was stopped, and no answer has confirmed that it is gone.",
+    todo: "Check the cloud's console; the machine is billed until it is seen gone.",
   },
   ambiguous_vm: {
-    title: "Two machines fit one run",
-    means: "Two machines with the same host name lived while it ran, so it is linked to neither.",
-    todo: "The cost of this run is not known; the machines' bills still hold.",
+    title: "Two machines match one run",
+    means: "Two machines with the same host name existed while the run was active, so it is linked to neither.",
+    todo: "The cost of this run is unknown; the machines' bills are unaffected.",
   },
   ambiguous_submission: {
-    title: "A run that may not be ours",
-    means: "A run carries the mark of one of our requests and does not fit it, or the answer to a call was lost and it cannot be proved which run came of it.",
-    todo: "Compare the two. It is followed as somebody else's run; the text says which command gives the request up or ends the run.",
+    title: "Run may not be ours",
+    means: "A run carries the mark of one of our requests but does not match it, or the answer to a submission was lost and no run can be proved to belong to it.",
+    todo: "Compare the two. Steno treats it as another user's run; the text below names the command that abandons the request or stops the run.",
   },
   clock_skew: {
-    title: "The provider's clock is off",
-    means: "Its clock is more than two seconds off ours; its times are shifted by that much.",
-    todo: "Check the time service on both ends if the figure grows.",
+    title: "The provider's clock differs",
+    means: "Its clock differs from ours by more than two seconds; its times are corrected by the difference.",
+    todo: "Check time synchronisation on both sides if the difference grows.",
   },
   cost_divergence: {
-    title: "A cost that does not add up",
-    means: "The provider's figure cannot be explained by its own answers.",
-    todo: "Open the run's cost: every part that can be explained stands there as a line.",
+    title: "Unexplained cost difference",
+    means: "The provider's cost does not follow from its own answers.",
+    todo: "Open the run's cost: each explained part is a line there.",
   },
   gpu_mismatch: {
-    title: "Another GPU than was asked for",
-    means: "The machine has another GPU than the task asked for.",
-    todo: "Do not compare this run's measurements with others.",
+    title: "GPU mismatch",
+    means: "The machine has a different GPU than the task requested.",
+    todo: "Do not compare this run's measurements with those of other runs.",
   },
 };
 
 export const explained = (kind) =>
   ANOMALIES[kind] ?? {
     title: String(kind).replaceAll("_", " "),
-    means: "Something that should not be.",
-    todo: "Read the poll it rests on.",
+    means: "Unexpected behaviour of the provider.",
+    todo: "Read the poll it is based on.",
   };
 

@@ -22,34 +22,34 @@ export function Entry({ position }) {
   return html`<p class="crumbs"><${Link} to="/record">Record<//> <span aria-hidden="true">/</span> position</p>
     <${PageHead} title=${html`${number(here)}${event && html` <span class="dim light">${event.type}</span>`}`}><span class="grow"></span>
       <nav class="bar" aria-label="Neighbours"><${Step} to=${here - 1} on=${here > 1}>← Previous<//><${Step} to=${here + 1} on=${last === null || here < last}>Next →<//></nav><//>
-    ${read.error ? html`<${Problem} error=${read.error} />${last !== null && html`<p class="note dim">Positions go from 1 to ${number(last)} at this moment.</p>`}`
+    ${read.error ? html`<${Problem} error=${read.error} />${last !== null && html`<p class="note dim">The record has positions 1 to ${number(last)} at this moment.</p>`}`
       : event === null ? html`<${Loading} height="5" />` : html`<div class="stack"><${Facts} event=${event} />
         ${event.poll ? html`<${Poll} poll=${event.poll} />` : event.data.poll ? html`<${Observed} event=${event} />`
-          : html`<${Panel} title="What it says"><${JsonTree} value=${event.data} label="What the event says" /><//>`}</div>`}`;
+          : html`<${Panel} title="Data"><${JsonTree} value=${event.data} label="Data of the event" /><//>`}</div>`}`;
 }
 
 const Step = ({ to, on, children }) => (on ? html`<${Link} class="button small" to=${`/record/${to}`}>${children}<//>`
   : html`<button type="button" class="button small" disabled>${children}</button>`);
 
 const Facts = ({ event }) => html`<section class="panel" aria-label="The event"><p class="lead">${meaning(event.type)}</p><dl class="facts">
-  <dt>stream</dt><dd><${Stream} name=${event.stream} /> <span class="dim">version ${event.version}</span> · <${Link} to=${`/record?stream=${encodeURIComponent(event.stream)}`}>all its events<//></dd>
-  <dt>seen at</dt><dd><${Time} at=${event.observed_at} /></dd>
-  <dt>written at</dt><dd><${Time} at=${event.recorded_at} /></dd>
+  <dt>stream</dt><dd><${Stream} name=${event.stream} /> <span class="dim">version ${event.version}</span> · <${Link} to=${`/record?stream=${encodeURIComponent(event.stream)}`}>all events of this stream<//></dd>
+  <dt>observed</dt><dd><${Time} at=${event.observed_at} /></dd>
+  <dt>recorded</dt><dd><${Time} at=${event.recorded_at} /></dd>
   ${event.id && html`<dt>id</dt><dd><code>${event.id}</code></dd>`}
   <dt>hash</dt><dd class="hash"><code>${event.hash}</code><${CopyButton} text=${() => `${event.position}:${event.hash}`} label="Copy for verify" /></dd></dl></section>`;
 
 function Poll({ poll }) {
   const good = poll.status !== null && poll.status !== undefined && poll.status < 400;
-  return html`<${Panel} title="Asked"><dl class="facts">
+  return html`<${Panel} title="Request"><dl class="facts">
       <dt>at</dt><dd><${Time} at=${poll.t} /></dd><dt>path</dt><dd><code>${poll.path}</code></dd>
       <dt>answer</dt><dd><span class=${good ? "good" : "bad"}>${poll.status ? `HTTP ${poll.status}` : "none"}</span> <span class="dim">after ${took(poll.ms)}</span></dd>
       ${poll.error && html`<dt>why</dt><dd>${poll.error}</dd>`}</dl>
-      ${poll.req !== null && poll.req !== undefined && html`<details class="request"><summary>What was sent with it</summary><${JsonTree} value=${poll.req} label="What was sent" /></details>`}<//>
-    <${Panel} title="Answered">${poll.body === null || poll.body === undefined ? html`<p class="dim">There is no answer to show.</p>` : html`<${JsonTree} value=${poll.body} label="The answer" />`}<//>`;
+      ${poll.req !== null && poll.req !== undefined && html`<details class="request"><summary>Request body</summary><${JsonTree} value=${poll.req} label="Request body" /></details>`}<//>
+    <${Panel} title="Answer">${poll.body === null || poll.body === undefined ? html`<p class="dim">No answer.</p>` : html`<${JsonTree} value=${poll.body} label="The answer" />`}<//>`;
 }
 
 // What one answer held about one thing, and which answer that was.
-const Observed = ({ event }) => html`<${Panel} title="What the answer held about it" more=${html`in <${PollLink} position=${event.data.poll}>poll #${event.data.poll}<//>`}>
-  <${JsonTree} value=${event.observed ?? event.data} label="What was observed" /><//>`;
+const Observed = ({ event }) => html`<${Panel} title="Observed item" more=${html`in <${PollLink} position=${event.data.poll}>poll #${event.data.poll}<//>`}>
+  <${JsonTree} value=${event.observed ?? event.data} label="Observed item" /><//>`;
 
 const took = (ms) => (ms === null || ms === undefined ? "–" : ms < 10 ? `${ms.toFixed(1)} ms` : `${Math.round(ms)} ms`);

@@ -13,7 +13,7 @@ const filter = (part) => setQuery({ before: null, after: null, ...part });
 
 const COLUMNS = [
   { head: "Position", right: true, cell: (event) => html`<${Link} class="row" to=${`/record/${event.position}`}>${number(event.position)}<//>` },
-  { head: "Seen at", cell: (event) => html`<${Time} at=${event.observed_at} />` },
+  { head: "Observed", cell: (event) => html`<${Time} at=${event.observed_at} />` },
   { head: "Type", cell: (event) => event.type },
   { head: "Stream", cell: (event) => html`<${Stream} name=${event.stream} onOnly=${() => filter({ stream: event.stream })} />` },
   { head: "Says", hide: "narrow", cell: (event) => html`<span class="dim">${gist(event)}</span>` },
@@ -28,15 +28,15 @@ export function Events() {
   const read = useData(path, { every: 1500 });
   const filtered = Boolean(stream || type);
   return html`<div class="filters" role="search">
-      <label class="field grow"><span class="label">Stream</span><input class="input mono" data-filter type="search" placeholder="run/…, vm/…, source/…; empty: every one" spellcheck="false"
+      <label class="field grow"><span class="label">Stream</span><input class="input mono" data-filter type="search" placeholder="run/…, vm/…, source/…; empty: all" spellcheck="false"
         value=${typed} onInput=${(event) => setTyped(event.target.value)} /></label>
       <label class="field"><span class="label">Type</span><select class="input" value=${type} onChange=${(event) => filter({ type: event.target.value })}><option value="">every type</option>
         ${TYPES.map(([group, names]) => html`<optgroup key=${group} label=${group}>${names.map((name) => html`<option key=${name} value=${name} selected=${name === type}>${name}</option>`)}</optgroup>`)}</select></label></div>
     <${Await} read=${read} height="5">${(data) => {
       const rows = pages.newestFirst(data.events);
       return html`<section class="panel flush">${rows.length ? html`<${Table} caption="Events, newest first" columns=${COLUMNS} rows=${rows} rowKey=${(event) => event.position} />`
-        : html`<${Empty} title="No such event">${filtered ? "The record has none of this stream and type at this moment." : "The record is empty at this moment."}
-          ${filtered && html`<div><button type="button" class="button small" onClick=${() => filter({ stream: null, type: null })}>Every event</button></div>`}<//>`}
+        : html`<${Empty} title="No matching events">${filtered ? "The record has no events of this stream and type at this moment." : "The record is empty at this moment."}
+          ${filtered && html`<div><button type="button" class="button small" onClick=${() => filter({ stream: null, type: null })}>Show all events</button></div>`}<//>`}
         <${PageBar} pages=${pages} rows=${rows} next=${data.next} noun="events" /></section>`;
     }}<//>`;
 }

@@ -11,7 +11,7 @@ const SHOWN = 3;
 
 const COLUMNS = [
   { head: "Position", right: true, cell: (poll) => html`<${Link} class="row" to=${`/record/${poll.position}`}>${number(poll.position)}<//>` },
-  { head: "Asked at", cell: (poll) => html`<${Time} at=${poll.t} />` },
+  { head: "Time", cell: (poll) => html`<${Time} at=${poll.t} />` },
   { head: "Answer", cell: (poll) => html`<span class=${poll.status === 200 ? "good" : "bad"}>${poll.status ?? "none"}</span>` },
   { head: "Took", right: true, hide: "phone", cell: (poll) => `${Math.round(poll.ms)} ms` },
   { head: "Path", cell: (poll) => html`<code>${poll.path}</code>` },
@@ -25,11 +25,11 @@ export function Polls() {
   const pages = usePages();
   const read = useData(`/api/polls?${pages.query}${failed ? "&failed=true" : ""}`, { every: 2000 });
   const only = (event) => setQuery({ failed: event.target.checked ? "true" : null, before: null, after: null });
-  return html`<div class="filters"><label class="check"><input type="checkbox" data-filter checked=${Boolean(failed)} onChange=${only} /> Only those without a usable answer</label></div>
+  return html`<div class="filters"><label class="check"><input type="checkbox" data-filter checked=${Boolean(failed)} onChange=${only} /> Failed polls only</label></div>
     <${Await} read=${read} height="5">${(data) => {
       const rows = pages.newestFirst(data.polls);
       return html`<section class="panel flush">${rows.length ? html`<${Table} caption="Polls, newest first" columns=${COLUMNS} rows=${rows} rowKey=${(poll) => poll.position} />`
-        : html`<${Empty} title="No poll">${failed ? "Every poll up to this moment had a usable answer." : "Nobody has asked a provider anything yet."}<//>`}
+        : html`<${Empty} title="No polls">${failed ? "No poll has failed up to this moment." : "No provider has been polled yet."}<//>`}
         <${PageBar} pages=${pages} rows=${rows} next=${data.next} noun="polls" /></section>`;
     }}<//>`;
 }

@@ -7,24 +7,24 @@ import { hour, lasted } from "./words.js";
 
 // Why the two figures differ. Positive lines are in ours only, negative ones in the provider's only.
 const BECAUSE = {
-  queueing: "submitted, and no machine busy with it yet",
-  "machine silent": "it is charged, and the machine no longer answered",
-  "between polls": "it is charged, and neither polls nor its own times show the machine busy",
-  "cleaning up": "the machine still busy behind the run",
-  "no machine seen": "a submission is charged whose machine we never saw",
-  blocks: "the run had a part of the machine, or several parts",
-  "rate override": "a rate that somebody vouches for stands instead of the recorded price",
-  "price change": "all of a submission is charged at one price",
-  "request limits": "its figure leaves submissions out",
-  "still running": "the two figures are not of the same moment",
-  rounding: "its four decimals, our micro-dollars",
-  "machine time of nobody": "the machine being made or busy, and no run of its own to charge",
-  "no provider figure": "it never gave a cost of it",
-  idle: "the machine up, and no run on it",
-  "tear-down": "the machine told to go, and not gone yet",
-  unconfirmed: "the machine should be gone, and nobody saw it go",
-  "billing granularity": "what the backend's rounding of a machine's life adds",
-  unexplained: "its figure is not what its own submissions give",
+  queueing: "submitted, but no machine was working on it yet",
+  "machine silent": "charged although the machine no longer answered",
+  "between polls": "charged although neither polls nor its own times show the machine busy",
+  "cleaning up": "the machine was still busy after the run",
+  "no machine seen": "a submission is charged whose machine was never seen",
+  blocks: "the run used part of the machine",
+  "rate override": "a configured rate replaces the recorded price",
+  "price change": "the provider charges the whole submission at one price",
+  "request limits": "the provider leaves some submissions out",
+  "still running": "the two figures are from different moments",
+  rounding: "the provider rounds to four decimals, we use micro-dollars",
+  "machine time of nobody": "the machine was provisioning or busy without a run to charge",
+  "no provider figure": "the provider never reported a cost",
+  idle: "the machine was up without a run",
+  "tear-down": "the machine was stopping",
+  unconfirmed: "the machine should be gone but was not seen gone",
+  "billing granularity": "the backend rounds the machine's lifetime up",
+  unexplained: "the provider's total is not the sum of its submissions",
 };
 
 const CHARGES = [
@@ -40,11 +40,11 @@ export function Costs({ run }) {
   const read = useData(`/api/runs/${encodeURIComponent(run.run_id)}/costs`, { on: about.run(run.run_id) });
   return html`<${Await} read=${read} height="4">${(data) => html`<div class="columns">
     <section class="panel flush" aria-labelledby="charges"><header><h2 id="charges">Charges</h2></header>
-      ${data.charges.length ? html`<${Table} caption="Charges" columns=${CHARGES} rows=${data.charges} foot=${["together", "", "", "", money(data.cost_usd), ""]} />`
-        : html`<p class="note dim">${data.cost_usd === null ? "Its cost is not known: no poll has shown its machine." : "Nothing is charged to it."}</p>`}
-      <p class="note dim">A run pays for its own time, and for the making of a machine that was made for it. Idle time is the machine's own.</p></section>
-    <section class="panel theirs" aria-labelledby="sides"><header><h2 id="sides">Beside ${run.provider}'s own figure</h2></header>
-      ${data.reconciliation && data.provider_cost_usd !== null ? html`<${Sides} sides=${data.reconciliation} provider=${run.provider} />` : html`<p class="dim">${run.provider} gives none.</p>`}</section>
+      ${data.charges.length ? html`<${Table} caption="Charges" columns=${CHARGES} rows=${data.charges} foot=${["total", "", "", "", money(data.cost_usd), ""]} />`
+        : html`<p class="note dim">${data.cost_usd === null ? "Cost unknown: no poll has shown its machine." : "No charges."}</p>`}
+      <p class="note dim">A run is charged its own time, and the provisioning of a machine created for it. Idle time is not charged to runs.</p></section>
+    <section class="panel theirs" aria-labelledby="sides"><header><h2 id="sides">Compared with ${run.provider}'s figure</h2></header>
+      ${data.reconciliation && data.provider_cost_usd !== null ? html`<${Sides} sides=${data.reconciliation} provider=${run.provider} />` : html`<p class="dim">${run.provider} reports no cost.</p>`}</section>
   </div>`}<//>`;
 }
 
@@ -53,4 +53,4 @@ export const Sides = ({ sides, provider }) => html`<table class="sums"><caption 
     <tr class="sum"><th scope="row">${provider} says</th><td class="right">${money(sides.theirs_usd)}</td></tr>
     ${sides.lines.map((line) => html`<tr key=${line.cause}><th scope="row">${line.cause}<span class="hint">${BECAUSE[line.cause] ?? ""}</span></th><td class="right">${signed(line.amount_usd)}</td></tr>`)}
     <tr class="sum"><th scope="row">we say</th><td class="right">${money(sides.ours_usd)}</td></tr></tbody></table>
-  ${Number(sides.divergence_usd ?? 0) !== 0 && html`<p class="warning s-failed">${money(sides.divergence_usd)} of it cannot be explained by ${provider}'s own answers.</p>`}`;
+  ${Number(sides.divergence_usd ?? 0) !== 0 && html`<p class="warning s-failed">${money(sides.divergence_usd)} of it does not follow from ${provider}'s own answers.</p>`}`;

@@ -8,7 +8,7 @@ import { hour } from "./words.js";
 
 const COLUMNS = [
   { head: "Position", right: true, cell: (event) => html`<${Link} class="row" to=${`/record/${event.position}`}>${event.position.toLocaleString("en-US")}<//>` },
-  { head: "Seen at", cell: (event) => html`<time datetime=${event.observed_at} class="nowrap">${hour(event.observed_at)}</time>` },
+  { head: "Observed", cell: (event) => html`<time datetime=${event.observed_at} class="nowrap">${hour(event.observed_at)}</time>` },
   { head: "Event", cell: (event) => event.type },
   { head: "Says", hide: "phone", cell: (event) => html`<span class="dim">${gist(event)}</span>` },
 ];
@@ -19,7 +19,7 @@ export function Events({ run }) {
   const read = useData(path, { on: about.run(run.run_id) });
   return html`<${Await} read=${read} height="4">${(data) => html`<section class="panel flush">
     ${data.events.length ? html`<${Table} caption="Events of the run" columns=${COLUMNS} rows=${data.events} rowKey=${(event) => event.position} />`
-      : html`<${Empty} title="No event of this run at this moment" />`}
+      : html`<${Empty} title="No events of this run at this moment" />`}
     <nav class="bar foot" aria-label="Pages of events">${cursor && html`<button type="button" class="button small" onClick=${() => setCursor(null)}>First</button>`}
       ${data.next && html`<button type="button" class="button small" onClick=${() => setCursor(data.next, { replace: false })}>More →</button>`}
       <span class="spring"></span><${Link} to=${`/record?stream=${encodeURIComponent(`run/${run.run_id}`)}`}>In the record browser<//></nav></section>`}<//>`;

@@ -20,14 +20,14 @@ export const Facts = ({ run }) => html`<dl class="run-facts">
 </dl>`;
 
 const UNSEEN = {
-  stale: "the last answer is more than half a minute old, so the state above is the last that was seen.",
-  blind: "no poll has been answered for more than a minute, so the state above is the last that was seen.",
+  stale: "the last answer is more than 30 seconds old; the state above is the last one seen.",
+  blind: "no poll has been answered for more than a minute; the state above is the last one seen.",
 };
 
 export function Watched({ run, found }) {
   if (!found || ended(run)) return null;
   const { queued, observability } = found;
   return html`${queued && html`<p class="warning s-queued"><strong>#${queued.position} in Steno's queue</strong>: ${queued.detail || queued.why}${queued.estimated_start
-      ? `; may start at about ${moment(queued.estimated_start)}` : ""}.</p>`}
+      ? `; estimated start ${moment(queued.estimated_start)}` : ""}.</p>`}
     ${UNSEEN[observability] && html`<p class=${`warning s-${observability}`}><strong>${observability}</strong>: ${UNSEEN[observability]}</p>`}`;
 }

@@ -8,7 +8,7 @@ const SAID = { asking: "Asking the provider …", reading: "Live", done: "Comple
 
 export function Logs({ run, open, past }) {
   if (!past) return html`<${Live} key=${run.run_id} run=${run} open=${open} />`;
-  return html`<section class="panel"><${Empty} title="No output of a past moment">Output is the provider's and not in the record.
+  return html`<section class="panel"><${Empty} title="No output for past moments">Output comes from the provider and is not recorded.
     <div><button type="button" class="button small" onClick=${() => goTo(null)}>Back to live</button></div><//></section>`;
 }
 
@@ -35,9 +35,9 @@ function Live({ run, open }) {
       <label class="check"><input type="checkbox" checked=${wrap} onChange=${wrapped} /> Wrap</label>
       <a class="button small" href=${path} download=${`${run.name ?? run.run_id}.log`}>Download</a></div>
     <${Problem} error=${error} retry=${again} />
-    ${cut && html`<p class="note dim">The beginning is left out here; the download has all of it.</p>`}
+    ${cut && html`<p class="note dim">Only the end is shown; the download contains everything.</p>`}
     <pre ref=${box} class=${wrap ? "wrap" : ""} tabindex="0" role="log" aria-live="off" aria-label="Output of the run" onScroll=${scrolled}>${shown}</pre>
-    ${!shown && state === "done" && html`<p class="note dim">It has written nothing.</p>`}</section>`;
+    ${!shown && state === "done" && html`<p class="note dim">No output.</p>`}</section>`;
 }
 
 const ESCAPES = /\u001b(\[[0-9;?]*[ -/]*[@-~]|\][^\u0007\u001b]*(\u0007|\u001b\\)|[()][A-Z0-9])/g;

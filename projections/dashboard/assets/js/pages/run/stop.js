@@ -4,8 +4,8 @@ import { html, useState } from "../../core/dom.js";
 import { confirm, toast } from "../../ui/all.js";
 
 const TEXT = {
-  stop: "The provider is asked to end it; the task may clean up first.",
-  abort: "The provider is asked to end it at once: the task gets no time to clean up.",
+  stop: "The provider stops the run; the task may clean up first.",
+  abort: "The provider stops the run at once; the task cannot clean up.",
 };
 
 export function StopButtons({ run, onAsked }) {
@@ -13,11 +13,11 @@ export function StopButtons({ run, onAsked }) {
   const ask = async (kind) => {
     const name = run.name ?? run.run_id.slice(0, 8);
     const verb = kind === "abort" ? "Abort" : "Stop";
-    if (!(await confirm({ title: `${verb} ${name}?`, text: `${TEXT[kind]} What it has cost so far stays.`, yes: `${verb} it`, danger: true }))) return;
+    if (!(await confirm({ title: `${verb} ${name}?`, text: `${TEXT[kind]} Its costs so far remain.`, yes: `${verb} it`, danger: true }))) return;
     setBusy(true);
     try {
       const answer = await post(`/api/runs/${encodeURIComponent(run.run_id)}/stop`, kind === "abort" ? { abort: true } : {});
-      toast(answer.asked === false ? `${name} needs no asking: it is ${answer.state}.` : `${verb} of ${name} is asked for, at position ${answer.position}.`);
+      toast(answer.asked === false ? `${name} is already ${answer.state}.` : `${verb} of ${name} requested at position ${answer.position}.`);
       onAsked?.(answer);
     } catch (problem) {
       toast(problem.detail ?? problem.message);

@@ -19,7 +19,7 @@ export function Timeline({ run, life, open, live }) {
       ${rows.filter((row) => row.machine).map(draw)}
       <tr class="life-axis" aria-hidden="true"><td></td><td><${Axis} scale=${scale} /></td><td class="right">${seconds(scale.seconds)}</td><td></td></tr></tbody></table>
     ${life.blind.length > 0 && html`<p class="life-legend dim"><svg width="24" height="12" aria-hidden="true"><${Hatch} id="hatch-legend" /><rect width="24" height="12" fill="url(#hatch-legend)" /></svg>
-      nobody saw it ${life.blind.map((gap, index) => html`${index ? ", and " : ""}from ${hour(gap.from)} to ${hour(gap.to)} (${seconds(gap.seconds)} without an answer from ${gap.source})`)}</p>`}`;
+      not observed ${life.blind.map((gap, index) => html`${index ? ", and " : ""}from ${hour(gap.from)} to ${hour(gap.to)} (${seconds(gap.seconds)} without an answer from ${gap.source})`)}</p>`}`;
 }
 
 function Row({ row, scale, gaps, open }) {

@@ -11,12 +11,12 @@ export const Verdict = ({ found }) => html`<section class="panel verdict" aria-l
   <p class="lead">${found.sentence}</p>
   ${found.rule && html`<p class="dim">rule <code>${found.rule}</code></p>`}
   ${found.evidence.length > 0 && html`<h3>Evidence</h3>${found.evidence.map((quote) => html`<${Quote} key=${quote.position} quote=${quote} />`)}`}
-  ${found.steps.length > 0 && html`<h3>How it got there</h3><ol class="steps">${found.steps.map((step) => html`<${Step} key=${`${step.position}${step.to}`} step=${step} />`)}</ol>`}
+  ${found.steps.length > 0 && html`<h3>Transitions</h3><ol class="steps">${found.steps.map((step) => html`<${Step} key=${`${step.position}${step.to}`} step=${step} />`)}</ol>`}
   <${Listed} title="Why not warm" items=${found.not_warm} />
   <${Listed} title="What would have changed it" items=${found.flips} draw=${flip} />
-  ${found.anomalies.length > 0 && html`<h3>What was odd</h3><ul class="items">${found.anomalies.map((odd) => html`<li key=${`${odd.position}${odd.kind}`}>
+  ${found.anomalies.length > 0 && html`<h3>Anomalies</h3><ul class="items">${found.anomalies.map((odd) => html`<li key=${`${odd.position}${odd.kind}`}>
     <strong>${explained(odd.kind).title}</strong>: ${odd.detail} <${PollLink} position=${odd.position} /></li>`)}</ul>`}
-  ${found.blind.length > 0 && html`<h3>When nobody saw it</h3><ul class="items">${found.blind.map((gap) => html`<li key=${gap.from}>
+  ${found.blind.length > 0 && html`<h3>Not observed</h3><ul class="items">${found.blind.map((gap) => html`<li key=${gap.from}>
     ${hour(gap.from)} to ${hour(gap.to)}, ${lasted(gap.from, gap.to)} without an answer from ${gap.source}</li>`)}</ul>`}
 </section>`;
 
@@ -38,14 +38,14 @@ export function Reported({ run }) {
   const said = run.reported;
   return html`<section class="panel theirs" aria-labelledby="theirs">
     <header><h2 id="theirs">What ${run.provider} says</h2></header>
-    <p class="dim">Its own words, verbatim. The verdict is ours and stands apart.</p>
-    ${said === null || (said.status === null && !said.jobs.length) ? html`<p>Nothing yet: no poll has shown this run.</p>` : html`
+    <p class="dim">The provider's own words, verbatim. Steno's verdict is separate.</p>
+    ${said === null || (said.status === null && !said.jobs.length) ? html`<p>Nothing yet: no poll has listed this run.</p>` : html`
       <dl class="facts"><dt>status</dt><dd><code>${said.status ?? "–"}</code></dd><dt>reason</dt><dd><code>${said.reason ?? "–"}</code></dd>
         ${run.provider_cost_usd !== null && html`<dt>cost</dt><dd><code>${run.provider_cost_usd}</code></dd>`}
         <dt>id</dt><dd><code>${run.provider_id ?? "–"}</code></dd></dl>
-      ${said.jobs.map((job, index) => html`<h3 key=${index}>${said.jobs.length > 1 ? `Its job ${index}` : "Its job"}</h3>
+      ${said.jobs.map((job, index) => html`<h3 key=${index}>${said.jobs.length > 1 ? `Job ${index}` : "Job"}</h3>
         <dl class="facts"><dt>status</dt><dd><code>${job.status ?? "–"}</code></dd><dt>reason</dt><dd><code>${job.reason ?? "–"}</code></dd>
           <dt>exit</dt><dd><code>${job.exit_status ?? "–"}</code></dd></dl>`)}`}
-    <p><${Link} to=${`/record?stream=${encodeURIComponent(`run/${run.run_id}`)}`}>Everything it said about this run<//></p>
+    <p><${Link} to=${`/record?stream=${encodeURIComponent(`run/${run.run_id}`)}`}>All events of this run<//></p>
   </section>`;
 }

@@ -41,22 +41,22 @@ export function CommandForm() {
   };
   return html`<form class="panel form" onSubmit=${submit} noValidate>
     <${Lines} label="Commands" value=${draft.commands} onInput=${(commands) => setDraft({ commands })} error=${wrong("commands")} rows="5"
-      placeholder=${"python train.py --epochs 3"} hint="One a line, run one after the other by a shell." />
+      placeholder=${"python train.py --epochs 3"} hint="One per line; a shell runs them in order." />
     <div class="form-row">
-      <${Text} label="Name" optional value=${draft.name} onInput=${(name) => setDraft({ name })} error=${wrong("name")} placeholder="made for you" mono
-        hint="Small letters, digits and dashes." />
+      <${Text} label="Name" optional value=${draft.name} onInput=${(name) => setDraft({ name })} error=${wrong("name")} placeholder="generated" mono
+        hint="a–z, 0–9 and -." />
       <${Text} label="Longest duration" value=${draft.longest} onInput=${(longest) => setDraft({ longest })} error=${wrong("max_duration")} placeholder="1h" mono
-        hint="30m, 2h, 1d: it is ended after that." />
+        hint="30m, 2h, 1d: the run is stopped after that." />
     </div>
     <div class="form-row">
       <${Choice} label="GPU" value=${draft.gpu} onInput=${(gpu) => setDraft({ gpu })} error=${wrong("resources")}
-        options=${[["", "The default of this Steno"], ["none", "None"], ...gpus.map((one) => [`${one.gpu}:${one.count}`, one.label])]} />
+        options=${[["", "Default"], ["none", "None"], ...gpus.map((one) => [`${one.gpu}:${one.count}`, one.label])]} />
       <${Text} label="Image" optional value=${draft.image} onInput=${(image) => setDraft({ image })} error=${wrong("image")} placeholder="rocm/pytorch:latest" mono
         hint="Container image; AMD GPUs need one." />
     </div>
     ${error && !FIELDS.includes(field) && html`<${Problem} error=${error} />`}
     <div class="bar"><button type="submit" class="button primary" disabled=${busy}>${busy ? "Submitting …" : "Submit"}</button>
-      <span class="dim">It may start a machine, which is billed from then on.</span></div>
+      <span class="dim">This may start a machine, which is billed from then on.</span></div>
   </form>`;
 }
 
@@ -64,7 +64,7 @@ export function CommandForm() {
 function wrongIn({ commands, name }) {
   if (!commands.trim()) return { field: "commands", detail: "Write at least one command." };
   if (name.trim() && !/^[a-z][a-z0-9-]{1,40}$/.test(name.trim())) {
-    return { field: "name", detail: "A name begins with a small letter and goes on with small letters, digits and dashes: 2 to 41 in all." };
+    return { field: "name", detail: "Invalid name: use 2–41 of a–z, 0–9 and -; start with a letter." };
   }
   return null;
 }

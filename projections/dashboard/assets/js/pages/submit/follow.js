@@ -3,7 +3,7 @@ import { ApiProblem, postStream, sse } from "../../core/api.js";
 import { useEffect, useMemo, useReducer, useRef, useState } from "../../core/dom.js";
 import { folded } from "./statuses.js";
 
-const NONE = { title: "No statuses", detail: "The server has no statuses of this run. Its own page tells how it went." };
+const NONE = { title: "No statuses", detail: "The server has no statuses of this run. See the page of the run." };
 const fresh = () => ({ frames: [], seen: new Set(), run: null, busy: false, lost: false, control: new AbortController() });
 
 // {view, busy, lost, error, submit(payload), forget()} of the kernel whose run is in the page's address.

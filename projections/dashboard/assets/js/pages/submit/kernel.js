@@ -7,8 +7,8 @@ import { Choice, Radios } from "./fields.js";
 import { Source } from "./source.js";
 
 const DOES = {
-  benchmark: ["Test and benchmark", "checks the answers, then measures"],
-  checker: ["Test only", "checks the answers"],
+  benchmark: ["Test and benchmark", "checks the results, then measures"],
+  checker: ["Test only", "checks the results"],
 };
 const FIELDS = ["solution_code", "problem", "problem_def", "gpu_type", "dtype", "endpoint"];
 const FIRST = { problem: "", gpu: "", dtype: "", endpoint: "", sources: {} };
@@ -38,7 +38,7 @@ export function KernelForm({ busy, error, onSubmit }) {
   if (unknown) return html`<${Problem} error=${unknown} />`;
   if (!offered) return html`<${Loading} height="5" />`;
   const problem = offered.problems.find((one) => one.problem === draft.problem) ?? offered.problems[0];
-  if (!problem) return html`<section class="panel"><${Empty} title="No problem is published">A command can be submitted instead.<//></section>`;
+  if (!problem) return html`<section class="panel"><${Empty} title="No problems available">Submit a command instead.<//></section>`;
   const source = draft.sources[problem.problem] ?? "";
   const setSource = (text) => setDraft({ sources: { ...draft.sources, [problem.problem]: text } });
   const pick = (value, among) => (among.includes(value) ? value : among[0]);
@@ -61,7 +61,7 @@ export function KernelForm({ busy, error, onSubmit }) {
       <${Choice} label="Data type" value=${dtype} options=${offered.dtypes.map((name) => [name, name])} onInput=${(value) => setDraft({ dtype: value })} error=${wrong("dtype")} /></div>
     <${Radios} legend="What to do" value=${endpoint} error=${wrong("endpoint")} onInput=${(value) => setDraft({ endpoint: value })} options=${offered.endpoints.map((name) => [name, ...(DOES[name] ?? [name])])} />
     ${error && !FIELDS.includes(field) && html`<${Problem} error=${error} />`}
-    <div class="bar"><button type="submit" class="button primary" disabled=${busy}>${busy ? "Submitting …" : "Submit"}</button><span class="dim">${offered.isolated ? "It may start a machine, which is billed from then on." : "It runs as the service's user on this machine, not isolated. Submit only your own code."}</span></div></form>`;
+    <div class="bar"><button type="submit" class="button primary" disabled=${busy}>${busy ? "Submitting …" : "Submit"}</button><span class="dim">${offered.isolated ? "This may start a machine, which is billed from then on." : "The kernel runs as the service's user on this machine, not isolated. Submit only your own code."}</span></div></form>`;
 }
 
 const TYPES = { float32: "float", float64: "double", float16: "__half", bfloat16: "__hip_bfloat16", int32: "int" };
@@ -75,5 +75,5 @@ function signatureOf(definition, dtype) {
     ...signature.inputs.map((one) => `const ${TYPES[dtype]}* ${one.name}`), ...signature.outputs.map((one) => `${TYPES[dtype]}* ${one.name}`),
     ...(signature.parameters ?? []).map((name) => `${SCALARS[dtype]} ${name}`), ...signature.sizes.map((name) => `size_t ${name}`),
   ];
-  return html`It defines <code>extern "C" void ${signature.function ?? "solution"}(${parts.join(", ")})</code>.`;
+  return html`Define <code>extern "C" void ${signature.function ?? "solution"}(${parts.join(", ")})</code>.`;
 }

@@ -6,7 +6,7 @@ import { Code, Loading, Problem, RunLink } from "../../ui/all.js";
 import { StopButtons } from "../run/stop.js";
 import { Results } from "./results.js";
 
-const STARTS = { COLD_START: "a machine was made for it", WARM_REUSE: "a machine was there" };
+const STARTS = { COLD_START: "a new machine was created", WARM_REUSE: "a running machine was reused" };
 
 export function Progress({ job, run, may, onAgain }) {
   const { view, busy, lost, error } = job;
@@ -20,14 +20,14 @@ export function Progress({ job, run, may, onAgain }) {
     ${view.status === null && !error ? html`<${Loading} height="3" />` : html`
       <div class="figures"><div class="figure"><div class="value">${elapsed === null ? "–" : ticking(elapsed * 1000)}</div><div class="label">elapsed</div></div>
         <div class="figure"><div class="value">${money(view.cost)}</div><div class="label">${view.end ? "cost" : "cost so far"}</div></div>
-        <div class="figure"><div class="value word">${view.vmState ?? "–"}</div><div class="label">${STARTS[view.vmState] ?? "its machine"}</div></div></div>
+        <div class="figure"><div class="value word">${view.vmState ?? "–"}</div><div class="label">${STARTS[view.vmState] ?? "machine start"}</div></div></div>
       <ol class="phases" aria-label="Phases">${view.steps.map((step) => html`<${Step} key=${step.key} step=${step} elapsed=${elapsed} />`)}</ol>`}
-    ${lost && !view.end && html`<p class="warning">The connection is gone and is taken up again as soon as the server answers. The run goes on.</p>`}
+    ${lost && !view.end && html`<p class="warning">Connection lost; reconnecting. The run continues.</p>`}
     <${Said} view=${view} />
     <${Results} view=${view} />
     <div class="bar">${!view.end && busy && id && may && html`<${StopButtons} run=${{ run_id: id, name: view.name }} />`}
       ${!busy && html`<button type="button" class="button primary" onClick=${onAgain}>Submit another</button>`}
-      ${id && html`<${RunLink} id=${id} name="Its verdict, evidence and output" />`}</div></section>`;
+      ${id && html`<${RunLink} id=${id} name="Verdict, evidence and output" />`}</div></section>`;
 }
 
 const MARKS = { done: ["✓", "done"], now: ["●", "now"], failed: ["✗", "failed"], ahead: ["○", "to come"] };
@@ -45,7 +45,7 @@ function Said({ view }) {
   if (view.end.good) return null;
   const block = { COMPILE_ERROR: view.message, RUNTIME_ERROR: view.output }[view.status];
   return html`${view.status !== "COMPILE_ERROR" && view.message && html`<p class="lead bad">${view.message}</p>`}
-    ${block && html`<${Code} text=${block} wrap label=${view.status === "COMPILE_ERROR" ? "What the compiler says" : "Its output"} />`}`;
+    ${block && html`<${Code} text=${block} wrap label=${view.status === "COMPILE_ERROR" ? "Compiler output" : "Output"} />`}`;
 }
 
 // Seconds since the submission, ticking while the run goes on.

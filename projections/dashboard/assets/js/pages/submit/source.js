@@ -31,7 +31,7 @@ export function Source({ value, onInput, label, hint, error, disabled }) {
       <textarea id=${id} ref=${area} rows="20" spellcheck="false" autocapitalize="off" autocomplete="off" wrap="off" value=${value} aria-describedby=${`${described(id, true, error)} ${id}-size`}
         aria-invalid=${error ? "true" : null} onInput=${(event) => onInput(event.target.value)} onKeyDown=${onKey} onScroll=${() => { gutter.current.scrollTop = area.current.scrollTop; }}></textarea></div>
     ${error && html`<span class="wrong" id="${id}-wrong" role="alert">${sentence(error)}</span>`}
-    <div class="bar hint"><span id="${id}-size">${count(lines, "line")}, ${size(bytes)}</span><span class="spring"></span><span>Tab indents; Esc, then Tab, leaves. Kept in this browser.</span></div>
+    <div class="bar hint"><span id="${id}-size">${count(lines, "line")}, ${size(bytes)}</span><span class="spring"></span><span>Tab indents; press Esc, then Tab, to leave. Saved in this browser.</span></div>
     <span class="hint" id="${id}-hint">${hint}</span></div>`;
 }
 

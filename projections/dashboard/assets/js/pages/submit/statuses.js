@@ -15,10 +15,10 @@ const STEP_OF = {
 const ENDS = {
   CHECKED: { good: true, said: "All tests passed" },
   BENCHMARKED: { good: true, said: "Benchmark completed successfully" },
-  COMPILE_ERROR: { good: false, said: "It does not compile" },
+  COMPILE_ERROR: { good: false, said: "Compilation failed" },
   WRONG_ANSWER: { good: false, said: "Wrong answer" },
-  RUNTIME_ERROR: { good: false, said: "It failed while it ran" },
-  ERROR: { good: false, said: "It came to no answer" },
+  RUNTIME_ERROR: { good: false, said: "Runtime error" },
+  ERROR: { good: false, said: "No result" },
 };
 
 // {status, message, run, name, steps: [{key, label, state, from, to}], end, output, vmState, elapsed, began, cost, tests, benchmarks}
