@@ -79,7 +79,7 @@ def _check_types(types: tuple[str, ...]) -> None:
 
 
 def _print(app: App, stored: Stored) -> None:
-    from projections.models.event_rows import event_row
+    from projections.models.record_rows import event_row
 
     row = event_row(stored)
     if app.json:

@@ -35,7 +35,7 @@ def command(app: App, start: str | None, end: str | None, failed: bool, source: 
       steno polls --json | jq -r 'select(.changed != []) | .position'
     """
     from cli.stores import reading
-    from projections.models.poll_rows import poll_rows
+    from projections.models.record_rows import poll_rows
 
     with reading(app) as record:
         after, until = _bounds(app, record, start, end)

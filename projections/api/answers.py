@@ -1,12 +1,12 @@
-"""Answers in JSON: with their tag, the position they stand at, and 304 where the client has them already."""
+"""JSON answers: entity tag, position, and 304 for a client that has the bytes already."""
 
 from collections.abc import Mapping
+from hashlib import blake2b
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from projections.api.etag import etag_of, matches
 from projections.api.problems import MEDIA_TYPE, Problem, problem_body
 
 JSON = "application/json"
@@ -14,6 +14,19 @@ POSITION = "Steno-Position"
 """The header that names the position an answer stands at."""
 FRESH = {"Cache-Control": "no-cache"}
 """A client may keep an answer, and asks whether it still holds."""
+
+
+def etag_of(body: bytes) -> str:
+    """The tag of a body, quoted as a header has it."""
+    return f'"{blake2b(body, digest_size=12).hexdigest()}"'
+
+
+def matches(header: str | None, etag: str) -> bool:
+    """Whether `If-None-Match` names this tag: the client has these bytes already (RFC 9110, weak comparison)."""
+    if header is None:
+        return False
+    named = {one.strip().removeprefix("W/") for one in header.split(",")}
+    return etag in named or "*" in named
 
 
 def read_answer(request: Request, value: object, position: int) -> Response:

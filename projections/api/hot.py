@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from projections.api.etag import etag_of, matches
+from projections.api.answers import etag_of, matches
 from projections.store.store import Checkpoint, beside
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from projections.api.answers import FRESH, JSON
-from projections.api.etag import etag_of, matches
+from projections.api.answers import FRESH, JSON, etag_of, matches
 from projections.api.parameters import asked_of
 from projections.api.problems import MEDIA_TYPE, ProblemObject
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple, TypeVar
 
 from starlette.requests import Request
 
@@ -186,3 +186,50 @@ def read_time(text: str) -> int:
 
 def _cut(given: str) -> str:
     return given if len(given) <= _SHOWN else given[:_SHOWN] + "…"
+
+
+# -- pages of long lists: a cursor names the last row shown, so new rows do not move a page ----------------------------
+
+MOST = 500
+LIMIT = integer("limit", "Maximum number of rows.", low=1, high=MOST, default=50)
+_Row = TypeVar("_Row")
+_PAGE_POSITION = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?")
+
+
+class PagePosition(NamedTuple):
+    """Where a page ended: what rows are sorted by, and what tells equal ones apart."""
+
+    first: int
+    second: int
+
+
+def _single(text: str) -> int:
+    if _PAGE_POSITION.fullmatch(text) is None or "." in text:
+        raise ValueError("the `next` value of the previous page")
+    return int(text)
+
+
+def _double(text: str) -> PagePosition:
+    first, dot, second = text.partition(".")
+    if _PAGE_POSITION.fullmatch(text) is None or not dot:
+        raise ValueError("the `next` value of the previous page")
+    return PagePosition(int(first), int(second))
+
+
+_HELP = "The `next` value of the previous page, unchanged."
+CURSOR = Parameter(name="cursor", help=_HELP, schema={"type": "string", "pattern": "^[0-9]{1,18}$"}, read=_single)
+"""Of lists sorted by one number."""
+SORTED_CURSOR = Parameter(
+    name="cursor", help=_HELP, schema={"type": "string", "pattern": r"^[0-9]{1,18}\.[0-9]{1,18}$"}, read=_double
+)
+"""Of lists sorted by a time, in which two rows may share one."""
+
+
+def cursor_of(place: int | PagePosition) -> str:
+    """The text of a cursor."""
+    return ".".join(str(part) for part in place) if isinstance(place, PagePosition) else str(place)
+
+
+def cut(rows: Sequence[_Row], limit: int) -> tuple[Sequence[_Row], bool]:
+    """(the rows of a page, whether there are more) of up to one row more than a page has."""
+    return rows[:limit], len(rows) > limit

@@ -14,7 +14,6 @@ import uvicorn
 import uvloop
 
 from engine.errors import Conflict, NotConfigured
-from projections.api.access.headers import SECURITY_HEADERS
 from projections.api.access.protocol import Protocol
 
 if TYPE_CHECKING:
@@ -29,6 +28,23 @@ _BACKLOG: Final = 2048
 
 _FILES: Final = 65_536
 """Open files asked for, if that many are allowed."""
+
+
+_POLICY: Final = (
+    "default-src 'self'; img-src 'self' data:; style-src 'self'; script-src 'self'; connect-src 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+)
+
+SECURITY_HEADERS: Final[tuple[tuple[bytes, bytes], ...]] = (
+    (b"content-security-policy", _POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), microphone=(), geolocation=()"),
+)
+"""Sent with every answer, errors included; uvicorn adds them."""
 
 
 class ServerFailed(RuntimeError):

@@ -7,8 +7,7 @@ import msgspec
 
 from events.errors import PositionNotFound
 from events.traces.trace import write_trace_line
-from projections.models.event_rows import event_row
-from projections.models.poll_rows import poll_row
+from projections.models.record_rows import event_row, poll_row
 from projections.store.reader_pool import Look
 
 if TYPE_CHECKING:

@@ -209,7 +209,7 @@ def test_a_timeline_draws_every_state_attempt_and_blind_gap(served: Serve, odd_t
         if here.client.get(f"/api/runs/{run['run_id']}/timeline").json()["blind"]
     )
     page = see(here.url).go(f"/runs/{away['run_id']}")
-    assert "nobody saw it" in text_of(page, ".life-legend")
+    assert "not observed" in text_of(page, ".life-legend")
     assert page.locator("table.life rect[fill^='url(#hatch']").count() >= 1
 
 
@@ -224,9 +224,9 @@ def test_a_run_in_the_past_is_the_run_as_it_was(served: Serve, town: Path, see: 
         assert "As of" in text_of(page, ".strip")
         assert page.get_by_role("button", name="Stop").count() == 0
     page.get_by_role("tab", name="Output").click()
-    assert "not in the record" in text_of(page, "[role=tabpanel]")
+    assert "not recorded" in text_of(page, "[role=tabpanel]")
     seen.go(f"/runs/{run['run_id']}?at={run['transitions'][0]['position'] - 1}")
-    assert "did not know this run" in text_of(page, ".empty")
+    assert "no such run at this moment" in text_of(page, ".empty")
     page.get_by_role("link", name="this run as it is now").click()
     seen.until("document.querySelector('.run-verdict')?.innerText.includes('succeeded')")
 

@@ -150,7 +150,7 @@ def test_a_token_opens_the_dashboard_and_its_role_is_kept_to(steno: Steno, serve
     seen.settled()
     assert page.locator("tbody tr").count() == 5
     seen.go("/submit")
-    assert "look and not submit" in text_of(page, ".empty")
+    assert "Your role cannot submit" in text_of(page, ".empty")
     seen.go("/login")
     assert "read" in text_of(page, ".facts")
     page.get_by_role("button", name="Log out").click()

@@ -12,7 +12,7 @@ from events.clock import SECOND, SystemClock
 from events.poll import Poll
 from events.store.record import Record
 from projections.models import incidents
-from projections.models.lanes import lanes
+from projections.models.overview import lanes
 from projections.store.reader_pool import Pool
 
 ROUNDS = 300

@@ -21,13 +21,11 @@ from events.poll import Poll
 from events.store.record import Record
 from projections.models import incidents
 from projections.models import record_pages as browse
-from projections.models.lanes import lanes
 from projections.models.live_projector import Lag
 from projections.models.marks import record_object
 from projections.models.money_objects import budget_object
 from projections.models.offers import offers
-from projections.models.overview import overview, policy_then
-from projections.models.spend_curve import burn, spent_at
+from projections.models.overview import burn, lanes, overview, policy_then, spent_at
 from projections.store.reader_pool import Look, Pool
 
 Polls = Callable[[str], tuple[Poll, ...]]
@@ -262,7 +260,7 @@ def test_events_are_paged_both_ways_and_filtered(pool: Pool) -> None:
 
 def test_polls_are_paged_with_what_they_changed(pool: Pool) -> None:
     """Each row as `steno polls --json` gives it."""
-    from projections.models.poll_rows import poll_rows
+    from projections.models.record_rows import poll_rows
 
     with pool.now() as look:
         expected = list(poll_rows(look.record, after=0, until=look.position))

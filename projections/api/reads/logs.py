@@ -1,8 +1,10 @@
-"""GET /api/runs/{id}/logs: what a run wrote, asked of its provider; it is no part of the record."""
+"""GET /api/runs/{id}/logs: the output of a run, read from its provider; it is not in the record."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from anyio import CapacityLimiter, WouldBlock, to_thread
@@ -10,9 +12,9 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from engine.errors import Conflict
+from events.clock import SECOND
 from projections.api.parameters import asked_of, flag
 from projections.api.problems import Problem
-from projections.api.reads.output import Output
 from projections.api.reads.read import check_path, parameter_object, path_parameters
 from projections.api.streams import left
 from projections.store.world_table import decode_run
@@ -22,13 +24,18 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from engine.fold.run import Run
+    from events.clock import Clock
     from projections.api.service import Service
 
 PATH = "/api/runs/{id}/logs"
 AT_ONCE = 64
-"""Outputs that are passed on at the same time; each has a thread."""
-_FOLLOW = flag("follow", "Go on until the run has ended.")
+"""Outputs streamed at the same time; the provider blocks, so each has a thread."""
+_FOLLOW = flag("follow", "Continue until the run has ended.")
 _KIND = "text/plain; charset=utf-8"
+AHEAD = 16
+"""Pieces read ahead of the client; then the provider waits."""
+_LOOK = 0.5
+"""Seconds between checks whether a client that reads nothing is still connected."""
 
 
 def route(service: Service) -> BaseRoute:
@@ -48,7 +55,7 @@ def route(service: Service) -> BaseRoute:
         try:
             limiter.acquire_on_behalf_of_nowait(output)
         except WouldBlock:
-            said = f"{AT_ONCE} outputs are being passed on already: try again"
+            said = f"{AT_ONCE} outputs are being streamed already: retry"
             raise Problem(503, said, headers=(("Retry-After", "5"),)) from None
         there = False
         try:
@@ -64,7 +71,7 @@ def route(service: Service) -> BaseRoute:
 
 
 class _Passed(StreamingResponse):
-    """The pieces of an output; however it ends, nobody goes on asking for more."""
+    """Streams the pieces of an output, and ends it however the response ends."""
 
     def __init__(self, output: Output, limiter: CapacityLimiter) -> None:
         super().__init__(output, media_type=_KIND, headers=_HEADERS)
@@ -80,10 +87,10 @@ class _Passed(StreamingResponse):
 
 
 async def _begun(output: Output, receive: Receive) -> bool:
-    """Wait for the first piece or the end; False: the client left before that, which a silent run may take hours for.
+    """Wait for the first piece or the end, hours for a silent run; False: the client disconnected before.
 
     Raises:
-        RunNotFound, ProviderUnreachable, ProviderRefused, ProviderError, Conflict: there is no output to be had.
+        RunNotFound, ProviderUnreachable, ProviderRefused, ProviderError, Conflict: the output is not available.
     """
     begun, leaving = asyncio.ensure_future(output.begin()), asyncio.ensure_future(left(receive))
     try:
@@ -100,8 +107,97 @@ def _run(service: Service, word: str) -> Run:
     with service.pool.latest() as look:
         run = decode_run(look.view.row(word).folded)
     if run.provider_id is None:
-        raise Conflict(f"{run.name} has not reached its provider, so there is no output")
+        raise Conflict(f"{run.name} has not reached its provider yet, so it has no output")
     return run
+
+
+class Disconnected(Exception):
+    """The client has disconnected."""
+
+
+class ClientClock:
+    """A clock whose sleep ends when the client disconnects, so that the provider is no longer polled.
+
+    Raises:
+        Disconnected: from `sleep`.
+    """
+
+    def __init__(self, clock: Clock, gone: threading.Event) -> None:
+        self._clock = clock
+        self._gone = gone
+
+    def now(self) -> int:
+        """The present moment."""
+        return self._clock.now()
+
+    def sleep(self, duration: int) -> None:
+        """Wait, or raise `Disconnected`."""
+        if self._gone.wait(max(0, duration) / SECOND):
+            raise Disconnected
+
+
+class Output:
+    """The pieces of one run's output, for one client. `begin`, then iterate; `end` whatever happened."""
+
+    def __init__(self, service: Service, run: Run, *, follow: bool) -> None:
+        self._service = service
+        self._run = run
+        self._follow = follow
+        self._loop = asyncio.get_running_loop()
+        self._gone = threading.Event()
+        self._room = threading.Semaphore(AHEAD)
+        self._pieces: asyncio.Queue[bytes | Exception | None] = asyncio.Queue()
+        self._first: bytes | None = None
+
+    async def begin(self) -> None:
+        """Start, and wait for the first piece or the end.
+
+        Raises:
+            RunNotFound, ProviderUnreachable, ProviderRefused, ProviderError, Conflict: the output is not available.
+        """
+        threading.Thread(target=self._work, name="steno-output", daemon=True).start()
+        self._first = await self._next()
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            piece = self._first
+            while piece is not None:
+                yield piece
+                piece = await self._next()
+        finally:
+            self.end()
+
+    def end(self) -> None:
+        """The client has gone: the thread ends at its next wait or piece."""
+        self._gone.set()
+
+    async def _next(self) -> bytes | None:
+        piece = await self._pieces.get()
+        if isinstance(piece, Exception):
+            raise piece
+        self._room.release()
+        return piece
+
+    def _work(self) -> None:
+        end: Exception | None = None
+        clock = ClientClock(self._service.clock, self._gone)
+        try:
+            for piece in self._service.outside.logs(self._run, follow=self._follow, clock=clock):
+                while not self._room.acquire(timeout=_LOOK):
+                    if self._gone.is_set():
+                        return
+                self._give(piece)
+        except Disconnected:
+            return
+        except Exception as error:  # noqa: BLE001 - raised where the output is read
+            end = error
+        self._give(end)
+
+    def _give(self, piece: bytes | Exception | None) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._pieces.put_nowait, piece)
+        except RuntimeError:  # the loop is closed: the server has ended
+            self._gone.set()
 
 
 _HEADERS = {"Cache-Control": "no-store"}
@@ -111,12 +207,12 @@ OPENAPI: dict[str, Any] = {
         PATH: {
             "get": {
                 "operationId": "getRunLogs",
-                "summary": "What a run wrote, as its provider has it; not part of the record",
+                "summary": "The output of a run, read from its provider; not part of the record",
                 "tags": ["runs"],
                 "parameters": [*path_parameters(PATH), parameter_object(_FOLLOW)],
                 "responses": {
                     "200": {
-                        "description": "The output as it comes: any bytes, mostly text.",
+                        "description": "The output as it arrives: any bytes, usually text.",
                         "content": {"text/plain": {"schema": {"type": "string"}}},
                     }
                 },

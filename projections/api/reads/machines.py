@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from projections.api.paging import CURSOR, LIMIT, cursor_of, cut
-from projections.api.parameters import HIDDEN, Asked, flag
+from projections.api.parameters import CURSOR, HIDDEN, LIMIT, Asked, cursor_of, cut, flag
 from projections.api.reads import shapes
 from projections.api.reads.read import Read
 from projections.models.vm_facts import beside

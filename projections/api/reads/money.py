@@ -9,8 +9,7 @@ import msgspec
 from engine.money.budget import account
 from engine.money.report import By
 from engine.settings.policy import policy_from
-from projections.api.paging import CURSOR, MOST, cursor_of, cut
-from projections.api.parameters import Asked, choice, integer
+from projections.api.parameters import CURSOR, MOST, Asked, choice, cursor_of, cut, integer
 from projections.api.reads import shapes
 from projections.api.reads.read import Read
 from projections.models.costs import costs

@@ -7,8 +7,18 @@ from typing import TYPE_CHECKING
 
 from engine.settings.policy import policy_from
 from events.types import NAMES
-from projections.api.paging import CURSOR, LIMIT, SORTED_CURSOR, PagePosition, cursor_of
-from projections.api.parameters import Asked, choice, flag, text, time
+from projections.api.parameters import (
+    CURSOR,
+    LIMIT,
+    SORTED_CURSOR,
+    Asked,
+    PagePosition,
+    choice,
+    cursor_of,
+    flag,
+    text,
+    time,
+)
 from projections.api.problems import Problem
 from projections.api.reads import record_shapes as shapes
 from projections.api.reads.money import policy_at

@@ -11,8 +11,18 @@ from engine.money.reconcile import reconcile_run
 from engine.money.words import money
 from engine.objects import RunObject
 from engine.states import State
-from projections.api.paging import CURSOR, LIMIT, SORTED_CURSOR, PagePosition, cursor_of, cut
-from projections.api.parameters import HIDDEN, Asked, choice, text
+from projections.api.parameters import (
+    CURSOR,
+    HIDDEN,
+    LIMIT,
+    SORTED_CURSOR,
+    Asked,
+    PagePosition,
+    choice,
+    cursor_of,
+    cut,
+    text,
+)
 from projections.api.reads import shapes
 from projections.api.reads.read import Read
 from projections.models.cost_rows import stored_machines_of

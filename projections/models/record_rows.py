@@ -1,4 +1,4 @@
-"""The record's polls as rows, without rebuilding their answers: each with the streams it changed."""
+"""Events and polls of the record as JSON rows; a poll's answer is not rebuilt."""
 
 from __future__ import annotations
 
@@ -69,4 +69,24 @@ def poll_row(record: Record, stored: Stored, changed: list[str]) -> dict[str, ob
         "status": None if scope is None else scope.status,
         "ms": stored.took / 1000,
         "changed": changed,
+    }
+
+
+def event_row(stored: Stored) -> dict[str, object]:
+    """`{"position", "stream", "version", "type", "type_version", "id", "observed_at", "recorded_at", "data", "hash"}`.
+
+    Fields that hold JSON text are given as JSON.
+    """
+    fields = msgspec.structs.asdict(stored.data)
+    return {
+        "position": stored.position,
+        "stream": stored.stream,
+        "version": stored.version,
+        "type": stored.type,
+        "type_version": stored.type_version,
+        "id": stored.event_id,
+        "observed_at": format_time(stored.observed_at),
+        "recorded_at": format_time(stored.recorded_at),
+        "data": {name: msgspec.Raw(value) if isinstance(value, bytes) else value for name, value in fields.items()},
+        "hash": stored.hash,
     }
