@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cli.wiring.app import App
+    from engine.decide.budget import Account
     from engine.fold.world_codec import WorldState
-    from engine.money.budget import Account
     from engine.money.costs import Costs
     from engine.policy import Policy
 
@@ -31,7 +31,7 @@ class Books:
     @property
     def account(self) -> Account:
         """Where the budget stands."""
-        from engine.money.budget import account
+        from engine.decide.budget import account
 
         return account(self.state, self.policy, self.now)
 

@@ -26,7 +26,7 @@ def command(app: App, at: str | None) -> None:
     import msgspec
 
     from cli.money import books
-    from engine.money.performance import metrics
+    from engine.decide.budget import metrics
 
     with books(app, at) as found:
         figures = metrics(found.state, found.account)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cli.money import Books
+    from engine.decide.budget import Account
     from engine.fold.world_codec import WorldState
-    from engine.money.budget import Account
     from engine.money.costs import Line
     from engine.money.performance import Measure
     from engine.money.projection import Claim, Inputs

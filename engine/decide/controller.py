@@ -4,6 +4,7 @@ It looks at the record only, so that deciding again after a crash, or in another
 already written down is not decided again.
 """
 
+from engine.decide.budget import due_alerts
 from engine.decide.capacity import requeues
 from engine.decide.decisions import CancelDrain, Decision, Hold
 from engine.decide.idle_policy import shutdown
@@ -48,6 +49,4 @@ def _is_news(scene: Scene, hold: Hold) -> bool:
 def _alerts(scene: Scene) -> tuple[Decision, ...]:
     if scene.policy.free or scene.policy.budget_total is None:
         return ()
-    from engine.money.budget import due_alerts
-
     return due_alerts(scene.state, scene.policy, scene.now)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from statistics import median_low
 from typing import Final, assert_never
 
+from engine.decide.budget import check
 from engine.decide.decisions import Hold, Place, Refuse
 from engine.decide.matching import covers
 from engine.decide.placement import Keep, Room, place, place_on_freed
@@ -133,8 +134,6 @@ def refusal(scene: Scene, run: Run) -> str | None:
     """
     if scene.policy.free or scene.policy.budget_total is None:
         return None
-    from engine.money.budget import check
-
     try:
         check(terms_of(run), scene.policy, scene.state, scene.now, run)
     except RefusedByPolicy as error:

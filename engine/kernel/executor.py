@@ -1,17 +1,23 @@
-"""How a kernel is carried out. Today by one task that brings everything with it; a listener in a warm machine
-would be another executor, and nothing else would change: what is asked, the mark in the record, and the frames stay.
+"""How a kernel is carried out: by one task that brings everything with it.
+
+A listener in a warm machine would be another executor; the request, the mark in the record and the frames would stay.
 """
 
+import base64
+import io
+import zipfile
+from functools import cache
+from pathlib import Path
 from typing import Final, Protocol
 
 import msgspec
 
-from engine.kernel.bundle import PACKAGE, bundled
-from engine.kernel.catalogue import reference_of
-from engine.kernel.definition import TOLERANCES, Definition, Test, Wrong, entries
+from engine.kernel.definition import TOLERANCES, Definition, Test, Wrong, entries, reference_of
 from engine.kernel.mark import KernelMark, hashed
 from engine.kernel.submission import KernelSubmission
 
+PACKAGE: Final = "steno_kernel"
+"""What the files are called on the machine."""
 VARIABLE: Final = "STENO_KERNEL"
 LONGEST: Final = 120_000
 """Bytes of one variable of a program's environment, below Linux's 128 KiB."""
@@ -21,6 +27,10 @@ REFERENCE_LIMIT: Final = 120
 """Seconds."""
 ARCHITECTURES: Final = {"MI300X": "gfx942"}
 
+_FOLDER: Final = Path(__file__).parent / "machine"
+_SENT: Final = frozenset({".py", ".hpp", ".h"})
+_LONG_AGO: Final = (1980, 1, 1, 0, 0, 0)
+"""The same files are the same bytes."""
 _UNPACK: Final = (
     "import base64, io, os, runpy, sys, tempfile, zipfile; "
     "folder = tempfile.mkdtemp(prefix='steno-'); "
@@ -44,7 +54,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """A kernel as its provider will carry it out."""
 
     configuration: dict[str, object]
-    """A task of its provider; its `env` holds the solution, as a secret."""
+    """A task; its `env` holds the solution, as a secret."""
     mark: KernelMark
 
 
@@ -70,7 +80,7 @@ class OneTask:
         self._terms = terms
 
     def order(self, submission: KernelSubmission, key: str) -> Order:
-        """See `Executor.order`."""
+        """See `KernelExecutor.order`."""
         definition, terms = submission.definition, self._terms
         packed = bundled(job_of(submission, key, compiler=terms.compiler))
         if len(packed) + len(VARIABLE) + 2 > LONGEST:
@@ -142,3 +152,18 @@ def _case(case: Test, definition: Definition) -> dict[str, object]:
         ],
         "outputs": {one.name: entries(one, case.sizes) for one in signature.outputs},
     }
+
+
+def bundled(job: dict[str, object]) -> str:
+    """The program and its job as a zip file in base64: it fits into a variable of the machine's environment."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
+        for name, data in (*_program(), ("job.json", msgspec.json.encode(job))):
+            file.writestr(zipfile.ZipInfo(name, _LONG_AGO), data, zipfile.ZIP_DEFLATED, 9)
+    return base64.b64encode(packed.getvalue()).decode("ascii")
+
+
+@cache
+def _program() -> tuple[tuple[str, bytes], ...]:
+    paths = sorted(path for path in _FOLDER.rglob("*") if path.suffix in _SENT)
+    return tuple((f"{PACKAGE}/{path.relative_to(_FOLDER).as_posix()}", path.read_bytes()) for path in paths)

@@ -4,16 +4,21 @@ Used by the holder of the provider's lease. A frame's id is its attempt and its 
 read again after a crash is not written again.
 """
 
+import logging
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from queue import Empty, SimpleQueue
 from typing import Final
 
 from engine.act.journal import Journal
 from engine.fold.run import Run, Said
+from engine.fold.task_reports import heard
 from engine.fold.world_codec import WorldState
-from engine.kernel.mark import read_mark
-from engine.kernel.reader import OutputReader
+from engine.kernel.machine.frames import MARK
+from engine.kernel.mark import is_genuine, read_frame, read_mark
 from engine.providers.base import Provider
 from engine.states import State
 from events import types
@@ -21,6 +26,11 @@ from events.clock import SECOND, Clock, foreign_run_id
 from events.duration import backoff
 from events.errors import IdConflict
 
+LONGEST: Final = 256 * 1024
+"""Bytes of one line; a longer one is no frame."""
+MOST_FRAMES: Final = 2_000
+MOST_BYTES: Final = 64 * 1024 * 1024
+"""Of one output; what is beyond is not read."""
 AT_ONCE: Final = 16
 """Outputs read at the same time."""
 A_ROUND: Final = 200
@@ -33,7 +43,105 @@ _LOOKED_TWICE: Final = 2
 """Passes over an output that is there and has no last word: its last lines may have come late."""
 _SLOW: Final = 15 * SECOND
 """The longest pause between two passes over the output of a run that goes on."""
+_MARK: Final = MARK.encode()
 _GOES: Final = frozenset({State.RUNNING, State.FINISHING})
+_log = logging.getLogger(__name__)
+Logs = Callable[[], Iterator[bytes]]
+
+
+class Lines:
+    """The genuine frames of one output."""
+
+    def __init__(self, key_hash: str) -> None:
+        self._key_hash = key_hash
+        self._begun = b""
+        self._too_long = False
+
+    def feed(self, piece: bytes) -> list[bytes]:
+        """The frames that this piece of the output completes."""
+        found = []
+        *whole, rest = (self._begun + piece).split(b"\n")
+        for line in whole:
+            if not self._too_long and (frame := self._frame(line)) is not None:
+                found.append(frame)
+            self._too_long = False
+        self._too_long = self._too_long or len(rest) > LONGEST
+        self._begun = b"" if self._too_long else rest
+        return found
+
+    def _frame(self, line: bytes) -> bytes | None:
+        line = line.strip(b"\r")
+        if not line.startswith(_MARK) or len(line) > LONGEST:
+            return None
+        text = line[len(_MARK) :].strip()
+        frame = read_frame(text)
+        return text if frame is not None and is_genuine(frame, self._key_hash) else None
+
+
+class OutputReader:
+    """One pass over an output, from its beginning."""
+
+    def __init__(self, logs: Logs, said: Said, key_hash: str) -> None:
+        """
+        Args:
+            logs: the output, piece by piece.
+            said: what is in the record already; that much of the output is read and not given again.
+        """
+        self._logs = logs
+        self._said = Said(mark=said.mark)
+        self._known = said.frames
+        self._lines = Lines(key_hash)
+        self._found: SimpleQueue[tuple[int, bytes]] = SimpleQueue()
+        self._stopped = False
+        self.trouble: str | None = None
+        """Why the output could not be read to its end."""
+        # A daemon: a process that ends does not wait for a log that hangs; the rest is read by the next.
+        self._thread = threading.Thread(target=self._run, name="steno-task-output", daemon=True)
+        self._thread.start()
+
+    @property
+    def over(self) -> bool:
+        """The pass has come to its end."""
+        return not self._thread.is_alive()
+
+    def frames(self, most: int) -> list[tuple[int, bytes]]:
+        """(number in the output, frame) of what was read since the last look."""
+        found: list[tuple[int, bytes]] = []
+        while len(found) < most:
+            try:
+                found.append(self._found.get_nowait())
+            except Empty:
+                break
+        return found
+
+    def stop(self) -> None:
+        """Read no further; the thread ends with the next piece."""
+        self._stopped = True
+
+    def join(self, seconds: float) -> None:
+        """Wait that long for the thread to end."""
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        try:
+            self._read()
+        except Exception as error:  # noqa: BLE001 - whatever a log does, the recorder goes on
+            self.trouble = f"{type(error).__name__}: {error}"
+            _log.debug("the output of a task cannot be read", exc_info=True)
+
+    def _read(self) -> None:
+        size = seq = 0
+        for piece in self._logs():
+            size += len(piece)
+            for frame in self._lines.feed(piece):
+                seq += 1
+                self._said = heard(self._said, seq, frame, last=False, position=0, at=0)
+                if seq > self._known:
+                    self._found.put((seq, frame))
+                if self._said.ended or seq >= MOST_FRAMES:
+                    return
+            if self._stopped or size > MOST_BYTES:
+                return
 
 
 @dataclass(slots=True)

@@ -1,12 +1,11 @@
-"""The request of the first site's front end: read, checked, and its problem found."""
+"""The request to run a kernel: read, checked, and its problem found."""
 
 import re
 from typing import Annotated, Final, Literal, TypeVar, get_args
 
 import msgspec
 
-from engine.kernel.catalogue import definition_of, names
-from engine.kernel.definition import DTYPES, Definition, Wrong, check
+from engine.kernel.definition import DTYPES, Definition, Wrong, check, definition_of, names
 
 LONGEST_SOURCE: Final = 65_536
 """Bytes of a solution."""

@@ -16,8 +16,7 @@ from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.fold.vm_machine import Phase
 from engine.fold.world_codec import WorldState
-from engine.money.bill import Bill, Interval, bill_vm
-from engine.money.bill_cache import BillCache
+from engine.money.bill import Bill, BillCache, Interval, bill_vm
 from engine.money.prices import Book
 
 

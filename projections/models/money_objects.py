@@ -1,7 +1,7 @@
 """Costs, reconciliations and the budget as JSON values; money is decimal strings of US dollars."""
 
+from engine.decide.budget import Account
 from engine.fold.world_codec import WorldState
-from engine.money.budget import Account
 from engine.money.costs import Charge, Line
 from engine.money.reconcile import Reconciliation
 from engine.money.report import Report, ReportRow

@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
+from engine.decide.budget import account
 from engine.fold.world_codec import WorldState
-from engine.money.budget import account
 from engine.money.words import money
 from engine.objects import RunObject, VmObject
 from engine.policy import Policy

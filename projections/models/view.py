@@ -6,6 +6,7 @@ from functools import cached_property
 
 import msgspec
 
+from engine.decide.budget import DAY, PastSpend
 from engine.decide.queue import Queued
 from engine.errors import RunNotFound, VmNotFound
 from engine.fold.archives import imported_at, newest_poll, until_of
@@ -14,7 +15,6 @@ from engine.fold.sources import Observability, observability, open_blind
 from engine.fold.vm import Vm
 from engine.fold.world import World
 from engine.fold.world_codec import WorldState
-from engine.money.budget import DAY, Settled
 from engine.objects import AnomalyObject, BlindObject, RunObject, VmObject, blind_object
 from engine.providers.readings import READINGS
 from engine.rules.sets import CURRENT
@@ -208,7 +208,7 @@ class View:
         in_order = sorted(runs.values(), key=lambda run: run.first_position)
         return msgspec.structs.replace(state, runs={run.run_id: run for run in in_order})
 
-    def ledger(self, now: int) -> tuple[WorldState, Settled]:
+    def ledger(self, now: int) -> tuple[WorldState, PastSpend]:
         """(the world with the machines that the budget moves with, what all others have cost): what `account` takes.
 
         Archives are in neither.
@@ -218,7 +218,7 @@ class View:
         there |= {row.vm_id: row for row in self._store.vms.kinds() if row.vm_id not in there}
         there = {vm_id: row for vm_id, row in there.items() if row.archive is None}
         total, first = self._store.vms.spent()
-        rest = Settled(spent=total - sum(row.cost for row in there.values()), since=first)
+        rest = PastSpend(spent=total - sum(row.cost for row in there.values()), since=first)
         machines = {vm_id: decode_vm(row.folded) for vm_id, row in there.items()}
         return msgspec.structs.replace(state, vms=machines), rest
 

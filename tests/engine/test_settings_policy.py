@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from engine.decide.budget import worst_case
 from engine.errors import NotConfigured
 from engine.fold.world_codec import WorldState
-from engine.money.budget import worst_case
 from engine.policy import Billing, Policy, Rate
 from engine.providers.dstack.settings import default_gpu, fleet_nodes
 from engine.providers.registry import load_settings

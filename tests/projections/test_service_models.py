@@ -10,7 +10,7 @@ import pytest
 from stenotest.big import big_record
 from stenotest.story import START
 
-from engine.money.budget import account
+from engine.decide.budget import account
 from engine.money.costs import Costs
 from engine.money.report import cost_report
 from engine.money.words import money

@@ -10,11 +10,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from engine.kernel import catalogue
-from engine.kernel.definition import DTYPES, Definition
+from engine.decide.budget import Metrics, account, metrics
+from engine.kernel.definition import DTYPES, Definition, KernelProblem, problems
 from engine.kernel.submission import ENDPOINTS, GPUS, Payload
-from engine.money.budget import account
-from engine.money.performance import Metrics, metrics
 from projections.api.amd.story import StatusObject
 from projections.api.amd.stream import Resume, Submit, isolated
 from projections.api.answers import read_answer
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
 class Problems(msgspec.Struct, frozen=True, kw_only=True):
     """What can be asked for."""
 
-    problems: tuple[catalogue.KernelProblem, ...]
+    problems: tuple[KernelProblem, ...]
     dtypes: tuple[str, ...]
     endpoints: tuple[str, ...]
     gpus: tuple[str, ...]
@@ -43,9 +41,7 @@ def routes(service: Service) -> list[BaseRoute]:
     """All of them."""
     writer = Writer(service.store, clock=service.clock)
     service.closing.callback(writer.close)
-    offered = Problems(
-        problems=catalogue.problems(), dtypes=DTYPES, endpoints=ENDPOINTS, gpus=GPUS, isolated=isolated(service)
-    )
+    offered = Problems(problems=problems(), dtypes=DTYPES, endpoints=ENDPOINTS, gpus=GPUS, isolated=isolated(service))
     published = {PROBLEMS: msgspec.json.encode(offered), SCHEMA: msgspec.json.encode(schema())}
 
     async def fixed(request: Request) -> Response:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from engine.decide.budget import Account, account
 from engine.errors import NotConfigured
-from engine.money.budget import Account, account
 from engine.policy import DOLLAR
 from events.clock import SECOND
 from projections.api.reads.money import policy_at

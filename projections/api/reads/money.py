@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from engine.money.budget import account
+from engine.decide.budget import account
 from engine.money.report import By
 from engine.settings.policy import policy_from
 from projections.api.parameters import CURSOR, MOST, Asked, choice, cursor_of, cut, integer

@@ -9,13 +9,13 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.decide.budget import account
 from engine.decide.controller import decide
 from engine.fold.archives import live_part
 from engine.fold.tick import Tick
 from engine.fold.tick_reader import PollReader
 from engine.fold.world import World
 from engine.fold.world_codec import WorldState
-from engine.money.budget import account
 from engine.money.costs import Costs
 from engine.policy import DOLLAR, Policy
 from engine.providers.readings import READINGS

@@ -10,8 +10,7 @@ from stenotest.story import Item, Story, job, run_item, submission
 from engine.fold.vm import Vm
 from engine.fold.world import World
 from engine.fold.world_codec import PolicyStep
-from engine.money.bill import bill_vm
-from engine.money.bill_cache import BillCache
+from engine.money.bill import BillCache, bill_vm
 from engine.money.prices import Book
 from engine.policy import Billing, Policy
 from engine.providers.readings import READINGS

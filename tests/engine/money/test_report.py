@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stenotest.bills import a_run, at, machine, machines, on, world
 
+from engine.decide.budget import account
 from engine.facts import RunFacts
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
-from engine.money.budget import account
 from engine.money.costs import Charge, Costs, Line, cut_at
 from engine.money.focus import COLUMNS, focus_rows
 from engine.money.performance import Measure, metrics, performance

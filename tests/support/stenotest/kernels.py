@@ -9,11 +9,10 @@ from typing import Any, Final
 
 import msgspec
 
-from engine.kernel.bundle import bundled
-from engine.kernel.catalogue import KernelProblem, problems
-from engine.kernel.executor import VARIABLE, OneTask, Terms, job_of
+from engine.kernel.definition import KernelProblem, problems
+from engine.kernel.executor import VARIABLE, OneTask, Terms, bundled, job_of
 from engine.kernel.mark import hashed
-from engine.kernel.output import Lines
+from engine.kernel.reports import Lines
 from engine.kernel.submission import KernelSubmission, read_submission
 
 KEY: Final = "5ec4e7" * 8

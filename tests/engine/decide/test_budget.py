@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stenotest.bills import a_run, at, machine, machines, on, world
 
+from engine.decide.budget import account, check, committed, due_alerts, worst_case
 from engine.decide.idle_timeout import BACKSTOP
 from engine.errors import RefusedByPolicy
 from engine.fold.run import Placed, Run
 from engine.fold.vm import Vm
-from engine.money.budget import account, check, committed, due_alerts, worst_case
 from engine.policy import DOLLAR, HOUR, MINUTE, Billing, Policy, Rate
 from engine.requirements import Requirements
 from engine.states import State, VmState

@@ -19,7 +19,7 @@ from engine.fold.world_codec import WorldState
 from engine.money.bill import life_cost
 from engine.money.prices import HOUR, Book, hourly_now, price_of
 from engine.money.words import rate, usd
-from engine.policy import Policy
+from engine.policy import DOLLAR, Policy
 from engine.requirements import Requirements
 from engine.states import VmState
 from events.clock import SECOND
@@ -43,7 +43,7 @@ class WorstCase(msgspec.Struct, frozen=True, kw_only=True):
     """The arithmetic in words, term by term."""
 
 
-class Settled(msgspec.Struct, frozen=True, kw_only=True):
+class PastSpend(msgspec.Struct, frozen=True, kw_only=True):
     """What the machines that a state leaves out have cost; none of them was there in the last 24 hours."""
 
     spent: int = 0
@@ -75,7 +75,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     """Thresholds reached, in parts per thousand."""
 
 
-_NOTHING: Final = Settled()
+_NOTHING: Final = PastSpend()
 
 
 def spent(state: WorldState) -> int:
@@ -83,7 +83,7 @@ def spent(state: WorldState) -> int:
     return _spent_since(state, None)
 
 
-def account(state: WorldState, policy: Policy, now: int, settled: Settled = _NOTHING) -> Account:
+def account(state: WorldState, policy: Policy, now: int, settled: PastSpend = _NOTHING) -> Account:
     """Where the budget stands at `now`. `settled` stands for machines that are over and not in `state`."""
     gone = spent(state) + settled.spent
     promised = committed(state, policy, now)
@@ -178,6 +178,38 @@ def due_alerts(state: WorldState, policy: Policy, now: int) -> tuple[Alert, ...]
     )
 
 
+class Metrics(msgspec.Struct, frozen=True, kw_only=True):
+    """As `GET /api/amd/metrics` answers: every value a JSON number (null only where there is no budget)."""
+
+    total_cost_usd: float
+    remaining_credits_usd: float | None
+    credits_used_pct: float | None
+    """Percent, to one decimal: 5.25 of 1400 is 0.4."""
+    tasks_completed: int
+    """`cold_starts` + `warm_reuses`."""
+    cold_starts: int
+    """Finished tasks that a machine was made for."""
+    warm_reuses: int
+    """Finished tasks that found one."""
+    active_vms: int
+    """Every machine that may be billed."""
+
+
+def metrics(state: WorldState, account: Account) -> Metrics:
+    """The figures now."""
+    starts = [run.start for run in state.runs.values() if run.terminal and run.archive is None]
+    cold, warm = starts.count("cold"), starts.count("warm")
+    return Metrics(
+        total_cost_usd=account.spent / DOLLAR,
+        remaining_credits_usd=None if account.remaining is None else account.remaining / DOLLAR,
+        credits_used_pct=None if account.total is None else _percent(account.spent, account.total),
+        tasks_completed=cold + warm,
+        cold_starts=cold,
+        warm_reuses=warm,
+        active_vms=sum(vm.billed and vm.archive is None for vm in state.vms.values()),
+    )
+
+
 def _idle_of(terms: Requirements, policy: Policy) -> int:
     """How long a machine made for such a run may idle after it: until the provider ends it, if nobody records. Where
     that is for ever, the assumed duration.
@@ -253,3 +285,10 @@ def _exhausted(left: int, hourly: int, now: int) -> int | None:
 def _cost(time: int, hourly: int) -> int:
     """Rounded up: a worst case is never too low."""
     return -(-time * hourly // HOUR)
+
+
+def _percent(part: int, whole: int) -> float:
+    """To one decimal, half up; of nothing, all or nothing."""
+    if whole <= 0:
+        return 100.0 if part > 0 else 0.0
+    return (2000 * part + whole) // (2 * whole) / 10
