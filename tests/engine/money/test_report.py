@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stenotest.bills import a_run, at, machine, machines, on, world
 
-from engine.decide.budget import account
+from engine.decide.budget import account, metrics
 from engine.facts import RunFacts
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
 from engine.money.costs import Charge, Costs, Line, cut_at
 from engine.money.focus import COLUMNS, focus_rows
-from engine.money.performance import Measure, metrics, performance
+from engine.money.performance import Measure, performance
 from engine.money.report import By, cost_report
 from engine.policy import DOLLAR, Policy, Rate
 from engine.requirements import Requirements
