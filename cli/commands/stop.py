@@ -9,7 +9,7 @@ from cli.wiring.options import common, pass_app, run_argument
 from cli.wiring.output import emit, emit_json
 
 _END_TIMEOUT = 30_000_000
-"""Microseconds to wait for the end: dstack takes 2 s to stop a run and up to 30 to abort one."""
+"""Microseconds to wait for the end: a server may take 2 s to stop a run and up to 30 to abort one."""
 
 
 @click.command("stop")

@@ -275,7 +275,9 @@ def _stopped(app: App, record: Record, vm: Vm, *, when_idle: bool) -> Vm:
 
 
 def _progress(name: str, vm: Vm, *, when_idle: bool) -> str:
-    if vm.state == "terminated":
+    from engine.states import VmState
+
+    if vm.state is VmState.TERMINATED:
         return f"{name} is gone"
     if when_idle and vm.occupants:
         return f"{name} is stopped when the run on it has ended (by `steno up`); no other run is placed on it"

@@ -19,6 +19,7 @@ from engine.act.next_step import Abandon, Call, CheckProvider, Wait, next_step
 from engine.errors import NameInUse, ProjectNotFound, ProviderError, ProviderRefused, ProviderUnreachable, TaskInvalid
 from engine.fold.outbox import OpenSubmit, SubmitOutcome
 from engine.providers.base import Named, Preparation, Provider, Submission
+from engine.providers.registry import kind
 from events import types
 from events.clock import SECOND, Clock, foreign_run_id
 from events.errors import SecretGone, StenoError
@@ -188,9 +189,11 @@ class Submitter:
     def _taken(self, name: str, there: Named) -> str:
         at = f"at {self._provider.name} ({there.provider_id})"
         if there.ended:
+            own = kind(self._provider.name).delete_run.format(name=name)
+            hint = f" (`{own}`)" if own else ""
             return (
-                f"the name {name} is that of a finished run {at} which this record did not submit, and which would be "
-                f"deleted: choose another name, or delete that run first (`dstack delete {name}`)"
+                f"a finished run {at}, which this record did not submit, is named {name} and would be deleted: choose "
+                f"another name, or delete that run first{hint}"
             )
         return f"an active run {at} is named {name}: choose another name, or stop it (`steno stop {there.provider_id}`)"
 

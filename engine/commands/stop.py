@@ -8,6 +8,7 @@ from engine.fold.queries import source_of
 from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
+from engine.providers.registry import kind
 from engine.settings.policy import policy_in_force
 from engine.settings.settings import Settings
 from engine.states import VmState
@@ -58,9 +59,10 @@ def needs_vm_stop(vm: Vm) -> bool:
     name = vm.facts.name or vm.provider_id
     refuse_archive(vm, name)
     if not vm.ours:
+        own = kind(vm.provider).delete_machine.format(fleet=vm.facts.fleet or "FLEET")
+        hint = f" (`{own}`)" if own else ""
         raise Conflict(
-            f"Steno did not create {name} and never stops such a machine: use the provider's own command "
-            f"(`dstack fleet delete {vm.facts.fleet or 'FLEET'}`)"
+            f"Steno did not create {name} and never stops such a machine: use the provider's own command{hint}"
         )
     return True
 

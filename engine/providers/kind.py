@@ -45,6 +45,10 @@ class ProviderKind(ABC):
     """Its settings; `Block(provider=name)` where it has none."""
     options: ClassVar[tuple[Option, ...]] = ()
     """Options of `steno submit` beside those that every provider has."""
+    delete_run: ClassVar[str] = ""
+    """The provider's own command that deletes the finished run `{name}`, for messages; empty: there is none."""
+    delete_machine: ClassVar[str] = ""
+    """The provider's own command that deletes the machines of the fleet `{fleet}`."""
     has_trial: ClassVar[bool] = False
     """`steno doctor --provision` can rent a machine for its example: `checkup` then gives a `Trial`."""
     task_files: ClassVar[tuple[str, ...]] = ()

@@ -41,7 +41,7 @@ class SubmitBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     configuration: Annotated[
         dict[str, Any],
         Meta(
-            description="A dstack task, as in a task file; dstack's own models validate it. `files`, `repos` and "
+            description="A task, as in a task file; its provider validates it. `files`, `repos` and "
             "variables without a value are refused: they would come from the server's machine.",
             extra_json_schema={
                 "required": ["type"],

@@ -105,7 +105,7 @@ def _earlier(submission: HttpSubmission, journal: Journal) -> tuple[Key | None, 
 
 
 def _completed(service: Service, submission: HttpSubmission, run_id: str) -> Completed:
-    """The task as its provider takes it. Reads nothing of this machine; importing dstack takes a second once.
+    """The task as its provider takes it. Reads nothing of this machine; the first call may import for a second.
 
     Raises:
         Problem: 422, with the field that is wrong.
@@ -198,7 +198,7 @@ def _refuse_zero_bytes(value: object, field: str) -> None:
 
 
 def _field_of(message: str) -> str:
-    """The field that an error about a task names in backticks, as ours and dstack's do; else the whole task."""
+    """The field that an error about a task names in backticks, as ours and the provider's do; else the whole task."""
     if message.startswith("invalid name "):
         return f"{_FIELD}.name"
     before, mark, rest = message.removeprefix(f"{_FIELD}: ").partition("`")

@@ -42,6 +42,8 @@ class DstackKind(ProviderKind):
             help="Spot machines, or not.",
         ),
     )
+    delete_run = "dstack delete {name}"
+    delete_machine = "dstack fleet delete {fleet}"
     has_trial = True
     task_files = TASK_FILES
 

@@ -86,7 +86,7 @@ def test_a_name_the_user_chose_is_refused_where_a_strangers_run_has_it(bench, mo
     monkeypatch.setattr(bench.provider, "holder", lambda name: named("theirs", ended=ended))
     run_id = bench.ask("true", name="train")
     outcome = bench.dispatcher.submitted(run_id, WAIT)
-    with pytest.raises(NameInUse, match="dstack delete train" if ended else "steno stop theirs"):
+    with pytest.raises(NameInUse, match="delete that run first$" if ended else "steno stop theirs"):
         raise_failure(outcome)
     assert "SubmitIntended" not in bench.kinds(run_id)
     assert bench.provider.find("train", 0) == ()
