@@ -24,12 +24,12 @@ def command(app: App) -> None:
     """
     from cli.stores import reading
     from projections.models.projector import rebuilt
-    from projections.store.store import beside
+    from projections.store.read_models import ReadModels
 
     with reading(app) as record, progress("reading the record") as advance:
         position = record.head().position
         runs = rebuilt(record, progress=advance)
-        path = beside(record.store)
+        path = ReadModels(record.store)
     if app.json:
         emit_json({"runs": runs, "position": position, "projections": str(path)})
         return

@@ -144,10 +144,10 @@ def _known(ctx: click.Context, names: "Callable[[ProjectionStore], Iterable[str]
     import sqlite3
 
     from events.errors import StenoError
-    from projections.store.store import ProjectionStore, beside
+    from projections.store.read_models import ReadModels
 
     with contextlib.suppress(StenoError, OSError, sqlite3.Error):
-        store = ProjectionStore.open(beside(ctx.ensure_object(App).settings.record), write=False)
+        store = ReadModels(ctx.ensure_object(App).settings.record).open(write=False)
         if store is not None:
             with store:
                 return list(names(store))

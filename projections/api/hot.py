@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
 
 import msgspec
 
 from projections.api.answers import etag_of, matches
-from projections.store.store import Checkpoint, beside
+from projections.store.read_models import ReadModels
+from projections.store.store import Checkpoint
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -81,9 +80,9 @@ class HotReads:
     def __init__(self, service: Service, app: ASGIApp) -> None:
         self._service = service
         self._app = app
-        self._path = str(beside(service.store))
+        self._models = ReadModels(service.store)
         self._database: sqlite3.Connection | None = None
-        self._file = (0, 0)
+        self._stamp: object = None
         self._opening: asyncio.Task[None] | None = None
         self._shown = -1
         """The position of the snapshot that is being read; -1: none is."""
@@ -128,8 +127,8 @@ class HotReads:
     def _renew(self) -> None:
         """Read from a new snapshot, which is let go of soon; from none where no file is open, or another has come."""
         database = self._database
-        found = os.stat(self._path)  # noqa: PTH116 - half the time of a Path's
-        if database is None or (found.st_dev, found.st_ino) != self._file:
+        stamp = self._models.stamp()
+        if database is None or stamp != self._stamp:
             self._answers.clear()
             self._open()
             return
@@ -162,25 +161,17 @@ class HotReads:
         if found is None:
             await asyncio.sleep(_AGAIN)
             return
-        self._file, self._database = found
+        self._stamp, self._database = found
 
-    def _newest(self) -> tuple[tuple[int, int], sqlite3.Connection] | None:
-        """The file that the pool reads, opened for the loop; None while there is none."""
+    def _newest(self) -> tuple[object, sqlite3.Connection] | None:
+        """What the pool reads, opened for the loop; None while there is nothing."""
         try:
             with self._service.pool.now() as look:
-                file = look.view.store.file
-            path = beside(self._service.store).resolve(strict=True)
-            found = path.stat()
-            if file != (found.st_dev, found.st_ino):
-                return None
-            database = sqlite3.connect(
-                f"file:{quote(str(path))}?mode=rw", uri=True, timeout=0, isolation_level=None, check_same_thread=False
-            )
-            database.execute("PRAGMA query_only = ON")
-            database.execute(f"PRAGMA mmap_size = {_MAPPED}")
+                stamp = look.view.store.stamp
+            database = self._models.connect_mapped(stamp, _MAPPED)
         except Exception:  # noqa: BLE001 - whatever it is, the router meets it too and tells it
             return None
-        return file, database
+        return None if database is None else (stamp, database)
 
     def _drop(self) -> None:
         database, self._database, self._shown = self._database, None, -1

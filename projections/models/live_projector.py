@@ -4,7 +4,6 @@ import logging
 import sqlite3
 import threading
 import time
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -18,8 +17,7 @@ from events.store.store import Where
 from projections.models.build_progress import Building
 from projections.models.projection_writer import ProjectionWriter
 from projections.models.projector import belongs, build
-from projections.store.generations import beside, only_builder, only_writer
-from projections.store.store import ProjectionStore
+from projections.store.read_models import ReadModels
 
 _log: Final = logging.getLogger(__name__)
 _LEAST: Final = 0.02
@@ -58,6 +56,7 @@ class Projector:
     def __init__(self, path: Where, *, clock: Clock, live: LiveWorld | None = None) -> None:
         self._live = live
         self._path = path
+        self._models = ReadModels(path)
         self._clock = clock
         self._woken = threading.Event()
         self._stopping = threading.Event()
@@ -158,20 +157,19 @@ class Projector:
     def _is_done(self, record: Record) -> bool:
         """Whether nothing has happened since the last time."""
         keeper = self._keeper
-        if keeper is None or not _is_file(keeper.store, beside(self._path)):
+        if keeper is None or not self._models.is_current(keeper.store):
             return False
         return self._position >= self._goal(record)
 
     def _advanced(self, record: Record) -> bool:
         """Whether there is a file of this record, by these rules; it is brought up to the head."""
-        path = beside(self._path)
         while True:
             head = self._goal(record)
-            with only_writer(path):
+            with self._models.writing():
                 keeper = self._keeper
-                if keeper is None or not _is_file(keeper.store, path):
+                if keeper is None or not self._models.is_current(keeper.store):
                     self._let_go()
-                    store = ProjectionStore.open(path, write=True)
+                    store = self._models.open(write=True)
                     if store is None:
                         return False
                     keeper = self._keeper = ProjectionWriter(record, store, live=self._live)
@@ -195,11 +193,11 @@ class Projector:
         total = record.head().position
         self._building = Building(done=None, total=total)
         try:
-            with only_builder(beside(self._path)):
+            with self._models.building():
                 if self._advanced(record):
                     return
                 self._tell(Building(done=0, total=total))
-                build(record, beside(self._path), lambda done, end: self._tell(Building(done=done, total=end)))
+                build(record, self._models, lambda done, end: self._tell(Building(done=done, total=end)))
                 if total >= _LONG:
                     _log.info("the read models are built")
         finally:
@@ -236,12 +234,3 @@ class _Stopped(Exception):
 def _tenth(building: Building) -> int:
     """How many tenths are done; -1 where nobody knows."""
     return -1 if building.percent is None else building.percent * _TENTHS // 100
-
-
-def _is_file(store: ProjectionStore, path: Path) -> bool:
-    """Whether a store is the file that is at a path now."""
-    try:
-        found = path.stat()
-    except OSError:
-        return False
-    return store.file == (found.st_dev, found.st_ino)

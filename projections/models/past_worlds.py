@@ -15,7 +15,7 @@ from projections.models.position_at import NOTHING, Beyond
 from projections.models.projection_writer import ProjectionWriter
 from projections.models.projector import add_archives, as_it_was, belongs
 from projections.models.view import View
-from projections.store.generations import beside
+from projections.store.read_models import ReadModels
 from projections.store.store import Checkpoint, ProjectionStore
 
 if TYPE_CHECKING:
@@ -28,13 +28,13 @@ _NONE_KEPT = 1 << 62
 class _Held:
     """One position, opened or about to be."""
 
-    __slots__ = ("base", "file", "lock", "store", "view")
+    __slots__ = ("base", "lock", "stamp", "store", "view")
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.store: ProjectionStore | None = None
         self.view: View | None = None
-        self.file: tuple[int, int] | None = None
+        self.stamp: object = None
         self.base = 0
         """The kept position it is above; 0: none, it was folded from the start."""
 
@@ -97,18 +97,18 @@ class Moments:
 @contextmanager
 def _reading(held: _Held, record: "Record", position: int, beyond: Beyond) -> Iterator[View]:
     """The moment in one transaction, opened anew where it is not there or what it stands on is not."""
-    if held.store is not None and held.base and held.file != _file(record):
+    if held.store is not None and held.base and held.stamp != ReadModels(record.store).stamp():
         _close(held)
     while True:
         if held.store is None:
-            held.file = _file(record)
+            held.stamp = ReadModels(record.store).stamp()
             held.store, held.base = opened(record, position, beyond)
             held.view = View(held.store)
         store, view = held.store, held.view
         assert view is not None  # noqa: S101 - made with the store
         store.begin()
         try:
-            if not held.base or store.world_at(held.base, "base") is not None:
+            if not held.base or store.world_below(held.base) is not None:
                 yield view
                 return
         except sqlite3.DatabaseError:
@@ -122,24 +122,24 @@ def _reading(held: _Held, record: "Record", position: int, beyond: Beyond) -> It
 
 def opened(record: "Record", position: int, beyond: Beyond = NOTHING) -> tuple[ProjectionStore, int]:
     """(the projections as they were at a position, the kept position they are above; 0: folded from the start)."""
-    path = beside(record.store)
+    models = ReadModels(record.store)
     for _ in range(3):  # the file may be swapped, or give up its moment, between two looks at it
         base = _moment(record, position)
         if base is None:
             break
-        store = ProjectionStore.above(path, base)
+        store = models.above(base)
         if store is None:
             continue
         try:
             with store.reading():
-                kept = store.world_at(base, "base")
+                kept = store.world_below(base)
             if kept is not None:
                 store.put("world", kept[0])
                 store.put("lasting", kept[1])
                 store.set_checkpoint(Checkpoint(rules="", record=record.id, position=base))
                 ProjectionWriter(record, store, spacing=_NONE_KEPT).advance(position)
                 add_archives(record, store, beyond)
-                if store.world_at(base, "base") is not None:  # so its rows were there all the time
+                if store.world_below(base) is not None:  # so its rows were there all the time
                     return store, base
         except sqlite3.Error:
             pass
@@ -155,16 +155,8 @@ def _close(held: _Held) -> None:
 
 def _moment(record: "Record", position: int) -> int | None:
     """The newest position up to this one whose world the projections keep."""
-    found = ProjectionStore.open(beside(record.store), write=False)
+    found = ReadModels(record.store).open(write=False)
     if found is None:
         return None
     with found:
         return found.moment_before(position) if belongs(record, found.checkpoint()) else None
-
-
-def _file(record: "Record") -> tuple[int, int] | None:
-    try:
-        found = beside(record.store).stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino

@@ -1,12 +1,11 @@
 """Brings the projections up to the record: idempotent, safe under several processes, in memory where need be."""
 
 import sqlite3
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from projections.models.position_at import NOTHING, Beyond
 from projections.models.projection_writer import RULES, Progress, ProjectionWriter
-from projections.store.generations import beside, only_builder, only_writer, publish, remove, unused
+from projections.store.read_models import ReadModels
 from projections.store.store import Checkpoint, ProjectionStore
 
 if TYPE_CHECKING:
@@ -24,17 +23,17 @@ def caught_up(record: "Record", *, progress: Progress | None = None) -> Projecti
     They are kept in a file beside the record, so that the next call folds only what is new. Where that file cannot be
     written the rest is folded in memory.
     """
-    path = beside(record.store)
-    store = _current(record, path)
+    models = ReadModels(record.store)
+    store = _current(record, models)
     if store is not None and _is_at_head(record, store):
         return store
     try:
-        _bring_up(record, path, progress)
+        _bring_up(record, models, progress)
     except (OSError, sqlite3.Error):
         return _in_memory(record, store, progress)
     if store is not None:
         store.close()
-    opened = ProjectionStore.open(path, write=False)
+    opened = models.open(write=False)
     return opened if opened is not None else _in_memory(record, None, progress)
 
 
@@ -44,9 +43,9 @@ def rebuilt(record: "Record", *, progress: Progress | None = None) -> int:
     Raises:
         OSError: the folder cannot be written.
     """
-    path = beside(record.store)
-    with only_builder(path):
-        return build(record, path, progress)
+    models = ReadModels(record.store)
+    with models.building():
+        return build(record, models, progress)
 
 
 def as_it_was(
@@ -74,39 +73,33 @@ def belongs(record: "Record", checkpoint: Checkpoint | None) -> bool:
     return checkpoint.record == record.id and checkpoint.position <= record.head().position
 
 
-def build(record: "Record", path: Path, progress: Progress | None = None) -> int:
+def build(record: "Record", models: ReadModels, progress: Progress | None = None) -> int:
     """Fill a new file, catch up and swap; how many runs it has. The caller is the only builder.
 
     Nobody waits for it: others write and read the old file until the new one, no less far, is in its place.
     """
-    fresh = unused(path)
-    try:
-        with ProjectionStore.create(fresh) as store:
-            keeper = ProjectionWriter(record, store)
-            keeper.advance(record.head().position, progress)
-            with only_writer(path):
-                keeper.advance(record.head().position)
-                publish(path, fresh)
-            return store.count()
-    except BaseException:
-        if not (path.exists() and path.samefile(fresh)):
-            remove(fresh)
-        raise
+    with models.fresh() as (store, publish):
+        keeper = ProjectionWriter(record, store)
+        keeper.advance(record.head().position, progress)
+        with models.writing():
+            keeper.advance(record.head().position)
+            publish()
+        return store.count()
 
 
-def _bring_up(record: "Record", path: Path, progress: Progress | None) -> None:
-    """Catch up the file at `path`, or make it."""
-    if _written(record, path, progress):
+def _bring_up(record: "Record", models: ReadModels, progress: Progress | None) -> None:
+    """Catch up those in use, or build them."""
+    if _written(record, models, progress):
         return
-    with only_builder(path):
-        if not _written(record, path, progress):  # somebody else may have built it meanwhile
-            build(record, path, progress)
+    with models.building():
+        if not _written(record, models, progress):  # another process may have built them meanwhile
+            build(record, models, progress)
 
 
-def _written(record: "Record", path: Path, progress: Progress | None) -> bool:
-    """Whether there is a file that belongs to the record; it is caught up."""
-    with only_writer(path):
-        store = ProjectionStore.open(path, write=True)
+def _written(record: "Record", models: ReadModels, progress: Progress | None) -> bool:
+    """Whether there are any that belong to the record; they are caught up."""
+    with models.writing():
+        store = models.open(write=True)
         if store is None:
             return False
         with store:
@@ -121,9 +114,9 @@ def _written(record: "Record", path: Path, progress: Progress | None) -> bool:
             return True
 
 
-def _current(record: "Record", path: Path) -> ProjectionStore | None:
-    """The store at `path`, if it was made from this record by these rules."""
-    store = ProjectionStore.open(path, write=False)
+def _current(record: "Record", models: ReadModels) -> ProjectionStore | None:
+    """Those in use, if they were made from this record by these rules."""
+    store = models.open(write=False)
     if store is None or belongs(record, store.checkpoint()):
         return store
     store.close()

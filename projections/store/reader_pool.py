@@ -4,7 +4,6 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 import msgspec
 
@@ -19,7 +18,7 @@ from projections.models.position_at import NOTHING, Beyond
 from projections.models.projection_writer import RULES
 from projections.models.projector import caught_up
 from projections.models.view import View
-from projections.store.generations import beside, only_writer
+from projections.store.read_models import ReadModels
 from projections.store.store import Checkpoint, ProjectionStore
 
 PATIENCE = 2 * SECOND
@@ -102,6 +101,7 @@ class Pool:
         building: Callable[[], Building | None] = lambda: None,
     ) -> None:
         self._path = path
+        self._models = ReadModels(path)
         self._clock = clock
         self._wake = wake
         self._building = building
@@ -128,7 +128,7 @@ class Pool:
         except sqlite3.DatabaseError as error:
             if not _is_damage(error):
                 raise
-            self._doubt(reader.store.file)
+            self._doubt(reader.store.stamp)
             raise Behind(_DAMAGED) from error
         except Exception:
             whole = True
@@ -156,12 +156,12 @@ class Pool:
             BeingBuilt: there are no read models yet, and without them it would be a long fold.
             Behind: the read models were damaged and are being built.
         """
-        record, file = self._lent(), _file(beside(self._path))
+        record, stamp = self._lent(), self._models.stamp()
         try:
             head = record.head().position
             if not 0 <= position <= head:
                 raise PositionNotFound(f"The record ends at position {head}; {position} is beyond it.")
-            if file is None and position > _SOON and (building := self._building()) is not None:
+            if stamp is None and position > _SOON and (building := self._building()) is not None:
                 raise BeingBuilt(building)
             with self._moments.at(record, position, beyond) as view:
                 now = view.last_at
@@ -175,7 +175,7 @@ class Pool:
         except sqlite3.DatabaseError as error:
             if not _is_damage(error):
                 raise
-            self._doubt(file)
+            self._doubt(stamp)
             raise Behind(_DAMAGED) from error
         finally:
             self._given_back(record)
@@ -225,7 +225,7 @@ class Pool:
         except sqlite3.DatabaseError as error:
             self._end(reader, whole=False)
             if _is_damage(error):
-                self._doubt(reader.store.file)
+                self._doubt(reader.store.stamp)
             return None
 
     def _borrow(self) -> _Reader | None:
@@ -236,7 +236,7 @@ class Pool:
             reader = self._free.pop() if self._free else None
         if reader is not None and self._is_current(reader):
             return reader
-        store = ProjectionStore.open(beside(self._path), write=False)
+        store = self._models.open(write=False)
         if store is None and reader is None and self._is_kept():
             return None
         record = reader.record if reader is not None else self._record()
@@ -261,9 +261,9 @@ class Pool:
 
     def _is_current(self, reader: _Reader) -> bool:
         """Whether a reader reads the file that is in use now; one in memory, whether it shows all of the record."""
-        if reader.store.file is None:
+        if reader.store.stamp is None:
             return reader.position == reader.record.head().position
-        return reader.store.file == _file(beside(self._path))
+        return self._models.is_current(reader.store)
 
     def _end(self, reader: _Reader, *, whole: bool) -> None:
         """Take a reader back; one that is not whole is closed."""
@@ -275,12 +275,9 @@ class Pool:
                 return
         reader.close()
 
-    def _doubt(self, file: tuple[int, int] | None) -> None:
-        """A file cannot be read: it is disposable, and another is built."""
-        path = beside(self._path)
-        with suppress(OSError), only_writer(path):
-            if file is not None and _file(path) == file:
-                path.unlink()
+    def _doubt(self, stamp: object) -> None:
+        """Those in use cannot be read: they are disposable, and others are built."""
+        self._models.discard(stamp)
         if self._wake is not None:
             self._wake()
 
@@ -320,11 +317,3 @@ def _is_readable(record: Record, checkpoint: Checkpoint | None) -> bool:
     if checkpoint is None or checkpoint.version != Checkpoint(rules="").version or checkpoint.record != record.id:
         return False
     return checkpoint.rules.rpartition(" ")[2] == RULES.rpartition(" ")[2]
-
-
-def _file(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino

@@ -10,17 +10,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
+from zlib import crc32
 
 import msgspec
 
-from projections.store.generations import beside, only_writer
+from events.store.sqlite.connection import file_id
 from projections.store.mark_table import Mark, Marks, MarkTable
 from projections.store.note_table import NoteTable
 from projections.store.run_table import RunRow, RunTable
 from projections.store.schema import DDL, NOTES, VERSION, VM_COLUMNS, seen_at
 from projections.store.vm_table import VmTable
 
-__all__ = ["Checkpoint", "Mark", "Marks", "ProjectionStore", "RunRow", "beside", "only_writer"]
+__all__ = ["Checkpoint", "Mark", "Marks", "ProjectionStore", "RunRow"]
 
 _BUSY = 5.0
 
@@ -36,7 +37,6 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     position: int = 0
 
 
-_TABLES = ("meta", "runs", "vms", *NOTES, "moments", "runs_was", "vms_was", "gone")
 _checkpoint = msgspec.json.Decoder(Checkpoint)
 
 
@@ -45,12 +45,12 @@ class ProjectionStore(RunTable, NoteTable, MarkTable):
 
     vm_columns = VM_COLUMNS
 
-    def __init__(self, database: sqlite3.Connection, file: tuple[int, int] | None = None) -> None:
+    def __init__(self, database: sqlite3.Connection, stamp: object = None) -> None:
         self._database = database
         self.vms = VmTable(database)
         self._begins = "BEGIN IMMEDIATE"
-        self.file = file
-        """(device, inode) of the file it is; None: in memory."""
+        self.stamp = stamp
+        """`ReadModels.stamp` while it is the one in use; None: it is in memory."""
 
     @classmethod
     def create(cls, path: Path | None) -> "ProjectionStore":
@@ -62,20 +62,22 @@ class ProjectionStore(RunTable, NoteTable, MarkTable):
             database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = NORMAL")
         database.executescript("BEGIN;" + DDL + "COMMIT;")
-        return cls(database, None if path is None else _file(path))
+        store = cls(database, None if path is None else file_id(path))
+        store.put("schema", _schema_sum(database))
+        return store
 
     @classmethod
     def open(cls, path: Path, *, write: bool) -> "ProjectionStore | None":
         """The store at `path`; None where there is none, or none that this version can read."""
-        file = _file(path)
-        if file is None:
+        stamp = file_id(path)
+        if stamp is None:
             return None
         uri = f"file:{quote(str(path.resolve()))}?mode="
         for mode in ("rw",) if write else ("rw", "ro", "ro&immutable=1"):
             # A reader of a WAL file makes files beside it, where it may; where nobody may, nobody writes either.
             with contextlib.suppress(sqlite3.Error):
-                store = cls(_connect(uri + mode, uri=True), file)
-                if store.checkpoint() is not None and store.has_tables():
+                store = cls(_connect(uri + mode, uri=True), stamp)
+                if store.checkpoint() is not None and store.has_its_schema():
                     store._database.execute("PRAGMA synchronous = NORMAL" if write else "PRAGMA query_only = ON")
                     return store
                 store.close()
@@ -175,10 +177,9 @@ class ProjectionStore(RunTable, NoteTable, MarkTable):
         except msgspec.MsgspecError as error:
             raise sqlite3.DatabaseError("there is no checkpoint in it") from error
 
-    def has_tables(self) -> bool:
-        """Whether every table is there."""
-        there = {row[0] for row in self._database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        return there >= set(_TABLES)
+    def has_its_schema(self) -> bool:
+        """Whether tables and indexes are, to the byte, those that were made: a damaged page of theirs shows here."""
+        return self.get("schema") == _schema_sum(self._database)
 
     def set_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Say how far this store is."""
@@ -193,11 +194,6 @@ class ProjectionStore(RunTable, NoteTable, MarkTable):
         """Keep a value under a key."""
         self._database.execute("INSERT OR REPLACE INTO main.meta (key, value) VALUES (?, ?)", (key, value))
 
-    def clear(self) -> None:
-        """Forget everything."""
-        for table in _TABLES:
-            self._database.execute(f"DELETE FROM main.{table}")  # noqa: S608 - names of ours
-
     # -- moments ---
 
     def moments(self) -> tuple[int, ...]:
@@ -210,8 +206,15 @@ class ProjectionStore(RunTable, NoteTable, MarkTable):
         found: int | None = self._database.execute(query, (position,)).fetchone()[0]
         return found
 
-    def world_at(self, moment: int, schema: str = "main") -> tuple[bytes, bytes] | None:
+    def world_at(self, moment: int) -> tuple[bytes, bytes] | None:
         """What `projections.store.world_table` kept of the world at a moment; None: it is not kept (any more)."""
+        return self._world(moment, "main")
+
+    def world_below(self, moment: int) -> tuple[bytes, bytes] | None:
+        """`world_at` of the store that this one is `above`."""
+        return self._world(moment, "base")
+
+    def _world(self, moment: int, schema: str) -> tuple[bytes, bytes] | None:
         query = f"SELECT world, lasting FROM {schema}.moments WHERE position = ?"  # noqa: S608 - names of ours
         found: tuple[bytes, bytes] | None = self._database.execute(query, (moment,)).fetchone()
         return found
@@ -237,14 +240,11 @@ class ProjectionStore(RunTable, NoteTable, MarkTable):
         self.newest_moment = self.vms.newest_moment = self.moment_before((1 << 63) - 1)
 
 
+def _schema_sum(database: sqlite3.Connection) -> bytes:
+    # As bytes: damaged text cannot be read as text.
+    rows = database.execute("SELECT name, CAST(sql AS BLOB) FROM main.sqlite_master ORDER BY name").fetchall()
+    return b"%08x" % crc32(repr(rows).encode())
+
+
 def _connect(where: str, *, uri: bool = False) -> sqlite3.Connection:
     return sqlite3.connect(where, uri=uri, timeout=_BUSY, isolation_level=None, check_same_thread=False)
-
-
-def _file(path: Path) -> tuple[int, int] | None:
-    """Which file is at a path; None: none."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino

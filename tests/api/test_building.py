@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
+from stenotest.records import read_models_file
 
 from engine.providers.readings import READINGS
 from events.clock import SystemClock
@@ -20,7 +21,7 @@ from projections.models import live_projector as live
 from projections.models import projection_writer as keeper
 from projections.models.projector import build, caught_up
 from projections.store import reader_pool as pool
-from projections.store.generations import beside, only_builder
+from projections.store.read_models import ReadModels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def unread(town: Path) -> Path:
     """A record that nobody has read models of."""
-    for one in town.parent.glob(f"{beside(town).name}*"):
+    for one in town.parent.glob(f"{read_models_file(town).name}*"):
         one.unlink()
     return town
 
@@ -151,7 +152,7 @@ def test_the_log_tells_it_step_by_step(
 def test_while_another_process_builds_them_that_is_told(served: Serve, unread: Path, held: Held) -> None:
     """How far that one is, nobody knows."""
     held.go_on()
-    with only_builder(beside(unread)):
+    with ReadModels(unread).building():
         here = served(unread)
         eventually(lambda: here.client.get("/readyz").json()["building"] is not None)
         answer = here.client.get("/api/runs")
@@ -172,7 +173,7 @@ def test_an_end_meanwhile_leaves_nothing_half_built(unread: Path, held: Held) ->
     ending.join(60)
     assert not ending.is_alive()
     assert projector.building is None
-    assert not beside(unread).exists()
+    assert not read_models_file(unread).exists()
     assert not [one for one in unread.parent.iterdir() if re.search(r"\.[0-9a-f]{8}(-wal|-shm)?$", one.name)]
 
 
@@ -187,11 +188,11 @@ def test_the_feed_does_not_build_them_a_second_time_in_memory(unread: Path) -> N
 
 def test_up_records_meanwhile(started: Starts, unread: Path) -> None:
     """Nobody is blind because pages are not there yet; and what is recorded has the history before it."""
-    with only_builder(beside(unread)):
+    with ReadModels(unread).building():
         process = started("up", "--record", unread)
         eventually(lambda: any(" recording " in line for line in process.out))
         eventually(lambda: httpx.get(f"{process.url}/readyz", timeout=60).json()["building"] is not None)
-        assert not beside(unread).exists()
+        assert not read_models_file(unread).exists()
     eventually(lambda: httpx.get(f"{process.url}/api/runs", timeout=60).status_code == 200)
     process.signal(signal.SIGTERM)
     assert process.ended(60) == 0

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from stenotest.records import read_models_file
 
 from cli.serving import assembled
 from cli.wiring.app import App
 from engine.providers.registry import load_settings
 from projections.api.hot import HotReads
-from projections.store.store import beside
 
 
 async def router(scope: Any, receive: Any, send: Any) -> None:
@@ -83,7 +83,7 @@ def test_reads_go_on_while_the_read_models_are_built_anew(served: Callable[..., 
         finally:
             over.set()
 
-    file = beside(town).resolve()
+    file = read_models_file(town).resolve()
     thread = threading.Thread(target=rebuild)
     thread.start()
     try:
@@ -92,7 +92,7 @@ def test_reads_go_on_while_the_read_models_are_built_anew(served: Callable[..., 
             assert (answer.status_code, answer.content) == (200, right)
     finally:
         thread.join()
-    assert beside(town).resolve() != file
+    assert read_models_file(town).resolve() != file
     for _ in range(20):
         answer = client.get(path)
         assert (answer.status_code, answer.content) == (200, right)

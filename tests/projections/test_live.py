@@ -10,6 +10,7 @@ from contextlib import closing
 
 import pytest
 from stenotest.growing_record import CLOCK, Growing, looked, patiently, same_as_replay
+from stenotest.records import read_models_file
 
 from engine.providers.readings import READINGS
 from events.clock import SECOND
@@ -19,7 +20,7 @@ from projections.models import projection_writer as keeper
 from projections.models.live_projector import Projector
 from projections.models.projector import caught_up, rebuilt
 from projections.store.reader_pool import PATIENCE, Behind, Pool
-from projections.store.store import Checkpoint, ProjectionStore, beside
+from projections.store.store import Checkpoint, ProjectionStore
 
 pytestmark = pytest.mark.slow
 
@@ -129,7 +130,7 @@ def test_readers_never_stop_nor_go_back_while_files_are_swapped(growing: Growing
     try:
         while (len(files) < 4 or min(seen) < 20) and not trouble and time.monotonic() < end:
             growing.grow(3)
-            files.add(beside(growing.path).readlink())
+            files.add(read_models_file(growing.path).readlink())
             time.sleep(0.01)
     finally:
         over.set()
@@ -151,14 +152,14 @@ def test_other_rules_build_a_new_file_while_the_old_is_read(
     """As when a newer version begins to serve: what the old rules said is shown until the new have said it."""
     projector, pool = live
     patiently(looked(pool, growing.record.head().position))
-    before = beside(growing.path).readlink()
+    before = read_models_file(growing.path).readlink()
     newer = "newer@9 " + keeper.RULES.rpartition(" ")[2]
     monkeypatch.setattr(keeper, "RULES", newer)
     monkeypatch.setattr("projections.models.projector.RULES", newer)
     head = growing.grow(5)
     with pool.now() as look:
         assert look.position > 0
-    patiently(lambda: beside(growing.path).readlink() != before)
+    patiently(lambda: read_models_file(growing.path).readlink() != before)
     patiently(lambda: projector.position >= head)
     with pool.now(min_position=head) as look:
         checkpoint = look.view.store.checkpoint()
@@ -173,7 +174,7 @@ def test_a_lost_or_damaged_file_is_built_anew_under_the_service(
     """Readers get an answer or are told to ask again, never anything else; soon all is well again."""
     _, pool = live
     patiently(looked(pool, growing.record.head().position))
-    path = beside(growing.path)
+    path = read_models_file(growing.path)
     file = path.resolve()
     if harm == "link":
         path.unlink()
@@ -218,7 +219,7 @@ def test_a_damaged_page_met_in_the_middle_of_a_look_says_to_ask_again(growing: G
     with closing(Pool(growing.path, clock=CLOCK, wake=lambda: None)) as pool:
         with pytest.raises(Behind):
             broken(pool)
-        assert not beside(growing.path).exists()
+        assert not read_models_file(growing.path).exists()
 
 
 def test_a_pool_without_a_projector_catches_up_by_itself(growing: Growing) -> None:

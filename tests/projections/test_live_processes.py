@@ -15,11 +15,13 @@ from projections.store.reader_pool import Pool
 
 _BUILDER = """
 import os, signal, sys
-from projections import {module}
+from projections.models import projection_writer, projector
+from projections.store import read_models, store
 from engine.providers.readings import READINGS
 from events.clock import SystemClock
 from events.store.record import Record
 from projections.models.projector import caught_up, rebuilt
+projection_writer.SPACING = 64
 calls = 0
 real = {module}.{name}
 def killed(*args, **more):
@@ -40,16 +42,16 @@ with Record.open(sys.argv[1], clock=SystemClock(), shapes=READINGS.shape) as rec
 @pytest.mark.parametrize(
     ("work", "module", "name", "call", "after"),
     [
-        ("caught_up(record).close()", "keeper", "put_down", 1, False),
-        ("caught_up(record).close()", "keeper", "put_down", 3, True),
-        ("caught_up(record).close()", "store", "Store.keep_moment", 1, True),
-        ("caught_up(record).close()", "store", "Store.set_checkpoint", 2, True),
-        ("rebuilt(record)", "keeper", "costed", 2, False),
-        ("rebuilt(record)", "projector", "publish", 1, False),
-        ("rebuilt(record)", "projector", "publish", 1, True),
-        ("rebuilt(record)", "generations", "remove", 1, False),
-        ("rebuilt(record)", "generations", "Path.symlink_to", 1, True),
-        ("rebuilt(record)", "generations", "Path.replace", 1, True),
+        ("caught_up(record).close()", "projection_writer", "put_down", 1, False),
+        ("caught_up(record).close()", "projection_writer", "put_down", 3, True),
+        ("caught_up(record).close()", "store", "ProjectionStore.keep_moment", 1, True),
+        ("caught_up(record).close()", "store", "ProjectionStore.set_checkpoint", 2, True),
+        ("rebuilt(record)", "projection_writer", "costed", 2, False),
+        ("rebuilt(record)", "read_models", "ReadModels._publish", 1, False),
+        ("rebuilt(record)", "read_models", "ReadModels._publish", 1, True),
+        ("rebuilt(record)", "read_models", "_remove", 1, False),
+        ("rebuilt(record)", "read_models", "Path.symlink_to", 1, True),
+        ("rebuilt(record)", "read_models", "Path.replace", 1, True),
     ],
 )
 def test_a_process_killed_anywhere_leaves_what_others_go_on_with(
@@ -63,10 +65,6 @@ def test_a_process_killed_anywhere_leaves_what_others_go_on_with(
             before = look.position
         head = growing.grow(200)
         program = _BUILDER.format(module=module, name=name, call=call, after=after, work=work)
-        program = program.replace(
-            "from projections import",
-            "import projections.models.projection_writer as keeper_\nkeeper_.SPACING = 64\nfrom projections import",
-        )
         done = subprocess.run(
             [sys.executable, "-c", program, str(growing.path)], check=False, capture_output=True, text=True
         )

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from stenotest.records import read_models_file
 
 from engine.providers.readings import READINGS
 from events import types
@@ -23,7 +24,7 @@ from projections.models import projection_writer as keeper
 from projections.models.past_worlds import Moments, opened
 from projections.models.projector import as_it_was, caught_up, rebuilt
 from projections.models.view import View
-from projections.store.store import ProjectionStore, beside
+from projections.store.store import ProjectionStore
 
 pytestmark = pytest.mark.slow
 
@@ -148,7 +149,7 @@ def test_moments_are_few_and_evenly_spaced(
             if head > 128:
                 assert len(moments) >= 2
                 assert len({second - first for first, second in pairwise(moments)}) <= 1
-    with closing(sqlite3.connect(beside(record.store))) as file:
+    with closing(sqlite3.connect(read_models_file(record.store))) as file:
         check_rows(file)
 
 
@@ -173,7 +174,7 @@ def test_a_moment_held_survives_the_rebuild_and_the_loss_of_what_it_stands_on(
         try:
             for harm in (lambda: None, lambda: rebuilt(record), _give_up(record), os.remove):
                 if harm is os.remove:
-                    beside(record.store).unlink()
+                    read_models_file(record.store).unlink()
                 else:
                     harm()
                 with moments.at(record, position) as view:
@@ -186,7 +187,7 @@ def _give_up(record: Record) -> Callable[[], object]:
     """Take all moments away, as a record does that grows beyond them."""
 
     def harm() -> None:
-        with closing(sqlite3.connect(beside(record.store))) as file, file:
+        with closing(sqlite3.connect(read_models_file(record.store))) as file, file:
             file.execute("DELETE FROM moments")
 
     return harm
@@ -223,7 +224,7 @@ def test_opening_a_moment_does_not_lock_the_projections(tmp_path: Path, recordin
             assert everything(view.store) == before
         with moments.at(record, position) as view:
             assert everything(view.store) == before
-        with closing(sqlite3.connect(beside(record.store), timeout=0, isolation_level=None)) as writer:
+        with closing(sqlite3.connect(read_models_file(record.store), timeout=0, isolation_level=None)) as writer:
             writer.execute("BEGIN IMMEDIATE")
             opened(record, position - 40)[0].close()
             writer.execute("ROLLBACK")

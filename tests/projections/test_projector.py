@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stenotest.growing_record import child
 from stenotest.read_models import replayed, said
+from stenotest.records import read_models_file
 
 from engine.providers.readings import READINGS
 from events import types
@@ -18,7 +19,7 @@ from events.clock import SystemClock
 from events.poll import Poll
 from events.store.record import ANY, Batch, Record
 from projections.models.projector import RULES, as_it_was, caught_up, rebuilt
-from projections.store.store import Checkpoint, ProjectionStore, beside
+from projections.store.store import Checkpoint, ProjectionStore
 
 Polls = Callable[[str], tuple[Poll, ...]]
 Recorded = Callable[[Path, Sequence[Poll]], Record]
@@ -67,10 +68,10 @@ def test_catching_up_twice_changes_nothing(two_runs: Record) -> None:
     """It is idempotent, and the second time it opens the file and nothing else."""
     with caught_up(two_runs) as store:
         first = said(store)
-    written = beside(two_runs.store.path).stat().st_mtime_ns
+    written = read_models_file(two_runs.store.path).stat().st_mtime_ns
     with caught_up(two_runs) as store:
         assert said(store) == first
-    assert beside(two_runs.store.path).stat().st_mtime_ns == written
+    assert read_models_file(two_runs.store.path).stat().st_mtime_ns == written
 
 
 def test_any_moment_of_the_past_is_the_replay_up_to_it(two_runs: Record) -> None:
@@ -89,7 +90,7 @@ def test_a_damaged_file_is_built_anew(two_runs: Record, content: bytes) -> None:
     """Projections are disposable."""
     with caught_up(two_runs) as store:
         before = said(store)
-    beside(two_runs.store.path).write_bytes(content)
+    read_models_file(two_runs.store.path).write_bytes(content)
     with caught_up(two_runs) as store:
         assert said(store) == before
 
@@ -104,7 +105,7 @@ def test_projections_of_other_rules_or_another_record_are_built_anew(two_runs: R
         Checkpoint(rules=RULES, record=two_runs.id, position=10_000_000),
         Checkpoint(version=0, rules=RULES, record=two_runs.id, position=3),
     ):
-        other = ProjectionStore.open(beside(two_runs.store.path), write=True)
+        other = ProjectionStore.open(read_models_file(two_runs.store.path), write=True)
         assert other is not None
         with other, other.writing():
             other.set_checkpoint(changed)
@@ -123,7 +124,7 @@ def test_a_reader_of_a_read_only_folder_folds_in_memory(two_runs: Record, tmp_pa
             assert said(store) == replayed(record)
     finally:
         tmp_path.chmod(stat.S_IRWXU)
-    assert not beside(path).exists()
+    assert not read_models_file(path).exists()
 
 
 def test_a_reader_who_may_not_lock_folds_in_memory(two_runs: Record, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,10 +133,10 @@ def test_a_reader_who_may_not_lock_folds_in_memory(two_runs: Record, monkeypatch
     def refused(_path: Path) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("projections.models.projector.only_writer", refused)
+    monkeypatch.setattr("projections.store.read_models.ReadModels.writing", refused)
     with caught_up(two_runs) as store:
         assert said(store) == replayed(two_runs)
-    assert not beside(two_runs.store.path).exists()
+    assert not read_models_file(two_runs.store.path).exists()
 
 
 def test_readers_go_on_while_a_file_is_rebuilt(two_runs: Record) -> None:

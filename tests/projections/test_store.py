@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import pytest
+from stenotest.records import read_models_file
 
-from projections.store.store import Checkpoint, ProjectionStore, RunRow, beside, only_writer
+from projections.store.read_models import ReadModels
+from projections.store.store import Checkpoint, ProjectionStore, RunRow
 
 
 def row(run_id: str, name: str = "a", provider_id: str | None = None, ended: bool = False, sort_at: int = 0) -> RunRow:
@@ -86,8 +88,8 @@ def test_a_file_that_is_no_projection_is_none(tmp_path: Path, content: bytes) ->
 
 def test_a_stored_checkpoint_is_read_again(tmp_path: Path) -> None:
     """What was committed is there for the next process."""
-    path = beside(tmp_path / "record.db")
-    with only_writer(path), ProjectionStore.create(path) as made, made.writing():
+    path = read_models_file(tmp_path / "record.db")
+    with ReadModels(tmp_path / "record.db").writing(), ProjectionStore.create(path) as made, made.writing():
         made.put_runs([row("aaa1")])
         made.set_checkpoint(Checkpoint(rules="r", position=7, record="r"))
     opened = ProjectionStore.open(path, write=False)

@@ -62,12 +62,6 @@ def test_the_listing_can_leave_out_what_is_long_gone(store: ProjectionStore) -> 
     assert [found.vm_id for found in store.vms.all(billed_or_since=5)] == ["aab2", "bbb3"]
 
 
-def test_a_store_that_forgets_forgets_machines_too(store: ProjectionStore) -> None:
-    """A rebuild begins with nothing."""
-    store.clear()
-    assert store.vms.count() == 0
-
-
 @pytest.mark.parametrize(
     ("word", "said"), [("gpu-2", "gpu-1"), ("aa", "write more of it"), ("zzzzz", "steno vms --all")]
 )

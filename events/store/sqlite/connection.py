@@ -101,7 +101,7 @@ def may_write(path: Path) -> bool:
     return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
-def file_id(path: Path) -> tuple[int, int] | None:
+def file_id(path: Path | str) -> tuple[int, int] | None:
     """Which file is at a path; None: there is none."""
     try:
         found = os.stat(path)  # noqa: PTH116 - ten a second

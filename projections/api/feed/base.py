@@ -8,7 +8,7 @@ from engine.providers.readings import READINGS
 from engine.rules.sets import CURRENT
 from projections.models.past_worlds import opened
 from projections.models.projector import belongs
-from projections.store.generations import beside
+from projections.store.read_models import ReadModels
 from projections.store.store import ProjectionStore
 from projections.store.world_table import take_up_whole
 
@@ -26,7 +26,7 @@ def begun(record: "Record", at_most: int) -> tuple[World, int]:
 
 def _as_it_is(record: "Record", at_most: int) -> tuple[World, int] | None:
     """What the projections were left with, where they are this record's and not beyond."""
-    store = ProjectionStore.open(beside(record.store), write=False)
+    store = ReadModels(record.store).open(write=False)
     if store is None:
         return None
     with store, store.reading():
@@ -44,13 +44,13 @@ def _as_it_was(record: "Record", position: int) -> tuple[World, int] | None:
         return None
     store, base = opened(record, position)
     with store, store.reading():
-        if base and store.world_at(base, "base") is None:
+        if base and store.world_below(base) is None:
             return None
         return _taken_up(store, position)
 
 
 def _are_there(record: "Record") -> bool:
-    store = ProjectionStore.open(beside(record.store), write=False)
+    store = ReadModels(record.store).open(write=False)
     if store is None:
         return False
     with store:

@@ -75,6 +75,7 @@ class MemoryStore:
         self.url = f"file:steno-{next(_numbers)}?mode=memory&cache=shared"
         self._anchor = self._connect()
         """The database lives as long as a connection to it."""
+        self._folder = tempfile.TemporaryDirectory(prefix="steno-")
         self._made = False
         self._blobs: dict[str, MemoryBlob] = {}
         self._leases: dict[str, threading.Lock] = {}
@@ -118,13 +119,14 @@ class MemoryStore:
         return 0 if name in self._held else None
 
     def folder(self, name: str) -> Path:
-        return Path(tempfile.gettempdir()) / f"steno-{id(self)}" / name
+        return Path(self._folder.name) / name
 
     def place(self, name: str) -> str:
         return f"sqlite:///{self.folder(name)}"
 
     def close(self) -> None:
         self._anchor.close()
+        self._folder.cleanup()
 
     def _connect(self) -> Connection:
         def make() -> sqlite3.Connection:

@@ -16,7 +16,9 @@ from events.poll import Poll
 from events.shape.shape import Router, no_shapes
 from events.store.append import Batch
 from events.store.record import Record
+from events.store.store import Where
 from events.types import Event
+from projections.store.read_models import ReadModels
 
 T = TypeVar("T")
 
@@ -44,6 +46,11 @@ def temporary_record(
 ) -> Record:
     """A writable record in `folder`, made if it is not there."""
     return Record.open(folder / name, clock=clock or StandingClock(), write=True, create=True, shapes=shapes)
+
+
+def read_models_file(record: Where) -> Path:
+    """Where SQLite keeps the read models of a record."""
+    return Path(str(ReadModels(record)))
 
 
 def poll_of(

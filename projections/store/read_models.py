@@ -1,0 +1,140 @@
+"""Where the read models of a record are kept. On SQLite `<record>.projections` is a link to the newest of two files.
+
+Readers keep the file they have until they look again, so reads never stop; the file before the newest is left for them.
+Writers of a file, and builders of a new one, are serialised by lock files beside it.
+"""
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from events.store.sqlite.connection import file_id
+from events.store.sqlite.files import locked
+from events.store.store import Where, store_at
+from projections.store.store import ProjectionStore
+
+_SIDES: Final = ("-wal", "-shm", "-journal")
+_DIGITS: Final = 8
+
+
+class ReadModels:
+    """The read models of one record."""
+
+    def __init__(self, record: Where) -> None:
+        self._path = Path(store_at(record).place("projections").removeprefix("sqlite:///"))
+        self._name = str(self._path)
+
+    def __str__(self) -> str:
+        """Where they are, for messages."""
+        return self._name
+
+    def open(self, *, write: bool) -> ProjectionStore | None:
+        """Those in use; None: there are none, or none that this version can read."""
+        return ProjectionStore.open(self._path, write=write)
+
+    def above(self, position: int) -> ProjectionStore | None:
+        """A store in memory that begins with what those in use show at one of their moments; None: there are none."""
+        return ProjectionStore.above(self._path, position)
+
+    def stamp(self) -> object:
+        """A value that changes when others are published, as `ProjectionStore.stamp`; None: there are none."""
+        return file_id(self._name)
+
+    def is_current(self, store: ProjectionStore) -> bool:
+        """Whether an open store is the one in use."""
+        return store.stamp is not None and store.stamp == self.stamp()
+
+    def writing(self) -> AbstractContextManager[None]:
+        """Excludes all others who write or replace the read models, and waits for them.
+
+        Raises:
+            OSError: nothing can be written beside the record.
+        """
+        return locked(self._beside(".lock"))
+
+    def building(self) -> AbstractContextManager[None]:
+        """Excludes all others who build new ones, for as long as that takes: meanwhile the old are written.
+
+        Raises:
+            OSError: nothing can be written beside the record.
+        """
+        return locked(self._beside(".building"))
+
+    @contextmanager
+    def fresh(self) -> Iterator[tuple[ProjectionStore, Callable[[], None]]]:
+        """A new, empty store and what publishes it; the caller is the only builder, and publishes as the only writer.
+
+        Not published at the end of the block, it is removed.
+
+        Raises:
+            OSError: nothing can be written beside the record.
+        """
+        # A name that was never used: whoever still reads a file that is gone removes its side files by name.
+        path = self._beside(f".{os.urandom(_DIGITS // 2).hex()}")
+        try:
+            with ProjectionStore.create(path) as store:
+                yield store, lambda: self._publish(path)
+        finally:
+            if self.stamp() is None or self.stamp() != file_id(path):
+                _remove(path)
+
+    def discard(self, stamp: object) -> None:
+        """Remove those that cannot be read, if they are still the ones in use: others will be built."""
+        with suppress(OSError), self.writing():
+            if stamp is not None and self.stamp() == stamp:
+                self._path.unlink()
+
+    def connect_mapped(self, stamp: object, size: int) -> sqlite3.Connection | None:
+        """A read-only connection that never waits, `size` bytes of it mapped; None: `stamp` is no longer in use."""
+        path = self._path.resolve(strict=True)
+        if file_id(path) != stamp:
+            return None
+        database = sqlite3.connect(
+            f"file:{quote(str(path))}?mode=rw", uri=True, timeout=0, isolation_level=None, check_same_thread=False
+        )
+        database.execute("PRAGMA query_only = ON")
+        database.execute(f"PRAGMA mmap_size = {size}")
+        return database
+
+    def _publish(self, built: Path) -> None:
+        """All others but the one before are removed, those of builders that died among them."""
+        link = self._beside(".link")
+        link.unlink(missing_ok=True)
+        before = self._linked()
+        link.symlink_to(built.name)
+        link.replace(self._path)
+        if before is None:
+            for side in _SIDES:  # of a file that was no link
+                self._beside(side).unlink(missing_ok=True)
+        for found in self._files():
+            if found.name not in (built.name, before):
+                _remove(found)
+
+    def _linked(self) -> str | None:
+        """The name of the file in use."""
+        try:
+            return self._path.readlink().name
+        except OSError:
+            return None
+
+    def _files(self) -> list[Path]:
+        with os.scandir(self._path.parent) as found:
+            names = [one.name for one in found if one.name.startswith(self._path.name + ".")]
+        return [self._path.with_name(name) for name in names if _is_number(name.removeprefix(self._path.name + "."))]
+
+    def _beside(self, suffix: str) -> Path:
+        return self._path.with_name(self._path.name + suffix)
+
+
+def _remove(path: Path) -> None:
+    """Remove a file with all beside it."""
+    for side in ("", *_SIDES):
+        path.with_name(path.name + side).unlink(missing_ok=True)
+
+
+def _is_number(suffix: str) -> bool:
+    return len(suffix) == _DIGITS and all(letter in "0123456789abcdef" for letter in suffix)
