@@ -1,117 +1,117 @@
-"""The reading of a run whose shape is not the one we know: each value that fits is taken, each that does not is named.
+"""The reading of an item whose shape is not the one we know: each value that fits is taken, each other one is named.
 
 Doubt never ends a run: a job or submission that is no object stays in the list as one that says nothing, and a retry
 policy we cannot read counts as covering everything.
 """
 
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin
+
 import msgspec
 
-from engine.providers.dstack import words
-from engine.providers.dstack.loose import FieldReader
-from engine.providers.dstack.run_reading import (
-    ConfigurationWire,
-    JobWire,
-    MachineWire,
-    OfferWire,
-    RetryWire,
-    RunSpecWire,
-    RuntimeWire,
-    RunWire,
-    SpecWire,
-    SubmissionWire,
-    TagsWire,
-)
+T = TypeVar("T", bound=msgspec.Struct)
+
+_NAMES: Final = {str: "text", int: "whole number", float: "number", bool: "true or false", list: "list"}
+_SAFE: Final = 2**53
 
 
-def lenient_run(item: bytes) -> tuple[RunWire, tuple[str, ...]]:
-    """As `run_reading.decode_run`, for an item of any shape.
+class Lenient:
+    """Fits values of any shape into structures.
 
-    Raises:
-        ValueError: the item is no JSON object with an id.
+    Args:
+        blank: structure → what stands in a list for an item that is no object; an item of any other is left out.
+        instead: structure → what stands for one that must be there and is not.
+        special: structure → how a value of another shape is read; it gets the value and notes what it could not use.
     """
-    try:
-        value = msgspec.json.decode(item)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise ValueError("a run is not valid JSON") from error
-    if not isinstance(value, dict) or not isinstance(value.get("id"), str) or not value["id"]:
-        raise ValueError("a run is not a JSON object with an id")
-    drift: list[str] = []
-    run = FieldReader(value, "", drift)
-    spec = run.inner("run_spec")
-    configuration = spec.inner("configuration") if spec is not None else None
-    tags = configuration.inner("tags") if configuration is not None else None
-    latest = run.inner("latest_job_submission")
-    wire = RunWire(
-        id=value["id"],
-        run_spec=RunSpecWire(
-            run_name=spec.text("run_name") if spec is not None else None,
-            configuration=ConfigurationWire(
-                type=configuration.text("type") if configuration is not None else None,
-                tags=TagsWire(mark=tags.text(words.MARK)) if tags is not None else None,
-            ),
-        ),
-        jobs=[_job(job) for job in run.items("jobs")],
-        project_name=run.text("project_name"),
-        user=run.text("user"),
-        status=run.text("status"),
-        status_message=run.text("status_message"),
-        termination_reason=run.text("termination_reason"),
-        deleted=run.flag("deleted"),
-        submitted_at=run.text("submitted_at"),
-        latest_job_submission=_submission(latest) if latest is not None else None,
-    )
-    return wire, tuple(dict.fromkeys(drift))
+
+    def __init__(
+        self,
+        blank: dict[type[msgspec.Struct], msgspec.Struct],
+        instead: dict[type[msgspec.Struct], msgspec.Struct],
+        special: dict[type[msgspec.Struct], Callable[[object, str, list[str]], msgspec.Struct]],
+    ) -> None:
+        self._blank = blank
+        self._instead = instead
+        self._special = special
+
+    def read(self, item: bytes, kind: type[T], what: str) -> tuple[T, tuple[str, ...]]:
+        """The structure, and the paths of what did not fit.
+
+        Raises:
+            ValueError: the item is not a JSON object with an id; `what` names it.
+        """
+        try:
+            value = msgspec.json.decode(item)
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            raise ValueError(f"{what} is not valid JSON") from error
+        if not isinstance(value, dict) or not isinstance(value.get("id"), str) or not value["id"]:
+            raise ValueError(f"{what} is not a JSON object with an id")
+        drift: list[str] = []
+        return self._fit(value, kind, "", drift), tuple(dict.fromkeys(drift))
+
+    def _fit(self, value: dict[str, Any], kind: type[T], where: str, drift: list[str]) -> T:
+        found: dict[str, Any] = {}
+        for field in msgspec.structs.fields(kind):
+            wanted, given = _wanted(field.type), value.get(field.encode_name)
+            path = f"{where}{field.encode_name}"
+            if field.default is msgspec.UNSET and field.encode_name in value:
+                found[field.name] = None
+            with suppress(msgspec.ValidationError):
+                if given is not None:
+                    found[field.name] = msgspec.convert(given, field.type)
+                    continue
+            if isinstance(wanted, type) and issubclass(wanted, msgspec.Struct):
+                if given is None and not field.required:
+                    continue
+                found[field.name] = self._inner(given, wanted, path, drift)
+            elif get_origin(wanted) is list and (given is not None or field.required):
+                found[field.name] = self._items(given, get_args(wanted)[0], path, drift)
+            elif given is not None:
+                drift.append(f"{path}: {_problem(given, wanted, field.encode_name)}")
+        return kind(**found)
+
+    def _inner(self, given: object, kind: type[msgspec.Struct], path: str, drift: list[str]) -> msgspec.Struct | None:
+        if kind in self._special:
+            return self._special[kind](given, path, drift)
+        if isinstance(given, dict):
+            return self._fit(given, kind, f"{path}.", drift)
+        if given is not None:
+            drift.append(f"{path}: no object")
+        return self._instead.get(kind)
+
+    def _items(self, given: object, kind: type[msgspec.Struct], path: str, drift: list[str]) -> list[msgspec.Struct]:
+        if not isinstance(given, list):
+            drift.append(f"{path}: no list")
+            return []
+        found: list[msgspec.Struct] = []
+        for item in given:
+            if isinstance(item, dict):
+                found.append(self._fit(item, kind, f"{path}[].", drift))
+                continue
+            drift.append(f"{path}[]: no object")
+            if kind in self._blank:
+                found.append(self._blank[kind])
+        return found
 
 
-def _job(job: FieldReader | None) -> JobWire:
-    if job is None:
-        return JobWire(job_spec=SpecWire(), job_submissions=[])
-    spec = job.inner("job_spec")
-    if spec is None:
-        return JobWire(job_spec=SpecWire(retry=_any_event()), job_submissions=_submissions(job))
-    return JobWire(
-        job_spec=SpecWire(
-            replica_num=spec.whole("replica_num") or 0, job_num=spec.whole("job_num") or 0, retry=_retry(spec)
-        ),
-        job_submissions=_submissions(job),
-    )
+@cache
+def _wanted(kind: Any) -> Any:
+    """The type of a field without None, bounds and what is not set."""
+    if get_origin(kind) is Annotated:
+        return _wanted(get_args(kind)[0])
+    if get_origin(kind) in (Union, UnionType):
+        return next(_wanted(one) for one in get_args(kind) if one not in (NoneType, msgspec.UnsetType))
+    return kind
 
 
-def _retry(spec: FieldReader) -> RetryWire | None:
-    if spec.value.get("retry") is None:
-        return None
-    retry = spec.inner("retry")
-    events = retry.value.get("on_events") if retry is not None else None
-    if isinstance(events, list) and all(isinstance(event, str) for event in events):
-        return RetryWire(on_events=events)
-    spec.drift.append(f"{spec.where}retry.on_events: no list of texts")
-    return _any_event()
-
-
-def _any_event() -> RetryWire:
-    return RetryWire(on_events=sorted(words.RETRY_EVENTS))
-
-
-def _submissions(job: FieldReader) -> list[SubmissionWire]:
-    return [SubmissionWire() if item is None else _submission(item) for item in job.items("job_submissions")]
-
-
-def _submission(submission: FieldReader) -> SubmissionWire:
-    machine = submission.inner("job_provisioning_data")
-    runtime = submission.inner("job_runtime_data")
-    offer = runtime.inner("offer") if runtime is not None else None
-    return SubmissionWire(
-        id=submission.text("id"),
-        submission_num=submission.whole("submission_num"),
-        status=submission.text("status"),
-        termination_reason=submission.text("termination_reason"),
-        termination_reason_message=submission.text("termination_reason_message"),
-        status_message=submission.text("status_message"),
-        exit_status=submission.whole("exit_status"),
-        submitted_at=submission.text("submitted_at"),
-        finished_at=submission.text("finished_at"),
-        job_provisioning_data=MachineWire(hostname=machine.text("hostname"), price=machine.number("price"))
-        if machine is not None
-        else None,
-        job_runtime_data=None if offer is None else RuntimeWire(offer=OfferWire(blocks=offer.whole("blocks"))),
-    )
+def _problem(given: object, wanted: Any, key: str) -> str:
+    """What is wrong with a value that does not fit."""
+    number = isinstance(given, int | float) and not isinstance(given, bool)
+    if wanted is float and number:
+        return f"no {key} {given!r}"
+    if wanted is int and number and isinstance(given, int) and -_SAFE <= given < 0:
+        return "below zero"
+    return f"no {_NAMES[wanted]}"

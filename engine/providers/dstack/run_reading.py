@@ -1,7 +1,7 @@
 """What one run of a dstack answer says, as facts (servers 0.19.37 to 0.22.5; the local provider speaks the same words).
 
-A well-formed item is decoded in one typed step; anything else goes through `lenient`, which gives the
-same structure and names what it could not use. Neither raises on an unknown word, field or type.
+A well-formed item is decoded in one typed step; anything else value by value (`lenient`), which gives
+the same structure and names what it could not use. Neither raises on an unknown word, field or type.
 """
 
 from typing import Annotated, Any, Final
@@ -10,6 +10,7 @@ import msgspec
 
 from engine.facts import AttemptFacts, JobFacts, RunFacts
 from engine.providers.dstack import words
+from engine.providers.dstack.lenient import Lenient
 from events.clock import parse_time
 
 MICRO: Final = 1_000_000
@@ -48,12 +49,9 @@ class RuntimeWire(msgspec.Struct):
 class SubmissionWire(msgspec.Struct):
     """One `job_submissions[]`, as far as we read it."""
 
-    id: str | None = None
     submission_num: _Whole | None = None
     status: str | None = None
     termination_reason: str | None = None
-    termination_reason_message: str | None = None
-    status_message: str | None = None
     exit_status: _Whole | None = None
     submitted_at: str | None = None
     finished_at: str | None = None
@@ -111,9 +109,7 @@ class RunWire(msgspec.Struct):
     project_name: str | None = None
     user: str | None = None
     status: str | None = None
-    status_message: str | None = None
     termination_reason: str | None = None
-    deleted: bool | None = None
     submitted_at: str | None = None
     latest_job_submission: SubmissionWire | None = None
 
@@ -123,6 +119,24 @@ class _CostWire(msgspec.Struct):
     cost: float | None = None
 
 
+def _any_event(given: object, path: str, drift: list[str]) -> RetryWire:
+    """A retry policy that cannot be read counts as covering everything."""
+    if not isinstance(given, dict):
+        drift.append(f"{path}: no object")
+    drift.append(f"{path}.on_events: no list of texts")
+    return _ANY_EVENT
+
+
+_ANY_EVENT: Final = RetryWire(on_events=sorted(words.RETRY_EVENTS))
+LENIENT: Final = Lenient(
+    blank={JobWire: JobWire(job_spec=SpecWire(), job_submissions=[]), SubmissionWire: SubmissionWire()},
+    instead={
+        RunSpecWire: RunSpecWire(configuration=ConfigurationWire()),
+        ConfigurationWire: ConfigurationWire(),
+        SpecWire: SpecWire(retry=_ANY_EVENT),
+    },
+    special={RetryWire: _any_event},
+)
 _run = msgspec.json.Decoder(RunWire)
 _cost = msgspec.json.Decoder(_CostWire)
 
@@ -141,9 +155,7 @@ def decode_run(item: bytes) -> tuple[RunWire, tuple[str, ...]]:
         wire = None
     if wire is not None and wire.id:
         return wire, ()
-    from engine.providers.dstack.lenient import lenient_run
-
-    return lenient_run(item)
+    return LENIENT.read(item, RunWire, "a run")
 
 
 def read_run(item: bytes) -> RunFacts:

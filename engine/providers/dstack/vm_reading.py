@@ -12,7 +12,7 @@ import msgspec
 
 from engine.facts import VmEvent, VmFacts
 from engine.providers.dstack import words
-from engine.providers.dstack.loose import FieldReader
+from engine.providers.dstack.lenient import Lenient
 from engine.providers.dstack.run_reading import read_time
 from engine.states import VmState
 
@@ -70,6 +70,7 @@ class _Instance(msgspec.Struct):
 
 
 _instance = msgspec.json.Decoder(_Instance)
+_LENIENT: Final = Lenient(blank={}, instead={}, special={})
 
 
 class _Target(msgspec.Struct):
@@ -126,7 +127,8 @@ def read_vm(item: bytes) -> VmFacts:
         wire = None
     drift: list[str] = []
     if wire is None or not wire.id:
-        wire = _lenient(item, drift)
+        wire, odd = _LENIENT.read(item, _Instance, "a machine")
+        drift += odd
     return _facts(wire, drift)
 
 
@@ -169,73 +171,4 @@ def _facts(wire: _Instance, drift: list[str]) -> VmFacts:
         total_blocks=wire.total_blocks,
         busy_blocks=wire.busy_blocks,
         drift=tuple(dict.fromkeys(drift)),
-    )
-
-
-# -- a row of any shape ----------------------------------------------------------------------------------------------
-
-
-def _lenient(item: bytes, drift: list[str]) -> _Instance:
-    try:
-        value = msgspec.json.decode(item)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise ValueError("a machine is not valid JSON") from error
-    if not isinstance(value, dict) or not isinstance(value.get("id"), str) or not value["id"]:
-        raise ValueError("a machine is not a JSON object with an id")
-    row = FieldReader(value, "", drift)
-    return _Instance(
-        id=value["id"],
-        project_name=row.text("project_name"),
-        backend=row.text("backend"),
-        instance_type=_type(row.inner("instance_type")),
-        name=row.text("name"),
-        fleet_name=row.text("fleet_name"),
-        instance_num=_at_least_0(row, "instance_num"),
-        hostname=row.text("hostname"),
-        status=row.text("status"),
-        unreachable=row.flag("unreachable"),
-        termination_reason=row.text("termination_reason"),
-        termination_reason_message=row.text("termination_reason_message"),
-        created=row.text("created"),
-        finished_at=row.text("finished_at") if "finished_at" in value else msgspec.UNSET,
-        region=row.text("region"),
-        price=_price(row),
-        total_blocks=_at_least_0(row, "total_blocks"),
-        busy_blocks=_at_least_0(row, "busy_blocks"),
-    )
-
-
-def _price(row: FieldReader) -> float | None:
-    found = row.number("price")
-    if found is not None and not 0 <= found <= DEAREST:
-        row.drift.append(f"price: no price {found!r}")
-        return None
-    return found
-
-
-def _at_least_0(row: FieldReader, key: str) -> int | None:
-    found = row.whole(key)
-    if found is not None and found < 0:
-        row.drift.append(f"{row.where}{key}: below zero")
-        return None
-    return found
-
-
-def _type(made: FieldReader | None) -> _Type | None:
-    if made is None:
-        return None
-    inner = made.inner("resources")
-    if inner is None:
-        return _Type(name=made.text("name"))
-    disk = inner.inner("disk")
-    gpus = [gpu for gpu in inner.items("gpus") if gpu is not None] if inner.value.get("gpus") is not None else []
-    return _Type(
-        name=made.text("name"),
-        resources=_Resources(
-            cpus=_at_least_0(inner, "cpus"),
-            memory_mib=_at_least_0(inner, "memory_mib"),
-            gpus=[_Gpu(name=gpu.text("name"), memory_mib=_at_least_0(gpu, "memory_mib")) for gpu in gpus],
-            spot=inner.flag("spot"),
-            disk=_Disk(size_mib=_at_least_0(disk, "size_mib")) if disk is not None else None,
-        ),
     )

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from stenotest.story import job, run_item, single, submission
 
 from engine.providers.dstack import words
-from engine.providers.dstack.lenient import lenient_run
-from engine.providers.dstack.run_reading import decode_run, read_cost, read_run
+from engine.providers.dstack.run_reading import LENIENT, RunWire, decode_run, read_cost, read_run
 
 ANY_JSON = st.recursive(
     st.none()
@@ -90,7 +89,7 @@ def test_the_typed_and_the_lenient_way_agree(change: dict[str, Any]) -> None:
     """Whatever the typed step accepts, the lenient one reads alike and finds nothing odd in."""
     item = encoded({**single("a", "running", "running"), **change})
     wire, odd = decode_run(item)
-    assert (wire, odd) == lenient_run(item)
+    assert (wire, odd) == LENIENT.read(item, RunWire, "a run")
 
 
 @pytest.mark.parametrize(
