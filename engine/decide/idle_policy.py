@@ -7,8 +7,7 @@ the machine idle. No clock is compared with it, so blind time and a clock that j
 from collections.abc import Iterator
 from typing import Final
 
-from engine.decide.arrivals import comer
-from engine.decide.candidates import by_idleness, is_occupied, is_told, unfit
+from engine.decide.candidates import by_idleness, comer, is_occupied, is_told, unfit
 from engine.decide.decisions import CancelDrain, StartDrain, StopRun, StopVm
 from engine.decide.idle_timeout import timeout_of
 from engine.decide.queue import Plan

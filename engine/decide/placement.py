@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from engine.decide.arrivals import claims
-from engine.decide.candidates import by_idleness, hindrances, is_shared_with, is_told, looks_idle, unfit
+from engine.decide.candidates import by_idleness, claims, hindrances, is_shared_with, is_told, looks_idle, unfit
 from engine.decide.decisions import Creation, Hold, Place, Refuse
 from engine.decide.idle_timeout import backstop
 from engine.decide.matching import differences

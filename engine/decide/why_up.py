@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from engine.decide.arrivals import LANDING, comer
-from engine.decide.candidates import is_told
+from engine.decide.candidates import LANDING, comer, is_told
 from engine.decide.idle_timeout import Timeout, timeout_of
 from engine.decide.source_view import Scene
 from engine.fold.archives import until_of

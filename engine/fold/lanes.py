@@ -3,8 +3,7 @@
 from typing import Final
 
 from engine.fold.run import Run
-from engine.fold.sources import BLIND_AFTER, Source, list_read, lists_newest
-from engine.fold.sweeps import Sweep, sweep_ended
+from engine.fold.sources import BLIND_AFTER, Source, Sweep, list_read, lists_newest, sweep_ended
 from engine.fold.vm import Vm
 from engine.providers.reading import Listing, Scope
 

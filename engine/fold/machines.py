@@ -9,8 +9,7 @@ from engine.fold.change import Anomaly, AnomalyKind, Change, VmMoved
 from engine.fold.duplicates import Once
 from engine.fold.links import Links
 from engine.fold.run import Run
-from engine.fold.sources import LOST_AFTER, Source, list_read, lists_newest, source_named
-from engine.fold.sweeps import Sweep, sweep_ended
+from engine.fold.sources import LOST_AFTER, Source, Sweep, list_read, lists_newest, source_named, sweep_ended
 from engine.fold.tick import Tick
 from engine.fold.vm import Vm, VmDate, VmMissing, vm_id_of
 from engine.fold.vm_machine import VmStepper

@@ -19,8 +19,7 @@ from engine.fold.lanes import Lane, SourceLanes
 from engine.fold.machines import ending_due
 from engine.fold.run import Run
 from engine.fold.run_turn import cost_is_whole
-from engine.fold.sources import Source
-from engine.fold.sweeps import is_page
+from engine.fold.sources import Source, is_page
 from engine.fold.tick import Seen, Tick
 from engine.fold.tick_reader import PollReader
 from engine.fold.touched import Touched

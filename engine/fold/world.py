@@ -16,8 +16,7 @@ from engine.fold.machines import Machines
 from engine.fold.run import Missing, Run
 from engine.fold.run_machine import RUN, RunStepper
 from engine.fold.run_turn import Turn
-from engine.fold.sources import LOST_AFTER, Source, heard, source_named
-from engine.fold.sweeps import Sweep, sweep_ended
+from engine.fold.sources import LOST_AFTER, Source, Sweep, heard, source_named, sweep_ended
 from engine.fold.tick import Seen, Tick
 from engine.fold.vm_machine import VM, VmStepper
 from engine.fold.world_codec import WorldState

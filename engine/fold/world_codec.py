@@ -6,8 +6,7 @@ from engine.facts import RunFacts
 from engine.fold.change import Anomaly, Blind
 from engine.fold.outbox import Outbox
 from engine.fold.run import Run
-from engine.fold.sources import Source
-from engine.fold.sweeps import Sweep
+from engine.fold.sources import Source, Sweep
 from engine.fold.vm import Vm, VmDate
 from engine.policy import Policy
 

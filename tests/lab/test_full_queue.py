@@ -12,8 +12,7 @@ from stenolab.versions import NEWEST
 
 from engine.act.journal import Journal
 from engine.commands.submit import request_run
-from engine.decide.arrivals import claims
-from engine.decide.candidates import looks_idle
+from engine.decide.candidates import claims, looks_idle
 from engine.decide.queue import is_due
 from engine.decide.source_view import Scene
 from engine.fold.change import Change
