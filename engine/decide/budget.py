@@ -214,8 +214,8 @@ def _idle_of(terms: Requirements, policy: Policy) -> int:
     """How long a machine made for such a run may idle after it: until the provider ends it, if nobody records. Where
     that is for ever, the assumed duration.
     """
-    told = backstop(terms, policy)
-    return policy.assumed_duration if told == OFF else told
+    timeout = backstop(terms, policy)
+    return policy.assumed_duration if timeout == OFF else timeout
 
 
 def _live(state: WorldState) -> Iterator[Vm]:

@@ -15,7 +15,7 @@ from engine.money.life import (
     blocks_of,
     certain_end,
     certain_start,
-    held,
+    holds_of,
     life_end,
     order_of,
     possible_end,
@@ -73,13 +73,13 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True):
     low: int
     high: int
     hourly: int | None
-    """The price in force at `until`, also where no interval has begun at it; None: no price was ever told."""
+    """The price in force at `until`, also where no interval has begun at it; None: no price was ever given."""
 
 
 # -- what no later poll changes ---------------------------------------------------------------------------------------
 
 OPEN: Final = 32
-"""Phases reckoned anew with each poll, before they are settled too."""
+"""Phases computed again with each poll, before they are settled too."""
 _MACHINES: Final = 64
 """Machines remembered."""
 
@@ -95,7 +95,7 @@ class PhaseStart(NamedTuple):
 
 
 class SettledPart(NamedTuple):
-    """The beginning of a machine's life, and all it was reckoned from."""
+    """The beginning of a machine's life, and all it was computed from."""
 
     mark: PhaseStart
     intervals: tuple[Interval, ...]
@@ -147,10 +147,10 @@ class BillCache:
             since, behind = kept.mark.begun.since, len(kept.occupancies)
             tail = vm.occupancies[behind:]
             if _in_order(vm.occupancies[max(0, behind - 1) :]) and all(one.seen_at > since for one in tail):
-                holds = held(tail, blocks, kept.holds)
+                holds = holds_of(tail, blocks, kept.holds)
                 if all(hold.since > since for hold in holds[len(kept.holds) :]):
                     return Opened(kept, holds)
-        return Opened(None, held(sorted(vm.occupancies, key=order_of), blocks))
+        return Opened(None, holds_of(sorted(vm.occupancies, key=order_of), blocks))
 
     def keep(
         self,
@@ -176,7 +176,7 @@ class BillCache:
             return
         entered_low = min(mark.begun.edge.low, mark.begun.edge.at)
         if before and behind + gone:
-            # How it ended alone: who came behind it is reckoned anew.
+            # How it ended alone: what came behind it is computed again.
             last = vm.occupancies[behind + gone - 1]
             before[-1] = before[-1]._replace(until=max(before[-1].since, last.since, last.until or 0))
         self._kept.pop(vm.vm_id, None)
@@ -241,8 +241,7 @@ def bill_vm(vm: Vm, *, until: int, book: Book, cache: BillCache | None = None) -
     """The bill of one machine; an open one is costed to `until`.
 
     The cost is rounded at every edge of the sum so far, not interval by interval: so the intervals sum to it exactly,
-    and what a later poll adds changes nothing before. What is settled is not reckoned again: `cache` saves time and
-    changes nothing.
+    and what a later poll adds changes nothing before. The cache saves time and changes nothing.
     """
     cache = BillCache() if cache is None else cache
     tariff = book.tariff(vm)
@@ -345,6 +344,8 @@ def split(amount: int, weights: Sequence[int]) -> list[int]:
 
 def _priced(cut: Slice, tariff: Tariff) -> list[Slice]:
     """A slice cut where the price changes."""
+    if len(tariff) == 1:
+        return [cut]
     prices = {rung.since: rung.best for rung in tariff if cut.since < rung.since < cut.until}
     edges, price = [cut.since], rung_at(tariff, cut.since).best
     for moment, hourly in prices.items():
@@ -363,7 +364,8 @@ def _interval(piece: Slice, tariff: Tariff, cost: int, began: int, certain: int)
     runs: dict[str, int] = {}
     for run_id, blocks in piece.runs:
         runs[run_id] = runs.get(run_id, 0) + blocks
-    parts = split(cost, [*runs.values(), piece.of - sum(runs.values())])
+    whole = len(runs) == 1 and piece.of in runs.values()
+    parts = [cost] if whole else split(cost, [*runs.values(), piece.of - sum(runs.values())]) if runs else []
     return Interval(
         phase=piece.phase,
         since=piece.since,

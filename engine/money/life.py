@@ -220,7 +220,7 @@ def order_of(one: Occupancy) -> tuple[int, int]:
     return one.seen_at, one.since
 
 
-def held(occupancies: Iterable[Occupancy], total: int, before: Iterable[Hold] = ()) -> list[Hold]:
+def holds_of(occupancies: Iterable[Occupancy], total: int, before: Iterable[Hold] = ()) -> list[Hold]:
     """Who was on a machine of so many blocks, in the order in which they came, behind who came `before` them.
 
     A run begins when it was submitted, or at the newest sight of the machine without it. Where a machine takes one run

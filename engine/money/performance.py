@@ -106,7 +106,7 @@ def _measure(name: str, what: str, unit: Unit, values: list[int], target: str, l
     count = len(ordered)
     p95 = _rank(ordered, 95)
     mean = (2 * sum(ordered) + count) // (2 * count) if count else None
-    held = mean if unit == "money" else p95
+    judged = mean if unit == "money" else p95
     return Measure(
         name=name,
         what=what,
@@ -118,7 +118,7 @@ def _measure(name: str, what: str, unit: Unit, values: list[int], target: str, l
         worst=ordered[-1] if count else None,
         target=target,
         limit=limit,
-        met=None if held is None else held <= limit,
+        met=None if judged is None else judged <= limit,
     )
 
 

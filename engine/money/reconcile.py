@@ -120,7 +120,7 @@ def reconcile_sums(
     for line, cost in nobodys.items():
         amounts[_OWN[line]] = amounts.get(_OWN[line], 0) + cost
     amounts[Cause.NOBODY] = amounts.get(Cause.NOBODY, 0) + ours - paid - sum(nobodys.values())
-    return Reconciliation(run_id=None, ours=ours, theirs=theirs, lines=_told(amounts))
+    return Reconciliation(run_id=None, ours=ours, theirs=theirs, lines=_differences(amounts))
 
 
 def reconcile_run(
@@ -130,7 +130,7 @@ def reconcile_run(
     mine = list(charges)
     ours = sum(charge.cost for charge in mine)
     if run.cost is None:
-        lines = _told({Cause.NO_FIGURE: ours})
+        lines = _differences({Cause.NO_FIGURE: ours})
         return Reconciliation(run_id=run.run_id, ours=ours, theirs=None, lines=lines)
     sums: dict[Cause, Fraction] = {}
     theirs = Fraction(0)
@@ -151,7 +151,7 @@ def reconcile_run(
     _add(sums, _rest_of(run, theirs), theirs - run.cost)
     rounded = {cause: round(amount) for cause, amount in sums.items()}
     rounded[Cause.ROUNDING] = rounded.get(Cause.ROUNDING, 0) + ours - run.cost - sum(rounded.values())
-    return Reconciliation(run_id=run.run_id, ours=ours, theirs=run.cost, lines=_told(rounded))
+    return Reconciliation(run_id=run.run_id, ours=ours, theirs=run.cost, lines=_differences(rounded))
 
 
 def _compare(vm: Vm, mine: list[Charge], spans: list[tuple[int, int, int]], sums: dict[Cause, Fraction]) -> None:
@@ -236,7 +236,7 @@ def _add(sums: dict[Cause, Fraction], cause: Cause, amount: Fraction) -> None:
     sums[cause] = sums.get(cause, Fraction(0)) + amount
 
 
-def _told(amounts: Mapping[Cause, int]) -> tuple[Difference, ...]:
+def _differences(amounts: Mapping[Cause, int]) -> tuple[Difference, ...]:
     return tuple(Difference(cause=cause, amount=amounts[cause]) for cause in Cause if amounts.get(cause))
 
 

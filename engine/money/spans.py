@@ -118,6 +118,8 @@ class _Dates:
         """What was left, and what lies behind `after` and not behind `until`, up to where the machine is in `phase` for
         the last time: a poll shows it so at `until`.
         """
+        if not self._dates and not self.left:
+            return ()
         found = (*self.left, *self._dates[bisect_right(self._times, after) : bisect_right(self._times, until)])
         count = len(found)
         for place in reversed(range(count if phase is not None else 0)):
