@@ -47,7 +47,7 @@ def _read_position(text: str) -> int:
 
 AT = Parameter(
     name="at",
-    help="Show everything as it was: at a position, or at a time (ISO 8601, UTC unless it says otherwise).",
+    help="Show the state at a position or at a time (ISO 8601; UTC without an offset).",
     schema={
         "anyOf": [
             {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
@@ -58,7 +58,7 @@ AT = Parameter(
 )
 MIN_POSITION = Parameter(
     name="min_position",
-    help="Wait up to two seconds until this position is shown: what a command answered, seen by the read behind it.",
+    help="Wait up to two seconds until the answer includes this position, for example the one a command returned.",
     schema={"type": "integer", "minimum": 0, "maximum": 10**18 - 1},
     read=_read_position,
 )
@@ -97,7 +97,9 @@ def _now(service: Service, least: int | None) -> Iterator[Look]:
             yield found
             return
     if head < least:
-        raise Problem(409, f"the record ends at position {head}; nothing has {least} yet", field="min_position")
+        raise Problem(
+            409, f"the record ends at position {head}; position {least} does not exist yet", field="min_position"
+        )
     with service.pool.now(min_position=least) as found:
         yield found
 
@@ -110,5 +112,5 @@ def _moment_of(moment: When, found: Look, now: int) -> tuple[int, Beyond]:
         return moment.position, NOTHING
     assert moment.time is not None  # noqa: S101 - one of the two is set
     if moment.time > now:
-        raise Problem(400, "that time has not come yet", field="at")
+        raise Problem(400, "this time is in the future", field="at")
     return moment_at(found.record, moment.time, head, found.view.imported_at())

@@ -17,8 +17,8 @@ from projections.api.problems import Problem, problem_of
 
 _log = logging.getLogger(__name__)
 _SAID = {
-    404: "there is nothing at this path; /openapi.json lists what there is",
-    405: "this path has no such method; Allow lists those it has",
+    404: "there is nothing at this path; /openapi.json lists all paths",
+    405: "this path does not support this method; Allow lists those it supports",
 }
 """What Starlette's own refusals mean here."""
 

@@ -1,4 +1,4 @@
-"""GET /openapi.json: everything this service answers, merged from what its parts say of their routes."""
+"""GET /openapi.json: the document of all routes, merged from the fragments of the parts."""
 
 from __future__ import annotations
 
@@ -21,39 +21,39 @@ OPEN = frozenset({"/healthz", "/readyz", "/api/session"})
 """Paths that need no token."""
 
 _ABOUT = (
-    "The HTTP service of Steno. Reads take `at` (a position or a time) and show everything as it was then; an answer "
-    "names the position it stands at in `Steno-Position`. Commands answer 202 with the position of their request: "
-    "give it as `min_position` to a read that has to see it. Whatever goes wrong is a problem (RFC 9457). Requests "
-    "from this machine need no token unless the service says so."
+    "The HTTP service of Steno. Reads take `at` (a position or a time) and show the state at that moment; the header "
+    "`Steno-Position` names the position of an answer. Commands answer 202 with the position of their request: pass it "
+    "as `min_position` to a read that must include it. Errors are problems (RFC 9457). Requests from this machine need "
+    "no token unless `api.loopback` is `token`."
 )
 _TAGS = {
-    "runs": "Runs: what they do, why, and what they cost",
+    "runs": "Runs, their verdicts and costs",
     "machines": "Machines and their bills",
     "money": "Costs and the budget",
     "record": "The record itself: events, polls, incidents",
-    "streams": "What happens now, as server-sent events",
-    "kernels": "Kernels: submitted, checked and benchmarked",
-    "access": "Who asks",
+    "streams": "Live changes as server-sent events",
+    "kernels": "Kernels: submit, check and benchmark",
+    "access": "The caller, login and logout",
     "operations": "Health and metrics",
 }
 _READ_PROBLEMS = {
-    400: "A parameter is unknown, repeated, or no value of its kind.",
-    401: "No token that is known, or one that has expired.",
+    400: "A parameter is unknown, repeated or invalid.",
+    401: "The token is missing, unknown or expired.",
     403: "The token's role does not allow this.",
-    404: "There is no such thing.",
-    409: "The record does not go that far, or the state of the thing does not allow this.",
-    503: "Not now: the record is locked, or the read models are behind; Retry-After says when.",
+    404: "Not found.",
+    409: "The position is beyond the end of the record, or the state does not allow this.",
+    503: "Unavailable: the record is locked, or the read models are behind; Retry-After says when to retry.",
 }
 _COMMAND_PROBLEMS = {
-    400: "The body is not valid JSON, or a header or parameter is no value of its kind.",
+    400: "The body is not valid JSON, or a header or parameter is invalid.",
     401: _READ_PROBLEMS[401],
-    403: "The token's role does not allow this, or a policy refuses it, with the arithmetic.",
-    404: "There is no such thing.",
-    409: "The key came with something else before, or the state of the thing does not allow this.",
+    403: "The token's role does not allow this, or a policy refuses it; the detail shows the calculation.",
+    404: "Not found.",
+    409: "The idempotency key was used with another body, or the current state does not allow this.",
     413: "The body is too large.",
-    415: "The body is not said to be JSON.",
-    422: "The body is JSON and not what is wanted; `field` says where.",
-    429: "Too many submissions; Retry-After says when.",
+    415: "The Content-Type is not JSON.",
+    422: "The body does not match the schema; `field` names the part.",
+    429: "Too many submissions; Retry-After says when to retry.",
     503: _READ_PROBLEMS[503],
 }
 
@@ -127,7 +127,7 @@ def _complete(path: str, method: str, operation: dict[str, Any]) -> None:
         known.pop(404)
     for status, text in known.items():
         responses.setdefault(str(status), _problem(text))
-    responses.setdefault("default", _problem("Whatever else is wrong with a request, or with us."))
+    responses.setdefault("default", _problem("Any other error."))
 
 
 def _name(path: str, method: str) -> str:

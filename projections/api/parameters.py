@@ -84,7 +84,7 @@ def asked_of(request: Request, parameters: Iterable[Parameter]) -> Asked:
     for name, text in request.query_params.multi_items():
         if name not in known:
             there = ", ".join(known) or "none"
-            raise Problem(400, f"there is no parameter {_cut(name)}; there are: {there}", field=_cut(name))
+            raise Problem(400, f"unknown parameter {_cut(name)}; known: {there}", field=_cut(name))
         if name in seen:
             raise Problem(400, f"{name} is given more than once", field=name)
         seen.add(name)
@@ -151,7 +151,7 @@ def flag(name: str, help_: str) -> Parameter:
     return Parameter(name=name, help=help_, schema={"type": "boolean", "default": False}, read=read, default=False)
 
 
-HIDDEN = flag("hidden", "Also what hidden archives hold (`steno sources hide`).")
+HIDDEN = flag("hidden", "Include hidden archives (`steno sources hide`).")
 
 
 def text(name: str, help_: str, *, longest: int = 200) -> Parameter:

@@ -39,13 +39,13 @@ _PATIENCE: Final = 30.0
 
 def _read_position(text: str) -> int:
     if _POSITION.fullmatch(text) is None:
-        raise ValueError("a position: a whole number, 0 for the beginning")
+        raise ValueError("a position: a whole number, 0 for the start")
     return int(text)
 
 
 _AFTER = Parameter(
     name="after",
-    help=f"Begin behind this position (0: at the beginning); {LAST_EVENT_ID} goes before it. Neither: from now on.",
+    help=f"Start after this position (0: at the start). {LAST_EVENT_ID} takes precedence. Without either: from now on.",
     schema={"type": "integer", "minimum": 0, "maximum": 10**18 - 1},
     read=_read_position,
 )
@@ -180,26 +180,29 @@ class StreamMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _SUMMARIES: Final = {
-    "/api/stream": "Everything that happens, as server-sent events; answered polls that moved nothing are left out",
-    "/api/runs/{id}/stream": "As /api/stream, only what concerns one run and the machine it is on",
+    "/api/stream": "All changes as server-sent events; polls without a change are left out",
+    "/api/runs/{id}/stream": "As /api/stream, for one run and its machine only",
 }
 
 
 def _described(path: str, summary: str) -> dict[str, object]:
-    problem = {"description": "A problem (RFC 9457); it names the field."}
+    problem = {"description": "A problem (RFC 9457); `field` names the part of the request."}
     parameters: list[dict[str, object]] = [
         {"name": _AFTER.name, "in": "query", "description": _AFTER.help, "schema": dict(_AFTER.schema)},
         {
             "name": LAST_EVENT_ID,
             "in": "header",
-            "description": "The position of the last message the client has: it goes on behind it.",
+            "description": "The position of the last message received; the stream resumes after it.",
             "schema": dict(_AFTER.schema),
         },
     ]
     parameters += path_parameters(path)
     schema = {"type": "string", "x-data": {"$ref": "#/components/schemas/StreamMessage"}}
     answers: dict[str, object] = {
-        "200": {"description": "Server-sent events, for as long as both want.", "content": {_SSE: {"schema": schema}}},
+        "200": {
+            "description": "Server-sent events, until the client or the server closes the stream.",
+            "content": {_SSE: {"schema": schema}},
+        },
         "400": problem,
         "503": problem,
     }

@@ -82,7 +82,7 @@ PROBLEMS: Final = "/api/amd/problems"
 
 _REFS: Final = "#/components/schemas/Kernel{name}"
 _POSITIONS: Final = {"type": "integer", "minimum": 0, "maximum": 10**18 - 1}
-_BAD: Final = {"description": "A problem (RFC 9457); it names the field."}
+_BAD: Final = {"description": "A problem (RFC 9457); `field` names the part of the request."}
 _TAGS: Final = ["kernels"]
 
 
@@ -90,7 +90,11 @@ def _components() -> dict[str, Any]:
     _, found = msgspec.json.schema_components(
         (Payload, Definition, StatusObject, Metrics, Problems), ref_template=_REFS
     )
-    return {f"Kernel{name}": one for name, one in found.items()}
+    # `KernelProblem` has the prefix already.
+    named = msgspec.json.encode({f"Kernel{name}": one for name, one in found.items()}).replace(
+        b"KernelKernel", b"Kernel"
+    )
+    return msgspec.json.decode(named, type=dict[str, Any])
 
 
 def _json(name: str, said: str) -> dict[str, Any]:
@@ -112,7 +116,7 @@ _SUBMITTING: Final[dict[str, Any]] = {
         "description": "With the provider `local` a kernel runs as the service's user, not isolated: it can read the "
         "record and use the network. There only a caller on the service's machine may submit, without a token (403 for "
         "others, unless `kernel.unsafe_local` is true), and the answer has `Steno-Isolation: none`.",
-        "summary": "Check and time a kernel; the answer is the stream of its statuses, the first names its run_id",
+        "summary": "Check and benchmark a kernel; the answer streams its statuses, and the first one has the run_id",
         "tags": _TAGS,
         "parameters": [
             KEY_HEADER,
@@ -122,7 +126,7 @@ _SUBMITTING: Final[dict[str, Any]] = {
             "content": {"application/json": {"schema": {"$ref": _REFS.format(name="Payload")}}},
         },
         "responses": {
-            "200": _stream("Server-sent events up to the last status; closing it does not stop the run."),
+            "200": _stream("Server-sent events until the final status; closing the stream does not stop the run."),
             **{str(status): _BAD for status in (400, 403, 409, 413, 415, 422, 429, 503)},
         },
     }
@@ -130,19 +134,19 @@ _SUBMITTING: Final[dict[str, Any]] = {
 _RESUMING: Final[dict[str, Any]] = {
     "get": {
         "operationId": "followKernel",
-        "summary": "The statuses of a kernel, from its submission or from where a client was",
+        "summary": "The statuses of a kernel, from its submission or after a given position",
         "tags": _TAGS,
         "parameters": [
             *path_parameters(STREAM),
             {
                 "name": LAST_EVENT_ID,
                 "in": "header",
-                "description": "The position of the last status the client has: it goes on behind it.",
+                "description": "The position of the last status received; the stream resumes after it.",
                 "schema": _POSITIONS,
             },
         ],
         "responses": {
-            "200": _stream("Server-sent events up to the last status."),
+            "200": _stream("Server-sent events until the final status."),
             **{str(status): _BAD for status in (400, 404, 503)},
         },
     }
@@ -152,17 +156,15 @@ OPENAPI: Final[dict[str, Any]] = {
     "paths": {
         SUBMIT: _SUBMITTING,
         STREAM: _RESUMING,
-        METRICS: _read(
-            "The figures a front end shows", _json("Metrics", "Seven figures."), operationId="kernelMetrics"
-        ),
+        METRICS: _read("Figures for a front end", _json("Metrics", "Seven figures."), operationId="kernelMetrics"),
         SCHEMA: _read(
-            "The JSON Schema of what is posted to submit, `problem_def` included",
+            "The JSON Schema of the submit body, `problem_def` included",
             {"description": "A schema.", "content": {"application/json": {"schema": {"type": "object"}}}},
             operationId="kernelSchema",
         ),
         PROBLEMS: _read(
-            "The shipped problems, and what can be asked for",
-            _json("Problems", "All of them."),
+            "The shipped problems, data types, endpoints and GPUs",
+            _json("Problems", "The problems."),
             operationId="kernelProblems",
         ),
     },

@@ -68,7 +68,7 @@ def readiness(service: Service) -> Readiness:
     lag: LagObject | None = None
     sources: tuple[SourceObject, ...] = ()
     if not feed.alive:
-        reasons.append("the thread that follows the record has ended: restart the server")
+        reasons.append("the thread that follows the record has stopped: restart the server")
     elif feed.trouble is not None:
         reasons.append(feed.trouble)
     elif feed.live.silence > MOST_SILENCE:
@@ -162,18 +162,18 @@ _, _schemas = msgspec.json.schema_components((Readiness,), ref_template="#/compo
 OPENAPI: Final[dict[str, object]] = {
     "paths": {
         "/metrics": _described(
-            "Everything that is counted, as Prometheus reads it",
+            "Metrics in the Prometheus text format",
             {"200": {"description": "Metrics.", "content": {"text/plain": {"schema": {"type": "string"}}}}},
         ),
         "/healthz": _described(
-            "Whether the process lives",
-            {"200": {"description": "It does.", "content": {"application/json": {"schema": _healthy}}}},
+            "Whether the process is alive",
+            {"200": {"description": "It is alive.", "content": {"application/json": {"schema": _healthy}}}},
         ),
         "/readyz": _described(
-            "Whether it can be relied on",
+            "Whether the service is ready",
             {
-                "200": {"description": "It can.", "content": _readiness},
-                "503": {"description": "It cannot, and why.", "content": _readiness},
+                "200": {"description": "It is ready.", "content": _readiness},
+                "503": {"description": "It is not ready; `reasons` says why.", "content": _readiness},
             },
         ),
     },

@@ -51,15 +51,15 @@ def _one(_: Service, look: Look, asked: Asked) -> object:
 READS = (
     Read(
         path="/api/vms",
-        summary="Machines with their bills, the one first seen last first",
+        summary="Machines with their bills, newest first",
         answer=_list,
         shape=shapes.MachinePage,
-        parameters=(CURSOR, LIMIT, flag("live", "Only machines that may be billed now."), HIDDEN),
+        parameters=(CURSOR, LIMIT, flag("live", "Only machines that may still be billed."), HIDDEN),
         tag="machines",
     ),
     Read(
         path="/api/vms/{id}",
-        summary="One machine: its bill, the provider's facts, and why it is still up",
+        summary="One machine: bill, facts from the provider, and why it is still up",
         answer=_one,
         shape=shapes.MachineAnswer,
         tag="machines",

@@ -55,20 +55,22 @@ def policy_at(service: Service, state: WorldState, *, past: bool) -> Policy:
 READS = (
     Read(
         path="/api/costs",
-        summary="What everything cost, by machine, run, day, user or GPU, and against the provider's figure",
+        summary="Costs by machine, run, day, user or GPU, compared with the provider's costs",
         answer=_costs,
         shape=shapes.CostReport,
         parameters=(
-            choice("by", "What a row stands for.", ("vm", "run", "day", "user", "gpu"), default="vm"),
+            choice("by", "What a row is.", ("vm", "run", "day", "user", "gpu"), default="vm"),
             CURSOR,
-            integer("limit", "How many rows to give at most; left out, all. The sums are of all.", low=1, high=MOST),
+            integer(
+                "limit", "Maximum number of rows; default: all. The totals always cover all rows.", low=1, high=MOST
+            ),
             choice("order", "Which rows come first.", ("oldest", "newest"), default="oldest"),
         ),
         tag="money",
     ),
     Read(
         path="/api/budget",
-        summary="Where the budget stands: spent, promised, left, and until when",
+        summary="The budget: spent, committed, remaining, and when it is used up",
         answer=_budget,
         shape=shapes.BudgetAnswer,
         tag="money",

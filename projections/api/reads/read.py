@@ -80,7 +80,7 @@ def check_path(asked: Asked) -> None:
 def check_word(name: str, word: str) -> None:
     """As `check_path`, of one part of a path."""
     if len(word) > LONGEST:
-        raise Problem(404, f"there is nothing of a name that long ({len(word)} characters)", field=name)
+        raise Problem(404, f"no name is that long ({len(word)} characters)", field=name)
 
 
 def limiter() -> Callable[[], CapacityLimiter]:
@@ -111,19 +111,19 @@ def _operation(read: Read) -> dict[str, Any]:
         "parameters": [*path_parameters(read.path), *(parameter_object(one) for one in read.takes)],
         "responses": {
             "200": {
-                "description": "As it stands at the position the header names.",
+                "description": "The state at the position in the header.",
                 "headers": ANSWER_HEADERS,
                 "content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{read.shape.__name__}"}}},
             },
-            "304": {"description": "As it was when the client last asked (If-None-Match)."},
+            "304": {"description": "Unchanged since the client's copy (If-None-Match)."},
         },
     }
 
 
 ANSWER_HEADERS: dict[str, Any] = {
-    "ETag": {"description": "The tag of this body.", "schema": {"type": "string"}},
+    "ETag": {"description": "The entity tag of this body.", "schema": {"type": "string"}},
     "Steno-Position": {
-        "description": "The position of the record the answer stands at.",
+        "description": "The position of the record that the answer shows.",
         "schema": {"type": "integer", "minimum": 0},
     },
 }
@@ -145,8 +145,8 @@ def path_parameters(path: str) -> list[dict[str, Any]]:
 
 
 NAMED = (
-    "An id, the provider's id, a name (Steno's own run of it that has not ended, else the newest), or the unique "
-    "beginning of an id."
+    "An id, the provider's id, a name (Steno's own active run of that name, else the newest), or a unique prefix of "
+    "an id."
 )
 """How a path names a run or a machine: every route finds it alike (`View.row`, `View.vm_row`)."""
 _PATHS = {

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from projections.store.reader_pool import Look
 
 _POSITION = re.compile("[0-9]{1,18}")
-_BACKWARDS = flag("backwards", "The newest first.")
+_BACKWARDS = flag("backwards", "Newest first.")
 
 
 def _overview(service: Service, look: Look, _: Asked) -> object:
@@ -45,7 +45,7 @@ def _overview(service: Service, look: Look, _: Asked) -> object:
 def _record(service: Service, look: Look, asked: Asked) -> object:
     since, until = asked.time("since"), asked.time("until")
     if since is not None and until is not None and until < since:
-        raise Problem(400, "until is before since: ask for a stretch that goes forwards", field="until")
+        raise Problem(400, "until is before since", field="until")
     return record_object(look, service.projector.lag, since=since, until=until)
 
 
@@ -116,48 +116,46 @@ def position_of(asked: Asked) -> int:
     """
     word = asked.path["position"]
     if _POSITION.fullmatch(word) is None:
-        raise Problem(400, f"{word[:60]!r} is not a position: write a whole number", field="position")
+        raise Problem(400, f"{word[:60]!r} is not a position; use a whole number", field="position")
     return int(word)
 
 
 READS = (
     Read(
         path="/api/overview",
-        summary="Everything at a glance: what runs, today's costs, the budget, machines as lanes, what is wrong",
+        summary="Overview: active runs, costs of today, budget, machines over time, incidents",
         answer=_overview,
         shape=shapes.Overview,
         tag="record",
     ),
     Read(
         path="/api/record",
-        summary="Where the record stands, how far the read models are, and what to look for in it",
+        summary="The head of the record, the progress of the read models, and marks of notable events",
         answer=_record,
         shape=shapes.RecordAnswer,
         parameters=(
-            time(
-                "since", "Only marks from this time on; a shorter stretch shows more of those that are close together."
-            ),
+            time("since", "Only marks from this time on; a shorter range shows marks that are close together."),
             time("until", "Only marks up to this time."),
         ),
         tag="record",
     ),
     Read(
         path="/api/offers",
-        summary="The GPUs there are to choose from, with the prices seen or assumed",
+        summary="Available GPUs with recorded or assumed prices",
         answer=_offers,
         shape=shapes.Offers,
         tag="machines",
     ),
     Read(
         path="/api/sources",
-        summary="Whose polls the record holds: live sources, and archives that were imported",
+        summary="Sources of the record: live ones and imported archives",
         answer=_sources,
         shape=shapes.Sources,
         tag="record",
     ),
     Read(
         path="/api/events",
-        summary="Events of the record, in order or backwards",
+        summary="Events of the record, oldest or newest first",
         answer=_events,
         shape=shapes.EventPage,
         parameters=(
@@ -171,35 +169,35 @@ READS = (
     ),
     Read(
         path="/api/events/{position}",
-        summary="One event; of a poll its answer too, of an observation the item it saw",
+        summary="One event; a poll with its answer, an observation with its item",
         answer=_event,
         shape=shapes.EventInFull,
         tag="record",
     ),
     Read(
         path="/api/polls",
-        summary="Polls: what was asked, when, and what it changed",
+        summary="Polls: request, time, and changed streams",
         answer=_polls,
         shape=shapes.PollPage,
         parameters=(
             CURSOR,
             LIMIT,
             text("source", "Only this source: `dstack/main`."),
-            flag("failed", "Only polls that got no usable answer."),
+            flag("failed", "Only failed polls."),
             _BACKWARDS,
         ),
         tag="record",
     ),
     Read(
         path="/api/polls/{position}",
-        summary="One poll with the provider's own answer, secrets replaced",
+        summary="One poll with the provider's answer; secrets are replaced",
         answer=_poll,
         shape=shapes.PollInFull,
         tag="record",
     ),
     Read(
         path="/api/incidents",
-        summary="Anomalies and the times in which nobody looked, the newest first",
+        summary="Anomalies and blind times, newest first",
         answer=_incidents,
         shape=shapes.IncidentPage,
         parameters=(SORTED_CURSOR, LIMIT),

@@ -65,7 +65,7 @@ class PollRow(Shape, kw_only=True):
     req: Any
     status: int | None
     ms: float
-    changed: Annotated[list[str], msgspec.Meta(description="The streams whose answer was not the same as before.")]
+    changed: Annotated[list[str], msgspec.Meta(description="The streams whose state changed.")]
 
 
 class PollPage(Shape, kw_only=True):
@@ -125,12 +125,12 @@ class RecordAnswer(Shape, kw_only=True):
     hash: str
     first_at: Time | None
     last_at: Time | None
-    checkpoint: Annotated[Position, msgspec.Meta(description="How far the read models are.")]
+    checkpoint: Annotated[Position, msgspec.Meta(description="The position the read models show.")]
     lag: LagAnswer
     marks: list[MarkShape]
     thinned: Annotated[
         bool,
-        msgspec.Meta(description="The stretch has more marks than these: `since` and `until` ask for a shorter one."),
+        msgspec.Meta(description="More marks exist: use `since` and `until` for a shorter range."),
     ]
 
 
@@ -229,8 +229,10 @@ class SourceRowAnswer(Shape, kw_only=True):
     """Whose polls the record holds, and how much of each there is."""
 
     source: str
-    kind: Annotated[Literal["live", "archive"], msgspec.Meta(description="`live`: a recorder polls it, or has.")]
-    hidden: Annotated[bool, msgspec.Meta(description="Lists leave the archive out.")]
+    kind: Annotated[
+        Literal["live", "archive"], msgspec.Meta(description="`live`: polled by a recorder; `archive`: imported.")
+    ]
+    hidden: Annotated[bool, msgspec.Meta(description="Lists omit the archive.")]
     first_poll_at: Time
     last_poll_at: Time
     polls: int

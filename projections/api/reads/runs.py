@@ -119,7 +119,7 @@ def _costs(_: Service, look: Look, asked: Asked) -> object:
 READS = (
     Read(
         path="/api/runs",
-        summary="Runs, a page at a time, by when they were submitted",
+        summary="Runs, page by page, ordered by submission time",
         answer=_list,
         shape=shapes.RunPage,
         parameters=(
@@ -127,33 +127,33 @@ READS = (
             LIMIT,
             choice("state", "Only runs in this state.", (state.value for state in State)),
             text("name", "Only runs of this name."),
-            choice("order", "Which come first.", ("newest", "oldest"), default="newest"),
+            choice("order", "Which runs come first.", ("newest", "oldest"), default="newest"),
             HIDDEN,
         ),
     ),
     Read(path="/api/runs/{id}", summary="One run", answer=_one, shape=RunObject),
     Read(
         path="/api/runs/{id}/timeline",
-        summary="Where a run's time went: states, attempts, the machine's phases, gaps in which nobody looked",
+        summary="The timeline of a run: states, attempts, phases of its machine, gaps between polls",
         answer=_timeline,
         shape=shapes.TimelineAnswer,
     ),
     Read(
         path="/api/runs/{id}/explain",
-        summary="Why a run is where it is: the rule, the polls that say so, and what would flip it",
+        summary="Why a run has its state: the rule, the evidence, and what would change the verdict",
         answer=_explain,
         shape=shapes.ExplanationAnswer,
     ),
     Read(
         path="/api/runs/{id}/events",
-        summary="The events of a run's own stream, in order",
+        summary="The events of a run's stream, in order",
         answer=_events,
         shape=shapes.EventPage,
         parameters=(CURSOR, LIMIT),
     ),
     Read(
         path="/api/runs/{id}/costs",
-        summary="What a run is charged, and why the provider's figure is another",
+        summary="The charges of a run, and how they differ from the provider's cost",
         answer=_costs,
         shape=shapes.RunCosts,
     ),

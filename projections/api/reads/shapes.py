@@ -18,9 +18,7 @@ Position = Annotated[int, msgspec.Meta(ge=0, description="A position of the reco
 Cursor = Annotated[str, msgspec.Meta(description="The `cursor` of the next page.")]
 
 
-ArchiveName = Annotated[
-    str, msgspec.Meta(description="The archive it was imported with; left out of what is live. Its time has ended.")
-]
+ArchiveName = Annotated[str, msgspec.Meta(description="The archive it was imported with; missing for live ones.")]
 
 
 class Shape(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -242,7 +240,7 @@ class MachineObject(Shape, kw_only=True):
     cost_low_usd: Usd | None
     cost_high_usd: Usd | None
     intervals: list[IntervalObject]
-    source: Annotated[str, msgspec.Meta(description="Whose polls show it, as `sources` and `blind` name it.")]
+    source: Annotated[str, msgspec.Meta(description="The source that lists it, as in `sources` and `blind`.")]
     archive: ArchiveName | None = None
 
 
@@ -285,7 +283,7 @@ class CostRow(Shape, kw_only=True):
     spot_usd: Usd
     machine_seconds: float
     lines: dict[str, Usd]
-    archive: Annotated[bool, msgspec.Meta(description="All of it is from archives.")]
+    archive: Annotated[bool, msgspec.Meta(description="All of this row is from archives.")]
 
 
 class CostReport(Shape, kw_only=True):
@@ -297,7 +295,9 @@ class CostReport(Shape, kw_only=True):
     total: CostRow
     low_usd: Usd
     high_usd: Usd
-    archived_usd: Annotated[Usd, msgspec.Meta(description="The part of the total from archives; no budget counts it.")]
+    archived_usd: Annotated[
+        Usd, msgspec.Meta(description="The part of the total from archives; it counts towards no budget.")
+    ]
     reconciliation: ReconciliationAnswer
     position: Position
 
