@@ -3,14 +3,13 @@
     python benchmarks/live_fold.py TREE [TREE ...]
 
 Each TREE is a checkout with its own `.venv`: give two of them to compare two commits in one sitting. Each runs the real
-`steno up` against a server of this script's own, over a copy of one record of 100,000 events, with one listener on the
+`steno up` against a server of this script's own, over a record of 100,000 events, with one listener on the
 stream. At every poll one run ends and another begins, so that RUNS are always active.
 """
 
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ import time
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import support  # noqa: F401 - makes `stenotest` importable
@@ -72,7 +72,12 @@ class Listener(threading.Thread):
 
     def __init__(self, url):
         super().__init__(daemon=True)
-        self.response = urlopen(f"{url}/api/stream")
+        while True:
+            try:
+                self.response = urlopen(f"{url}/api/stream")
+                break
+            except HTTPError:  # the record is still being read
+                time.sleep(1)
         self.late = []
 
     def run(self):
@@ -96,6 +101,20 @@ def memory_of(pid):
     return int(found["VmRSS"].split()[0]) / 1000, int(found["RssAnon"].split()[0]) / 1000
 
 
+MAKE = """
+import sys
+sys.path.insert(0, "tests/support")
+from pathlib import Path
+try:
+    from stenotest.big import big_record
+except ImportError:  # before tests had a place of their own
+    from engine.testing.big import big_record
+from events.clock import SECOND, SystemClock
+big_record(Path(sys.argv[1]), events=int(sys.argv[2]), until=SystemClock().now() - 3600 * SECOND)
+"""
+"""Run by the commit that is measured: records of a later schema are not read by an earlier one."""
+
+
 def measured(tree, record, url):
     """The figures of one commit."""
     folder = record.parent
@@ -109,8 +128,11 @@ def measured(tree, record, url):
         "DSTACK_PROJECT": "main",
         "STENO_PROVIDER": "dstack",
     }
-    steno = [str(tree / ".venv/bin/python"), "-m", "cli.main"]
-    subprocess.run([*steno, "ps"], cwd=tree, env=environment, check=True, stdout=subprocess.DEVNULL)
+    python = str(tree / ".venv/bin/python")
+    subprocess.run([python, "-c", MAKE, str(record), str(EVENTS)], cwd=tree, env=environment, check=True)
+    steno = [python, "-m", "cli.main"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    subprocess.run([*steno, "ps"], cwd=tree, env=environment, check=True, **quiet)
     log = folder / "up.log"
     process = subprocess.Popen(
         [*steno, "up"], cwd=tree, env=environment, stdout=log.open("wb"), stderr=subprocess.STDOUT
@@ -143,22 +165,15 @@ def until(found, log):
 
 
 def main():
-    from stenotest.big import big_record
-
-    from events.clock import SECOND, SystemClock
-
     server = ThreadingHTTPServer(("127.0.0.1", 0), Server)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(f"{RUNS} active runs, a record of {EVENTS:,} events, {ROUNDS} polls of which each changes two runs")
     print(f"{'tree':24} {'CPU/answer':>12} {'to stream p50':>14} {'resident':>10} {'own':>8} {'messages/answer':>16}")
     with tempfile.TemporaryDirectory() as name:
-        made = Path(name) / "made"
-        made.mkdir()
-        big_record(made / "record.db", events=EVENTS, until=SystemClock().now() - 3600 * SECOND)
         for number, word in enumerate(sys.argv[1:] or ["."]):
             folder = Path(name) / str(number)
-            shutil.copytree(made, folder)
+            folder.mkdir()
             tree = Path(word).resolve()
             cpu, late, resident, own, told = measured(
                 tree, folder / "record.db", f"http://127.0.0.1:{server.server_port}"

@@ -60,9 +60,9 @@ class Observer(Protocol):
         """This world, which stands at `position`, is shown from now on: the first, or another after a mistake."""
         ...
 
-    def begin(self, after: int, until: int) -> Sequence[int]:
-        """The positions behind `after` and up to `until` are next; those returned, in order, are the ones after which
-        `reached` is to be called.
+    def begin(self, after: int, until: int, *, more: bool) -> Sequence[int]:
+        """The positions behind `after` and up to `until` are next; `more`: others are behind those. What is returned, in
+        order, are the ones after which `reached` is to be called.
         """
         ...
 
@@ -136,7 +136,8 @@ class LiveWorld:
         self._fold_unseen(head, progress)
         self._start_observer(record)
         while self._position < head:
-            self._advance(min(head, self._position + BATCH))
+            until = min(head, self._position + BATCH)
+            self._advance(until, more=until < head)
         self.looked()
         if self._snapshots is not None:
             self._snapshots.save(self.state, every=EVERY if self._ready.is_set() else AT_START)
@@ -228,7 +229,7 @@ class LiveWorld:
                 self._tell(self._observer, lambda one: one.start(record, state, position))
             self._started = state
 
-    def _advance(self, until: int, *, shown: bool = True) -> None:
+    def _advance(self, until: int, *, shown: bool = True, more: bool = True) -> None:
         """Fold one batch. A world that an exception leaves half-way is loaded again by the next `catch_up`."""
         fold, after = self._fold, self._position
         if fold is None:
@@ -246,7 +247,7 @@ class LiveWorld:
 
         with self._lock:
             try:
-                for stop in self._tell(observer, lambda one: one.begin(after, until)) or ():
+                for stop in self._tell(observer, lambda one: one.begin(after, until, more=more)) or ():
                     run(stop)
                     self._tell(observer, lambda one, at=stop: one.reached(at))  # type: ignore[misc]
                 run(until)

@@ -11,12 +11,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from engine.fold.world import World
+from engine.providers.readings import READINGS
+from engine.rules.sets import CURRENT
 from projections.models.position_at import NOTHING, Beyond
 from projections.models.projection_writer import ProjectionWriter
 from projections.models.projector import add_archives, as_it_was, belongs
 from projections.models.view import View
 from projections.store.read_models import ReadModels
 from projections.store.store import Checkpoint, ProjectionStore
+from projections.store.world_table import take_up_whole
 
 if TYPE_CHECKING:
     from events.store.record import Record
@@ -145,6 +149,21 @@ def opened(record: "Record", position: int, beyond: Beyond = NOTHING) -> tuple[P
             pass
         store.close()
     return as_it_was(record, position, beyond), 0
+
+
+def world_before(record: "Record", position: int) -> tuple[World, int]:
+    """A world to fold on from, and where it stands: at the newest kept moment up to a position, or empty at 0."""
+    with suppress(sqlite3.Error, KeyError, ValueError):
+        base = _moment(record, position)
+        store = None if base is None else ReadModels(record.store).above(base)
+        if base is not None and store is not None:
+            with store, store.reading():
+                kept = store.world_below(base)
+                state = None if kept is None else take_up_whole(store, kept)
+                if state is not None and store.world_below(base) is not None:  # its rows were there all the time
+                    state.position = base
+                    return World(READINGS, CURRENT, state=state), base
+    return World(READINGS, CURRENT), 0
 
 
 def _close(held: _Held) -> None:

@@ -224,9 +224,9 @@ def take_up(store: ProjectionStore, kept: tuple[bytes, bytes] | None = None) -> 
     return state
 
 
-def take_up_whole(store: ProjectionStore) -> WorldState | None:
+def take_up_whole(store: ProjectionStore, kept: tuple[bytes, bytes] | None = None) -> WorldState | None:
     """As `take_up`, every run and machine loaded: a world that goes on without the store."""
-    state = take_up(store)
+    state = take_up(store, kept)
     if state is None:
         return None
     state.runs = {row.run_id: decode_run(row.folded) for row in store.runs()}

@@ -13,13 +13,11 @@ import httpx
 import pytest
 from stenotest.records import read_models_file
 
-from engine.providers.readings import READINGS
 from events.clock import SystemClock
 from events.store.record import Record
-from projections.api.feed.base import begun
 from projections.models import live_projector as live
 from projections.models import projection_writer as keeper
-from projections.models.projector import build, caught_up
+from projections.models.projector import build
 from projections.store import reader_pool as pool
 from projections.store.read_models import ReadModels
 
@@ -175,15 +173,6 @@ def test_an_end_meanwhile_leaves_nothing_half_built(unread: Path, held: Held) ->
     assert projector.building is None
     assert not read_models_file(unread).exists()
     assert not [one for one in unread.parent.iterdir() if re.search(r"\.[0-9a-f]{8}(-wal|-shm)?$", one.name)]
-
-
-def test_the_feed_does_not_build_them_a_second_time_in_memory(unread: Path) -> None:
-    """It folds the plain record, step by step, so that it can be ended; with read models it begins where those are."""
-    with Record.open(unread, shapes=READINGS.shape, clock=SystemClock()) as record:
-        head = record.head().position
-        assert begun(record, head)[1] == 0
-        caught_up(record).close()
-        assert begun(record, head)[1] == head
 
 
 def test_up_records_meanwhile(started: Starts, unread: Path) -> None:

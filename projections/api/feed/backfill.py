@@ -8,8 +8,8 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
-from projections.api.feed.base import begun
 from projections.api.feed.frames import Frame, Framer
+from projections.models.past_worlds import world_before
 
 if TYPE_CHECKING:
     from events.store.record import Record
@@ -44,7 +44,7 @@ class _Walker:
     """A fold that goes on from page to page."""
 
     def __init__(self, record: "Record", at_most: int) -> None:
-        world, position = begun(record, at_most)
+        world, position = world_before(record, at_most)
         self.record = record
         self.framer = Framer(record, world, position)
         self.rests_since = 0.0

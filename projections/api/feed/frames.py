@@ -61,7 +61,7 @@ class FrameMaker:
         """Another world is looked at from now on, or the same after it went on unseen."""
         self._record, self._state, self._costs = record, state, None
 
-    def begin(self, after: int, until: int) -> tuple[int, ...]:
+    def begin(self, after: int, until: int, *, more: bool = True) -> tuple[int, ...]:
         """The positions behind `after` and up to `until` are folded next; the polls that have observations, in order,
         after each of which `reached` is to be called.
         """
@@ -76,7 +76,8 @@ class FrameMaker:
             if isinstance(one.data, _OBSERVED):
                 self._groups.setdefault(one.data.poll, []).append(one)
         self._seen_with = {poll: {one.stream for one in group} for poll, group in self._groups.items()}
-        self._look_ahead(after, until)
+        if more:
+            self._look_ahead(after, until)
         for poll in self._groups:
             if poll <= after:
                 self.reached(poll)

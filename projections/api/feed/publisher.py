@@ -67,10 +67,10 @@ class Publisher:
             self._position = position
             self._put(Published(position, position, ()))
 
-    def begin(self, after: int, until: int) -> Sequence[int]:
+    def begin(self, after: int, until: int, *, more: bool) -> Sequence[int]:
         """See `Observer`."""
         self._until, self._changes = until, []
-        return self._maker.begin(after, until)
+        return self._maker.begin(after, until, more=more)
 
     def changed(self, position: int, changes: "tuple[Change, ...]") -> None:
         """See `Observer`."""
