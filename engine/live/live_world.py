@@ -61,7 +61,7 @@ class Observer(Protocol):
         ...
 
     def begin(self, after: int, until: int, *, more: bool) -> Sequence[int]:
-        """The positions behind `after` and up to `until` are next; `more`: others are behind those. What is returned, in
+        """The positions behind `after` and up to `until` are next; `more`: others are behind those. Those returned, in
         order, are the ones after which `reached` is to be called.
         """
         ...
