@@ -77,12 +77,12 @@ def test_a_run_the_budget_cannot_bear_is_refused_before_there_is_a_request(steno
 
 
 def test_a_run_that_needs_more_machines_than_are_allowed_is_refused(steno: Steno, home: Path) -> None:
-    """By the controller, which knows the cap: exit 6, and nothing was said to the provider."""
+    """Exit 6, before a request is recorded: it could never start."""
     (home / "task.dstack.yml").write_text("type: task\nnodes: 3\ncommands: ['true']\n")
     refused = steno("submit", "-f", "task.dstack.yml", **ONE | {"STENO_MAX_VMS": "2"})
     assert refused.returncode == 6
-    assert "3 machines" in refused.stderr
-    assert "SubmitIntended" not in types(steno)
+    assert "3 machines at once, and the machine limit is 2" in refused.stderr
+    assert "RunRequested" not in types(steno)
 
 
 @pytest.mark.slow
