@@ -61,8 +61,8 @@ def serve(kind: str, record: str, body: str) -> None:
         bare.start()
         print(bare.port, flush=True)
         bare.wait()
-    from cli.serving import serving
     from cli.wiring.app import App
+    from cli.wiring.http_service import serving
     from cli.wiring.logging_setup import log_for_daemon
     from engine.providers.registry import load_settings
 

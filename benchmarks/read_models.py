@@ -95,7 +95,7 @@ def milliseconds(work: Callable[[], object], rounds: int) -> float:
 
 
 IMPORTS = (
-    "import cli.program, cli.commands.{0}, cli.stores, cli.wiring.time_arguments, cli.render.runs, "
+    "import cli.program, cli.commands.{0}, cli.wiring.stores, cli.wiring.time_arguments, cli.render.runs, "
     "cli.render.timeline, cli.render.explain, projections.models.projector, projections.models.view, "
     "projections.models.explain, engine.providers.readings, engine.settings.settings, events.store.record, "
     "platformdirs, sqlalchemy.dialects.sqlite"

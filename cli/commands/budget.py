@@ -29,8 +29,8 @@ def command(app: App, at: str | None) -> None:
       steno budget --json | jq -r .remaining_usd
       AMD_GRANT_CREDITS_TOTAL=500 steno budget
     """
-    from cli.money import books
     from cli.render.money import budget_page
+    from cli.wiring.books import books
     from projections.models.money_objects import budget_object
 
     with books(app, at, every_run=False) as found:
@@ -38,4 +38,4 @@ def command(app: App, at: str | None) -> None:
         if app.json:
             emit_json(budget_object(account, found.state, found.policy) | {"position": found.position})
         else:
-            emit(budget_page(account, found, columns()))
+            emit(budget_page(account, found.state, found.policy, found.now, columns()))

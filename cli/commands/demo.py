@@ -161,8 +161,9 @@ def _prepare(app: App) -> None:
 
 def _machines(app: App) -> tuple[list[RunObject], tuple[VmObject, ...]]:
     """Two runs on one machine, each followed to its end, then the machine to its own."""
-    from cli.providers import named
-    from cli.stores import viewing, writing
+    from cli.wiring.providers import named
+    from cli.wiring.stores import writing
+    from cli.wiring.view import viewing
 
     _title("Two commands on a machine of this host that costs $1.99 an hour and boots in 2 s", app)
     _typed("export " + " ".join(f"{variable}={value}" for variable, value in _SETTINGS.values()), app)
@@ -179,8 +180,8 @@ def _machines(app: App) -> tuple[list[RunObject], tuple[VmObject, ...]]:
 
 def _run(app: App, record: Record, provider: Provider, name: str, line: str) -> RunObject:
     from cli.render.runs import ended
-    from cli.session import follow, submit
-    from cli.task import described
+    from cli.wiring.session import follow, submit
+    from cli.wiring.task import described
 
     _typed(f"steno submit --wait --name {name} -- {line!r}", app)
     run_id = app.ids.new()
@@ -197,7 +198,7 @@ def _run(app: App, record: Record, provider: Provider, name: str, line: str) -> 
 def _until_gone(app: App, record: Record, provider: Provider) -> None:
     """Record and control, with the log lines of `steno up`, until no machine is billed."""
     from cli.said import DaemonLog
-    from cli.watching import watching
+    from cli.wiring.recorder import watching
 
     said, deadline = DaemonLog(provider.source), app.clock.now() + _PATIENCE
     with watching(app, record, provider) as (watch, recorder), _lines(quiet=app.json):
@@ -230,10 +231,10 @@ def _lines(*, quiet: bool) -> Iterator[None]:
 
 
 def _bill(app: App) -> None:
-    from cli.money import books
     from cli.render.money import costs_table
     from cli.render.vms import listing
-    from cli.stores import viewing
+    from cli.wiring.books import books
+    from cli.wiring.view import viewing
     from engine.money.report import cost_report
 
     _title("What that cost", app)

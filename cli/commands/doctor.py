@@ -55,7 +55,7 @@ def command(app: App, provision: bool, yes: bool) -> None:
     if trial is None or not app.json:
         _report(app, [record, *(check for one in found.values() for check in one.checks)], found, wanted.name)
     if trial is not None:
-        from cli.provision import provision as rent
+        from cli.wiring.provision import provision as rent
 
         rent(app, trial, wanted.name, yes=yes)
 
@@ -73,7 +73,7 @@ def _checkup(app: App, kind: ProviderKind, wanted: ProviderKind) -> Checkup:
 
 
 def _record(app: App) -> Check:
-    from cli.stores import reading
+    from cli.wiring.stores import reading
     from engine.providers.checks import Check, CheckState
     from events.errors import RecordNotFound, StenoError
 

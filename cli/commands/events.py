@@ -39,7 +39,7 @@ def command(
       steno events --stream run/5f0c… --json
       steno events --type RunRequested --type SubmitSucceeded -f
     """
-    from cli.stores import reading
+    from cli.wiring.stores import reading
     from cli.wiring.time_arguments import after_position
 
     with reading(app) as record:

@@ -39,8 +39,8 @@ def command(app: App, run: str, at: str | None) -> None:
       steno explain matmul --at 15m
       steno explain steno-slot-1-0
     """
-    from cli.stores import viewing
     from cli.wiring.time_arguments import seen_from
+    from cli.wiring.view import viewing
     from projections.models.explain import explain, explanation_object
     from projections.store.vm_table import VmRow
 

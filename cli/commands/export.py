@@ -35,8 +35,8 @@ def command(app: App, run: str | None, target: str, start: str | None, end: str 
       steno export matmul --trace matmul.jsonl.zst
       steno export --from 2h --trace - | steno replay - --rules 2025-12-sdk
     """
-    from cli.stores import viewing
     from cli.wiring.trace_files import export_polls, part_of_run
+    from cli.wiring.view import viewing
 
     with viewing(app) as (record, view):
         after, until = _bounds(app, record, start, end)

@@ -37,8 +37,8 @@ def command(app: App, trace: str, lenient: bool, name: str | None) -> None:
       steno import incident.jsonl.zst --as march-outage
       steno import - --record /tmp/incident.db < incident.jsonl
     """
-    from cli.inputs import existing, trace_reading
-    from cli.stores import writing
+    from cli.wiring.stores import writing
+    from cli.wiring.trace_files import existing, trace_reading
     from events.traces.importing import import_trace
 
     existing(trace)

@@ -29,10 +29,10 @@ def command(app: App, run: str, follow: bool) -> None:
       steno logs matmul
       steno logs matmul -f
     """
-    from cli.providers import of_run
     from cli.render.paint import visible_output
-    from cli.stores import viewing
     from cli.wiring.logging_setup import log_for_data
+    from cli.wiring.providers import of_run
+    from cli.wiring.view import viewing
     from engine.errors import Conflict
     from projections.store.world_table import decode_run
 

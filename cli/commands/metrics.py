@@ -25,7 +25,7 @@ def command(app: App, at: str | None) -> None:
     """
     import msgspec
 
-    from cli.money import books
+    from cli.wiring.books import books
     from engine.decide.budget import metrics
 
     with books(app, at) as found:

@@ -60,7 +60,7 @@ def listed(app: App, state: str | None, last: int) -> None:
       steno notify list
       steno notify list --state pending --json
     """
-    from cli.stores import reading
+    from cli.wiring.stores import reading
 
     with reading(app) as record:
         position = record.head().position
@@ -93,8 +93,8 @@ def test(app: App) -> None:
       steno notify test
       STENO_WEBHOOK=https://hooks.example.org/x steno notify test --json
     """
-    from cli.stores import writing
-    from cli.watching import webhook_of
+    from cli.wiring.recorder import webhook_of
+    from cli.wiring.stores import writing
     from engine.act.journal import Journal
     from engine.errors import NotConfigured
     from engine.notify.notices import send_test_notice

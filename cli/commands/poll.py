@@ -26,7 +26,7 @@ def command(app: App, position: int) -> None:
       steno poll 1204 | jq '.[0].status'
       steno poll 1204 --json >> incident.jsonl
     """
-    from cli.stores import reading
+    from cli.wiring.stores import reading
 
     with reading(app) as record:
         poll = record.poll(position)

@@ -34,7 +34,7 @@ def command(app: App, start: str | None, end: str | None, failed: bool, source: 
       steno polls --failed --from 2h
       steno polls --json | jq -r 'select(.changed != []) | .position'
     """
-    from cli.stores import reading
+    from cli.wiring.stores import reading
     from projections.models.record_rows import poll_rows
 
     with reading(app) as record:

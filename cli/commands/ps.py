@@ -40,15 +40,15 @@ def command(app: App, everything: bool, hidden: bool, at: str | None) -> None:
       steno ps --all --json | jq '.runs[] | {name, state, reason}'
       steno ps --at 2026-11-20T15:00:00Z
     """
-    from cli.stores import viewing
     from cli.wiring.time_arguments import seen_from
+    from cli.wiring.view import viewing
 
     with viewing(app, at) as (_, view):
         now = seen_from(app, view, at)
         runs = view.runs(open_or_since=None if everything else now - _DAY, newest_first=True, hidden=hidden)
         sources, waiting = view.sources(now), view.queued(now)
         if app.json:
-            from cli.wiring.live_status import source_object
+            from cli.wiring.view import source_object
             from projections.models.queue_rows import queued_object
 
             emit_json(
@@ -72,7 +72,7 @@ def command(app: App, everything: bool, hidden: bool, at: str | None) -> None:
 def _footer(view: View, shown: int, sources: list[SourceView], now: int) -> None:
     """On stderr: how many older runs are not shown, and which sources of open runs do not answer."""
     from cli.render.words import count
-    from cli.wiring.live_status import say_unseen
+    from cli.wiring.view import say_unseen
 
     total = view.count()
     if total == 0:

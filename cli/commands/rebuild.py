@@ -22,7 +22,7 @@ def command(app: App) -> None:
     Examples:
       steno rebuild
     """
-    from cli.stores import reading
+    from cli.wiring.stores import reading
     from projections.models.projector import rebuilt
     from projections.store.read_models import ReadModels
 

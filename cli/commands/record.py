@@ -44,11 +44,11 @@ def command(app: App, trace: Path | None, since: str | None, interval: str | Non
       steno record --provider dstack --project main --since 7d
       steno record --provider dstack --trace incident.jsonl
     """
-    from cli.providers import named
-    from cli.recording import record_forever
-    from cli.stores import writing
-    from cli.watching import watching
     from cli.wiring.logging_setup import log_for_daemon
+    from cli.wiring.providers import named
+    from cli.wiring.record_loop import record_forever
+    from cli.wiring.recorder import watching
+    from cli.wiring.stores import writing
     from cli.wiring.time_arguments import length, moment
     from cli.wiring.trace_files import TraceFile
     from engine.recorder.interval import Pace

@@ -182,7 +182,7 @@ def _history(app: App, what: str | None, *, lenient: bool) -> Iterator[History]:
     Raises:
         RecordNotFound, NotARecord, RecordDamaged, RecordTooNew: as they say.
     """
-    from cli.stores import reading
+    from cli.wiring.stores import reading
 
     if what == "-":
         with _spooled() as path:
@@ -190,7 +190,7 @@ def _history(app: App, what: str | None, *, lenient: bool) -> Iterator[History]:
         _warn_of_skipped(trace.broken)
         return
     if what is not None and not _names_a_record(what):
-        from cli.inputs import existing
+        from cli.wiring.trace_files import existing
 
         yield (trace := TraceHistory(existing(what), lenient))
         _warn_of_skipped(trace.broken)

@@ -33,9 +33,9 @@ def command(app: App, *, show: bool) -> None:
       steno token create --role read --name grafana
       steno serve --host 0.0.0.0
     """
-    from cli.serving import serve_until_stopped
-    from cli.stores import writing
+    from cli.wiring.http_service import serve_until_stopped
     from cli.wiring.logging_setup import log_for_daemon
+    from cli.wiring.stores import writing
 
     log_for_daemon(json=app.json)
     with writing(app) as record:  # create it if missing; fail before serving if damaged

@@ -25,8 +25,8 @@ def command(app: App, run: str, at: str | None) -> None:
       steno show 5f0c --json | jq '.reported'
       steno show matmul --at 1204
     """
-    from cli.stores import viewing
     from cli.wiring.time_arguments import seen_from
+    from cli.wiring.view import viewing
 
     with viewing(app, at) as (_, view):
         row = view.row(run)

@@ -48,7 +48,7 @@ def listed(app: App, at: str | None) -> None:
       steno sources
       steno sources --at 2026-11-20T15:00:00Z --json
     """
-    from cli.stores import viewing
+    from cli.wiring.view import viewing
     from projections.models.sources import source_object, source_rows
 
     with viewing(app, at) as (record, view):
@@ -96,7 +96,7 @@ def show(app: App, name: str) -> None:
 
 
 def _set(app: App, name: str, *, hidden: bool) -> None:
-    from cli.stores import writing
+    from cli.wiring.stores import writing
     from engine.act.journal import Journal
     from events.types import SourceHidden, SourceShown
     from projections.models.projector import caught_up

@@ -30,11 +30,11 @@ def command(app: App, run: str, abort: bool) -> None:
     """
     from contextlib import closing
 
-    from cli.providers import of_run
     from cli.render.runs import ended
-    from cli.session import session
-    from cli.stores import writing
     from cli.wiring.logging_setup import log_for_data
+    from cli.wiring.providers import of_run
+    from cli.wiring.session import session
+    from cli.wiring.stores import writing
     from engine.commands.stop import needs_stop
     from projections.models.projector import caught_up
     from projections.models.view import View

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.task_flags import TaskCommand, task_options
 from cli.wiring.app import App
 from cli.wiring.errors import NOT_SUCCEEDED
 from cli.wiring.options import common, pass_app, project_option, provider_option
 from cli.wiring.output import emit, emit_json, hint
+from cli.wiring.task_options import TaskCommand, task_options
 
 if TYPE_CHECKING:
-    from cli.session import SubmittedRun
+    from cli.wiring.session import SubmittedRun
     from engine.objects import RunObject
 
 
@@ -61,11 +61,11 @@ def command(
       steno submit --provider dstack -f train.dstack.yml --max-duration 2h
       steno submit --gpu MI300X:1 --image rocm/rocm-terminal -- rocm-smi
     """
-    from cli.providers import named
-    from cli.session import session, to_the_end
-    from cli.stores import writing
-    from cli.task import described
     from cli.wiring.logging_setup import log_for_data
+    from cli.wiring.providers import named
+    from cli.wiring.session import session, to_the_end
+    from cli.wiring.stores import writing
+    from cli.wiring.task import described
     from cli.wiring.time_arguments import length
 
     log_for_data()

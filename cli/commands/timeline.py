@@ -26,8 +26,8 @@ def command(app: App, run: str, at: str | None) -> None:
       steno timeline matmul
       steno timeline matmul --json | jq '.spans[] | {state, seconds}'
     """
-    from cli.stores import viewing
     from cli.wiring.time_arguments import seen_from
+    from cli.wiring.view import viewing
     from projections.models.timeline import timeline, timeline_object
     from projections.store.world_table import decode_run
 

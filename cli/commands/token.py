@@ -95,8 +95,8 @@ def create(app: App, role: str, name: str | None, expires: int | None) -> None:
     """
     import getpass
 
-    from cli.stores import writing
     from cli.wiring.logging_setup import log_for_data
+    from cli.wiring.stores import writing
     from engine.commands.tokens import Issuer, Role
 
     log_for_data()
@@ -129,7 +129,7 @@ def listed(app: App, everything: bool) -> None:
       steno token list
       steno token list --all --json | jq -r '.tokens[] | [.token_id, .name, .state] | @tsv'
     """
-    from cli.stores import reading
+    from cli.wiring.stores import reading
     from engine.commands.tokens import list_tokens
 
     with reading(app, check=False) as record:
@@ -163,8 +163,8 @@ def revoke(app: App, token: str) -> None:
     """
     import getpass
 
-    from cli.stores import writing
     from cli.wiring.logging_setup import log_for_data
+    from cli.wiring.stores import writing
     from engine.commands.tokens import Issuer
 
     log_for_data()

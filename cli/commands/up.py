@@ -57,8 +57,8 @@ def command(
             app.set_flag(name, value)
     import signal
 
-    from cli.recording import Terminated
     from cli.wiring.logging_setup import log_for_daemon
+    from cli.wiring.record_loop import Terminated
     from cli.wiring.signals import stoppable
 
     log_for_daemon(json=app.json)
@@ -67,10 +67,10 @@ def command(
 
 
 def _up(app: App, ended: Callable[[], None], *, api: bool, show: bool) -> None:
-    from cli.providers import named
-    from cli.recording import record_forever
-    from cli.stores import writing
-    from cli.watching import watching
+    from cli.wiring.providers import named
+    from cli.wiring.record_loop import record_forever
+    from cli.wiring.recorder import watching
+    from cli.wiring.stores import writing
     from engine.live.live_world import LiveWorld
     from engine.providers.readings import READINGS
 
@@ -94,8 +94,8 @@ def _serving(app: App, record: Store, live: LiveWorld, *, show: bool) -> Iterato
         Conflict: another process has the port.
         NotConfigured: it cannot or may not listen on that address.
     """
-    from cli.recording import PartFailed
-    from cli.serving import announced, serving
+    from cli.wiring.http_service import announced, serving
+    from cli.wiring.record_loop import PartFailed
     from engine.errors import Conflict
     from projections.api.server import ServerFailed
 

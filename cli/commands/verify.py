@@ -39,7 +39,7 @@ def command(app: App, expect: str | None) -> None:
       steno verify --json | jq -r .head.hash
     """
     head = None if expect is None else _head(expect)
-    from cli.stores import reading
+    from cli.wiring.stores import reading
 
     with reading(app, check=False) as record, progress("verifying") as advance:
         verdict = record.verify(expect=head, progress=advance)

@@ -60,8 +60,8 @@ def command() -> None:
 @pass_app
 def listed(app: App, vm: str | None, everything: bool, hidden: bool, at: str | None) -> None:
     """List machines, or show one."""
-    from cli.stores import viewing
     from cli.wiring.time_arguments import seen_from
+    from cli.wiring.view import viewing
 
     with viewing(app, at) as (_, view):
         now = seen_from(app, view, at)
@@ -118,7 +118,7 @@ def gone(app: App, vm: str, when: str) -> None:
 
 def _list(app: App, view: View, now: int, *, everything: bool, hidden: bool) -> None:
     vms = view.vms(billed_or_since=None if everything else now - _DAY, hidden=hidden)
-    from cli.wiring.live_status import say_unseen, source_object
+    from cli.wiring.view import say_unseen, source_object
 
     sources = view.sources(now)
     if app.json:
@@ -163,7 +163,7 @@ def _show(app: App, view: View, word: str, now: int) -> None:
     if anomalies:
         emit("\n" + anomaly_table(anomalies))
     if machine.billed and source is not None:
-        from cli.wiring.live_status import say_unseen
+        from cli.wiring.view import say_unseen
 
         say_unseen([source], now)
 
@@ -176,7 +176,7 @@ def _stop(app: App, word: str, *, when_idle: bool) -> None:
         Conflict: Steno did not create it, or it is part of an archive.
         VmInUse: the provider refused.
     """
-    from cli.stores import writing
+    from cli.wiring.stores import writing
     from engine.commands.stop import needs_vm_stop
 
     with writing(app, create=False) as record:
@@ -203,7 +203,7 @@ def _confirm_gone(app: App, word: str, when: str) -> None:
         click.BadParameter: the time lies before its start or in the future.
     """
     from cli.render.words import moment as shown
-    from cli.stores import writing
+    from cli.wiring.stores import writing
     from cli.wiring.time_arguments import moment
     from engine.act.journal import Journal
     from engine.commands.stop import confirm_gone, refuse_gone
@@ -242,8 +242,8 @@ def _stopped(app: App, record: Record, vm: Vm, *, when_idle: bool) -> Vm:
     Raises:
         VmInUse: the provider refused.
     """
-    from cli.providers import named
-    from cli.watching import watching
+    from cli.wiring.providers import named
+    from cli.wiring.recorder import watching
     from cli.wiring.signals import stoppable
     from engine.commands.dispatcher import Dispatcher
     from engine.commands.stop import request_vm_stop

@@ -17,7 +17,6 @@ from projections.models.money_objects import LINES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cli.money import Books
     from engine.decide.budget import Account
     from engine.fold.world_codec import WorldState
     from engine.money.costs import Line
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from engine.money.projection import Claim, Inputs
     from engine.money.reconcile import Difference, Reconciliation
     from engine.money.report import Report, ReportRow
+    from engine.policy import Policy
 
 _HEADS = {"vm": "MACHINE", "run": "RUN", "day": "DAY", "user": "USER", "gpu": "GPU"}
 
@@ -62,7 +62,7 @@ def _row(row: ReportRow, shown: list[Line], *, spot: bool) -> tuple[str, ...]:
 _BAR = 40
 
 
-def budget_page(account: Account, books: Books, columns: int) -> str:
+def budget_page(account: Account, state: WorldState, policy: Policy, now: int, columns: int) -> str:
     """The figures, a bar of what is used, and the alerts."""
     rows = [
         ("budget", "none" if account.total is None else _usd(account.total)),
@@ -72,8 +72,8 @@ def budget_page(account: Account, books: Books, columns: int) -> str:
         ("for new runs", _usd(account.available)),
         ("now", f"{_usd(account.rate_now)} an hour"),
         ("last 24 hours", f"{_usd(account.spent_day)}, {_usd(account.burn_rate_hourly)} an hour on average"),
-        ("used up", _exhausted(account, books.now)),
-        *_alerts(account, books),
+        ("used up", _exhausted(account, now)),
+        *_alerts(account, state, policy),
     ]
     width = max(len(label) for label, _ in rows)
     lines = [f"{paint.dim(label.ljust(width))}  {value}" for label, value in rows]
@@ -82,13 +82,13 @@ def budget_page(account: Account, books: Books, columns: int) -> str:
     return "\n".join(lines)
 
 
-def _alerts(account: Account, books: Books) -> list[tuple[str, str]]:
+def _alerts(account: Account, state: WorldState, policy: Policy) -> list[tuple[str, str]]:
     if account.total is None:
         return []
     found = []
-    for threshold in books.policy.thresholds:
+    for threshold in policy.thresholds:
         amount = words.short(money(account.total * threshold // 1000))
-        told = books.state.crossed.get(f"{threshold}/{account.total}")
+        told = state.crossed.get(f"{threshold}/{account.total}")
         if told is not None:
             said = f"sent at position {told}"
         elif threshold in account.crossed:

@@ -1,4 +1,4 @@
-"""Writing trace files: a recorder's, poll by poll, and an export of the record, whole or not at all."""
+"""Trace files: a recorder's, poll by poll; an export of the record, whole or not at all; reading one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from events.clock import foreign_run_id
 from events.poll import Poll
-from events.traces.trace import write_trace_line
+from events.traces.trace import TraceReading, write_trace_line
 from events.types import RunObserved
 from projections.store.world_table import decode_run
 
@@ -173,3 +173,21 @@ def _opened(target: str) -> Iterator[BinaryIO]:
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def existing(name: str) -> str:
+    """The name of a file that is there, or `-` for standard input.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+    """
+    if name != "-" and not Path(name).exists():
+        raise FileNotFoundError(errno.ENOENT, "there is no such file", name)
+    return name
+
+
+def trace_reading() -> TraceReading:
+    """What the engine knows about the lines of a trace."""
+    from engine.providers.readings import READINGS
+
+    return TraceReading(source_of=READINGS.source, answered=READINGS.answered)

@@ -10,8 +10,8 @@ import msgspec
 from engine.fold.vm import Occupancy, Vm, VmDate, VmStep
 from engine.fold.vm_machine import Phase
 from engine.money.life import (
-    Hold,
     Holds,
+    RunOccupancy,
     blocks_of,
     certain_end,
     certain_start,
@@ -103,7 +103,7 @@ class SettledPart(NamedTuple):
     """Those that lie behind, and the one after them."""
     occupancies: tuple[Occupancy, ...]
     """Runs that have left, the last of which came when this was over."""
-    holds: tuple[Hold, ...]
+    holds: tuple[RunOccupancy, ...]
     """The last of these runs, and those before it that may still matter."""
     created: int
     began: int
@@ -119,7 +119,7 @@ class Opened(NamedTuple):
     """Where to go on with a bill."""
 
     settled: SettledPart | None
-    holds: list[Hold]
+    holds: list[RunOccupancy]
     """Of all runs that may matter from there on; the last of them are those that came since."""
 
 
@@ -197,7 +197,7 @@ class BillCache:
             self._kept.pop(forgotten, None)
 
     def _chosen(
-        self, vm: Vm, certain: int, marks: list[PhaseStart], before: list[Hold], *, every: bool
+        self, vm: Vm, certain: int, marks: list[PhaseStart], before: list[RunOccupancy], *, every: bool
     ) -> PhaseStart | None:
         """Up to where to settle: before the last run that has left came, since the next begins no sooner than it did;
         where many phases have gone by since and all runs have left (`every`), later.

@@ -144,7 +144,7 @@ def _answered(vm: Vm) -> int:
 # -- the runs on it ---------------------------------------------------------------------------------------------------
 
 
-class Hold(NamedTuple):
+class RunOccupancy(NamedTuple):
     """One run on the machine."""
 
     run_id: str
@@ -161,7 +161,7 @@ class Holds:
 
     __slots__ = ("_holds", "_in_turn", "_sinces", "_untils")
 
-    def __init__(self, holds: Sequence[Hold], *, in_turn: bool) -> None:
+    def __init__(self, holds: Sequence[RunOccupancy], *, in_turn: bool) -> None:
         self._holds = holds
         self._in_turn = in_turn
         self._sinces = [hold.since for hold in holds] if in_turn else []
@@ -188,20 +188,20 @@ class Holds:
             found.append(VmDate(at=over, before="busy", after="idle"))
         return found
 
-    def between(self, after: int, before: int) -> Sequence[Hold]:
+    def between(self, after: int, before: int) -> Sequence[RunOccupancy]:
         """Those that ended behind `after` and began before `before`, in order."""
         if self._in_turn:
             return self._holds[bisect_right(self._untils, after) : bisect_left(self._sinces, before)]
         return [hold for hold in self._holds if hold.since < before and hold.until > after]
 
-    def at(self, moment: int) -> Sequence[Hold]:
+    def at(self, moment: int) -> Sequence[RunOccupancy]:
         """Those there at a moment, in order."""
         if self._in_turn:
             place = bisect_right(self._sinces, moment) - 1
             return self._holds[place : place + 1] if place >= 0 and self._untils[place] > moment else ()
         return [hold for hold in self._holds if hold.since <= moment < hold.until]
 
-    def left(self, after: int, moment: int) -> Sequence[Hold]:
+    def left(self, after: int, moment: int) -> Sequence[RunOccupancy]:
         """The one that ended last, behind `after` and not behind `moment`."""
         if self._in_turn:
             place = bisect_right(self._untils, moment) - 1
@@ -220,7 +220,7 @@ def order_of(one: Occupancy) -> tuple[int, int]:
     return one.seen_at, one.since
 
 
-def holds_of(occupancies: Iterable[Occupancy], total: int, before: Iterable[Hold] = ()) -> list[Hold]:
+def holds_of(occupancies: Iterable[Occupancy], total: int, before: Iterable[RunOccupancy] = ()) -> list[RunOccupancy]:
     """Who was on a machine of so many blocks, in the order in which they came, behind who came `before` them.
 
     A run begins when it was submitted, or at the newest sight of the machine without it. Where a machine takes one run
@@ -237,7 +237,7 @@ def holds_of(occupancies: Iterable[Occupancy], total: int, before: Iterable[Hold
             found[-1] = last._replace(until=handover)
             since = max(since, handover)
         blocks = _blocks(one.blocks, total)
-        found.append(Hold(one.run_id, since, max(since, until), blocks, forgotten=one.forgotten))
+        found.append(RunOccupancy(one.run_id, since, max(since, until), blocks, forgotten=one.forgotten))
     return found
 
 

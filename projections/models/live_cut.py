@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from engine.live.live_world import LiveWorld
 
 
-class Cut(msgspec.Struct, frozen=True, kw_only=True):
+class LiveCut(msgspec.Struct, frozen=True, kw_only=True):
     """The world at `position`, as far as it may be other than at the position before."""
 
     position: int
@@ -31,7 +31,7 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
     """New ones, in order."""
 
 
-def cut_of(live: "LiveWorld", after: int) -> Cut | None:
+def cut_of(live: "LiveWorld", after: int) -> LiveCut | None:
     """What changed behind `after`; None where the live world does not know, so that the record has to be folded."""
     with live.reading() as state:
         touched, position = live.touched, live.position
@@ -42,7 +42,7 @@ def cut_of(live: "LiveWorld", after: int) -> Cut | None:
         there = _in_order(state.runs, {*state.unsettled, *runs}.difference(gone), after)
         vms = _in_order(state.vms, {*state.open_vms, *touched.vms_since(after)}, after)
         world, lasting = pieces(state)
-        return Cut(
+        return LiveCut(
             position=position,
             runs={run_id: encode_run(state.runs[run_id]) for run_id in there},
             gone=gone,

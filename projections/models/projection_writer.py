@@ -28,7 +28,7 @@ from engine.rules.current import NAME
 from engine.rules.sets import CURRENT
 from engine.states import VmState
 from projections.models.cost_rows import Money, costed
-from projections.models.live_cut import Cut, cut_of
+from projections.models.live_cut import LiveCut, cut_of
 from projections.store.mark_table import Mark
 from projections.store.store import Checkpoint, ProjectionStore, RunRow
 from projections.store.world_table import (
@@ -207,7 +207,7 @@ class ProjectionWriter:
             self._adopted(state, self._end(after, until))
         return state
 
-    def _take(self, cut: Cut, state: WorldState) -> tuple[list[str], list[str]]:
+    def _take(self, cut: LiveCut, state: WorldState) -> tuple[list[str], list[str]]:
         """Bring the world to that of a cut; the ids of what it changed. Machines that may be billed always count."""
         if self._lasting != cut.lasting or self._rest is None:
             self._rest = load(cut.lasting)

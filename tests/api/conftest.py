@@ -23,8 +23,8 @@ import msgspec
 import pytest
 from stenotest.frozen_time import Hands, time_in_hand
 
-from cli.serving import _warm_up, serving
 from cli.wiring.app import App
+from cli.wiring.http_service import _warm_up, serving
 from engine.providers.readings import READINGS
 from engine.providers.registry import load_settings
 from engine.replay.trace import open_trace

@@ -10,10 +10,10 @@ from typing import Any
 import httpx
 import pytest
 
-from cli.providers import named
-from cli.serving import serving
-from cli.watching import watching
 from cli.wiring.app import App
+from cli.wiring.http_service import serving
+from cli.wiring.providers import named
+from cli.wiring.recorder import watching
 from engine.fold.record_fold import RecordFold
 from engine.fold.world import World
 from engine.live.live_world import LiveWorld

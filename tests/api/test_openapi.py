@@ -122,8 +122,8 @@ def test_every_read_answers_as_the_document_says(client: httpx.Client, document:
 @pytest.fixture
 def service(town: Path) -> Service:
     """A service that nothing of is started."""
-    from cli.serving import assembled
     from cli.wiring.app import App
+    from cli.wiring.http_service import assembled
     from engine.providers.registry import load_settings
 
     app, nobody = App(), town.parent / "nobody"

@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 from stenotest.records import read_models_file
 
-from cli.serving import assembled
 from cli.wiring.app import App
+from cli.wiring.http_service import assembled
 from engine.providers.registry import load_settings
 from projections.api.hot import HotReads
 

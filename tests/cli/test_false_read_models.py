@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from stenotest.command_line import Steno
 
-from cli.providers import named
-from cli.watching import watching
 from cli.wiring.app import App
+from cli.wiring.providers import named
+from cli.wiring.recorder import watching
 from engine.fold.world_codec import WorldState
 from engine.providers.readings import READINGS
 from engine.replay.record import world_of

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from stenotest.records import START, StandingClock, temporary_record
 
-from cli.recording import PartFailed, record_forever
+from cli.wiring.record_loop import PartFailed, record_forever
 from engine.commands.submit import request_run
 from engine.live.live_world import LiveWorld
 from engine.policy import Policy

@@ -6,7 +6,7 @@ import click
 import pytest
 from stenotest.command_line import Steno
 
-from cli.task import described
+from cli.wiring.task import described
 from engine.errors import TaskInvalid
 from engine.providers.registry import load_settings
 from engine.settings.settings import Settings

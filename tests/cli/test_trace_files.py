@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.inputs import trace_reading
-from cli.wiring.trace_files import TraceFile
+from cli.wiring.trace_files import TraceFile, trace_reading
 from events.poll import Poll
 from events.traces.trace import read_trace
 

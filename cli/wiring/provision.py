@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.providers import named
 from cli.render import words
 from cli.render.runs import ended
-from cli.session import follow, submit
-from cli.stores import writing
-from cli.task import described
 from cli.wiring.errors import NOT_SUCCEEDED, Detached
 from cli.wiring.output import emit, emit_json
+from cli.wiring.providers import named
+from cli.wiring.session import follow, submit
+from cli.wiring.stores import writing
+from cli.wiring.task import described
 from engine.money.words import money
 from events.clock import SECOND, parse_time
 

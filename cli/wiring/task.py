@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.inputs import existing
+from cli.wiring.trace_files import existing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

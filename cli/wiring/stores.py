@@ -1,4 +1,4 @@
-"""Opening the record: readers never make one, writers do."""
+"""Opening the record: readers never create one, writers do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 
     from cli.wiring.app import App
     from events.store.record import Record
-    from projections.models.view import View
 
 
 @contextmanager
@@ -44,29 +43,3 @@ def _opened(app: App, *, write: bool, create: bool = False, check: bool = True) 
     record = Record.open(where, write=write, create=create, check=check, shapes=READINGS.shape, clock=app.clock)
     with record:
         yield record
-
-
-@contextmanager
-def viewing(app: App, at: str | None = None) -> Iterator[tuple[Record, View]]:
-    """The record and its projections, caught up, or as they were `--at` a time or position.
-
-    Runs of this machine that go on are looked at first, if nobody records them: asking costs nothing and no network,
-    and a list that says `running` of what has ended would be of no use.
-
-    Raises:
-        RecordNotFound, NotARecord, RecordDamaged, RecordTooNew: as they say.
-    """
-    from cli.wiring.live_status import look_here
-    from cli.wiring.output import progress
-    from cli.wiring.time_arguments import at_moment
-    from projections.models.projector import as_it_was, caught_up
-    from projections.models.view import View
-
-    with reading(app) as record, progress("reading the record") as advance:
-        if at is None:
-            look_here(app, record)
-            store = caught_up(record, progress=advance)
-        else:
-            store = as_it_was(record, *at_moment(app, record, at), progress=advance)
-        with store:
-            yield record, View(store)

@@ -11,8 +11,8 @@ import threading
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from cli.recording import Terminated
 from cli.wiring.errors import INTERRUPTED
+from cli.wiring.record_loop import Terminated
 from cli.wiring.signals import ending, stoppable
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def serve_until_stopped(app: App, record: Store, *, show: bool) -> None:
 
 def assembled(app: App, record: Where, live: LiveWorld | None = None) -> Service:
     """Everything the service stands on, nothing of it started."""
-    from cli.outside import Provided
+    from cli.wiring.provider_calls import Provided
     from events.store.store import store_at
     from projections.api.access.tokens import Tokens
     from projections.api.feed.feed import Feed

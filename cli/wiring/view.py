@@ -1,20 +1,22 @@
-"""How fresh the sources are; one round of polls of this machine's own runs if no process records them."""
+"""What a command shows: the read models, how fresh they are, and one poll of this machine's runs before."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from cli.providers import named
-from cli.watching import watching
+from cli.wiring.providers import named
+from cli.wiring.recorder import watching
+from cli.wiring.stores import reading, writing
 from events.errors import RecordLocked, RecordNotWritable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from cli.wiring.app import App
     from events.store.record import Record
-    from projections.models.view import SourceView
+    from projections.models.view import SourceView, View
 
 _NEVER = 1 << 62
 """Microseconds: later than any run was submitted."""
@@ -54,8 +56,6 @@ def look_here(app: App, record: Record) -> None:
 
     if not runs_folder(record.store).is_dir() or not _goes_on(record, runs_folder(record.store)):
         return
-    from cli.stores import writing  # which imports this module
-
     provider = named(app, "local", record.store)
     try:
         lease = record.store.lease(provider.source)
@@ -76,3 +76,28 @@ def _goes_on(record: Record, folder: Path) -> bool:
             return True
         # a machine that outlived its run goes by itself, and nobody may have seen that
         return any(was_kept(folder, row.provider_id) for row in store.vms.all(billed_or_since=_NEVER))
+
+
+@contextmanager
+def viewing(app: App, at: str | None = None) -> Iterator[tuple[Record, View]]:
+    """The record and its read models, caught up, or as they were `--at` a time or position.
+
+    Open runs of this machine are polled first if no process records them: that needs no network, and the list would
+    show ended runs as running.
+
+    Raises:
+        RecordNotFound, NotARecord, RecordDamaged, RecordTooNew: as they say.
+    """
+    from cli.wiring.output import progress
+    from cli.wiring.time_arguments import at_moment
+    from projections.models.projector import as_it_was, caught_up
+    from projections.models.view import View
+
+    with reading(app) as record, progress("reading the record") as advance:
+        if at is None:
+            look_here(app, record)
+            store = caught_up(record, progress=advance)
+        else:
+            store = as_it_was(record, *at_moment(app, record, at), progress=advance)
+        with store:
+            yield record, View(store)

@@ -47,8 +47,8 @@ def books(app: App, at: str | None, *, every_run: bool = True) -> Iterator[Books
         RecordNotFound, NotARecord, RecordDamaged, RecordTooNew: as they say.
         NotConfigured: the settings describe no policy.
     """
-    from cli.stores import viewing
     from cli.wiring.time_arguments import seen_from
+    from cli.wiring.view import viewing
     from engine.fold.archives import shown_part
     from engine.money.costs import Costs
 

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cli.live import RunProgress
 from cli.render import words
-from cli.watching import watching
 from cli.wiring.errors import Detached, WaitEnded
 from cli.wiring.output import hint
+from cli.wiring.recorder import watching
+from cli.wiring.run_progress import RunProgress
 from cli.wiring.signals import stoppable
 from engine.commands.dispatcher import Dispatcher, raise_failure
 from engine.commands.stop import request_stop

@@ -45,7 +45,7 @@ class Provided:
         Raises:
             TaskInvalid: the provider would refuse it, or it takes something from this machine.
         """
-        from cli.task import apply_profile
+        from cli.wiring.task import apply_profile
         from engine.providers import registry
         from engine.providers.naming import check_name, choose_name
         from engine.providers.task import Completed, Draft
@@ -68,7 +68,7 @@ class Provided:
         """
         if run.provider_id is None:
             raise Conflict(f"{run.name} has not reached its provider, so there is no output yet")
-        from cli.providers import of_run
+        from cli.wiring.providers import of_run
 
         provider = of_run(self._app.copied(clock), run, self._record)  # the run's project is set on the copy
         try:
