@@ -1,127 +1,203 @@
-"""The tables of the projections' own file; a change here is a new VERSION, and old files are built anew.
+"""The tables of the read models; a change here is a new VERSION, and older ones are built again.
 
 `changed` is the position a row was written at. A row that a moment of the past still needs is kept in the table of the
-same name with `_was`, from `changed` up to the position where it was written again: `until`.
+same name with `_was`, from `changed` up to the position where it was written again: `until`. Money is in micro-dollars,
+time in microseconds, UTC.
 """
 
-from typing import Final
+from functools import cache
+from typing import Any, Final
+
+from sqlalchemy import Column, Index, Integer, LargeBinary, MetaData, Table, Text, text
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.schema import CreateIndex, CreateTable
 
 VERSION: Final = 8
 
-RUN_COLUMNS: Final = (
-    "ordinal, run_id, provider, provider_id, name, state, ended, sort_at, changed, cost, odd, user, against, archive, "
-    "hidden, object, folded"
+metadata = MetaData()
+
+
+def _integer(name: str, *, null: bool = False) -> Column[Any]:
+    return Column(name, Integer, nullable=null)
+
+
+def _text(name: str, *, null: bool = False, unique: bool = False) -> Column[Any]:
+    return Column(name, Text, nullable=null, unique=unique or None)
+
+
+def _bytes(name: str, *, null: bool = False) -> Column[Any]:
+    return Column(name, LargeBinary, nullable=null)
+
+
+def _ordinal() -> Column[Any]:
+    """The place in order of first sight."""
+    return Column("ordinal", Integer, primary_key=True)
+
+
+def _run_columns(*, unique: bool) -> list[Column[Any]]:
+    return [
+        _text("run_id", unique=unique),
+        _text("provider"),
+        _text("provider_id", null=True),
+        _text("name", null=True),
+        _text("state"),
+        _integer("ended"),
+        _integer("sort_at"),  # when it was submitted, else first seen
+        _integer("changed"),
+        _integer("cost", null=True),  # NULL: unknown
+        _bytes("odd", null=True),  # the anomaly that its cost is, JSON; NULL: none
+        _text("user", null=True),  # who submitted it
+        _bytes("against", null=True),  # its cost against the provider's figure, msgpack; NULL: neither charges it
+        _text("archive", null=True),  # the archive that alone shows it; NULL: it is live
+        _integer("hidden"),  # lists leave it out
+        _bytes("object"),  # the run object, JSON
+        _bytes("folded"),  # the engine's own run, so that the fold can go on
+    ]
+
+
+def _vm_columns(*, unique: bool) -> list[Column[Any]]:
+    return [
+        _text("vm_id", unique=unique),
+        _text("provider_id"),
+        _text("name", null=True),
+        _integer("billed"),  # it may be billed now; never in an archive
+        _integer("ended_at", null=True),  # NULL: it has not ended; in an archive, the end of its bill
+        _integer("created"),
+        _integer("changed"),
+        _integer("cost"),  # so far
+        _integer("last_at"),  # the newest poll that showed it
+        _text("kind"),  # machines of one kind cost the same
+        _bytes("spans"),  # (since, until, cost) of stretches at one price, msgpack
+        _bytes("paid"),  # what its bill is made of, msgpack
+        _text("archive", null=True),  # the archive that alone shows it; NULL: it is live
+        _integer("hidden"),  # lists leave it out
+        _bytes("object"),  # the machine object, JSON
+        _bytes("folded"),  # the engine's own machine
+    ]
+
+
+def _where(condition: str) -> dict[str, Any]:
+    return {"sqlite_where": text(condition), "postgresql_where": text(condition)}
+
+
+Table("meta", metadata, Column("key", Text, primary_key=True), _bytes("value"), sqlite_with_rowid=False)
+
+runs = Table(
+    "runs",
+    metadata,
+    _ordinal(),
+    *_run_columns(unique=True),
+    Index("runs_name", "name", "ordinal"),
+    Index("runs_provider_id", "provider_id", "provider"),
+    Index("runs_open", "sort_at", **_where("ended = 0 AND archive IS NULL")),
+    Index("runs_sort", "sort_at", "ordinal"),
+    Index("runs_state", "state", "sort_at", "ordinal"),
+    Index("runs_changed", "changed"),
+    Index("runs_hidden", "ordinal", **_where("hidden = 1")),
+    Index("runs_odd", "ordinal", **_where("odd IS NOT NULL")),
+    # all that costs are summed from
+    Index("runs_against", "run_id", "name", "user", "against", "hidden", "changed"),
 )
-VM_COLUMNS: Final = (
-    "ordinal, vm_id, provider_id, name, billed, ended_at, created, changed, cost, last_at, kind, spans, paid, archive, "
-    "hidden, object, folded"
+Table(
+    "runs_was",
+    metadata,
+    _integer("ordinal"),
+    *_run_columns(unique=False),
+    _integer("until"),
+    Index("runs_was_id", "run_id"),
 )
 
-_RUNS = """
-    run_id TEXT NOT NULL{unique},
-    provider TEXT NOT NULL,
-    provider_id TEXT,
-    name TEXT,
-    state TEXT NOT NULL,
-    ended INTEGER NOT NULL,
-    sort_at INTEGER NOT NULL,     -- when it was submitted, else first seen; microseconds
-    changed INTEGER NOT NULL,
-    cost INTEGER,                 -- micro-dollars; NULL: unknown
-    odd BLOB,                     -- the anomaly that its cost is, JSON; NULL: none
-    user TEXT,                    -- who submitted it
-    against BLOB,                 -- its cost against the provider's figure, msgpack; NULL: neither charges it
-    archive TEXT,                 -- the archive that alone shows it; NULL: it is live
-    hidden INTEGER NOT NULL,      -- lists leave it out
-    object BLOB NOT NULL,         -- the run object, JSON
-    folded BLOB NOT NULL          -- the engine's own run, so that the fold can go on
-"""
-_VMS = """
-    vm_id TEXT NOT NULL{unique},
-    provider_id TEXT NOT NULL,
-    name TEXT,
-    billed INTEGER NOT NULL,      -- it may be billed now; never in an archive
-    ended_at INTEGER,             -- microseconds; NULL: it has not ended; in an archive, the end of its bill
-    created INTEGER NOT NULL,
-    changed INTEGER NOT NULL,
-    cost INTEGER NOT NULL,        -- micro-dollars so far
-    last_at INTEGER NOT NULL,     -- the newest poll that showed it
-    kind TEXT NOT NULL,           -- machines of one kind cost the same
-    spans BLOB NOT NULL,          -- (since, until, micro-dollars) of stretches at one price, msgpack
-    paid BLOB NOT NULL,           -- what its bill is made of, msgpack
-    archive TEXT,                 -- the archive that alone shows it; NULL: it is live
-    hidden INTEGER NOT NULL,      -- lists leave it out
-    object BLOB NOT NULL,         -- the machine object, JSON
-    folded BLOB NOT NULL          -- the engine's own machine
-"""
+vms = Table(
+    "vms",
+    metadata,
+    _ordinal(),
+    *_vm_columns(unique=True),
+    Index("vms_name", "name", "ordinal"),
+    Index("vms_provider_id", "provider_id"),
+    Index("vms_billed", "ordinal", **_where("billed = 1")),
+    Index("vms_hidden", "ordinal", **_where("hidden = 1")),
+    Index("vms_ended", "ended_at"),
+    Index("vms_kind", "kind", "last_at"),
+    Index("vms_cost", "archive", "cost", "created", "changed"),
+    # all that the curve of what was spent is drawn from
+    Index("vms_spans", "archive", "spans", "changed"),
+    # all that costs are summed from
+    Index("vms_paid", "vm_id", "name", "paid", "archive", "hidden", "changed"),
+)
+Table(
+    "vms_was",
+    metadata,
+    _integer("ordinal"),
+    *_vm_columns(unique=False),
+    _integer("until"),
+    Index("vms_was_id", "vm_id"),
+)
 
-DDL: Final = f"""
-CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+anomalies = Table(
+    "anomalies",
+    metadata,
+    _ordinal(),
+    _integer("changed"),
+    _text("subject"),
+    _integer("position"),
+    _text("archive", null=True),
+    _bytes("object"),
+    Index("anomalies_subject", "subject"),
+    Index("anomalies_position", "position", "ordinal"),
+)
 
--- one row a run, in order of first sight
-CREATE TABLE runs (ordinal INTEGER PRIMARY KEY, {_RUNS.format(unique=" UNIQUE")});
-CREATE INDEX runs_name ON runs (name, ordinal);
-CREATE INDEX runs_provider_id ON runs (provider_id, provider);
-CREATE INDEX runs_open ON runs (sort_at) WHERE ended = 0 AND archive IS NULL;
-CREATE INDEX runs_sort ON runs (sort_at, ordinal);
-CREATE INDEX runs_state ON runs (state, sort_at, ordinal);
-CREATE INDEX runs_changed ON runs (changed);
-CREATE INDEX runs_hidden ON runs (ordinal) WHERE hidden = 1;
-CREATE INDEX runs_odd ON runs (ordinal) WHERE odd IS NOT NULL;
-CREATE INDEX runs_against ON runs (run_id, name, user, against, hidden, changed);   -- all that costs are summed from
+# gaps that are over; the open ones follow from the sources
+blind = Table(
+    "blind",
+    metadata,
+    _ordinal(),
+    _integer("changed"),
+    _text("source"),
+    _text("archive", null=True),
+    _bytes("object"),
+    Index("blind_source", "source", "ordinal"),
+)
 
-CREATE TABLE runs_was (ordinal INTEGER NOT NULL, {_RUNS.format(unique="")}, until INTEGER NOT NULL);
-CREATE INDEX runs_was_id ON runs_was (run_id);
+# what a person looks for in time: ends of runs, machines coming and going, anomalies
+marks = Table(
+    "marks",
+    metadata,
+    _ordinal(),
+    _integer("changed"),
+    _integer("position"),
+    _integer("at"),
+    _text("kind"),
+    _text("subject"),
+    _integer("track"),  # of the tape: 0 anomalies, 1 ends of runs, 2 machines
+    Index("marks_track", "track", "at", "position"),
+)
 
--- one row a machine, in order of first sight
-CREATE TABLE vms (ordinal INTEGER PRIMARY KEY, {_VMS.format(unique=" UNIQUE")});
-CREATE INDEX vms_name ON vms (name, ordinal);
-CREATE INDEX vms_provider_id ON vms (provider_id);
-CREATE INDEX vms_billed ON vms (ordinal) WHERE billed = 1;
-CREATE INDEX vms_hidden ON vms (ordinal) WHERE hidden = 1;
-CREATE INDEX vms_ended ON vms (ended_at);
-CREATE INDEX vms_kind ON vms (kind, last_at);
-CREATE INDEX vms_cost ON vms (archive, cost, created, changed);
-CREATE INDEX vms_spans ON vms (archive, spans, changed);   -- all that the curve of what was spent is drawn from
-CREATE INDEX vms_paid ON vms (vm_id, name, paid, archive, hidden, changed);   -- all that costs are summed from
+# the fold as it was at some positions, evenly spaced: any moment is opened from the one before it
+Table("moments", metadata, Column("position", Integer, primary_key=True), _bytes("world"), _bytes("lasting"))
 
-CREATE TABLE vms_was (ordinal INTEGER NOT NULL, {_VMS.format(unique="")}, until INTEGER NOT NULL);
-CREATE INDEX vms_was_id ON vms_was (vm_id);
+# runs that a moment's own fold took away
+Table("gone", metadata, Column("run_id", Text, primary_key=True), sqlite_with_rowid=False)
 
-CREATE TABLE anomalies (
-    ordinal INTEGER PRIMARY KEY, changed INTEGER NOT NULL, subject TEXT NOT NULL, position INTEGER NOT NULL,
-    archive TEXT, object BLOB NOT NULL
-);
-CREATE INDEX anomalies_subject ON anomalies (subject);
-CREATE INDEX anomalies_position ON anomalies (position, ordinal);
 
--- gaps that are over; the open ones follow from the sources
-CREATE TABLE blind (
-    ordinal INTEGER PRIMARY KEY, changed INTEGER NOT NULL, source TEXT NOT NULL, archive TEXT,
-    object BLOB NOT NULL
-);
-CREATE INDEX blind_source ON blind (source, ordinal);
+def _names(table: Table) -> str:
+    return ", ".join(column.name for column in table.columns)
 
--- what a person looks for in time: ends of runs, machines coming and going, anomalies
-CREATE TABLE marks (
-    ordinal INTEGER PRIMARY KEY, changed INTEGER NOT NULL, position INTEGER NOT NULL, at INTEGER NOT NULL,
-    kind TEXT NOT NULL, subject TEXT NOT NULL,
-    track INTEGER NOT NULL        -- of the tape: 0 anomalies, 1 ends of runs, 2 machines
-);
-CREATE INDEX marks_track ON marks (track, at, position);
 
--- the fold as it was at some positions, evenly spaced: any moment is opened from the one before it
-CREATE TABLE moments (position INTEGER PRIMARY KEY, world BLOB NOT NULL, lasting BLOB NOT NULL);
-
--- runs that a moment's own fold took away
-CREATE TABLE gone (run_id TEXT PRIMARY KEY) WITHOUT ROWID;
-"""
-
-NOTES: Final = {
-    "anomalies": "ordinal, changed, subject, position, archive, object",
-    "blind": "ordinal, changed, source, archive, object",
-    "marks": "ordinal, changed, position, at, kind, subject, track",
-}
+RUN_COLUMNS: Final = _names(runs)
+VM_COLUMNS: Final = _names(vms)
+NOTES: Final = {table.name: _names(table) for table in (anomalies, blind, marks)}
 """Tables that only grow, with their columns."""
+
+
+@cache
+def ddl() -> str:
+    """The statements that make the tables in SQLite, as one script."""
+    dialect = sqlite.dialect()
+    statements: list[str] = []
+    for table in metadata.tables.values():
+        statements.append(str(CreateTable(table).compile(dialect=dialect)))
+        statements += [str(CreateIndex(index).compile(dialect=dialect)) for index in table.indexes]
+    return ";".join(statements) + ";"
 
 
 def seen_at(position: int) -> str:

@@ -18,7 +18,7 @@ from events.store.sqlite.connection import file_id
 from projections.store.mark_table import Mark, Marks, MarkTable
 from projections.store.note_table import NoteTable
 from projections.store.run_table import RunRow, RunTable
-from projections.store.schema import DDL, NOTES, VERSION, VM_COLUMNS, seen_at
+from projections.store.schema import NOTES, VERSION, VM_COLUMNS, ddl, seen_at
 from projections.store.vm_table import VmTable
 
 __all__ = ["Checkpoint", "Mark", "Marks", "ProjectionStore", "RunRow"]
@@ -61,7 +61,7 @@ class ProjectionStore(RunTable, NoteTable, MarkTable):
         if path is not None:
             database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = NORMAL")
-        database.executescript("BEGIN;" + DDL + "COMMIT;")
+        database.executescript("BEGIN;" + ddl() + "COMMIT;")
         store = cls(database, None if path is None else file_id(path))
         store.put("schema", _schema_sum(database))
         return store
