@@ -34,7 +34,7 @@ class Billing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything decisions depend on beside the world and the time. The defaults are the seeds'."""
+    """Everything decisions depend on beside the world and the time."""
 
     mode: Literal["provider", "pool"] = "provider"
     """`provider`: the provider chooses among its idle machines; `pool`: Steno says which machine a run goes to."""

@@ -1,4 +1,4 @@
-"""Named kinds of work and how long their machines are kept warm: the first site's own advice, as settings."""
+"""Named kinds of work and how long their machines are kept warm, as settings."""
 
 from typing import Final
 

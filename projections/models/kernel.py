@@ -1,6 +1,6 @@
-"""The story of a kernel, as the first site's front end is told it: from the run's events to its statuses, purely.
+"""The statuses of a kernel as `/api/amd` streams them, computed from the run's events.
 
-The task itself says what it does; whether it succeeded says its provider alone. So a status that would end the story
+The task itself says what it does; only the provider decides whether it succeeded. So a status that would end the story
 waits for the verdict, and a run that succeeded never ends in an error, whatever its task said, nor the other way round.
 """
 

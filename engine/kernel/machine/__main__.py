@@ -1,4 +1,8 @@
-"""`python3 -m <this package> FOLDER`: judge the job in `FOLDER/job.json`; the folder is removed."""
+"""`python3 -m <this package> FOLDER`: judge the job in `FOLDER/job.json`; the folder is removed.
+
+`python3 -m <this package> --reference FOLDER`: the right answer of a case, by the problem's own Python source. It
+runs in a process of its own, so that nothing it prints is taken for a frame.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,10 @@ import shutil
 import signal
 import sys
 import tempfile
+from array import array
 from pathlib import Path
 
+from . import numbers
 from .frames import Teller
 from .judge import Judge
 
@@ -26,5 +32,23 @@ def main(folder: Path) -> int:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def expect(folder: Path) -> int:
+    """Read `reference.json` and the inputs of a case, write what each output should be as doubles."""
+    asked = json.loads((folder / "reference.json").read_text("utf-8"))
+    dtype = asked["dtype"]
+    inputs = {name: list(numbers.unpacked((folder / f"{name}.in").read_bytes(), dtype)) for name in asked["inputs"]}
+    space: dict[str, object] = {}
+    exec(compile(asked["source"], "reference", "exec"), space)  # noqa: S102 - that is what it is for
+    answer = space["reference"](inputs, asked["sizes"], asked["parameters"])  # type: ignore[operator]
+    if not isinstance(answer, dict):
+        answer = {next(iter(asked["outputs"])): answer}
+    for name, count in asked["outputs"].items():
+        values = array("d", [float(value) for value in answer[name]])
+        if len(values) != count:
+            raise ValueError(f"the reference gives {len(values)} entries of {name}, not {count}")
+        (folder / f"{name}.expected").write_bytes(values.tobytes())
+    return 0
+
+
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(expect(Path(sys.argv[2])) if sys.argv[1] == "--reference" else main(Path(sys.argv[1])))

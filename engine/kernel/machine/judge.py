@@ -135,7 +135,7 @@ class Judge:
         }
         (folder / "reference.json").write_text(json.dumps(asked), "utf-8")
         package = Path(__file__).parent
-        argv = [sys.executable, "-m", f"{package.name}.reference", os.fspath(folder)]
+        argv = [sys.executable, "-m", package.name, "--reference", os.fspath(folder)]
         ended = child.run(argv, cwd=os.fspath(package.parent), limit=self._job["limits"]["reference"])
         if ended.code != 0:
             self._teller.show(ended.output)

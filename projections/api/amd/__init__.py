@@ -1,1 +1,1 @@
-"""The first site's front end, unchanged: kernels submitted, their statuses as a stream, its metrics object."""
+"""The `/api/amd` endpoints of a kernel site's front end: submission, statuses as a stream, metrics."""
