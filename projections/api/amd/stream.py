@@ -107,7 +107,7 @@ def _submitter(service: Service, who: Caller) -> str:
         raise Problem(
             403,
             "the provider is local: a kernel would run as the service's user, not isolated. Only who is on its machine "
-            "may submit one, without a token. Use the provider dstack, or set kernel.unsafe_local = true",
+            "may submit one, without a token. Use another provider, or set kernel.unsafe_local = true",
         )
     return who.name
 

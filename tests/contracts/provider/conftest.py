@@ -117,6 +117,15 @@ class Site(ABC):
         run = self.until(provider_id, "succeeded", "failed", "stopped")
         return run.state.value, None if run.reason is None else run.reason.value, run.exit_status
 
+    def free(self, name: str) -> None:
+        """Wait until no active run has that name: a provider may call a run active after its exit status is known."""
+        wait(
+            lambda: all(one.ended for one in self.provider.find(name, 0)),
+            seconds=LOADED_S,
+            what=f"the name {name} to be free",
+            pause=0.05,
+        )
+
     @abstractmethod
     def count(self) -> int:
         """Runs that the provider has, asked without Steno."""

@@ -68,6 +68,7 @@ def test_runs_are_found_by_name_and_time(site) -> None:
     """Ended or not, newest first; a name nobody has gives none."""
     old = site.submit("true", name="again")
     site.ended(old)
+    site.free("again")
     new = site.submit(FOR_EVER, name="again")
 
     found = site.provider.find("again", 0)
