@@ -90,8 +90,8 @@ def serve():
 def measure(port, folder):
     from engine.fold.change import Moved
     from engine.live.live_world import LiveWorld
-    from engine.providers.dstack.address import address
     from engine.providers.dstack.provider import DstackProvider
+    from engine.providers.dstack.settings import address
     from engine.providers.readings import READINGS
     from engine.recorder.recorder import Recorder
     from events.clock import RandomIds, SystemClock

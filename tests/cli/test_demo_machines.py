@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from stenotest.command_line import Steno, refused
 
-from engine.providers.local.locks import is_locked
+from engine.providers.local.durable import is_locked
 
 pytestmark = pytest.mark.slow
 

@@ -18,8 +18,8 @@ from stenolab.ledger import bills_of
 from engine.commands.submit import request_run
 from engine.live.live_world import LiveWorld
 from engine.policy import Policy
-from engine.providers.dstack.address import address
 from engine.providers.dstack.provider import DstackProvider
+from engine.providers.dstack.settings import address
 from engine.providers.readings import READINGS
 from engine.recorder.recorder import Recorder
 from engine.states import VmState

@@ -16,9 +16,8 @@ ALLOWED = {
     # where the two providers are put together
     "engine/providers/registry.py",
     # the local provider: its older answers are in dstack's words
-    *(f"engine/providers/local/{name}.py" for name in ("instances", "machine", "machines", "page", "provider")),
-    *(f"engine/providers/local/{name}.py" for name in ("reading", "spec", "state", "supervisor", "task", "wanted")),
-    "engine/providers/local/words.py",
+    *(f"engine/providers/local/{name}.py" for name in ("instances", "listing", "machine", "machines", "placement")),
+    *(f"engine/providers/local/{name}.py" for name in ("provider", "reading", "state", "supervisor", "task")),
     # texts that users read: commands to type, examples, names of keys and settings
     "cli/catalogue.py",
     "cli/commands/config.py",
@@ -35,13 +34,11 @@ ALLOWED = {
     "cli/wiring/options.py",
     "engine/money/reconcile.py",
     "engine/settings/profiles.py",
-    "projections/api/reads/record.py",
     # quotes of answers, as they were given
     "projections/models/evidence.py",
     "projections/models/rule_sentences.py",
     "projections/models/sources.py",
     # the kernel site's own words, and a row's state on the page
-    "projections/api/amd/stream.py",
     "projections/models/kernel.py",
     # our own word for a machine that is gone
     "engine/states.py",

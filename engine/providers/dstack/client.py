@@ -11,8 +11,8 @@ from typing import IO, TYPE_CHECKING, Any
 import msgspec
 
 from engine.deadline import Deadline
-from engine.providers.dstack.address import Address
 from engine.providers.dstack.answer import HttpAnswer
+from engine.providers.dstack.settings import Address
 from events.clock import SECOND, Clock
 
 if TYPE_CHECKING:

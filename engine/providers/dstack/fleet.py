@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from engine.errors import ProviderError, TaskInvalid
 from engine.providers.base import Preparation
-from engine.providers.dstack.answer import trouble
+from engine.providers.dstack.answer import rows, trouble
 from engine.providers.dstack.client import Client
-from engine.providers.dstack.polls import rows
 
 RUN_IDLE = 300
 """Seconds dstack keeps a machine idle after a run that says nothing about it."""

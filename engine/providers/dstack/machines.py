@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 
 from engine.errors import ProviderError, TaskInvalid, VmInUse, VmNotFound
-from engine.providers.dstack.answer import trouble
+from engine.providers.dstack.answer import MOST_PAGES, rows, trouble
 from engine.providers.dstack.client import Client
-from engine.providers.dstack.polls import MOST_PAGES, rows
 
 PAGE = 100
 """Rows of a page; dstack's limit."""

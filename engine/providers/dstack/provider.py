@@ -8,10 +8,10 @@ from functools import partial
 from engine.errors import NotConfigured, ProjectNotFound
 from engine.providers.base import Named, Preparation, Provider, Submission, Submitted
 from engine.providers.dstack import fleet, logs, machines, runs
-from engine.providers.dstack.address import Address
 from engine.providers.dstack.answer import trouble
 from engine.providers.dstack.client import POLL_TIMEOUT, READ_TIMEOUT, Client
 from engine.providers.dstack.rounds import Rounds
+from engine.providers.dstack.settings import Address
 from engine.providers.dstack.task import normal_task, with_gpu
 from events.clock import Clock, Ids
 from events.poll import Poll

@@ -6,9 +6,8 @@ from pathlib import Path
 from engine.errors import NameInUse, ProviderError, RunNotFound, TaskInvalid
 from engine.fold.clock_skew import skew_of
 from engine.providers.base import Named, Submission, Submitted
-from engine.providers.dstack.answer import trouble
+from engine.providers.dstack.answer import MOST_PAGES, rows, trouble
 from engine.providers.dstack.client import Client
-from engine.providers.dstack.polls import MOST_PAGES, rows
 from engine.providers.dstack.task import normal_task, wording
 from engine.providers.dstack.uploads import upload_all
 from engine.providers.dstack.words import MARK

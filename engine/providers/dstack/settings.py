@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
@@ -15,7 +18,6 @@ from engine.settings.known import Block, Known
 from engine.settings.values import is_off, whole
 
 if TYPE_CHECKING:
-    from engine.providers.dstack.address import Address
     from engine.settings.known import Values
     from engine.settings.settings import Settings
     from events.errors import StenoError
@@ -32,8 +34,6 @@ def address_of(settings: Settings) -> Address:
         NotConfigured: one of them is missing, or cannot be one.
         ProjectNotFound: dstack's file has other projects, and nothing else says where this one is.
     """
-    from engine.providers.dstack.address import address
-
     url, token, project = (settings.value(name) for name in ("dstack.url", "dstack.token", "project"))
     if url and token and project:
         return address(url, token, project)
@@ -194,3 +194,54 @@ def _entry(value: object) -> KnownProject | None:
 
 def _reason(error: OSError | UnicodeDecodeError) -> str:
     return error.strerror or "unreadable" if isinstance(error, OSError) else "not UTF-8"
+
+
+_TOKEN = re.compile(r"[\x21-\x7e]+")
+_PROJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,49}")
+
+
+class Address(msgspec.Struct, frozen=True, kw_only=True):
+    """A server, a token and a project; made by `address()` only."""
+
+    url: str
+    """`http(s)://host[:port][/prefix]`, without a slash at the end."""
+    token: str
+    project: str
+    loopback: bool
+    """The server is this machine: no proxy stands between."""
+
+    def __repr__(self) -> str:
+        return f"Address(url={self.url!r}, project={self.project!r})"
+
+    def path(self, rest: str) -> str:
+        """The path of a project route: `/api/project/<project>/<rest>`."""
+        return f"/api/project/{quote(self.project, safe='')}/{rest}"
+
+
+def address(url: str, token: str, project: str) -> Address:
+    """The checked address.
+
+    Raises:
+        NotConfigured: the URL is not http or https, or the token or project has characters none can have.
+    """
+    try:
+        parts = urlsplit(url.strip())
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        raise NotConfigured(f"dstack server URL {url!r} cannot be read; write it as http://host:port") from None
+    if parts.scheme not in ("http", "https") or not host:
+        raise NotConfigured(f"dstack server URL {url!r} must start with http:// or https:// and name a host")
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise NotConfigured("dstack server URL must be plain: no user, password, query or fragment in it")
+    if not _TOKEN.fullmatch(token):
+        raise NotConfigured("dstack token has a space, a line break or a letter outside ASCII; copy it again")
+    if not _PROJECT.fullmatch(project):
+        raise NotConfigured(f"{project!r} is not a valid dstack project name; use letters, digits, '-' and '_'")
+    return Address(url=url.strip().rstrip("/"), token=token, project=project, loopback=_loopback(host))
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")

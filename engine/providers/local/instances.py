@@ -6,13 +6,36 @@ from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
-from engine.providers.local.files import StateDamaged
 from engine.providers.local.machines import close_lost_machine, machine_ids, read_machine
-from engine.providers.local.page import SHORT, WHOLE, AnswerPage, page, question
-from engine.providers.local.spec import MachineSpec, gpu_memory_mib
-from engine.providers.local.state import RunState
+from engine.providers.local.placement import MachineSpec, gpu_memory_mib
+from engine.providers.local.state import RunState, StateDamaged
 from engine.providers.local.store import RunFolders
 from events.clock import Clock, foreign_run_id, format_time
+
+SHORT = 100
+"""Ended things in a listing that is not the whole history: as many as a page of dstack's has at most."""
+WHOLE = 1_000_000
+"""The `limit` that says: all of them."""
+
+
+class AnswerPage(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer."""
+
+    req: bytes
+    body: bytes
+    complete: bool
+    """Nothing was left out."""
+
+
+def page(host: str, items: list[bytes], *, limit: int, complete: bool) -> AnswerPage:
+    """The answer made of these items, each JSON text."""
+    return AnswerPage(req=question(host, limit), body=b"[" + b",".join(items) + b"]", complete=complete)
+
+
+def question(host: str, limit: int) -> bytes:
+    """What is asked, as JSON text."""
+    return msgspec.json.encode({"project_name": host, "limit": limit})
+
 
 _log = logging.getLogger(__name__)
 _DOLLAR = 1_000_000

@@ -137,7 +137,7 @@ def runs_folder(record: Store | None) -> Path:
 
 
 def _label(settings: Settings) -> tuple[str | None, int]:
-    from engine.providers.local.spec import gpu_label
+    from engine.providers.local.placement import gpu_label
 
     setting = settings.find("local.gpu")
     if not setting.value:

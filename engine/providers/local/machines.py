@@ -12,10 +12,9 @@ from pathlib import Path
 
 import msgspec
 
-from engine.providers.local.durable import write_json
-from engine.providers.local.files import read_file
-from engine.providers.local.locks import is_locked, lock
-from engine.providers.local.spec import MachineSpec
+from engine.providers.local.durable import is_locked, lock, write_json
+from engine.providers.local.placement import MachineSpec
+from engine.providers.local.state import read_file
 
 FOLDER = ".machines"
 """Below the provider's folder; the point keeps it apart from the runs."""

@@ -7,18 +7,14 @@ from pathlib import Path
 
 from engine.errors import ProviderError, TaskInvalid
 from engine.providers.base import Named, Provider, Submission, Submitted
-from engine.providers.local.durable import write_json
-from engine.providers.local.instances import MachineLister
+from engine.providers.local.durable import is_locked, write_json
+from engine.providers.local.instances import AnswerPage, MachineLister
 from engine.providers.local.launch import launch
 from engine.providers.local.listing import RunLister
-from engine.providers.local.locks import is_locked
-from engine.providers.local.output import read_output
-from engine.providers.local.page import AnswerPage
-from engine.providers.local.spec import LocalOffer
-from engine.providers.local.state import Accepted, RunState, close_lost, read_accepted, read_state
+from engine.providers.local.placement import LocalOffer, wanted
+from engine.providers.local.state import Accepted, RunState, close_lost, read_accepted, read_output, read_state
 from engine.providers.local.store import RUN_ID, RunFolders
 from engine.providers.local.task import local_task
-from engine.providers.local.wanted import wanted
 from events.clock import Clock, Ids
 from events.poll import Poll
 

@@ -11,15 +11,39 @@
 
 import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
-from engine.providers.local.durable import write_json
-from engine.providers.local.files import read_file
-from engine.providers.local.locks import is_locked, lock
-from engine.providers.local.spec import MachineSpec
+from engine.errors import ProviderError
+from engine.providers.local.durable import is_locked, lock, write_json
+from engine.providers.local.placement import MachineSpec
 from engine.providers.local.tree import kill_marked
+from events.clock import Clock
+
+
+class StateDamaged(ProviderError):
+    """A file of a local run or machine is not what we wrote."""
+
+
+_T = TypeVar("_T")
+
+
+def read_file(path: Path, shape: type[_T]) -> _T | None:
+    """The value in this file; None if there is no such file.
+
+    Raises:
+        OSError, StateDamaged: it cannot be read, or is damaged.
+    """
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=shape)
+    except FileNotFoundError:
+        return None
+    except msgspec.DecodeError as error:
+        raise StateDamaged(f"{path} is damaged ({error}); move its folder away to go on without it") from None
+
 
 NO_CAPACITY = "failed_to_start_due_to_no_capacity"
 """dstack's word for a run that found no machine."""
@@ -163,3 +187,33 @@ def close_lost(folder: Path, state: RunState, now: int) -> RunState:
         return msgspec.structs.replace(state, ended=ended)
     finally:
         os.close(held)
+
+
+_CHUNK = 1 << 18
+_PAUSE = 50_000
+"""Microseconds between two looks at a file that did not grow."""
+
+
+def read_output(folder: Path, *, follow: bool, clock: Clock) -> Iterator[bytes]:
+    """The bytes of a run's output in order, any bytes; with `follow`, until the run has ended and all is delivered."""
+    position = 0
+    while True:
+        # asked before the file is read: what ended before has written everything before
+        state = read_state(folder)
+        ended = state is None or state.ended is not None or not state.supervised
+        for chunk in _from(folder / "output", position):
+            position += len(chunk)
+            yield chunk
+        if ended or not follow:
+            return
+        clock.sleep(_PAUSE)
+
+
+def _from(path: Path, position: int) -> Iterator[bytes]:
+    try:
+        with path.open("rb") as file:
+            file.seek(position)
+            while chunk := file.read(_CHUNK):
+                yield chunk
+    except FileNotFoundError:
+        return  # nothing was started yet

@@ -11,11 +11,9 @@ from pathlib import Path
 import msgspec
 
 from engine.errors import NameInUse, ProviderError, RunNotFound, VmInUse, VmNotFound
-from engine.providers.local.durable import sync_folder, write_json
-from engine.providers.local.locks import BUSY, LIFE, lock
+from engine.providers.local.durable import BUSY, LIFE, lock, sync_folder, write_json
 from engine.providers.local.machines import FOLDER, machine_ids, make_machine, read_machine
-from engine.providers.local.placement import NoCapacity, Standing, Wanted, place
-from engine.providers.local.spec import LocalOffer, MachineSpec, new_machine
+from engine.providers.local.placement import LocalOffer, MachineSpec, NoCapacity, Standing, Wanted, new_machine, place
 from engine.providers.local.state import NO_CAPACITY, Accepted, Ended, RunState, read_accepted, read_state
 from engine.providers.local.task import LocalTask
 from events.clock import SECOND, Clock, foreign_run_id

@@ -182,7 +182,7 @@ READS = (
         parameters=(
             CURSOR,
             LIMIT,
-            text("source", "Only this source: `dstack/main`."),
+            text("source", "Only this source: `<provider>/<project>`."),
             flag("failed", "Only failed polls."),
             _BACKWARDS,
         ),

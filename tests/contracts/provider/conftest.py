@@ -25,8 +25,8 @@ from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.providers import registry
 from engine.providers.base import Provider, Submission
-from engine.providers.dstack.address import address
 from engine.providers.dstack.provider import DstackProvider
+from engine.providers.dstack.settings import address
 from engine.providers.local.provider import LocalProvider
 from engine.providers.local.tree import kill_marked
 from engine.providers.readings import READINGS

@@ -25,15 +25,20 @@ def test_it_is_under_200_lines() -> None:
     assert len((ROOT / "examples" / "provider" / "steno_example.py").read_text().splitlines()) < 200
 
 
+def lines(text: str) -> str:
+    """The lines of a text, without indentation and blank ones: a formatter moves methods that stand alone."""
+    return "\n".join(line.strip() for line in text.splitlines() if line.strip())
+
+
 def test_the_guide_shows_the_code_of_the_example() -> None:
-    """Every block of docs/providers.md stands in the package, word for word."""
+    """Every block of docs/providers.md stands in the package, line for line."""
     guide = (ROOT / "docs" / "providers.md").read_text()
     package = ROOT / "examples" / "provider"
     files = {"python": (package / "steno_example.py").read_text(), "toml": (package / "pyproject.toml").read_text()}
     blocks = re.findall(r"^```(\w+)\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
 
     assert len(blocks) > 5
-    assert [text for kind, text in blocks if text not in files[kind]] == []
+    assert [text for kind, text in blocks if lines(text) not in lines(files[kind])] == []
 
 
 def test_a_task_is_submitted_judged_billed_and_its_output_read(with_example: Cli) -> None:

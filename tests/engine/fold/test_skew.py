@@ -20,8 +20,8 @@ from engine.fold.change import AnomalyKind
 from engine.fold.clock_skew import skew_of
 from engine.fold.tick_reader import PollReader
 from engine.fold.world import World
-from engine.providers.dstack.address import Address
 from engine.providers.dstack.client import Client
+from engine.providers.dstack.settings import Address
 from engine.providers.readings import READINGS
 from events.clock import SECOND, SystemClock
 from events.poll import Poll

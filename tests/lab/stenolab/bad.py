@@ -8,8 +8,8 @@ import struct
 import threading
 from collections.abc import Callable
 
-from engine.providers.dstack.address import address
 from engine.providers.dstack.provider import DstackProvider
+from engine.providers.dstack.settings import address
 from events.clock import RandomIds, SystemClock
 
 TOKEN = "a-token-that-must-not-leak"

@@ -9,8 +9,8 @@ import pytest
 from stenolab.bad import Answers, Bad
 from stenolab.lab import Lab
 
-from engine.providers.dstack.address import address
 from engine.providers.dstack.provider import DstackProvider
+from engine.providers.dstack.settings import address
 from events.clock import RandomIds, SystemClock
 
 LOADED_S = 60.0

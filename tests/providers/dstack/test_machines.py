@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from engine.errors import ProviderError, ProviderRefused, ProviderUnreachable, VmInUse, VmNotFound
-from engine.providers.dstack.address import address
 from engine.providers.dstack.provider import DstackProvider
+from engine.providers.dstack.settings import address
 from events.clock import RandomIds, SystemClock
 from events.errors import StenoError
 

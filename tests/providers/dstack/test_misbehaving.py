@@ -19,8 +19,8 @@ from stenolab.bad import LOADED_S, TOKEN, Answers, Bad, reset, respond
 
 from engine.errors import ProviderError, ProviderRefused, ProviderUnreachable
 from engine.providers.base import Submission
-from engine.providers.dstack.address import address
 from engine.providers.dstack.provider import DstackProvider
+from engine.providers.dstack.settings import address
 from events.clock import RandomIds, SystemClock
 from events.errors import StenoError
 from events.poll import Poll

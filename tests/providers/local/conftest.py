@@ -34,9 +34,9 @@ machine.main()
 HELD_SUPERVISOR = """
 import sys; sys.path.append(sys.argv[1])
 from pathlib import Path
-import engine.providers.local.machine as machine, engine.providers.local.readiness as readiness
+import engine.providers.local.machine as machine
 import engine.providers.local.supervisor as supervisor
-readiness.Readiness._left = lambda self: 0.0 if Path({power!r}).exists() else 1.0
+machine.MachineReadiness._left = lambda self: 0.0 if Path({power!r}).exists() else 1.0
 machine._PROGRAM = {program!r}
 supervisor.main()
 """

@@ -8,7 +8,7 @@ from stenotest.story import START
 
 from engine.errors import ProviderError
 from engine.providers.dstack.run_reading import read_run
-from engine.providers.local import listing, words
+from engine.providers.local import listing
 from engine.providers.local.durable import write_json
 from engine.providers.local.state import read_state
 from engine.providers.readings import READINGS
@@ -66,7 +66,7 @@ def test_a_run_is_told_in_words_the_reading_knows(machine) -> None:
         return read_run(bytes(item))
 
     running = facts()
-    assert (running.provider_id, running.name, running.project, running.kind) == (run_id, "mine", "here", "task")
+    assert (running.provider_id, running.name, running.project, running.finite) == (run_id, "mine", "here", True)
     assert (running.status, running.jobs[0].newest.status, running.drift) == ("running", "running", ())
     machine.open()
     assert machine.end(run_id) == DONE
@@ -187,7 +187,7 @@ def test_a_run_that_has_ended_is_read_once(machine, monkeypatch: pytest.MonkeyPa
     assert read == [active]
 
 
-@pytest.mark.parametrize("reason", sorted(words.ENDS))
+@pytest.mark.parametrize("reason", sorted(listing.ENDS))
 def test_every_end_reads_as_a_known_pair_of_words(machine, reason: str) -> None:
     """Also the ends that are hard to bring about."""
     (run_id,) = ended(machine, 1)

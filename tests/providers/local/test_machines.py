@@ -12,7 +12,7 @@ import pytest
 from engine.errors import TaskInvalid, VmInUse, VmNotFound
 from engine.providers.dstack.run_reading import read_run
 from engine.providers.dstack.vm_reading import read_vm
-from engine.providers.local.spec import gpu_label
+from engine.providers.local.placement import gpu_label
 from engine.providers.readings import READINGS
 from engine.replay.trace import open_trace
 from events.clock import parse_time

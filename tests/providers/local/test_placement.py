@@ -4,9 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.providers.base import Submission
-from engine.providers.local.placement import NoCapacity, Standing, Wanted, place
-from engine.providers.local.spec import LocalOffer, MachineSpec
-from engine.providers.local.wanted import wanted
+from engine.providers.local.placement import LocalOffer, MachineSpec, NoCapacity, Standing, Wanted, place, wanted
 
 SLOTS = st.sampled_from([None, "steno-slot-1", "steno-slot-2"])
 LABELS = st.sampled_from([(None, 0), ("MI300X", 1), ("MI300X", 2), ("MI210", 1)])
