@@ -16,6 +16,7 @@ from events.errors import StenoError
 from projections.api.operations.collector import ServiceCollector
 from projections.api.parameters import asked_of
 from projections.api.problems import Problem
+from projections.api.reads.record_shapes import LagAnswer, SourceAnswer
 from projections.models.build_progress import Building
 
 if TYPE_CHECKING:
@@ -29,21 +30,6 @@ MOST_SILENCE: Final = 30.0
 """Seconds since the record was last read by the feed."""
 
 
-class LagObject(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the read models are behind the record."""
-
-    positions: int
-    seconds: float
-
-
-class SourceObject(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether we see a source."""
-
-    name: str
-    observability: str
-    last_answered: str | None
-
-
 class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     """What `/readyz` answers."""
 
@@ -54,10 +40,10 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     """What listeners have been told of."""
     head: int | None
     """Where the record ends; None where it cannot be read."""
-    lag: LagObject | None
+    lag: LagAnswer | None
     building: Building | None
     """How far read models are that have to be built first."""
-    sources: tuple[SourceObject, ...]
+    sources: tuple[SourceAnswer, ...]
 
 
 def readiness(service: Service) -> Readiness:
@@ -65,8 +51,8 @@ def readiness(service: Service) -> Readiness:
     feed, now = service.feed, service.clock.now()
     reasons: list[str] = []
     head: int | None = None
-    lag: LagObject | None = None
-    sources: tuple[SourceObject, ...] = ()
+    lag: LagAnswer | None = None
+    sources: tuple[SourceAnswer, ...] = ()
     if not feed.alive:
         reasons.append("the thread that follows the record has stopped: restart the server")
     elif feed.trouble is not None:
@@ -76,7 +62,7 @@ def readiness(service: Service) -> Readiness:
     try:
         head = feed.head()
         behind = service.projector.lag
-        lag = LagObject(positions=behind.positions, seconds=behind.seconds)
+        lag = LagAnswer(positions=behind.positions, seconds=behind.seconds)
     except StenoError as error:
         reasons.append(str(error))
     building = service.projector.building
@@ -100,10 +86,10 @@ def readiness(service: Service) -> Readiness:
     )
 
 
-def _sources(service: Service, now: int) -> tuple[SourceObject, ...]:
+def _sources(service: Service, now: int) -> tuple[SourceAnswer, ...]:
     with service.feed.state() as state:
         return tuple(
-            SourceObject(
+            SourceAnswer(
                 name=name,
                 observability=observability(one, now).value,
                 last_answered=None if one.last_answered is None else format_time(one.last_answered),

@@ -9,7 +9,7 @@ import msgspec
 from engine.objects import RunObject
 from projections.api.reads.shapes import (
     BlindAnswer,
-    BudgetAlert,
+    Budget,
     Cursor,
     EventAnswer,
     EventPage,
@@ -168,22 +168,6 @@ class Today(Shape, kw_only=True, rename={"start": "from"}):
     succeeded: int
     failed: int
     stopped: int
-
-
-class Budget(Shape, kw_only=True):
-    """Where the budget stands."""
-
-    total_usd: Usd | None
-    spent_usd: Usd
-    committed_usd: Usd
-    remaining_usd: Usd | None
-    available_usd: Usd | None
-    used_pct: float | None
-    spent_24h_usd: Usd
-    rate_now_usd_per_hour: Usd
-    burn_rate_usd_per_hour: Usd
-    exhausted_at: Time | None
-    alerts: list[BudgetAlert]
 
 
 class BurnPoint(Shape, kw_only=True):

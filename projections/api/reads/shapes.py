@@ -310,8 +310,8 @@ class BudgetAlert(Shape, kw_only=True):
     told_at_position: Position | None
 
 
-class BudgetAnswer(Shape, kw_only=True):
-    """Where the budget stands; null where there is none."""
+class Budget(Shape, kw_only=True):
+    """The budget; null where there is none."""
 
     total_usd: Usd | None
     spent_usd: Usd
@@ -324,4 +324,9 @@ class BudgetAnswer(Shape, kw_only=True):
     burn_rate_usd_per_hour: Usd
     exhausted_at: Time | None
     alerts: list[BudgetAlert]
+
+
+class BudgetAnswer(Budget, kw_only=True):
+    """The budget at a position."""
+
     position: Position
