@@ -65,7 +65,7 @@ def sentence(
 
 
 def _failure(facts: RunFacts) -> str:
-    """What failed first, as the verdict's reason is chosen (`engine.rules.verdict`)."""
+    """What failed first, as the verdict's reason is chosen (`engine.rules.current`)."""
     if facts.cause is Reason.PROVIDER_ERROR:
         return f"its reason is `{facts.reason}`"
     failing = [job for job in facts.jobs if job.newest is not None and job.newest.cause is not None]
