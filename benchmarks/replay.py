@@ -227,7 +227,7 @@ def replayed(folder: Path) -> tuple[float, float]:
     whole = folder / "ten.jsonl"
     lines: list[bytes] = []
     with whole.open("wb") as file:
-        from events.traces.lines import numbered_lines
+        from events.traces.trace import numbered_lines
 
         lines = [
             line.rstrip(b"\n") + b"\n"

@@ -14,8 +14,7 @@ import msgspec
 from events.errors import SourceIsLive
 from events.poll import Poll
 from events.store.record import Record
-from events.traces.lines import numbered_lines
-from events.traces.trace import BadTraceLine, TraceReading, parse_line
+from events.traces.trace import BadTraceLine, TraceReading, numbered_lines, parse_line
 
 _BATCH = 500
 _ID_BYTES = 8

@@ -17,7 +17,7 @@ from engine.providers.readings import READINGS
 from engine.replay.diff import diff
 from engine.replay.result import JsonObject, Replay
 from engine.replay.trace import fold_polls, incident_path, open_trace, replay_trace
-from events.traces.lines import numbered_lines
+from events.traces.trace import numbered_lines
 
 HERE = Path(__file__).parent
 RECORDINGS = HERE.parent / "traces"
