@@ -38,6 +38,13 @@ def service(served: Serve, town: Path) -> Served:
     return served(town, api__host="0.0.0.0")
 
 
+@pytest.fixture(scope="module")
+def shared(served_on: Serve, towns: Path) -> Served:
+    """As `service`, for tests in which every login is refused."""
+    token(towns, "read", "first")
+    return served_on(towns, api__host="0.0.0.0")
+
+
 def log_in(hands: Hands, service: Served, role: str = "submit") -> httpx.Cookies:
     """The cookie of a browser that logged in."""
     text = token(service.record, role, f"{role}-{time.monotonic_ns()}")
@@ -166,17 +173,17 @@ def test_a_cookie_that_was_changed_is_none(town: Path) -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"{}", b"[]", b"null", b'{"token": 1}', b'{"token": "x", "more": 1}', b'"steno_"', b"token=x", b"{"]
 )
-def test_what_is_no_login_is_told_so(service: Served, body: bytes) -> None:
+def test_what_is_no_login_is_told_so(shared: Served, body: bytes) -> None:
     """400, and the field."""
-    answer = service.client.post("/api/session", content=body)
+    answer = shared.client.post("/api/session", content=body)
     assert answer.status_code == 400, answer.text
     assert answer.json()["field"] == "token"
 
 
 @pytest.mark.parametrize("text", ["", "x", "steno_000000000000_" + "x" * 43, "é" * 50])
-def test_a_token_nobody_knows_opens_no_session(service: Served, text: str) -> None:
+def test_a_token_nobody_knows_opens_no_session(shared: Served, text: str) -> None:
     """401, and no cookie."""
-    answer = service.client.post("/api/session", json={"token": text})
+    answer = shared.client.post("/api/session", json={"token": text})
     assert answer.status_code == 401
     assert "set-cookie" not in answer.headers
 

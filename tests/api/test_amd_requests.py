@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -15,6 +14,9 @@ from stenotest.kernels import SHIPPED, asked
 
 from engine.kernel.definition import DTYPES
 from engine.kernel.submission import LONGEST_SOURCE
+from engine.providers.readings import READINGS
+from events.clock import SystemClock
+from events.store.record import Record
 
 if TYPE_CHECKING:
     from conftest import Serve
@@ -22,9 +24,12 @@ if TYPE_CHECKING:
 MATMUL: dict[str, Any] = json.loads(msgspec.json.encode(SHIPPED["matmul"].problem_def))
 
 
-@pytest.fixture
-def client(empty_record: Path, served: Serve) -> httpx.Client:
-    return served(empty_record, api__submit_rate="off").client
+@pytest.fixture(scope="module")
+def client(served_on: Serve, tmp_path_factory: pytest.TempPathFactory) -> httpx.Client:
+    """A client of a service of an empty record: requests that are refused leave it as it is."""
+    path = tmp_path_factory.mktemp("amd") / "empty.db"
+    Record.open(path, write=True, create=True, shapes=READINGS.shape, clock=SystemClock()).close()
+    return served_on(path, api__submit_rate="off").client
 
 
 def changed(path: str, value: object) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """Bodies that are not what is wanted: refused by the field that is wrong, and never a mistake of ours."""
 
+from __future__ import annotations
+
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
@@ -12,22 +12,34 @@ from engine.providers.readings import READINGS
 from events.clock import SystemClock
 from events.store.record import Record
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from conftest import Serve, Served
+
 TASK = {"type": "task", "commands": ["true"]}
 DEEP = "[" * 5000 + "]" * 5000
 
 
+@pytest.fixture(scope="module")
+def service(served_on: Serve, tmp_path_factory: pytest.TempPathFactory) -> Served:
+    """A service of an empty record without a rate limit; refusals change nothing, so one serves the whole file."""
+    path = tmp_path_factory.mktemp("refused") / "empty.db"
+    Record.open(path, write=True, create=True, shapes=READINGS.shape, clock=SystemClock()).close()
+    return served_on(path, api__submit_rate="off")
+
+
 @pytest.fixture
-def client(served: Callable[..., Any], empty_record: Path) -> httpx.Client:
-    """A client of a service that nobody limits the rate of, of an empty record."""
-    found: httpx.Client = served(empty_record, api__submit_rate="off").client
-    return found
+def client(service: Served) -> httpx.Client:
+    """A client of the service."""
+    return service.client
 
 
 @pytest.fixture(autouse=True)
-def _nothing_was_asked_for(empty_record: Path, client: httpx.Client) -> Any:
+def _nothing_was_asked_for(service: Served) -> Iterator[None]:
     """After each test here the record is as empty as before."""
     yield
-    with Record.open(empty_record, shapes=READINGS.shape, clock=SystemClock()) as record:
+    with Record.open(service.record, shapes=READINGS.shape, clock=SystemClock()) as record:
         assert record.head().position == 0
 
 
