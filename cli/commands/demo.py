@@ -197,7 +197,7 @@ def _run(app: App, record: Record, provider: Provider, name: str, line: str) -> 
 
 def _until_gone(app: App, record: Record, provider: Provider) -> None:
     """Record and control, with the log lines of `steno up`, until no machine is billed."""
-    from cli.said import DaemonLog
+    from cli.wiring.daemon_log import DaemonLog
     from cli.wiring.recorder import watching
 
     said, deadline = DaemonLog(provider.source), app.clock.now() + _PATIENCE

@@ -7,7 +7,7 @@ import signal
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from cli.said import DaemonLog
+from cli.wiring.daemon_log import DaemonLog
 from cli.wiring.errors import INTERRUPTED
 from cli.wiring.signals import ending, stoppable
 from engine.act.executor import GLANCE

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from cli.said import said
+from cli.wiring.daemon_log import said
 from engine.decide.decisions import (
     Alert,
     CancelDrain,
