@@ -122,7 +122,8 @@ _labs: dict[str, Lab] = {}
 def _servers_of(item: pytest.Item) -> frozenset[str]:
     used = set(getattr(item, "fixturenames", ()))
     parameters = getattr(getattr(item, "callspec", None), "params", {})
-    return frozenset(FIXTURES[name] for name in used | {parameters.get("dstack")} if name in FIXTURES)
+    used |= {value for value in parameters.values() if isinstance(value, str)}  # a fixture may ask for one by its name
+    return frozenset(FIXTURES[name] for name in used if name in FIXTURES)
 
 
 def _at(folder: Path) -> Iterator[StenoAt]:
