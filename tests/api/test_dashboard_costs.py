@@ -28,7 +28,7 @@ def test_what_everything_cost_stands_beside_the_providers_figure(served: Serve, 
     assert [line.splitlines()[0].split("\t")[0] for line in lines[1:-1]] == [one["cause"] for one in sides["lines"]]
     assert lines[-1].startswith("we say")
     seen.go("/costs?at=1")
-    seen.until("document.body.innerText.includes('Neither side charges anything yet')")
+    seen.until("document.body.innerText.includes('No costs on either side yet')")
     assert seen.complaints == []
 
 

@@ -28,7 +28,7 @@ from events.store.record import Record
 
 pytestmark = pytest.mark.slow
 
-KILL_AT = Path(__file__).parents[1] / "engine" / "effects" / "kill_at.py"
+KILL_AT = Path(__file__).parents[1] / "engine" / "act" / "kill_at.py"
 KILL_STOP_AT = Path(__file__).with_name("kill_stop_at.py")
 # After each step, which is before the next: the policy; then, past the first look, the place, the slot, the intent, the
 # call and the outcome. What comes before has nothing to do with a server: tests/engine/act/test_crashes.py.
