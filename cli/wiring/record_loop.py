@@ -27,8 +27,8 @@ _log = logging.getLogger("steno.record")
 _RETRY = 2 * SECOND
 
 
-class Terminated(Exception):
-    """SIGTERM: stop in good order."""
+class Terminated(BaseException):
+    """SIGTERM: stop in good order. No `except Exception` on the way takes it for a failure of its own."""
 
 
 class PartFailed(RuntimeError):

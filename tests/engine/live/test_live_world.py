@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from stenotest.story import Story, single
 
+from cli.wiring.record_loop import Terminated
 from engine.fold.snapshot_store import SnapshotStore
 from engine.fold.world import World
 from engine.live import live_world
@@ -107,6 +108,20 @@ def test_a_failing_subscriber_holds_up_nobody(answers: Answers, caplog: pytest.L
     live.catch_up()
     assert found[0].until == live.position == answers.record.head().position
     assert "a subscriber failed at position" in caplog.text
+
+
+def test_a_signal_in_a_subscriber_is_not_its_failure(answers: Answers, caplog: pytest.LogCaptureFixture) -> None:
+    """SIGTERM while a subscriber works ends the process in order; nothing is logged as a mistake."""
+    live = LiveWorld(READINGS, answers.record)
+
+    def interrupted(_: ChangeSet) -> None:
+        raise Terminated
+
+    live.subscribe(interrupted)
+    answers.answer()
+    with pytest.raises(Terminated):
+        live.catch_up()
+    assert not caplog.text
 
 
 def test_a_fold_broken_half_way_is_never_gone_on_with(
