@@ -15,7 +15,6 @@ from events.clock import foreign_run_id
 from events.poll import Poll
 from events.traces.trace import TraceReading, write_trace_line
 from events.types import RunObserved
-from projections.store.world_table import decode_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -108,6 +107,8 @@ class Exported:
 
 def part_of_run(record: Record, row: RunRow) -> tuple[int, int, frozenset[str]]:
     """(first position, last position, sources) of the polls about a run."""
+    from projections.store.world_table import decode_run  # loads SQLAlchemy, which `replay TRACE` does without
+
     run = decode_run(row.folded)
     last = max([run.first_position, *run.evidence, *(step.position for step in run.transitions)])
     streams = {f"run/{run.run_id}"}

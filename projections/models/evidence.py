@@ -1,14 +1,16 @@
 """The words of a poll that decide about one run: the fields a verdict reads, with the values the provider gave."""
 
 from collections.abc import Iterator, Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from events import types
 from events.clock import format_time
 from events.poll import Poll
-from events.store.record import Stored
+
+if TYPE_CHECKING:
+    from events.store.record import Stored
 
 _RUN = ("status", "status_message", "termination_reason")
 _SUBMISSION = (
@@ -58,7 +60,7 @@ def quote(poll: Poll, position: int, provider_id: str | None) -> Quote:
     )
 
 
-def quote_event(stored: Stored) -> Quote:
+def quote_event(stored: "Stored") -> Quote:
     """What one of our own events says, ids left out."""
     said = msgspec.structs.asdict(stored.data)
     return Quote(

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -13,6 +14,8 @@ from cli.commands.replay import _NAMES
 from cli.program import steno
 from cli.wiring.app import App
 from engine.providers.readings import RULE_SETS
+
+TRACE = Path(__file__).parents[1] / "traces" / "dstack-0.22.5" / "success.jsonl.zst"
 
 
 def help_of(*words: str) -> str:
@@ -33,6 +36,21 @@ def test_the_front_page_is_printed_without_importing_click() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "False"
     assert done.stdout.startswith("Usage: steno")
+
+
+def test_a_trace_is_replayed_without_importing_sqlalchemy() -> None:
+    """The database takes twice the time of everything else the command imports, and a trace has none."""
+    code = (
+        "import sys; from cli.program import run; "
+        "done = run(['replay', sys.argv[1]]); print(done, 'sqlalchemy' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, TRACE],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == "0 False"
 
 
 def test_colour_only_adds_bold() -> None:
