@@ -232,7 +232,7 @@ class BudgetCrossed(Fact, frozen=True, kw_only=True):
 
 
 class AlertsAdopted(Fact, frozen=True, kw_only=True):
-    """What the webhook is told of a source from here on; what was over before is never told."""
+    """The notices sent about a source from here on; nothing that ended before is ever sent."""
 
     source: str
     kinds: tuple[str, ...]

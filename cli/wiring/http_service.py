@@ -156,7 +156,7 @@ def expect_guarded(service: Service, host: str) -> None:
 
     usable = service.tokens.usable()
     if service.tokens.trouble is not None:
-        raise NotConfigured(f"{service.tokens.trouble}: put it right, or move it away and make the tokens anew")
+        raise NotConfigured(f"{service.tokens.trouble}: correct the file, or move it away and create the tokens again")
     if usable or trusts_loopback(service.settings):
         return
     name = "api.loopback" if listens_on_loopback(host) else "api.host"

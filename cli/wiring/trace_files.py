@@ -180,10 +180,10 @@ def existing(name: str) -> str:
     """The name of a file that is there, or `-` for standard input.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: the file does not exist.
     """
     if name != "-" and not Path(name).exists():
-        raise FileNotFoundError(errno.ENOENT, "there is no such file", name)
+        raise FileNotFoundError(errno.ENOENT, "the file does not exist", name)
     return name
 
 

@@ -56,7 +56,7 @@ class Actor:
     ) -> None:
         """
         Args:
-            notices: who is told of alerts; None: nobody.
+            notices: receives alerts; None: alerts are not sent.
             effects: carries effects on; None: each to its end, one after another.
             asks_again: as in `Submitter`.
         """

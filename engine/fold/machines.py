@@ -156,7 +156,7 @@ class Machines:
             vm.ours = self._made_by_us(vm.provider, vm.facts)
 
     def _placeholder(self, facts: VmFacts, tick: Tick, changes: list[Change]) -> None:
-        """A row without a price is no machine; one whose price cannot be read is told of."""
+        """A row without a price is not a machine; an unreadable price raises `schema_drift`."""
         subject = f"source/{tick.source}"
         for drift in facts.drift:
             mark = f"{subject} {drift}"

@@ -66,7 +66,7 @@ class OpenNotice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NoticeMark(msgspec.Struct, frozen=True, kw_only=True):
-    """Since when the webhook is told of something."""
+    """The position after which a kind of notice is sent."""
 
     position: int
     at: int
@@ -95,7 +95,7 @@ class Outbox(msgspec.Struct, kw_only=True):
     noticed: set[str] = set()
     """Every notice there ever was, and every fact that a digest named."""
     told: dict[str, dict[str, NoticeMark]] = {}
-    """Source → what the webhook is told of it, each since when."""
+    """Source → the kinds of notices sent about it, each with its start."""
     taken: dict[str, TakenStop] = {}
     """The newest stop that the provider accepted."""
     asked: int = 0

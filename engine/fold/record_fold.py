@@ -51,7 +51,7 @@ class RecordFold:
     """Folds the polls and intents of a record into a world, from where the world is."""
 
     def __init__(self, record: "Record", world: World, touched: Touched | None = None) -> None:
-        """`touched` is told of every run and machine that may be other than before."""
+        """`touched` collects every run and machine that may have changed."""
         self.record = record
         self._touched = touched
         self.world = world
@@ -74,7 +74,7 @@ class RecordFold:
         """Fold everything behind the world's position, up to `until`; `each` is told what every event changed, with
         the world as it is after it.
 
-        Without `repeats`, `each` is not told of polls that only repeat the one before: those change nothing.
+        Without `repeats`, `each` is not called for polls that only repeat the one before: they change nothing.
         """
         limit = until if until is not None else Until()
         state = self.world.state

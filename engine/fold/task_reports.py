@@ -43,7 +43,7 @@ def heard(said: Said, seq: int, line: bytes, *, last: bool, position: int, at: i
 
 
 def unheard(said: Said) -> Said:
-    """The same task begins anew: what it said before is not about this time."""
+    """The same task restarts: its earlier reports do not count."""
     return Said(mark=said.mark, frames=said.frames)
 
 

@@ -105,7 +105,7 @@ class LiveWorld:
         self._started: WorldState | None = None
         """The world that the observer is shown."""
         self._shown: int | None = None
-        """The last position that subscribers were told of; None before the first."""
+        """The last published position; None before the first change set."""
         self._looked_at = time.monotonic()
         self._subscribers: list[Callable[[ChangeSet], None]] = []
         self.touched = Touched()
@@ -210,7 +210,7 @@ class LiveWorld:
             self._fold = RecordFold(record, world, self.touched)
 
     def _fold_unseen(self, head: int, progress: Progress | None) -> None:
-        """Fold what nobody is told of: the first time all but the newest events, later what was told before."""
+        """Fold without publishing: at first all but the newest events, later what was published before."""
         begun, said = self._position, -1
         end = min(head, head - RECENT if self._shown is None else self._shown)
         while self._position < end:

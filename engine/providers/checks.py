@@ -51,7 +51,7 @@ class Checkup(msgspec.Struct, frozen=True, kw_only=True):
     problem: StenoError | None = None
     """Why the provider cannot be asked at all."""
     absent: bool = False
-    """It is not configured, and nobody wants it."""
+    """Not configured, and the settings do not select it."""
     details: Mapping[str, object] = {}
     """Further keys of `--json`."""
     note: str | None = None

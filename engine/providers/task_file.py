@@ -18,7 +18,7 @@ def read_task_file(path: Path) -> dict[str, object]:
     """The mapping a task file holds, not yet validated.
 
     Raises:
-        UnreadableInput: there is no such file, or it is not a YAML mapping.
+        UnreadableInput: the file does not exist, or is not a YAML mapping.
         TaskInvalid: a key that is not text.
     """
     try:

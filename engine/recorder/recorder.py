@@ -59,7 +59,7 @@ Decide = Callable[[WorldState, str, Policy, int, bool], tuple[Decision, ...]]
 """(world, source, policy, now) → decisions."""
 
 _TRIES = 5
-"""How often a decision is made anew because another process decided about the same queue meanwhile; then next round."""
+"""Retries of a decision within a round when another process changed the same queue meanwhile."""
 _SETTLED = frozenset({VmState.IDLE, VmState.UNCONFIRMED})
 """A machine in these may stay as it is for a long time."""
 

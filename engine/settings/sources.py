@@ -10,7 +10,7 @@ from engine.settings.table import Table
 
 
 def read_toml(path: Path, table: Table) -> Values:
-    """The settings of a `steno.toml`; none if there is no such file.
+    """The settings of a `steno.toml`; none if the file does not exist.
 
     Raises:
         NotConfigured: not valid TOML, an unknown or repeated key, or a value that is neither text, a number nor a list

@@ -112,7 +112,7 @@ GENERAL: tuple[Known, ...] = (
         name="alerts.on",
         variables=("STENO_ALERTS_ON",),
         default="run_end,anomaly,budget,orphan",
-        help="what the webhook is told of: run_end, anomaly, budget, orphan, with commas between; off: nothing",
+        help="notices sent to the webhook: run_end, anomaly, budget, orphan, separated by commas; off: none",
         parse=alerts,
     ),
     Known(

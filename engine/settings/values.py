@@ -19,7 +19,7 @@ _NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?")
 _OFF: Final = frozenset({"off", "none", "unlimited"})
 
 ALERTS: Final = frozenset({"run_end", "anomaly", "budget", "orphan"})
-"""What the webhook can be told of."""
+"""Kinds of notices that can go to the webhook."""
 
 _NAME: Final = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9]([A-Za-z0-9_-]{0,62})?(\.[A-Za-z0-9][A-Za-z0-9_-]{0,62})*\.?")
 _SUBMIT_RATE: Final = re.compile(r"([0-9]{1,6})\s*/\s*(s|m|h)")
@@ -170,7 +170,7 @@ def webhook(text: str) -> str:
 
 
 def alerts(text: str) -> frozenset[str]:
-    """What the webhook is told of; nothing for `off`.
+    """The kinds of notices that go to the webhook; none for `off`.
 
     Raises:
         ValueError: one of the words is none of `ALERTS`.

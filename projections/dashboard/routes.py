@@ -37,7 +37,7 @@ def files(bundle: Bundle) -> list[BaseRoute]:
         name = request.path_params["name"]
         found = bundle.files.get(name) if request.path_params["version"] == bundle.version else None
         if found is None:
-            raise Problem(404, "there is no such file; the dashboard's page names those there are")
+            raise Problem(404, "this file does not exist; the dashboard's page names the files")
         return _answer(request, found, _FOR_EVER)
 
     def page(name: str) -> Document:

@@ -108,7 +108,7 @@ class Projector:
         """Bring the projections up to the record's head as it is now; builds them where there are none.
 
         Raises:
-            StenoError, OSError, sqlite3.Error: as they say; the next call begins anew.
+            StenoError, OSError, sqlite3.Error: as they say; the next call starts again.
         """
         try:
             record = self._opened()

@@ -100,7 +100,7 @@ class Moments:
 
 @contextmanager
 def _reading(held: _Held, record: "Record", position: int, beyond: Beyond) -> Iterator[View]:
-    """The moment in one transaction, opened anew where it is not there or what it stands on is not."""
+    """The moment in one transaction; reopened if it, or the kept world below it, is gone."""
     if held.store is not None and held.base and held.stamp != ReadModels(record.store).stamp():
         _close(held)
     while True:

@@ -56,7 +56,7 @@ Progress = Callable[[int, int], None]
 """Called with (done, total) while a fold goes on."""
 
 RULES: Final = f"{NAME} {form()}"
-"""What the projections are made by and of: other rules or another form, and they are built anew."""
+"""Rules and schema of the read models; when either changes, they are rebuilt."""
 
 MOMENTS = 128
 """How many worlds of the past are kept at most, and half as many at least."""

@@ -38,7 +38,7 @@ def caught_up(record: "Record", *, progress: Progress | None = None) -> Projecti
 
 
 def rebuilt(record: "Record", *, progress: Progress | None = None) -> int:
-    """Build the projections anew in another file and put it in the old one's place; how many runs they have.
+    """Rebuild the read models in a new file, then replace the old one; the number of runs.
 
     Raises:
         OSError: the folder cannot be written.
@@ -110,7 +110,7 @@ def _written(record: "Record", models: ReadModels, progress: Progress | None) ->
             except sqlite3.OperationalError:
                 raise
             except sqlite3.DatabaseError:
-                return False  # damaged: it is built anew
+                return False  # damaged: it is rebuilt
             return True
 
 

@@ -23,7 +23,7 @@ from projections.store.store import Checkpoint, ProjectionStore
 
 PATIENCE = 2 * SECOND
 """How long a reader waits for a position it wants to see."""
-_DAMAGED = "The read models were damaged and are being built anew: ask again in a moment."
+_DAMAGED = "The read models were damaged and are being rebuilt; retry in a moment."
 _STEP = SECOND // 100
 _SOON = 20_000
 """Positions that are read in about the time a reader waits."""

@@ -1,6 +1,6 @@
 """The projections' own SQLite file: runs and machines as objects, notes, and the folded world to go on from.
 
-Disposable: whatever is wrong with it, it is built anew from the record.
+Disposable: a damaged file is rebuilt from the record.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     version: int = VERSION
     rules: str
-    """Everything that decides, by name and version: another one, and they are built anew."""
+    """Name and version of all that decides; a change rebuilds the read models."""
     record: str = ""
     """The record's own id: these projections belong to it and no other."""
     position: int = 0

@@ -27,7 +27,7 @@ class ChildExit:
 
     @property
     def why(self) -> str:
-        """What a person is told of an end that is no success."""
+        """The message for a program that did not succeed."""
         if self.code is None:
             return f"it did not end within {self.seconds:.0f} s"
         if self.code < 0:

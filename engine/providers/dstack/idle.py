@@ -87,7 +87,7 @@ def _beside(fleet: Mapping[str, object], limit: int | None) -> str | None:
     if kept is not None and (limit is None or kept < limit):
         return (
             f"fleet {name}: dstack ends its machines after {_length(kept)} ({whose}), before Steno does; "
-            "make it anew with a longer idle_duration, it cannot be changed"
+            "create it again with a longer idle_duration; dstack cannot change it"
         )
     if name.startswith("steno-"):
         return None  # made by us: every run of ours says its own time, and the shorter one counts

@@ -32,7 +32,7 @@ _T = TypeVar("_T")
 
 
 def read_file(path: Path, shape: type[_T]) -> _T | None:
-    """The value in this file; None if there is no such file.
+    """The value in this file; None if the file does not exist.
 
     Raises:
         OSError, StateDamaged: it cannot be read, or is damaged.

@@ -68,7 +68,7 @@ class _Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Story:
-    """What one client is told of one kernel. Used by one thread at a time."""
+    """The statuses of one kernel for one client. Used by one thread at a time."""
 
     def __init__(self, service: Service, run_id: str, after: int = 0) -> None:
         """`after`: the last position the client knows."""

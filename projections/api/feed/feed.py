@@ -114,7 +114,7 @@ class Feed:
 
     @property
     def position(self) -> int:
-        """The last position that listeners were told of."""
+        """The last position published to listeners."""
         return 0 if self._ring is None else self._ring.position
 
     @property
@@ -163,7 +163,7 @@ class Feed:
         return self._ring is not None and not over and not self._stopping.is_set()
 
     async def beyond(self, position: int, timeout: float) -> bool:
-        """Whether listeners have been told of `position`, at the latest in `timeout` seconds."""
+        """Wait at most `timeout` seconds until `position` is published; whether it is."""
         if self._ring is not None and self._ring.position >= position:
             return True
         if self._loop is None or self._stopping.is_set():
@@ -277,7 +277,7 @@ class Feed:
     # -- in the loop ---
 
     def _publish(self) -> None:
-        """Tell everybody. Where frames are missing before those there are, the ring begins anew behind the gap."""
+        """Publish frames. After a gap the ring restarts with the first frame behind it."""
         while (found := self._publisher.take()) is not None:
             if self._ring is None or self._ring.position != found.after:
                 self._ring = Ring(found.after)

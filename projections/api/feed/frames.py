@@ -40,7 +40,7 @@ class Frame(NamedTuple):
 
 
 class FrameMaker:
-    """Makes frames while a fold goes on: what it is told of is what an `engine.live.live_world.Observer` is told of."""
+    """Makes frames during a fold; its calls are those of `engine.live.live_world.Observer`."""
 
     def __init__(self, *, polls: bool = False) -> None:
         """`polls`: `events` has every event, the answered polls too."""

@@ -97,7 +97,7 @@ class ServiceCollector(Collector):
         )
         yield GaugeMetricFamily(
             "steno_stream_lag_positions",
-            "Events that listeners have not been told of yet.",
+            "Events not yet published to listeners.",
             value=max(0, head - service.feed.position),
         )
 

@@ -37,7 +37,7 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     """`ready` or `not_ready`."""
     reasons: tuple[str, ...]
     position: int
-    """What listeners have been told of."""
+    """The last position sent to listeners."""
     head: int | None
     """Where the record ends; None where it cannot be read."""
     lag: LagAnswer | None
