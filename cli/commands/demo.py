@@ -201,10 +201,10 @@ def _until_gone(app: App, record: Record, provider: Provider) -> None:
     from cli.wiring.recorder import watching
 
     said, deadline = DaemonLog(provider.source), app.clock.now() + _PATIENCE
-    with watching(app, record, provider) as (watch, recorder), _lines(quiet=app.json):
-        while any(vm.billed for vm in watch.world.state.vms.values()) and app.clock.now() < deadline:
-            found = watch.round()
-            said.round(found, watch, recorder, app.clock.now())
+    with watching(app, record, provider) as recorder, _lines(quiet=app.json):
+        while any(vm.billed for vm in recorder.world.state.vms.values()) and app.clock.now() < deadline:
+            found = recorder.watch()
+            said.round(found, recorder)
             recorder.effects.wait(min(found.pause, SECOND // 5))
 
 

@@ -62,5 +62,5 @@ def command(app: App, trace: Path | None, since: str | None, interval: str | Non
         record = stack.enter_context(writing(app))
         provider = stack.enter_context(contextlib.closing(named(app, app.settings.provider, record.store)))
         provider.expect_project()
-        with watching(app, record, provider, since=beginning, pace=pace, trace=sink) as (watch, recorder):
-            record_forever(record, watch, recorder, provider, app.clock)
+        with watching(app, record, provider, since=beginning, pace=pace, trace=sink) as recorder:
+            record_forever(recorder)

@@ -80,10 +80,10 @@ def _up(app: App, ended: Callable[[], None], *, api: bool, show: bool) -> None:
         provider.expect_project()
         live = LiveWorld(READINGS, keep=True)
         checks = [stack.enter_context(_serving(app, record.store, live, show=show))] if api else []
-        watch, recorder = stack.enter_context(
+        recorder = stack.enter_context(
             watching(app, record, provider, live=live, progress=lambda _done, _total: ended())
         )
-        record_forever(record, watch, recorder, provider, app.clock, ended, *checks)
+        record_forever(recorder, ended, *checks)
 
 
 @contextlib.contextmanager

@@ -253,13 +253,13 @@ def _stopped(app: App, record: Record, vm: Vm, *, when_idle: bool) -> Vm:
 
     with (
         closing(named(app, vm.provider, record.store, project=vm.facts.project)) as provider,
-        watching(app, record, provider, adopt=False) as (watch, recorder),
+        watching(app, record, provider, adopt=False) as recorder,
     ):
-        dispatcher = Dispatcher(watch, recorder, app.clock)
+        dispatcher = Dispatcher(recorder)
         project, submitter = vm.facts.project or provider.project, getpass.getuser()
         position = request_vm_stop(recorder.journal, vm, project=project, when_idle=when_idle, submitter=submitter)
-        watch.round()
-        found = watch.world.state.vms.get(vm.vm_id, vm)
+        recorder.watch()
+        found = recorder.world.state.vms.get(vm.vm_id, vm)
         if when_idle and found.occupants:
             return found
         outcome = dispatcher.machine_stopped(vm.vm_id, position, _OUTCOME_TIMEOUT)
@@ -269,8 +269,8 @@ def _stopped(app: App, record: Record, vm: Vm, *, when_idle: bool) -> Vm:
             end = app.clock.now() + (_END_TIMEOUT if outcome is not None else 0)
             while found.state is not VmState.TERMINATED and app.clock.now() < end:
                 interrupted()
-                recorder.effects.wait(watch.round().pause)
-                found = watch.world.state.vms.get(vm.vm_id, vm)
+                recorder.effects.wait(recorder.watch().pause)
+                found = recorder.world.state.vms.get(vm.vm_id, vm)
         return found
 
 

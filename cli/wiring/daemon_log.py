@@ -25,7 +25,6 @@ from events import types
 if TYPE_CHECKING:
     from engine.fold.world_codec import WorldState
     from engine.recorder.recorder import Recorder, Round
-    from engine.recorder.watch import Watch
 
 _log = logging.getLogger("steno.record")
 
@@ -39,10 +38,10 @@ class DaemonLog:
         self._told: set[str] = set()
         """Machines told to end whose outcome was not logged yet."""
 
-    def round(self, found: Round, watch: Watch, recorder: Recorder, now: int) -> None:
+    def round(self, found: Round, recorder: Recorder) -> None:
         """Log what a round brought."""
-        state = watch.world.state
-        self._answers(found, now)
+        state = recorder.world.state
+        self._answers(found, recorder.clock.now())
         for change in found.changes:
             match change:
                 case Moved(run_id=run_id, transition=move) if move is not None:

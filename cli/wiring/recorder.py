@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from engine.providers.base import Provider
     from engine.recorder.interval import Pace
     from engine.recorder.recorder import Recorder, TraceSink
-    from engine.recorder.watch import Watch
     from engine.settings.settings import Settings
     from events.store.record import Record
 
@@ -31,8 +30,8 @@ def watching(
     adopt: bool = True,
     live: LiveWorld | None = None,
     progress: Progress | None = None,
-) -> Iterator[tuple[Watch, Recorder]]:
-    """A watch over one provider, and the recorder it polls with; the lease is let go of afterwards.
+) -> Iterator[Recorder]:
+    """A recorder of one provider; it releases its lease afterwards.
 
     Args:
         since: how far back a first contact reads the provider's history (microseconds, UTC); None: all of it.
@@ -50,7 +49,6 @@ def watching(
     from engine.live.live_world import LiveWorld as World
     from engine.providers.readings import READINGS
     from engine.recorder.recorder import Recorder as Polling
-    from engine.recorder.watch import Watch as Watching
     from engine.settings.policy import policy_from
 
     live = live if live is not None else World(READINGS, keep=True)
@@ -69,8 +67,10 @@ def watching(
         trace=trace,
         executor=Threads(),
     )
-    with Watching(recorder, provider.source) as watch:
-        yield watch, recorder
+    try:
+        yield recorder
+    finally:
+        recorder.release()
 
 
 def webhook_of(settings: Settings) -> Webhook | None:

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from engine.providers.base import Provider
     from engine.providers.task import Completed
     from engine.recorder.recorder import Recorder
-    from engine.recorder.watch import Watch
     from events.store.record import Record
 
 OUTCOME_TIMEOUT = 60 * SECOND
@@ -62,15 +61,14 @@ class SubmittedRun:
 
 
 class RunSession:
-    """Submits, stops and follows runs of one provider, over one watch."""
+    """Submits, stops and follows runs of one provider, over one recorder."""
 
-    def __init__(self, app: App, record: Record, provider: Provider, watch: Watch, recorder: Recorder) -> None:
+    def __init__(self, app: App, record: Record, provider: Provider, recorder: Recorder) -> None:
         self._app = app
         self._record = record
         self._provider = provider
-        self._watch = watch
         self._recorder = recorder
-        self._dispatcher = Dispatcher(watch, recorder, app.clock)
+        self._dispatcher = Dispatcher(recorder)
 
     def submit(self, task: Completed, run_id: str) -> SubmittedRun:
         """Request the run, and wait until the provider or the queue has it.
@@ -105,7 +103,7 @@ class RunSession:
         except (ProviderUnreachable, ProviderRefused) as error:
             raise type(error)(f"{error}{self._last_answer()}; {task.name} was not submitted: submit it again") from None
         if isinstance(outcome, types.RunHeld):
-            self._watch.catch_up()
+            self._recorder.catch_up()
             waits = self._waits(run_id) or outcome.detail
             return SubmittedRun(run_id, None, task.name, accepted.position, state="queued", queued=waits)
         provider_id = journal.ledger().provider_ids[run_id]
@@ -126,8 +124,8 @@ class RunSession:
 
     def look(self, submitted: SubmittedRun) -> SubmittedRun:
         """The run after one round of polls (if no other process polls), so that a new run is seen at once."""
-        self._watch.round()
-        run = self._watch.world.state.runs.get(submitted.run_id)
+        self._recorder.watch()
+        run = self._recorder.world.state.runs.get(submitted.run_id)
         if run is None or submitted.queued is not None:
             return submitted
         return replace(submitted, state=run.state.value)
@@ -141,13 +139,13 @@ class RunSession:
         with stoppable(signal.SIGINT, KeyboardInterrupt) as interrupted, RunProgress(name, began, clock) as live:
             while True:
                 interrupted()
-                found = self._watch.round()
+                found = self._recorder.watch()
                 run = self._run(run_id)
                 if run is not None and run.ended:
                     live.show(run)
                     return run
                 now = clock.now()
-                source = self._watch.world.state.sources.get(self._provider.source)
+                source = self._recorder.world.state.sources.get(self._provider.source)
                 seen = str(observability(source, now)) if found.trouble else "fresh"
                 live.show(run, seen, self._waits(run_id))
                 left = None if timeout is None else began + timeout - now
@@ -173,7 +171,7 @@ class RunSession:
             timer.cancel()
 
     def _last_answer(self) -> str:
-        source = self._watch.world.state.sources.get(self._provider.source)
+        source = self._recorder.world.state.sources.get(self._provider.source)
         last = None if source is None else source.last_answered
         return "" if last is None else f"; its last answer came at {words.moment(last)}"
 
@@ -181,20 +179,20 @@ class RunSession:
         """Check machine limit and budget against the record's head; a hint if no price is known."""
         policy = self._recorder.policy
         if not policy.free:
-            self._watch.catch_up()
-        state, now = self._watch.world.state, self._app.clock.now()
+            self._recorder.catch_up()
+        state, now = self._recorder.world.state, self._app.clock.now()
         worst = admit(self._provider.name, task.configuration, submitter, policy, state, now, task.fallback)
         if worst is not None and worst.amount is None and policy.budget_total is not None:
             hint(worst.lines[0])
 
     def _waits(self, run_id: str) -> str | None:
         """Its place in the queue and why it waits; None if it does not."""
-        run = self._watch.world.state.runs.get(run_id)
+        run = self._recorder.world.state.runs.get(run_id)
         if run is None or run.held is None:
             return None
         from engine.decide.queue import queue
 
-        state, source = self._watch.world.state, self._provider.source
+        state, source = self._recorder.world.state, self._provider.source
         for one in queue(state, source, self._recorder.policy, self._app.clock.now()):
             if one.run_id == run_id:
                 return waiting(one)
@@ -202,11 +200,11 @@ class RunSession:
 
     def _run(self, run_id: str) -> RunObject | None:
         """The run with its cost so far, ours and the provider's."""
-        run: Run | None = self._watch.world.state.runs.get(run_id)
+        run: Run | None = self._recorder.world.state.runs.get(run_id)
         if run is None:
             return None
         fill_costs(self._record, [run])
-        return run_object(run, CURRENT, Costs(self._watch.world.state).of_run(run_id))
+        return run_object(run, CURRENT, Costs(self._recorder.world.state).of_run(run_id))
 
 
 @contextmanager
@@ -224,9 +222,9 @@ def session(
     """
     from engine.act.executor import GRACE
 
-    with watching(app, record, provider, adopt=adopt) as (watch, recorder):
+    with watching(app, record, provider, adopt=adopt) as recorder:
         recorder.stays = stays
-        yield RunSession(app, record, provider, watch, recorder)
+        yield RunSession(app, record, provider, recorder)
         # What this process gave a place to, it also submits: no other process may be there to do it.
         recorder.effects.wait(GRACE, until=lambda: not recorder.effects.busy)
 

@@ -61,7 +61,7 @@ def look_here(app: App, record: Record) -> None:
         lease = record.store.lease(provider.source)
         if lease is None:
             return
-        with lease, writing(app, create=False) as ours, watching(app, ours, provider) as (_, recorder):
+        with lease, writing(app, create=False) as ours, watching(app, ours, provider) as recorder:
             recorder.round(act=False)
     except (OSError, RecordNotWritable, RecordLocked):
         return

@@ -18,12 +18,11 @@ from engine.errors import (
 )
 from engine.fold.outbox import OpenSubmit, StopOutcome, SubmitOutcome, VmStopOutcome
 from events import types
-from events.clock import SECOND, Clock
+from events.clock import SECOND
 from events.errors import StenoError
 
 if TYPE_CHECKING:
     from engine.recorder.recorder import Recorder
-    from engine.recorder.watch import Watch
 
 LOOK = SECOND // 10
 """Microseconds between looks for an outcome of another process."""
@@ -46,19 +45,18 @@ _REFUSALS: dict[str, type[StenoError]] = {
 class Dispatcher:
     """Waits for the outcomes of the requests of one process."""
 
-    def __init__(self, watch: "Watch", recorder: "Recorder", clock: Clock) -> None:
+    def __init__(self, recorder: "Recorder") -> None:
         """Make it before the first request: a lease that cannot be opened is then an error without a request.
 
         Raises:
             RecordNotWritable: the lease cannot be opened.
         """
-        watch.hold()
-        self._watch = watch
+        recorder.hold()
         self._recorder = recorder
         self._journal = recorder.journal
         self._actor = recorder.actor
         self._effects = recorder.effects
-        self._clock = clock
+        self._clock = recorder.clock
 
     def submitted(self, run_id: str, timeout: int) -> SubmitOutcome | types.RunHeld | None:
         """The outcome of a submission, or why it waits in the queue; None after `timeout` microseconds.
@@ -103,16 +101,16 @@ class Dispatcher:
         """
         began = self._clock.now()
         while not done() and self._clock.now() < began + timeout:
-            if self._watch.hold():
+            if self._recorder.hold():
                 act()
             else:
                 self._clock.sleep(LOOK)
                 self._expect_answers(began)
 
     def _expect_answers(self, began: int) -> None:
-        self._watch.catch_up()
+        self._recorder.catch_up()
         name, record = self._recorder.source, self._journal.record
-        source = self._watch.world.state.sources.get(name)
+        source = self._recorder.world.state.sources.get(name)
         if source is None or not (source.failed or source.last_answered is None):
             return
         since = began if source.last_answered is None else source.last_answered
@@ -124,12 +122,12 @@ class Dispatcher:
             )
 
     def _round(self) -> None:
-        self._effects.wait(min(SECOND, self._watch.round().pause))
+        self._effects.wait(min(SECOND, self._recorder.watch().pause))
 
     def _submit(self, run_id: str) -> None:
         """Run one round of decisions; without a result, learn the reason from the provider."""
         began, key = self._clock.now(), f"run/{run_id}"
-        found = self._recorder.act() if self._recorder.policy.free else self._watch.round()
+        found = self._recorder.act() if self._recorder.policy.free else self._recorder.watch()
         submit = self._journal.ledger().submits.get(run_id)
         if submit is not None and found.polls and not found.answered and not self._effects.has(key):
             self._not_reached(submit, found.trouble, self._clock.now() - began)
@@ -169,7 +167,7 @@ class Dispatcher:
             self._carry_out(run_id, self._actor.submitter.submit(submit))
         stop = self._journal.ledger().stops.get(run_id)
         if stop is not None:
-            self._carry_out(run_id, self._actor.run_stopper.stop(stop, self._watch.world.state.runs.get(run_id)))
+            self._carry_out(run_id, self._actor.run_stopper.stop(stop, self._recorder.world.state.runs.get(run_id)))
 
     def _carry_out(self, run_id: str, effect: Effect) -> None:
         """Carry an effect on one run to its end.

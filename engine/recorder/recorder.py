@@ -1,12 +1,12 @@
 """One recorder: rounds of polls of one provider, each answer appended and folded before the next is asked for, and what
-the controller decides about them.
+the controller decides about them; or, while another process holds the lease, what that one appends.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from engine.act.executor import Effects, Executor, Inline
 from engine.act.journal import Journal
@@ -27,9 +27,12 @@ from engine.providers.base import Provider
 from engine.recorder.interval import Pace, Rhythm, after_round
 from engine.states import VmState
 from events import types
-from events.clock import Clock, foreign_run_id
+from events.clock import SECOND, Clock, foreign_run_id
 from events.errors import VersionConflict
 from events.poll import Poll
+
+if TYPE_CHECKING:
+    from events.store.store import Lease
 
 
 class TraceSink(Protocol):
@@ -58,6 +61,8 @@ class Round:
 Decide = Callable[[WorldState, str, Policy, int, bool], tuple[Decision, ...]]
 """(world, source, policy, now) → decisions."""
 
+_LOOK = SECOND // 5
+"""Microseconds between looks at a record that another process writes."""
 _TRIES = 5
 """Retries of a decision within a round when another process changed the same queue meanwhile."""
 _SETTLED = frozenset({VmState.IDLE, VmState.UNCONFIRMED})
@@ -65,8 +70,9 @@ _SETTLED = frozenset({VmState.IDLE, VmState.UNCONFIRMED})
 
 
 class Recorder:
-    """Polls, appends and folds; holds the provider's lease, so it also decides and acts.
+    """Polls, appends and folds, decides and acts.
 
+    Only the holder of the source's lease acts: `watch` takes it when it is free, so a holder that dies has a successor.
     The world is what the record says and nothing else: what other processes append is folded with what this one does.
     """
 
@@ -84,8 +90,7 @@ class Recorder:
         decide: Decide = decide,
         executor: Executor | None = None,
     ) -> None:
-        """A recorder for as long as the caller holds the lease.
-
+        """
         Args:
             live: the world it decides from; the caller's thread owns it.
             policy: what decisions are made by; None: what was last in force, or the defaults.
@@ -103,7 +108,8 @@ class Recorder:
         self._changes: list[Change] = []
         live.subscribe(self._changed)
         self._provider = provider
-        self._clock = clock
+        self.clock = clock
+        self._lease: Lease | None = None
         self._since = since
         self._pace = pace if pace is not None else Pace()
         self._rhythm = Rhythm()
@@ -147,12 +153,40 @@ class Recorder:
         source = self._provider.source
         self.journal.source(source, types.RecorderStopped(source=source, why=why))
 
+    @property
+    def holds(self) -> bool:
+        """Whether this process holds the lease."""
+        return self._lease is not None
+
+    def hold(self) -> bool:
+        """Take the lease if it is free; whether it is ours now.
+
+        Raises:
+            RecordNotWritable: the lease cannot be made or opened.
+        """
+        if self._lease is None:
+            self._lease = self._record.store.lease(self.source)
+        return self._lease is not None
+
+    def release(self) -> None:
+        """Close, and let another process act; a call still under way keeps the lease until this process ends."""
+        if self._lease is not None:
+            lease, self._lease = self._lease, None
+            if self.close():
+                lease.release()
+
     def close(self) -> bool:
         """Wait a moment for calls under way and leave the rest to the next holder; False where a call still goes on."""
         whole = self.effects.close()
         self._reports.close()
         self._notices.close()
         return whole
+
+    def watch(self) -> Round:
+        """A round if the lease is ours or free; else fold what its holder appended."""
+        if self.hold():
+            return self.round()
+        return Round(polls=0, answered=0, changes=self.catch_up(), trouble=None, pause=_LOOK)
 
     def round(self, *, act: bool = True) -> Round:
         """End what is to end, ask every endpoint once and fold what came, decide about it, act; else only look.
@@ -179,7 +213,7 @@ class Recorder:
             if self._trace is not None:
                 self._trace.write(self._record.poll(appended.position))
             self.live.catch_up()
-        polled = self._clock.now()
+        polled = self.clock.now()
         decisions: tuple[Decision, ...] = ()
         if act and answered:
             decisions = self._control()
@@ -200,7 +234,7 @@ class Recorder:
     def _polls(self) -> Iterator[Poll]:
         polls = self._provider.poll(self._followed(), since=self._since)
         while True:
-            self.asked_at = self._clock.now()
+            self.asked_at = self.clock.now()
             poll = self.effects.beside(partial(next, polls, None))
             self.asked_at = None
             if poll is None:
@@ -239,7 +273,7 @@ class Recorder:
         for _ in range(_TRIES):
             version = self.journal.queue_version(source)
             self.live.catch_up()
-            decisions = self._decide(state, source, self.policy, self._clock.now(), self.stays)
+            decisions = self._decide(state, source, self.policy, self.clock.now(), self.stays)
             try:
                 done = self.actor.carry_out(decisions, state, version)
             except VersionConflict:
@@ -258,7 +292,7 @@ class Recorder:
         """Whether the secrets of a run of ours may be needed once more."""
         run = self.world.state.runs.get(run_id)
         patience = 0 if self.policy.free else self.policy.queue_patience
-        return run is not None and may_be_made_again(run, patience, self._clock.now())
+        return run is not None and may_be_made_again(run, patience, self.clock.now())
 
     def _moves(self) -> bool:
         """Whether something is on its way that the next poll may show elsewhere."""
@@ -267,7 +301,7 @@ class Recorder:
 
     def _pause(self, polled: int, *, told: bool) -> int:
         """Until the next polls are due, or a notice; what was done since the polls ended (`polled`) is part of it."""
-        now = self._clock.now()
+        now = self.clock.now()
         left = self._rhythm.interval - max(0, now - polled)
         due = self._notices.due_in(now) if told else None
         return max(0, left if due is None else min(left, due))

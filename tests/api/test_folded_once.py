@@ -61,10 +61,10 @@ def test_up_folds_each_event_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         Record.open(path, write=True, create=True, shapes=READINGS.shape, clock=app.clock) as record,
         closing(named(app, "local", record.store)) as provider,
         serving(app, record.store, live) as server,
-        watching(app, record, provider, live=live, pace=Pace(fast=SECOND // 20, slow=SECOND)) as (watch, recorder),
+        watching(app, record, provider, live=live, pace=Pace(fast=SECOND // 20, slow=SECOND)) as recorder,
         httpx.Client(base_url=server.url_here, timeout=DEADLINE, trust_env=False) as client,
     ):
-        watch.round()
+        recorder.watch()
         until(lambda: (recorder.catch_up(), client.get("/api/runs").status_code == 200)[1])
         begun = record.head().position
         monkeypatch.setattr(World, "apply", polled)
@@ -75,7 +75,7 @@ def test_up_folds_each_event_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         run_id = accepted.json()["run_id"]
 
         def ended() -> bool:
-            watch.round()
+            recorder.watch()
             answer = client.get(f"/api/runs/{run_id}")
             return answer.status_code == 200 and answer.json()["state"] == "succeeded"
 

@@ -31,9 +31,9 @@ def decided_from(home: Path) -> Iterator[tuple[WorldState, WorldState]]:
     with (
         Record.open(home / "record.db", write=True, shapes=READINGS.shape, clock=SystemClock()) as record,
         closing(named(app, "local", record.store)) as provider,
-        watching(app, record, provider) as (watch, _),
+        watching(app, record, provider) as recorder,
     ):
-        yield watch.world.state, world_of(record).state
+        yield recorder.world.state, world_of(record).state
 
 
 def lie(home: Path) -> None:

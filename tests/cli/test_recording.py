@@ -2,6 +2,7 @@
 
 import platform
 from pathlib import Path
+from typing import Any
 
 import pytest
 from stenotest.records import START, StandingClock, temporary_record
@@ -14,26 +15,24 @@ from engine.providers.local.provider import LocalProvider
 from engine.providers.readings import READINGS
 from engine.recorder.interval import Pace
 from engine.recorder.recorder import Recorder, Round
-from engine.recorder.watch import Watch
 from events.clock import SECOND, RandomIds
 
 HOUR = 3600 * SECOND
 
 
-class Asked(Watch):
+class Asked(Recorder):
     """Somebody asks for a run just after the first round has looked for what is asked for; each round has its time."""
 
-    def __init__(self, recorder: Recorder, lease: str, clock: StandingClock) -> None:
-        super().__init__(recorder, lease)
-        self._of, self._clock = recorder, clock
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
         self.rounds: list[int] = []
 
-    def round(self) -> Round:
-        self.rounds.append(self._clock.now())
-        found = super().round()
+    def watch(self) -> Round:
+        self.rounds.append(self.clock.now())
+        found = super().watch()
         if len(self.rounds) == 1:
             request_run(
-                self._of.journal,
+                self.journal,
                 run_id=RandomIds().new(),
                 provider="dstack",
                 project="elsewhere",
@@ -51,19 +50,19 @@ def test_what_is_asked_for_while_a_round_ends_is_not_slept_over(tmp_path: Path) 
     host = platform.node() or "localhost"
     provider = LocalProvider(tmp_path / "local", clock=clock, ids=RandomIds(), host=host, environment={})
     with temporary_record(tmp_path, clock=clock) as record:
-        recorder = Recorder(
+        recorder = Asked(
             live=LiveWorld(READINGS, record),
             provider=provider,
             clock=clock,
             policy=Policy(free=True),
             pace=Pace(fast=HOUR, slow=HOUR),
         )
-        with Asked(recorder, provider.source, clock) as watch:
 
-            def twice() -> None:
-                if len(watch.rounds) == 2:
-                    raise PartFailed("enough was seen")
+        def twice() -> None:
+            if len(recorder.rounds) == 2:
+                raise PartFailed("enough was seen")
 
-            with pytest.raises(PartFailed):
-                record_forever(record, watch, recorder, provider, clock, twice)
-            assert watch.rounds[1] - START < HOUR
+        with pytest.raises(PartFailed):
+            record_forever(recorder, twice)
+        recorder.release()
+        assert recorder.rounds[1] - START < HOUR

@@ -21,7 +21,6 @@ from engine.policy import Policy
 from engine.providers.local.provider import LocalProvider
 from engine.providers.readings import READINGS
 from engine.recorder.recorder import Recorder
-from engine.recorder.watch import Watch
 from events.clock import SECOND, RandomIds, SystemClock
 from events.store.record import Record
 
@@ -69,7 +68,6 @@ class Bench:
         )
         self.recorder.stays = True  # as `steno up`: it ends idle machines before the provider's own timer does
         self.journal, self.actor = self.recorder.journal, self.recorder.actor
-        self.watch = Watch(self.recorder, self.provider.source)
 
     @property
     def world(self):
@@ -78,7 +76,7 @@ class Bench:
     @property
     def dispatcher(self):
         """The lease is held from the first use on."""
-        return Dispatcher(self.watch, self.recorder, self.clock)
+        return Dispatcher(self.recorder)
 
     def ask(self, *commands, name=None, fallback=(), **configuration):
         """Request a run of these shell lines; its id."""
@@ -183,7 +181,7 @@ def open_bench():
         def at(path, *, policy=FREE, notify=None, executor=None, **offer):
             made = bench_at(path, policy, notify, executor, offer)
             opened.enter_context(made.record)
-            opened.callback(made.watch.release)
+            opened.callback(made.recorder.release)
             opened.callback(made.clear)
             return made
 

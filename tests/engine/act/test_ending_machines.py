@@ -133,7 +133,7 @@ def test_an_open_stop_of_an_empty_machine_is_carried_out_by_whoever_comes_back(k
 def test_an_engine_that_was_away_ends_what_is_due_when_it_is_back(kept, open_bench):
     """Another process, which knows nothing but the record: it finds the machine, sees it idle, and ends it."""
     vm = idle_machine(kept)
-    kept.watch.release()
+    kept.recorder.release()
     back = open_bench(kept.path, policy=Policy(max_vms=2, idle_timeout=SECOND), price=1_990_000)
     back.poll_until(lambda: back.machines() and not any(vm.billed for vm in back.machines()))
     (found,) = back.machines()

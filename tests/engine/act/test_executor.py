@@ -347,12 +347,12 @@ def test_whoever_leaves_waits_for_the_answer_and_writes_it_down(many, hang):
     """Let go of in order: the outcome is in the record before the lease is free."""
     held = hang(many.provider, "submit")
     run_id = many.ask("true")
-    assert many.watch.hold()
+    assert many.recorder.hold()
     until(many, lambda: held.calls)
     threading.Timer(0.2, held.let_go).start()
-    many.watch.release()
+    many.recorder.release()
     assert many.kinds(run_id)[-1] == "SubmitSucceeded"
-    assert many.watch.hold()
+    assert many.recorder.hold()
 
 
 @pytest.mark.slow
@@ -361,11 +361,11 @@ def test_whoever_leaves_with_a_call_under_way_keeps_the_lease(many, hang, monkey
     monkeypatch.setattr(module, "GRACE", SECOND // 5)
     held = hang(many.provider, "submit")
     run_id = many.ask("true")
-    assert many.watch.hold()
+    assert many.recorder.hold()
     until(many, lambda: held.calls)
-    lease = many.watch._lease
+    lease = many.recorder._lease
     store, name = many.record.store, many.provider.source
-    many.watch.release()
+    many.recorder.release()
     assert many.kinds(run_id)[-1] == "SubmitIntended"
     assert store.lease(name) is None
     lease.release()  # as the end of the process does

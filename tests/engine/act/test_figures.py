@@ -75,7 +75,7 @@ def test_a_figure_that_cannot_be_right_is_told_once(watched, hook):
     assert said["link"] == f"https://steno.example/runs/{run_id}"
     assert replay_record(bench.record).anomalies[-1].detail == said["detail"]
     bench.poll_until(lambda: not bench.journal.ledger().notices)
-    bench.watch.release()
+    bench.recorder.release()
     bench.recorder.close()
     again = watched(webhook)
     for _ in range(3):
