@@ -38,6 +38,7 @@ from projections.models.marks import record_object
 from projections.models.overview import overview
 from projections.models.past_worlds import opened
 from projections.models.projector import rebuilt
+from projections.models.wire import wire
 from projections.store.reader_pool import Look, Pool
 
 EVENTS = int(sys.argv[1]) if len(sys.argv) > 1 and sys.argv[1].isdecimal() else 1_000_000
@@ -48,14 +49,14 @@ MOMENTS = 60
 READS = 40
 
 MODELS: dict[str, Callable[[Look], object]] = {
-    "overview": lambda look: overview(look, POLICY),
+    "overview": lambda look: wire(overview(look, POLICY)),
     "50 newest runs": lambda look: [msgspec.Raw(one) for _, one in look.view.store.page_of_runs(limit=50)],
     "50 newest failed runs": lambda look: [
         msgspec.Raw(one) for _, one in look.view.store.page_of_runs(limit=50, state="failed")
     ],
     "one run": lambda look: msgspec.Raw(look.view.row("run-77").object),
-    "incidents": lambda look: incidents(look).anomalies,
-    "marks of the slider": lambda look: record_object(look, Lag(positions=0, seconds=0.0)),
+    "incidents": lambda look: [wire(one) for one in incidents(look).anomalies],
+    "marks of the slider": lambda look: wire(record_object(look, Lag(positions=0, seconds=0.0))),
     "50 newest events": lambda look: browse.events(look, backwards=True).rows,
     "events of a type there is none of": lambda look: browse.events(look, types={"TokenCreated"}, backwards=True).rows,
     "50 newest polls": lambda look: browse.polls(look, backwards=True).rows,
@@ -165,7 +166,7 @@ def reads(path: Path) -> list[Measured]:
 
         def then() -> None:
             with pool.at(middle) as look:
-                msgspec.json.encode(overview(look, POLICY))
+                msgspec.json.encode(wire(overview(look, POLICY)))
 
         then()
         _, used = milliseconds(then, READS // 2)
@@ -225,7 +226,7 @@ def serve(path: Path) -> None:
         after, head = used() - before, look.position
         for number in range(1, 9):
             with pool.at(head * number // 9) as look:
-                msgspec.json.encode(overview(look, POLICY))
+                msgspec.json.encode(wire(overview(look, POLICY)))
         print(after, used() - before)
 
 

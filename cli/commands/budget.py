@@ -32,10 +32,11 @@ def command(app: App, at: str | None) -> None:
     from cli.render.money import budget_page
     from cli.wiring.books import books
     from projections.models.money_objects import budget_object
+    from projections.models.wire import wire
 
     with books(app, at, every_run=False) as found:
         account = found.account
         if app.json:
-            emit_json(budget_object(account, found.state, found.policy) | {"position": found.position})
+            emit_json(wire(budget_object(account, found.state, found.policy)) | {"position": found.position})
         else:
             emit(budget_page(account, found.state, found.policy, found.now, columns()))

@@ -41,7 +41,8 @@ def command(app: App, run: str, at: str | None) -> None:
     """
     from cli.wiring.time_arguments import seen_from
     from cli.wiring.view import viewing
-    from projections.models.explain import explain, explanation_object
+    from projections.models.explain import explain
+    from projections.models.wire import wire
     from projections.store.vm_table import VmRow
 
     with viewing(app, at) as (record, view):
@@ -53,7 +54,7 @@ def command(app: App, run: str, at: str | None) -> None:
         found = explain(record, view, row, now)
         why = view.why_not_warm(row.run_id)
     if app.json:
-        emit_json(explanation_object(found) | {"not_warm": why})
+        emit_json(wire(found) | {"not_warm": why})
         return
     from cli.render.explain import page
 

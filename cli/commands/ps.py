@@ -49,14 +49,15 @@ def command(app: App, everything: bool, hidden: bool, at: str | None) -> None:
         sources, waiting = view.sources(now), view.queued(now)
         if app.json:
             from cli.wiring.view import source_object
-            from projections.models.queue_rows import queued_object
+            from projections.models.queue_rows import queued_run
+            from projections.models.wire import wire
 
             emit_json(
                 {
                     "runs": runs,
                     "sources": [source_object(one) for one in sources],
                     "position": view.position,
-                    "queue": [queued_object(one) for one in waiting.values()],
+                    "queue": [wire(queued_run(one)) for one in waiting.values()],
                 }
             )
             return

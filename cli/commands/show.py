@@ -36,13 +36,14 @@ def command(app: App, run: str, at: str | None) -> None:
         if app.json:
             import msgspec
 
-            from projections.models.queue_rows import queued_object
+            from projections.models.queue_rows import queued_run
+            from projections.models.wire import wire
 
             beside = {
                 "observability": None if source is None else source.observability,
                 "anomalies": anomalies,
                 "position": view.position,
-                "queued": None if queued is None else queued_object(queued),
+                "queued": None if queued is None else wire(queued_run(queued)),
             }
             emit_json(msgspec.to_builtins(found) | beside)
             return

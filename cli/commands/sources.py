@@ -49,12 +49,13 @@ def listed(app: App, at: str | None) -> None:
       steno sources --at 2026-11-20T15:00:00Z --json
     """
     from cli.wiring.view import viewing
-    from projections.models.sources import source_object, source_rows
+    from projections.models.sources import source_rows
+    from projections.models.wire import wire
 
     with viewing(app, at) as (record, view):
         rows = source_rows(record, view)
         if app.json:
-            emit_json({"sources": [source_object(row) for row in rows], "position": view.position})
+            emit_json({"sources": [wire(row) for row in rows], "position": view.position})
             return
     if rows:
         emit(_table(rows))
@@ -128,8 +129,8 @@ def _table(rows: tuple[SourceRow, ...]) -> str:
         (
             row.source,
             f"{row.kind}, hidden" if row.hidden else row.kind,
-            words.moment(row.first_at),
-            words.moment(row.last_at),
+            words.moment(row.first_poll_at),
+            words.moment(row.last_poll_at),
             f"{row.polls:,}",
             f"{row.runs:,}",
             f"{row.machines:,}",

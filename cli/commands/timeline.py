@@ -28,7 +28,8 @@ def command(app: App, run: str, at: str | None) -> None:
     """
     from cli.wiring.time_arguments import seen_from
     from cli.wiring.view import viewing
-    from projections.models.timeline import timeline, timeline_object
+    from projections.models.timeline import timeline
+    from projections.models.wire import wire
     from projections.store.world_table import decode_run
 
     with viewing(app, at) as (_, view):
@@ -38,7 +39,7 @@ def command(app: App, run: str, at: str | None) -> None:
         folded, now = decode_run(row.folded), view.clock(row.archive, seen_from(app, view, at))
         life = timeline(found, view.blind_of(row), now, vm, folded.said, folded.later_attempts)
     if app.json:
-        emit_json(timeline_object(found, life))
+        emit_json(wire(life))
         return
     from cli.render.timeline import draw
 

@@ -30,9 +30,9 @@ def draw(run: RunObject, life: Timeline, columns: int) -> str:
             lines.append(" " * (_LABEL + 2) + paint.dim(mark if len(mark) <= bar + _TIME else mark.strip().rjust(bar)))
         lines.append(_state_row(span, life, scale))
     lines += _axis(scale)
-    if life.machine:
+    if life.machine.phases:
         lines.append(paint.dim("its machine"))
-        lines += [_row(one.phase, "bright_black", scale, one.start, one.end, fill="▒") for one in life.machine]
+        lines += [_row(one.phase, "bright_black", scale, one.start, one.end, fill="▒") for one in life.machine.phases]
     lines += [_row("no answer", "magenta", scale, gap.start, gap.end, fill="░") for gap in life.gaps]
     return "\n".join(line.rstrip() for line in lines)
 
@@ -77,7 +77,7 @@ class _Scale:
 def _state_row(span: TimelineSpan, life: Timeline, scale: _Scale) -> str:
     end = life.until if span.end is None else span.end
     colour = paint.STATE_COLOURS.get(span.state)
-    tail = _OPEN if span.end is None and life.verdict is None else ""
+    tail = _OPEN if span.end is None else ""
     return _row(span.state, colour, scale, span.start, end, fill="█") + tail
 
 

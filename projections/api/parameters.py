@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from starlette.requests import Request
 
@@ -48,7 +48,7 @@ class Asked:
     """What a request names: the parts of its path, and its parameters with their defaults."""
 
     path: Mapping[str, str]
-    given: Mapping[str, object] = field(default_factory=dict)
+    given: Mapping[str, Any] = field(default_factory=dict)
 
     def number(self, name: str) -> int:
         """A parameter that is a number and has a default."""

@@ -1,13 +1,14 @@
 """The words of a poll that decide about one run: the fields a verdict reads, with the values the provider gave."""
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from events import types
 from events.clock import format_time
 from events.poll import Poll
+from projections.models.wire import Position, Shape, Time
 
 if TYPE_CHECKING:
     from events.store.record import Stored
@@ -28,20 +29,20 @@ _SAID = frozenset({".error", ".why", ".detail", ".frame.status", ".frame.message
 _ALWAYS = frozenset({"status", "termination_reason", "exit_status"})
 
 
-class Field(msgspec.Struct, frozen=True, kw_only=True):
+class Field(Shape, frozen=True, kw_only=True):
     """One value of an answer, with the path by which `jq` finds it."""
 
     path: str
-    value: object
+    value: Any
 
 
-class Quote(msgspec.Struct, frozen=True, kw_only=True):
+class Quote(Shape, frozen=True, kw_only=True, rename={"observed_at": "at", "endpoint": "path"}):
     """What one poll said about one run, or what one of our own events says."""
 
-    position: int
-    kind: Literal["poll", "event"] = "poll"
-    observed_at: int
-    """Our clock at the end of the answer, microseconds, UTC."""
+    position: Position
+    kind: Literal["poll", "event"]
+    observed_at: Time
+    """Our clock at the end of the answer."""
     source: str
     endpoint: str
     """The path that was asked; of an event, its type."""
@@ -53,6 +54,7 @@ def quote(poll: Poll, position: int, provider_id: str | None) -> Quote:
     """What this poll said about the run of that provider id."""
     return Quote(
         position=position,
+        kind="poll",
         observed_at=poll.observed_at,
         source=poll.source,
         endpoint=poll.path,

@@ -2,8 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from engine.decide.capacity import capacity_sentence
 from engine.facts import RunFacts
 from engine.fold.queries import policy_of, source_of
@@ -12,13 +10,14 @@ from engine.objects import AnomalyObject, RunObject
 from engine.providers.readings import READINGS
 from engine.rules.flip import flips
 from engine.rules.sets import CURRENT
-from events.clock import format_time, parse_time
+from events.clock import parse_time
 from events.errors import PositionNotFound
 from events.poll import Poll
 from projections.models.evidence import Quote, quote, quote_event
 from projections.models.rule_sentences import sentence
 from projections.models.timeline import Gap, timeline
 from projections.models.view import View
+from projections.models.wire import Position, Shape, Time
 from projections.store.store import RunRow
 from projections.store.world_table import decode_run
 
@@ -26,21 +25,22 @@ if TYPE_CHECKING:
     from events.store.record import Record
 
 
-class ExplainedStep(msgspec.Struct, frozen=True, kw_only=True):
+class ExplainedStep(Shape, frozen=True, kw_only=True, rename={"state": "to"}):
     """One transition with the words of the poll that moved the run."""
 
-    position: int
-    at: int
+    position: Position
+    at: Time
     state: str
     said: Quote | None
 
 
-class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+class Explanation(Shape, frozen=True, kw_only=True, rename={"gaps": "blind"}):
     """Everything that speaks for a verdict, and what would speak against it."""
 
     run: RunObject
     sentence: str
     """What the rule says, in one sentence."""
+    rule: str | None
     evidence: tuple[Quote, ...]
     steps: tuple[ExplainedStep, ...]
     flips: tuple[str, ...]
@@ -72,6 +72,7 @@ def explain(record: "Record", view: View, row: RunRow, now: int) -> Explanation:
     return Explanation(
         run=run,
         sentence=" ".join(part for part in (said_by_rule, capacity) if part is not None),
+        rule=run.rule,
         evidence=tuple(found for position in run.evidence if (found := said(position)) is not None),
         steps=tuple(
             ExplainedStep(position=move.position, at=parse_time(move.at), state=move.target, said=said(move.position))
@@ -79,7 +80,9 @@ def explain(record: "Record", view: View, row: RunRow, now: int) -> Explanation:
         ),
         flips=() if facts is None else _flips(run.provider, facts, by_policy=folded.stop_by == "policy"),
         anomalies=view.anomalies_of(row.run_id),
-        gaps=timeline(run, view.blind_of(row), now).gaps,
+        gaps=tuple(
+            Gap(source=gap.source, start=gap.start, end=gap.end) for gap in timeline(run, view.blind_of(row), now).gaps
+        ),
     )
 
 
@@ -113,38 +116,3 @@ def _facts(poll: Poll | None, provider_id: str | None) -> RunFacts | None:
         return None
     shown = (seen.facts for seen in PollReader(READINGS).read(0, poll).runs)
     return next((facts for facts in shown if facts.provider_id == provider_id), None)
-
-
-def explanation_object(found: Explanation) -> dict[str, object]:
-    """The explanation as JSON values; a quote is `{"position", "at", "source", "path", "fields"}`."""
-    return {
-        "run": found.run,
-        "sentence": found.sentence,
-        "rule": found.run.rule,
-        "evidence": [_quote_object(one) for one in found.evidence],
-        "steps": [
-            {
-                "position": step.position,
-                "at": format_time(step.at),
-                "to": step.state,
-                "said": None if step.said is None else _quote_object(step.said),
-            }
-            for step in found.steps
-        ],
-        "flips": list(found.flips),
-        "anomalies": list(found.anomalies),
-        "blind": [
-            {"source": gap.source, "from": format_time(gap.start), "to": format_time(gap.end)} for gap in found.gaps
-        ],
-    }
-
-
-def _quote_object(one: Quote) -> dict[str, object]:
-    return {
-        "position": one.position,
-        "kind": one.kind,
-        "at": format_time(one.observed_at),
-        "source": one.source,
-        "path": one.endpoint,
-        "fields": [{"path": field.path, "value": field.value} for field in one.fields],
-    }

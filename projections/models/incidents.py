@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from engine.objects import AnomalyObject, BlindObject
-from events.clock import format_time
+from projections.models.wire import Position, Shape, Time
 from projections.store.reader_pool import Look
 
 if TYPE_CHECKING:
@@ -17,11 +17,20 @@ _anomaly: Final = msgspec.json.Decoder(AnomalyObject)
 _blind: Final = msgspec.json.Decoder(BlindObject)
 
 
+class DatedAnomaly(Shape, frozen=True, kw_only=True):
+    """Something the provider said or did that it should not, and when."""
+
+    kind: str
+    subject: str
+    position: Position
+    at: Time | None
+    detail: str
+
+
 class Incidents(msgspec.Struct, frozen=True, kw_only=True):
     """One page of them."""
 
-    anomalies: list[dict[str, object]]
-    """`{"kind", "subject", "position", "at", "detail"}`."""
+    anomalies: tuple[DatedAnomaly, ...]
     blind: tuple[BlindObject, ...]
     """Those that last first; on the first page only."""
     next: tuple[int, int] | None
@@ -33,15 +42,15 @@ def incidents(look: Look, *, behind: tuple[int, int] | None = None, limit: int =
     found = look.view.store.newest_anomalies(limit + 1, behind, but=look.view.hidden())
     shown = found[:limit]
     return Incidents(
-        anomalies=[_object(look.record, _anomaly.decode(one)) for _, one in shown],
+        anomalies=tuple(_dated(look.record, one) for _, one in shown),
         blind=blind(look) if behind is None else (),
         next=shown[-1][0] if len(found) > limit else None,
     )
 
 
-def newest(look: Look, count: int) -> list[dict[str, object]]:
+def newest(look: Look, count: int) -> tuple[DatedAnomaly, ...]:
     """So many anomalies of live sources, newest first."""
-    return [_object(look.record, _anomaly.decode(one)) for _, one in look.view.store.newest_anomalies(count)]
+    return tuple(_dated(look.record, one) for _, one in look.view.store.newest_anomalies(count))
 
 
 def blind(look: Look) -> tuple[BlindObject, ...]:
@@ -50,12 +59,13 @@ def blind(look: Look) -> tuple[BlindObject, ...]:
     return (*look.view.open_gaps(), *over)
 
 
-def _object(record: "Record", one: AnomalyObject) -> dict[str, object]:
+def _dated(record: "Record", text: bytes) -> DatedAnomaly:
+    one = _anomaly.decode(text)
     stored = next(iter(record.read(after=one.position - 1, limit=1)), None)
-    return {
-        "kind": one.kind,
-        "subject": one.subject,
-        "position": one.position,
-        "at": None if stored is None else format_time(stored.observed_at),
-        "detail": one.detail,
-    }
+    return DatedAnomaly(
+        kind=one.kind,
+        subject=one.subject,
+        position=one.position,
+        at=None if stored is None else stored.observed_at,
+        detail=one.detail,
+    )

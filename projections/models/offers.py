@@ -1,12 +1,12 @@
 """GPUs that a person can choose from: what the record has seen machines with, and what policies give a price of."""
 
-from typing import Final, NamedTuple
+from typing import Final, Literal
 
 from engine.fold.vm import Vm
 from engine.money.prices import price_of
-from engine.money.words import money
 from engine.policy import DOLLAR, Policy
 from engine.requirements import Requirements
+from projections.models.wire import Shape, Usd
 from projections.store.reader_pool import Look
 from projections.store.world_table import decode_vm
 
@@ -27,33 +27,16 @@ MEMORY_GB: Final = {
 _MAKERS: Final = (("MI", "AMD"), ("H100", "NVIDIA"), ("H200", "NVIDIA"), ("A100", "NVIDIA"), ("L4", "NVIDIA"))
 
 
-class Offer(NamedTuple):
+class Offer(Shape, frozen=True, kw_only=True, rename={"hourly": "price_usd_per_hour", "origin": "from"}):
     """A GPU with how many of it a machine has, and what that costs an hour."""
 
     gpu: str
-    gpus: int
+    count: int
     memory_gb: int | None
-    hourly: int
-    recorded: bool
-
-    def to_json(self) -> dict[str, object]:
-        """`{"gpu", "count", "memory_gb", "label", "price_usd_per_hour", "from"}`."""
-        return {
-            "gpu": self.gpu,
-            "count": self.gpus,
-            "memory_gb": self.memory_gb,
-            "label": self.label,
-            "price_usd_per_hour": money(self.hourly),
-            "from": "recorded" if self.recorded else "assumed",
-        }
-
-    @property
-    def label(self) -> str:
-        """As a person reads it: `AMD MI300X (192GB, $1.99/hr)`."""
-        maker = next((f"{name} " for begin, name in _MAKERS if self.gpu.upper().startswith(begin)), "")
-        times = "" if self.gpus == 1 else f"{self.gpus} × "
-        memory = "" if self.memory_gb is None else f"{self.memory_gb}GB, "
-        return f"{times}{maker}{self.gpu} ({memory}${_cents(self.hourly)}/hr)"
+    label: str
+    """As a person reads it: `AMD MI300X (192GB, $1.99/hr)`."""
+    hourly: Usd
+    origin: Literal["recorded", "assumed"]
 
 
 def offers(look: Look, policy: Policy) -> list[Offer]:
@@ -79,7 +62,21 @@ def _offer(gpu: str, count: int, having: list[Vm], known: list[Vm], policy: Poli
     memory = next((vm.facts.gpu_memory_mib for vm in reversed(having) if vm.facts.gpu_memory_mib), None)
     overridden = any(one.gpu.casefold() == gpu.casefold() for one in policy.rates)
     known_gb = MEMORY_GB.get(gpu.upper()) if memory is None else round(memory / 1024)
-    return Offer(gpu, count, known_gb, guess.hourly, recorded=bool(having) and not overridden)
+    return Offer(
+        gpu=gpu,
+        count=count,
+        memory_gb=known_gb,
+        label=_label(gpu, count, known_gb, guess.hourly),
+        hourly=guess.hourly,
+        origin="recorded" if having and not overridden else "assumed",
+    )
+
+
+def _label(gpu: str, count: int, memory_gb: int | None, hourly: int) -> str:
+    maker = next((f"{name} " for begin, name in _MAKERS if gpu.upper().startswith(begin)), "")
+    times = "" if count == 1 else f"{count} × "
+    memory = "" if memory_gb is None else f"{memory_gb}GB, "
+    return f"{times}{maker}{gpu} ({memory}${_cents(hourly)}/hr)"
 
 
 def _cents(hourly: int) -> str:

@@ -3,20 +3,22 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from itertools import accumulate
-from typing import Final
+from typing import Annotated, Final, cast
 
 import msgspec
+from msgspec import Meta
 
 from engine.decide.budget import account
 from engine.fold.world_codec import WorldState
-from engine.money.words import money
-from engine.objects import RunObject, VmObject
+from engine.objects import BlindObject, RunObject, VmObject
 from engine.policy import Policy
-from events.clock import SECOND, format_time
+from events.clock import SECOND
 from projections.models import incidents
 from projections.models.bill_sums import DAY, decode_paid
-from projections.models.money_objects import budget_object
-from projections.models.queue_rows import queued_object
+from projections.models.money_objects import BudgetObject, budget_object
+from projections.models.queue_rows import QueuedRun, queued_run
+from projections.models.view import SourceView
+from projections.models.wire import Position, Shape, Span, Time, Usd
 from projections.store.reader_pool import Look
 from projections.store.store import ProjectionStore
 from projections.store.vm_table import VmRow
@@ -35,41 +37,104 @@ Stretch = tuple[int, int, int]
 _stretches: Final = msgspec.msgpack.Decoder(list[Stretch])
 
 
-def overview(look: Look, policy: Policy) -> dict[str, object]:
-    """The whole page as JSON values. `policy` is the one in force at the moment looked at (`policy_then` for one past).
+class Today(Shape, frozen=True, kw_only=True, rename={"start": "from", "spent": "spent_usd"}):
+    """The day so far, in UTC: what machines cost, and how runs ended."""
 
-    Money and times are as everywhere; lists that may be long are cut to their newest.
-    """
+    start: Time
+    spent: Usd
+    succeeded: int
+    failed: int
+    stopped: int
+
+
+class BurnPoint(Shape, frozen=True, kw_only=True, rename={"spent": "spent_usd"}):
+    """What was spent by then."""
+
+    at: Time
+    spent: Usd
+
+
+class Window(Span, frozen=True, kw_only=True):
+    """The time that lanes show."""
+
+    start: Time
+    end: Time
+
+
+class RunOnLane(Shape, frozen=True, kw_only=True, rename={"run_start": "start", "start": "from", "end": "to"}):
+    """A run on a machine."""
+
+    run_id: str
+    name: str | None
+    state: str | None
+    run_start: Annotated[str | None, Meta(description="cold or warm")]
+    start: Time
+    end: Time | None
+
+
+class Lane(Shape, frozen=True, kw_only=True):
+    """A machine and the runs that were on it."""
+
+    vm: VmObject
+    runs: tuple[RunOnLane, ...]
+
+
+class AnomalySummary(Shape, frozen=True, kw_only=True):
+    """How many anomalies there are, and the newest."""
+
+    count: int
+    newest: tuple[incidents.DatedAnomaly, ...]
+
+
+class Overview(Shape, frozen=True, kw_only=True):
+    """Everything at a glance; lists that may be long are cut to their newest."""
+
+    position: Position
+    at: Time
+    head: Position
+    sources: Annotated[tuple[SourceView, ...], Meta(description="The live ones.")]
+    running: tuple[RunObject, ...]
+    queued: dict[str, QueuedRun]
+    recent: tuple[RunObject, ...]
+    today: Today
+    budget: BudgetObject
+    burn: tuple[BurnPoint, ...]
+    window: Window
+    lanes: tuple[Lane, ...]
+    anomalies: AnomalySummary
+    blind: tuple[BlindObject, ...]
+
+
+def overview(look: Look, policy: Policy) -> Overview:
+    """The whole page. `policy` is the one in force at the moment looked at (`policy_then` for one past)."""
     view, store = look.view, look.view.store
-    world = view.world().state
     state, settled = view.ledger(look.now)
-    running = store.page_of_runs(limit=_RUNNING, active=True)
-    return {
-        "position": look.position,
-        "at": format_time(look.now),
-        "head": look.record.head().position,
-        "sources": [
-            {
-                "name": source.name,
-                "observability": source.observability.value,
-                "last_answered": None if source.last_answered is None else format_time(source.last_answered),
-            }
-            for source in view.sources(look.now)
-        ],
-        "running": [msgspec.Raw(value) for _, value in running],
-        "queued": {run_id: queued_object(one) for run_id, one in view.queued(look.now).items()},
-        "recent": [msgspec.Raw(value) for value in store.last_ended(_RECENT)],
-        "today": today(look),
-        "budget": budget_object(account(state, policy, look.now, settled), world, policy),
-        "burn": burn(look),
-        **lanes(look).to_json(),
-        "anomalies": {"count": store.count_anomalies(), "newest": incidents.newest(look, _ANOMALIES)},
-        "blind": view.open_gaps(),
-    }
+    window, shown = lanes(look)
+    return Overview(
+        position=look.position,
+        at=look.now,
+        head=look.record.head().position,
+        sources=view.sources(look.now),
+        running=_stored(value for _, value in store.page_of_runs(limit=_RUNNING, active=True)),
+        queued={run_id: queued_run(one) for run_id, one in view.queued(look.now).items()},
+        recent=_stored(store.last_ended(_RECENT)),
+        today=today(look),
+        budget=budget_object(account(state, policy, look.now, settled), view.world().state, policy),
+        burn=burn(look),
+        window=window,
+        lanes=shown,
+        anomalies=AnomalySummary(count=store.count_anomalies(), newest=incidents.newest(look, _ANOMALIES)),
+        blind=view.open_gaps(),
+    )
 
 
-def today(look: Look) -> dict[str, object]:
-    """The day in UTC that the moment is in: what machines cost in it, and how its runs ended."""
+def _stored(texts: Iterable[bytes]) -> tuple[RunObject, ...]:
+    """Runs as the JSON text that is stored."""
+    return cast("tuple[RunObject, ...]", tuple(map(msgspec.Raw, texts)))
+
+
+def today(look: Look) -> Today:
+    """The day in UTC that the moment is in."""
     store = look.view.store
     midnight = look.now - look.now % DAY
     spent = 0
@@ -77,13 +142,8 @@ def today(look: Look) -> dict[str, object]:
         if row.archive is None:
             spent += sum(part.cost for part in decode_paid(row.paid).parts if part.day * DAY >= midnight)
     ended = store.ended_since(midnight)
-    return {
-        "from": format_time(midnight),
-        "spent_usd": money(spent),
-        "succeeded": ended.get("succeeded", 0),
-        "failed": ended.get("failed", 0),
-        "stopped": ended.get("stopped", 0),
-    }
+    counts = {state: ended.get(state, 0) for state in ("succeeded", "failed", "stopped")}
+    return Today(start=midnight, spent=spent, **counts)
 
 
 def policy_then(state: WorldState, default: Policy) -> Policy:
@@ -95,19 +155,7 @@ def policy_then(state: WorldState, default: Policy) -> Policy:
     return msgspec.structs.replace(default if newest is None else newest.policy, free=False)
 
 
-class Lanes(msgspec.Struct, frozen=True, kw_only=True):
-    """The window (microseconds, UTC) and what is in it, as JSON values."""
-
-    start: int
-    end: int
-    lanes: list[dict[str, object]]
-
-    def to_json(self) -> dict[str, object]:
-        """`{"window", "lanes"}`."""
-        return {"window": {"from": format_time(self.start), "to": format_time(self.end)}, "lanes": self.lanes}
-
-
-def lanes(look: Look, window: int = WINDOW) -> Lanes:
+def lanes(look: Look, window: int = WINDOW) -> tuple[Window, tuple[Lane, ...]]:
     """Machines billed in the last `window` microseconds; where none was, the newest machine's whole life."""
     store, end = look.view.store, look.now
     start = end - window
@@ -118,10 +166,10 @@ def lanes(look: Look, window: int = WINDOW) -> Lanes:
     if len(rows) > _MOST:
         kept = sorted(rows, key=lambda row: (row.billed, row.ended_at or 0))[-_MOST:]
         rows = [row for row in rows if row in kept]
-    return Lanes(start=start, end=end, lanes=[_lane(store, row, start, end) for row in rows])
+    return Window(start=start, end=end), tuple(_lane(store, row, start, end) for row in rows)
 
 
-def _lane(store: ProjectionStore, row: VmRow, start: int, end: int) -> dict[str, object]:
+def _lane(store: ProjectionStore, row: VmRow, start: int, end: int) -> Lane:
     vm = decode_vm(row.folded)
     runs = []
     for one in vm.occupancies:
@@ -130,27 +178,27 @@ def _lane(store: ProjectionStore, row: VmRow, start: int, end: int) -> dict[str,
         known = store.run(one.run_id)
         run = None if known is None else _run.decode(known.object)
         runs.append(
-            {
-                "run_id": one.run_id,
-                "name": None if run is None else run.name,
-                "state": None if run is None else run.state,
-                "start": None if run is None else run.start,
-                "from": format_time(max(vm.created, one.since)),
-                "to": None if one.until is None else format_time(max(vm.created, one.until)),
-            }
+            RunOnLane(
+                run_id=one.run_id,
+                name=None if run is None else run.name,
+                state=None if run is None else run.state,
+                run_start=None if run is None else run.start,
+                start=max(vm.created, one.since),
+                end=None if one.until is None else max(vm.created, one.until),
+            )
         )
-    return {"vm": msgspec.json.decode(row.object, type=VmObject), "runs": runs}
+    return Lane(vm=msgspec.json.decode(row.object, type=VmObject), runs=tuple(runs))
 
 
-def burn(look: Look, points: int = POINTS) -> list[dict[str, object]]:
-    """`{"at", "spent_usd"}` from the first machine's beginning to the moment looked from, at most so many."""
+def burn(look: Look, points: int = POINTS) -> tuple[BurnPoint, ...]:
+    """From the first machine's beginning to the moment looked from, at most so many points."""
     found = [stretch for spans in look.view.store.vms.spans() for stretch in _stretches.decode(spans)]
     if not found:
-        return []
+        return ()
     first, last = min(stretch[0] for stretch in found), max(look.now, *(stretch[1] for stretch in found))
     moments = moments_between(first, last, points)
     sums = spent_at(moments, found)
-    return [{"at": format_time(at), "spent_usd": money(cost)} for at, cost in zip(moments, sums, strict=True)]
+    return tuple(BurnPoint(at=at, spent=cost) for at, cost in zip(moments, sums, strict=True))
 
 
 def moments_between(first: int, last: int, points: int) -> list[int]:

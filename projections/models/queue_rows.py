@@ -1,10 +1,15 @@
 """Runs that wait in Steno's queue, with their place and when they may start."""
 
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
 from engine.decide.queue import Queued, queue
 from engine.fold.queries import policy_of, source_of
 from engine.fold.run import Run
 from engine.fold.world_codec import WorldState
-from events.clock import format_time
+from projections.models.wire import Shape, Time
 
 
 def waits(run: Run) -> bool:
@@ -23,13 +28,16 @@ def queues(state: WorldState, now: int) -> dict[str, Queued]:
     return {one.run_id: one for source in sources for one in queue(state, source, policy_of(state, source), now)}
 
 
-def queued_object(one: Queued) -> dict[str, object]:
-    """A place in the queue as JSON values."""
-    start = one.estimated_start
-    return {
-        "run_id": one.run_id,
-        "position": one.position,
-        "why": one.why,
-        "detail": one.detail,
-        "estimated_start": None if start is None else format_time(start),
-    }
+class QueuedRun(Shape, frozen=True, kw_only=True):
+    """A place in Steno's queue, and why the run waits there."""
+
+    run_id: str
+    position: Annotated[int, Meta(ge=1, description="In the queue, from 1.")]
+    why: str
+    detail: str
+    estimated_start: Time | None
+
+
+def queued_run(one: Queued) -> QueuedRun:
+    """A place in the queue as its public object."""
+    return msgspec.convert(one, QueuedRun, from_attributes=True)

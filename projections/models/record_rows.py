@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
-from events.clock import format_time
+from projections.models.wire import Position, Shape, Time, wire
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,28 +18,54 @@ _POLLS = frozenset({"PollRecorded", "PollFailed"})
 _CHANGES = frozenset({"RunObserved", "VmObserved", "ProviderEventSeen"})
 
 
+class PollRow(Shape, frozen=True, kw_only=True):
+    """One poll, without its answer."""
+
+    position: Position
+    t: Time
+    source: str
+    path: str | None
+    req: Any
+    status: int | None
+    ms: float
+    changed: Annotated[list[str], Meta(description="The streams whose state changed.")]
+
+
+class EventRow(Shape, frozen=True, kw_only=True):
+    """One event of the record; fields that hold JSON text are given as JSON."""
+
+    position: Position
+    stream: str
+    version: int
+    type: str
+    type_version: int
+    id: str | None
+    observed_at: Time
+    recorded_at: Time
+    data: dict[str, Any]
+    hash: str
+
+
 def poll_rows(
     record: Record, *, after: int, until: int, failed: bool = False, source: str | None = None, last: int | None = None
 ) -> Iterator[dict[str, object]]:
-    """Polls in `(after, until]` as `{"position", "t", "source", "path", "req", "status", "ms", "changed"}`, in order.
+    """Polls in `(after, until]` as JSON values of a `PollRow`, in order.
 
     What a poll changed follows it in the same transaction, so one pass over the events sees both.
     """
     if last is not None:
         after = max(after, _start_of_last(record, after, until, last, failed=failed, source=source))
-    row: dict[str, object] | None = None
+    poll: Stored | None = None
     changed: list[str] = []
     for stored in record.read(after=after, until=until, types=_POLLS | _CHANGES):
         if stored.type in _CHANGES:
             changed.append(stored.stream)
             continue
-        if row is not None:
-            yield row
-        row, changed = None, []
-        if _wanted(stored, failed=failed, source=source):
-            row = poll_row(record, stored, changed)
-    if row is not None:
-        yield row
+        if poll is not None:
+            yield poll_row(record, poll, changed)
+        poll, changed = stored if _wanted(stored, failed=failed, source=source) else None, []
+    if poll is not None:
+        yield poll_row(record, poll, changed)
 
 
 def _start_of_last(record: Record, after: int, until: int, last: int, *, failed: bool, source: str | None) -> int:
@@ -58,35 +85,37 @@ def _wanted(stored: Stored, *, failed: bool, source: str | None) -> bool:
     return source is None or stored.stream == f"source/{source}"
 
 
-def poll_row(record: Record, stored: Stored, changed: list[str]) -> dict[str, object]:
+def poll_row(record: Record, stored: Stored, changed: list[str]) -> dict[str, Any]:
+    """One poll as JSON values of a `PollRow`."""
     scope = record.scope(stored.scope) if stored.scope is not None else None
-    return {
-        "position": stored.position,
-        "t": format_time(stored.observed_at - stored.took),
-        "source": stored.stream.removeprefix("source/"),
-        "path": None if scope is None else scope.path,
-        "req": None if scope is None else msgspec.Raw(bytes(scope.req)),
-        "status": None if scope is None else scope.status,
-        "ms": stored.took / 1000,
-        "changed": changed,
-    }
+    return wire(
+        PollRow(
+            position=stored.position,
+            t=stored.observed_at - stored.took,
+            source=stored.stream.removeprefix("source/"),
+            path=None if scope is None else scope.path,
+            req=None if scope is None else msgspec.Raw(bytes(scope.req)),
+            status=None if scope is None else scope.status,
+            ms=stored.took / 1000,
+            changed=changed,
+        )
+    )
 
 
-def event_row(stored: Stored) -> dict[str, object]:
-    """`{"position", "stream", "version", "type", "type_version", "id", "observed_at", "recorded_at", "data", "hash"}`.
-
-    Fields that hold JSON text are given as JSON.
-    """
+def event_row(stored: Stored) -> dict[str, Any]:
+    """One event as JSON values of an `EventRow`."""
     fields = msgspec.structs.asdict(stored.data)
-    return {
-        "position": stored.position,
-        "stream": stored.stream,
-        "version": stored.version,
-        "type": stored.type,
-        "type_version": stored.type_version,
-        "id": stored.event_id,
-        "observed_at": format_time(stored.observed_at),
-        "recorded_at": format_time(stored.recorded_at),
-        "data": {name: msgspec.Raw(value) if isinstance(value, bytes) else value for name, value in fields.items()},
-        "hash": stored.hash,
-    }
+    return wire(
+        EventRow(
+            position=stored.position,
+            stream=stored.stream,
+            version=stored.version,
+            type=stored.type,
+            type_version=stored.type_version,
+            id=stored.event_id,
+            observed_at=stored.observed_at,
+            recorded_at=stored.recorded_at,
+            data={name: msgspec.Raw(value) if isinstance(value, bytes) else value for name, value in fields.items()},
+            hash=stored.hash,
+        )
+    )

@@ -1,33 +1,28 @@
 """The sources of a record, live ones and archives, and how much of each there is."""
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import msgspec
+from msgspec import Meta
 
 from engine.errors import Conflict, SourceNotFound
 from engine.fold.queries import source_of
-from events.clock import format_time
+from projections.models.wire import Shape, Time
 from projections.store.world_table import decode_run, decode_vm
 
 if TYPE_CHECKING:
     from events.store.record import Record
     from projections.models.view import View
 
-LIVE, ARCHIVE = "live", "archive"
 
-
-class SourceRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One source. Times are microseconds, UTC."""
+class SourceRow(Shape, frozen=True, kw_only=True):
+    """One source, and how much of it the record holds."""
 
     source: str
-    kind: str
-    """`live`: a recorder polls it, or has; `archive`: it was imported."""
-    hidden: bool
-    first_at: int
-    """Its first poll."""
-    last_at: int
-    """Its last poll."""
+    kind: Annotated[Literal["live", "archive"], Meta(description="`live`: polled by a recorder; `archive`: imported.")]
+    hidden: Annotated[bool, Meta(description="Lists omit the archive.")]
+    first_poll_at: Time
+    last_poll_at: Time
     polls: int
     runs: int
     machines: int
@@ -41,10 +36,10 @@ def source_rows(record: "Record", view: "View") -> tuple[SourceRow, ...]:
     return tuple(
         SourceRow(
             source=name,
-            kind=ARCHIVE if sources[name].archive else LIVE,
+            kind="archive" if sources[name].archive else "live",
             hidden=sources[name].hidden,
-            first_at=first_at,
-            last_at=last_at,
+            first_poll_at=first_at,
+            last_poll_at=last_at,
             polls=polls,
             runs=runs[name],
             machines=machines[name],
@@ -72,17 +67,3 @@ def archive_named(view: "View", name: str) -> str:
     if name in sources and sources[name].archive is False:
         raise Conflict(f"{name} is recorded live: only an archive can be hidden.")
     raise SourceNotFound(f"There is no archive {name!r}; `steno sources` lists them all.")
-
-
-def source_object(row: SourceRow) -> dict[str, object]:
-    """A source as JSON values."""
-    return {
-        "source": row.source,
-        "kind": row.kind,
-        "hidden": row.hidden,
-        "first_poll_at": format_time(row.first_at),
-        "last_poll_at": format_time(row.last_at),
-        "polls": row.polls,
-        "runs": row.runs,
-        "machines": row.machines,
-    }

@@ -1,64 +1,83 @@
 """Where a run's time went: its states as spans, its attempts, and the gaps in which nobody looked."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Annotated, TypeVar
 
-import msgspec
+from msgspec import Meta
 
 from engine.fold.run import Attempt, Said
-from engine.objects import BlindObject, RunObject, VmObject
-from events.clock import SECOND, foreign_run_id, format_time, parse_time
+from engine.objects import BlindObject, IntervalObject, RunObject, VmObject
+from events.clock import SECOND, foreign_run_id, parse_time
+from projections.models.wire import Position, Shape, Span, Time
 
 
-class TimelineSpan(msgspec.Struct, frozen=True, kw_only=True):
-    """One state, held from `start` to `end` (microseconds, UTC); None: still held."""
+class TimelineSpan(Span, frozen=True, kw_only=True):
+    """One state, held from `start` to `end`; None: still held."""
 
     state: str
     attempt: int
-    start: int
-    end: int | None
-    position: int | None
+    start: Time
+    end: Time | None
+    seconds: float
+    """An open one is counted to the timeline's `until`."""
+    position: Position | None
     """The poll that began it; None for the time before the first poll."""
 
 
-class Gap(msgspec.Struct, frozen=True, kw_only=True):
-    """A stretch of the run's life in which its source told us nothing."""
+class Gap(Span, frozen=True, kw_only=True):
+    """A stretch of the run's life in which its source did not answer."""
 
     source: str
-    start: int
-    end: int
+    start: Time
+    end: Time
 
 
-class BilledPhase(msgspec.Struct, frozen=True, kw_only=True):
+class TimedGap(Gap, frozen=True, kw_only=True):
+    """A gap with its length."""
+
+    seconds: float
+
+
+class BilledPhase(Span, frozen=True, kw_only=True):
     """What the run's machine was billed as, within the run's own time."""
 
     phase: str
-    start: int
-    end: int
+    start: Time
+    end: Time
+    seconds: float
 
 
-class TaskPhase(msgspec.Struct, frozen=True, kw_only=True):
+class TaskPhase(BilledPhase, frozen=True, kw_only=True):
     """What the task itself said it did, from then on."""
 
-    phase: str
-    start: int
-    end: int
-    position: int
+    position: Position
 
 
-class Timeline(msgspec.Struct, frozen=True, kw_only=True):
-    """A run's life from its submission to `until`: its verdict, or the last word on it."""
+class MachineOfRun(Shape, frozen=True, kw_only=True):
+    """The machine a run was on, while it was asked for or went on."""
 
-    start: int
-    until: int
-    unwatched: int | None
+    vm_id: str | None
+    start: Annotated[str | None, Meta(description="cold or warm")]
+    phases: tuple[BilledPhase, ...]
+
+
+class Timeline(
+    Shape, frozen=True, kw_only=True, rename={"start": "from", "unwatched": "first_poll_at", "gaps": "blind"}
+):
+    """A run's life from its submission to `until`: its verdict, or the last poll of it."""
+
+    run_id: str
+    name: str | None
+    state: str
+    reason: str | None
+    start: Time
+    until: Time
+    unwatched: Time | None
     """When the first poll showed a run that somebody else submitted, if the provider had it before that."""
     spans: tuple[TimelineSpan, ...]
-    gaps: tuple[Gap, ...]
-    verdict: int | None
-    """When the verdict fell; None while the run is open."""
-    machine: tuple[BilledPhase, ...] = ()
-    """Of the machine it was on, while it was asked for or went on."""
-    task: tuple[TaskPhase, ...] = ()
+    gaps: tuple[TimedGap, ...]
+    machine: MachineOfRun
+    phases: tuple[TaskPhase, ...]
     """What the task said it did; empty where it reports nothing."""
 
 
@@ -77,84 +96,48 @@ def timeline(
         said: what its task said of itself.
         later: its attempts after the first.
     """
-    spans = _spans(run, later)
     moves = [parse_time(move.at) for move in run.transitions]
     submitted = parse_time(run.submitted_at) if run.submitted_at else None
     first = moves[0] if moves else submitted if submitted is not None else now
     start = first if submitted is None else min(submitted, first)
-    if first > start and _is_ours(run):
-        waited = TimelineSpan(state="requested", attempt=1, start=start, end=first, position=None)
-        spans, seen = (waited, *spans), None
-    else:
-        seen = first if first > start else None
+    waited = first > start and _is_ours(run)
+    first_held: list[_Held] = [("requested", 1, start, first, None)] if waited else []
+    held = first_held + _held(run, later)
     verdict = moves[-1] if run.ended and moves else None
-    until = max(start, verdict if verdict is not None else now, spans[-1].start if spans else start)
+    until = max(start, verdict if verdict is not None else now, held[-1][2] if held else start)
     return Timeline(
+        run_id=run.run_id,
+        name=run.name,
+        state=run.state,
+        reason=run.reason,
         start=start,
         until=until,
-        unwatched=seen,
-        spans=spans,
-        gaps=_gaps(blind, first, until),
-        verdict=verdict,
-        machine=() if vm is None else _phases(vm, start, until),
-        task=() if said is None else _task(said, until),
+        unwatched=first if first > start and not waited else None,
+        spans=tuple(
+            TimelineSpan(
+                state=state,
+                attempt=attempt,
+                start=begin,
+                end=end,
+                seconds=((until if end is None else end) - begin) / SECOND,
+                position=position,
+            )
+            for state, attempt, begin, end, position in held
+        ),
+        gaps=tuple(
+            TimedGap(source=gap.source, start=begin, end=end, seconds=(end - begin) / SECOND)
+            for gap, begin, end in _within(blind, first, until)
+        ),
+        machine=MachineOfRun(
+            vm_id=run.vm_id,
+            start=run.start,
+            phases=tuple(
+                BilledPhase(phase=one.phase, start=begin, end=end, seconds=(end - begin) / SECOND)
+                for one, begin, end in _within(() if vm is None else vm.intervals, start, until)
+            ),
+        ),
+        phases=() if said is None else _task(said, until),
     )
-
-
-def timeline_object(run: RunObject, life: Timeline) -> dict[str, object]:
-    """The timeline as JSON values, times as text; durations are seconds, an open span is counted to `until`."""
-    return {
-        "run_id": run.run_id,
-        "name": run.name,
-        "state": run.state,
-        "reason": run.reason,
-        "from": format_time(life.start),
-        "until": format_time(life.until),
-        "first_poll_at": format_time(life.unwatched) if life.unwatched is not None else None,
-        "spans": [
-            {
-                "state": span.state,
-                "attempt": span.attempt,
-                "from": format_time(span.start),
-                "to": format_time(span.end) if span.end is not None else None,
-                "seconds": ((span.end if span.end is not None else life.until) - span.start) / SECOND,
-                "position": span.position,
-            }
-            for span in life.spans
-        ],
-        "blind": [
-            {
-                "source": gap.source,
-                "from": format_time(gap.start),
-                "to": format_time(gap.end),
-                "seconds": (gap.end - gap.start) / SECOND,
-            }
-            for gap in life.gaps
-        ],
-        "machine": {
-            "vm_id": run.vm_id,
-            "start": run.start,
-            "phases": [
-                {
-                    "phase": one.phase,
-                    "from": format_time(one.start),
-                    "to": format_time(one.end),
-                    "seconds": (one.end - one.start) / SECOND,
-                }
-                for one in life.machine
-            ],
-        },
-        "phases": [
-            {
-                "phase": one.phase,
-                "from": format_time(one.start),
-                "to": format_time(one.end),
-                "seconds": (one.end - one.start) / SECOND,
-                "position": one.position,
-            }
-            for one in life.task
-        ],
-    }
 
 
 def _is_ours(run: RunObject) -> bool:
@@ -162,12 +145,16 @@ def _is_ours(run: RunObject) -> bool:
     return run.provider_id is None or run.run_id != foreign_run_id(run.provider, run.provider_id)
 
 
-def _spans(run: RunObject, later: Sequence[Attempt]) -> tuple[TimelineSpan, ...]:
+_Held = tuple[str, int, int, int | None, int | None]
+"""(state, attempt, start, end, position)."""
+
+
+def _held(run: RunObject, later: Sequence[Attempt]) -> list[_Held]:
     """Each state the run passed through, in order; one left at the moment it was entered took no time.
 
     A return to the queue belongs to the attempt it leads to, which the provider may show only later.
     """
-    spans: list[TimelineSpan] = []
+    found: list[_Held] = []
     moves = run.transitions
     for index, move in enumerate(moves):
         known = move.position
@@ -181,35 +168,32 @@ def _spans(run: RunObject, later: Sequence[Attempt]) -> tuple[TimelineSpan, ...]
         end = None if last else parse_time(moves[index + 1].at)
         if end == start and moves[index + 1].target != move.target and not last:
             continue
-        spans.append(TimelineSpan(state=move.target, attempt=attempt, start=start, end=end, position=move.position))
-    return tuple(spans)
-
-
-def _phases(vm: VmObject, start: int, until: int) -> tuple[BilledPhase, ...]:
-    """The intervals of a machine's bill that lie within the run's time."""
-    found = []
-    for one in vm.intervals:
-        begin = max(start, parse_time(one.start))
-        end = min(until, parse_time(one.end) if one.end is not None else until)
-        if end > begin:
-            found.append(BilledPhase(phase=one.phase, start=begin, end=end))
-    return tuple(found)
+        found.append((move.target, attempt, start, end, move.position))
+    return found
 
 
 def _task(said: Said, until: int) -> tuple[TaskPhase, ...]:
     """Each phase up to the next, the last one to the end: lines are read a moment after they were written."""
     ends = [*(step.at for step in said.phases), until][1:]  # none where it has said nothing yet
     return tuple(
-        TaskPhase(phase=step.phase.value, start=step.at, end=max(step.at, end), position=step.position)
+        TaskPhase(
+            phase=step.phase.value,
+            start=step.at,
+            end=max(step.at, end),
+            seconds=max(0, end - step.at) / SECOND,
+            position=step.position,
+        )
         for step, end in zip(said.phases, ends, strict=True)
     )
 
 
-def _gaps(blind: Iterable[BlindObject], start: int, until: int) -> tuple[Gap, ...]:
-    gaps = []
-    for gap in blind:
-        begin = max(start, parse_time(gap.start))
-        end = min(until, parse_time(gap.end) if gap.end is not None else until)
+_Stretch = TypeVar("_Stretch", BlindObject, IntervalObject)
+
+
+def _within(stretches: Iterable[_Stretch], start: int, until: int) -> Iterator[tuple[_Stretch, int, int]]:
+    """(stretch, start, end) of each that lies within a time, cut to it."""
+    for one in stretches:
+        begin = max(start, parse_time(one.start))
+        end = min(until, parse_time(one.end) if one.end is not None else until)
         if end > begin:
-            gaps.append(Gap(source=gap.source, start=begin, end=end))
-    return tuple(gaps)
+            yield one, begin, end

@@ -19,6 +19,7 @@ from engine.objects import AnomalyObject, BlindObject, RunObject, VmObject, blin
 from engine.providers.readings import READINGS
 from engine.rules.sets import CURRENT
 from projections.models.queue_rows import queues, waits
+from projections.models.wire import Shape, Time
 from projections.store.store import ProjectionStore, RunRow
 from projections.store.vm_table import VmRow
 from projections.store.world_table import decode_run, decode_vm, take_up, take_up_whole
@@ -32,13 +33,13 @@ _LEARNT_FROM = 200
 """Runs that an estimate of how long others last looks through."""
 
 
-class SourceView(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether we are looking at a source, apart from what we last saw."""
+class SourceView(Shape, frozen=True, kw_only=True):
+    """Whether a source still answers."""
 
     name: str
     observability: Observability
-    last_answered: int | None
-    """Microseconds, UTC; None if it never did."""
+    last_answered: Time | None
+    """None if it never did."""
 
 
 class ArchiveView(msgspec.Struct, frozen=True, kw_only=True):

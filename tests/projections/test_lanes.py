@@ -46,8 +46,8 @@ def test_a_machine_names_the_source_that_was_blind_and_no_other(tmp_path: Path) 
     pool = Pool(tmp_path / "record.db", clock=Stands())
     with pool.now() as look:
         (gap,) = incidents.blind(look)
-        found = msgspec.json.decode(msgspec.json.encode(lanes(look).to_json()))["lanes"]
-        machines = [lane["vm"] for lane in found]
+        _, found = lanes(look)
+        machines = [msgspec.json.decode(msgspec.json.encode(lane.vm)) for lane in found]
         assert gap.source == "dstack/other"
         assert {vm["source"] for vm in machines} == {"dstack/main", "dstack/other"}
         names = [{vm["name"] for vm in machines if vm["source"] == source} for source in ("dstack/main", gap.source)]

@@ -26,6 +26,7 @@ from projections.models.marks import record_object
 from projections.models.money_objects import budget_object
 from projections.models.offers import offers
 from projections.models.overview import burn, lanes, overview, policy_then, spent_at
+from projections.models.wire import wire
 from projections.store.reader_pool import Look, Pool
 
 Polls = Callable[[str], tuple[Poll, ...]]
@@ -98,10 +99,10 @@ def test_the_overview_is_complete_and_sums_to_what_the_money_commands_say(pool: 
     spent; now and at every moment before.
     """
     for look in moments(pool):
-        found = msgspec.json.decode(msgspec.json.encode(overview(look, POLICY)))
+        found = msgspec.json.decode(msgspec.json.encode(wire(overview(look, POLICY))))
         assert set(found) == KEYS
         whole = look.view.whole()
-        assert found["budget"] == msgspec.to_builtins(budget_object(account(whole, POLICY, look.now), whole, POLICY))
+        assert found["budget"] == wire(budget_object(account(whole, POLICY, look.now), whole, POLICY))
         rows = {row.key: row.total for row in cost_report(Costs(whole), "day").rows}
         assert found["today"]["spent_usd"] == money(rows.get(found["at"][:10], 0))
         assert found["today"]["from"] == found["at"][:10] + "T00:00:00.000000Z"
@@ -125,7 +126,7 @@ def test_the_overview_is_complete_and_sums_to_what_the_money_commands_say(pool: 
 def test_recent_runs_come_newest_verdict_first(weeks: Pool) -> None:
     """As a person reads them."""
     with weeks.now() as look:
-        found = msgspec.json.decode(msgspec.json.encode(overview(look, POLICY)))
+        found = msgspec.json.decode(msgspec.json.encode(wire(overview(look, POLICY))))
         verdicts = [run["transitions"][-1]["position"] for run in found["recent"]]
         assert len(verdicts) == 10
         assert verdicts == sorted(verdicts, reverse=True)
@@ -149,18 +150,18 @@ def test_the_curve_of_what_was_spent_only_rises(weeks: Pool) -> None:
     """At most 120 points, from the first machine to the moment looked from; each is what the machines cost by then."""
     with weeks.now() as look:
         points = burn(look)
-        sums = [float(str(point["spent_usd"])) for point in points]
+        sums = [point.spent for point in points]
         assert 100 < len(points) <= 120
         assert sums == sorted(sums)
         assert sums[0] == 0
-        middle = parse_time(str(points[60]["at"]))
+        middle = points[60].at
         exact = sum(
             one.cost * max(0, min(middle, until) - one.since) / (until - one.since)
             for bill in Costs(look.view.whole()).bills().values()
             for one in bill.intervals
             if (until := bill.until if one.until is None else one.until) > one.since
         )
-        assert abs(sums[60] * 1e6 - exact) < 10
+        assert abs(sums[60] - exact) < 10
 
 
 def test_a_stretch_of_no_length_is_spent_at_its_moment() -> None:
@@ -173,19 +174,17 @@ def test_a_stretch_of_no_length_is_spent_at_its_moment() -> None:
 def test_lanes_hold_the_machines_of_the_window_and_who_was_on_them(weeks: Pool) -> None:
     """Six hours back; runs that lie outside are left out."""
     with weeks.now() as look:
-        found = lanes(look)
-        assert found.end - found.start == 6 * 3600 * SECOND
-        shown = msgspec.json.decode(msgspec.json.encode(found.to_json()))
-        assert len(shown["lanes"]) > 10
-        for lane in shown["lanes"]:
-            assert lane["vm"]["intervals"][-1]["to"] is None or lane["vm"]["intervals"][-1]["to"] >= format_time(
-                found.start
-            )
-            assert all(run["to"] is None or run["to"] >= format_time(found.start) for run in lane["runs"])
-            assert {run["run_id"] for run in lane["runs"]} <= set(lane["vm"]["runs"])
-            for run in lane["runs"]:
-                known = look.view.run(run["run_id"])
-                assert (known.name, known.state, known.start) == (run["name"], run["state"], run["start"])
+        window, shown = lanes(look)
+        assert window.end - window.start == 6 * 3600 * SECOND
+        assert len(shown) > 10
+        for lane in shown:
+            last = lane.vm.intervals[-1].end
+            assert last is None or last >= format_time(window.start)
+            assert all(run.end is None or run.end >= window.start for run in lane.runs)
+            assert {run.run_id for run in lane.runs} <= set(lane.vm.runs)
+            for run in lane.runs:
+                known = look.view.run(run.run_id)
+                assert (known.name, known.state, known.start) == (run.name, run.state, run.run_start)
 
 
 def test_where_no_machine_was_lately_the_newest_ones_life_is_shown(
@@ -196,10 +195,10 @@ def test_where_no_machine_was_lately_the_newest_ones_life_is_shown(
     recorded(tmp_path / "record.db", polls).close()
     week = parse_time((datetime.now(UTC) + timedelta(days=7)).isoformat())
     with closing(Pool(tmp_path / "record.db", clock=At(week))) as pool, pool.now() as look:
-        found = lanes(look)
-        assert len(found.lanes) == 1
-        assert found.end < week
-        assert found.start < found.end
+        window, shown = lanes(look)
+        assert len(shown) == 1
+        assert window.end < week
+        assert window.start < window.end
 
 
 @pytest.mark.slow
@@ -208,12 +207,13 @@ def test_anomalies_come_newest_first_page_by_page_those_of_cost_among_them(weeks
     """One that a run's figures are has its place between those that polls told."""
     with weeks.now() as look:
         everything = incidents.incidents(look, limit=500)
-        positions = [one["position"] for one in everything.anomalies]
-        assert "cost_divergence" in {one["kind"] for one in everything.anomalies}
+        positions = [one.position for one in everything.anomalies]
+        assert "cost_divergence" in {one.kind for one in everything.anomalies}
         assert positions == sorted(positions, reverse=True)
         assert len(positions) == look.view.store.count_anomalies()
         assert everything.next is None
-        paged, behind = [], None
+        paged: tuple[incidents.DatedAnomaly, ...] = ()
+        behind = None
         while True:
             page = incidents.incidents(look, behind=behind, limit=1)
             paged += page.anomalies
@@ -221,9 +221,9 @@ def test_anomalies_come_newest_first_page_by_page_those_of_cost_among_them(weeks
             if behind is None:
                 break
         assert paged == everything.anomalies
-        odd = next(one for one in everything.anomalies if one["kind"] == "cost_divergence")
+        odd = next(one for one in everything.anomalies if one.kind == "cost_divergence")
         assert odd in incidents.newest(look, 500)
-        run = look.view.run(str(odd["subject"]).removeprefix("run/"))
+        run = look.view.run(odd.subject.removeprefix("run/"))
         assert "cost_divergence" in {one.kind for one in look.view.anomalies_of(run.run_id)}
 
 
@@ -315,17 +315,16 @@ def test_the_record_is_a_line_with_marks(pool: Pool) -> None:
     for look in moments(pool):
         found = record_object(look, Lag(positions=0, seconds=0.0))
         head = look.record.head()
-        assert found["record_id"] == look.record.id
-        assert found["position"] == look.position
-        assert (found["hash"] == head.hash) is (look.position == head.position)
-        marks = found["marks"]
-        assert isinstance(marks, list)
-        positions = [mark["position"] for mark in marks]
+        assert found.record_id == look.record.id
+        assert found.position == look.position
+        assert (found.hash == head.hash) is (look.position == head.position)
+        marks = found.marks
+        positions = [mark.position for mark in marks]
         assert positions == sorted(positions)
         assert len(positions) <= 400
         assert all(0 < position <= look.position for position in positions)
         ended = {f"run/{run.run_id}" for run in look.view.runs() if run.ended}
-        assert {mark["subject"] for mark in marks if mark["kind"].startswith("run_")} >= ended or len(marks) > 300
+        assert {mark.subject for mark in marks if mark.kind.startswith("run_")} >= ended or len(marks) > 300
 
 
 @pytest.mark.slow
@@ -335,7 +334,7 @@ def test_gpus_are_offered_with_the_recorded_price_or_the_assumed_one(
 ) -> None:
     """In the words the submit page shows."""
     with weeks.now() as look:
-        found = [one.to_json() for one in offers(look, POLICY)]
+        found = [wire(one) for one in offers(look, POLICY)]
         assert found == [
             {
                 "gpu": "MI300X",
@@ -347,12 +346,12 @@ def test_gpus_are_offered_with_the_recorded_price_or_the_assumed_one(
             }
         ]
         dearer = offers(look, Policy(rates=(Rate(gpu="mi300x", hourly=2_505_000),)))
-        assert [(one.label, one.recorded) for one in dearer] == [("AMD MI300X (192GB, $2.51/hr)", False)]
+        assert [(one.label, one.origin) for one in dearer] == [("AMD MI300X (192GB, $2.51/hr)", "assumed")]
     recorded(tmp_path / "record.db", []).close()
     with closing(Pool(tmp_path / "record.db", clock=SystemClock())) as pool, pool.now() as look:
         (only,) = offers(look, POLICY)
         assert only.label == "AMD MI300X (192GB, $1.99/hr)"
-        assert not only.recorded
+        assert only.origin == "assumed"
         assert offers(look, Policy(assumed=(Rate(gpu="", hourly=5),))) == []
 
 
@@ -360,8 +359,10 @@ def test_an_empty_record_has_an_overview(tmp_path: Path, recorded: Recorded) -> 
     """Nothing is there, and nothing fails."""
     recorded(tmp_path / "record.db", []).close()
     with closing(Pool(tmp_path / "record.db", clock=SystemClock())) as pool, pool.now() as look:
-        found = msgspec.json.decode(msgspec.json.encode(overview(look, policy_then(look.view.world().state, POLICY))))
+        found = msgspec.json.decode(
+            msgspec.json.encode(wire(overview(look, policy_then(look.view.world().state, POLICY))))
+        )
         assert set(found) == KEYS
         assert found["lanes"] == found["running"] == found["burn"] == found["blind"] == []
-        assert record_object(look, Lag(positions=0, seconds=0.0))["marks"] == []
-        assert incidents.incidents(look).anomalies == []
+        assert record_object(look, Lag(positions=0, seconds=0.0)).marks == ()
+        assert incidents.incidents(look).anomalies == ()

@@ -12,7 +12,8 @@ from engine.objects import BlindObject, RunObject, run_object
 from engine.rules.sets import CURRENT
 from events import types
 from events.clock import SECOND, format_time
-from projections.models.timeline import Timeline, timeline, timeline_object
+from projections.models.timeline import Timeline, timeline
+from projections.models.wire import wire
 
 
 def test_states_are_spans_that_meet() -> None:
@@ -23,7 +24,7 @@ def test_states_are_spans_that_meet() -> None:
         ("running", 4 * SECOND),
         ("finishing", SECOND),
     ]
-    assert life.verdict == life.until == T + 10 * SECOND
+    assert life.until == T + 10 * SECOND
     assert life.unwatched == T + 2 * SECOND
 
 
@@ -32,7 +33,7 @@ def test_an_open_run_is_counted_to_now() -> None:
     life = timeline(a_run(("queued", 0), ("running", 5)), [], now=T + 60 * SECOND)
     assert life.spans[-1].end is None
     assert life.until == T + 60 * SECOND
-    assert timeline_object(a_run(("running", 0)), life)["until"] == format_time(life.until)
+    assert wire(life)["until"] == format_time(life.until)
 
 
 def test_a_return_to_the_queue_is_a_new_attempt_even_where_it_took_no_time() -> None:

@@ -11,13 +11,14 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from engine.fold.sources import observability
-from events.clock import format_time
 from events.errors import StenoError
 from projections.api.operations.collector import ServiceCollector
 from projections.api.parameters import asked_of
 from projections.api.problems import Problem
-from projections.api.reads.record_shapes import LagAnswer, SourceAnswer
 from projections.models.build_progress import Building
+from projections.models.live_projector import Lag
+from projections.models.view import SourceView
+from projections.models.wire import Shape, wire
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -30,7 +31,7 @@ MOST_SILENCE: Final = 30.0
 """Seconds since the record was last read by the feed."""
 
 
-class Readiness(msgspec.Struct, frozen=True, kw_only=True):
+class Readiness(Shape, frozen=True, kw_only=True):
     """What `/readyz` answers."""
 
     status: str
@@ -40,10 +41,10 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     """The last position sent to listeners."""
     head: int | None
     """Where the record ends; None where it cannot be read."""
-    lag: LagAnswer | None
+    lag: Lag | None
     building: Building | None
     """How far read models are that have to be built first."""
-    sources: tuple[SourceAnswer, ...]
+    sources: tuple[SourceView, ...]
 
 
 def readiness(service: Service) -> Readiness:
@@ -51,8 +52,8 @@ def readiness(service: Service) -> Readiness:
     feed, now = service.feed, service.clock.now()
     reasons: list[str] = []
     head: int | None = None
-    lag: LagAnswer | None = None
-    sources: tuple[SourceAnswer, ...] = ()
+    lag: Lag | None = None
+    sources: tuple[SourceView, ...] = ()
     if not feed.alive:
         reasons.append("the thread that follows the record has stopped: restart the server")
     elif feed.trouble is not None:
@@ -61,8 +62,7 @@ def readiness(service: Service) -> Readiness:
         reasons.append(f"the record was last read {feed.live.silence:.0f} s ago")
     try:
         head = feed.head()
-        behind = service.projector.lag
-        lag = LagAnswer(positions=behind.positions, seconds=behind.seconds)
+        lag = service.projector.lag
     except StenoError as error:
         reasons.append(str(error))
     building = service.projector.building
@@ -86,13 +86,13 @@ def readiness(service: Service) -> Readiness:
     )
 
 
-def _sources(service: Service, now: int) -> tuple[SourceAnswer, ...]:
+def _sources(service: Service, now: int) -> tuple[SourceView, ...]:
     with service.feed.state() as state:
         return tuple(
-            SourceAnswer(
+            SourceView(
                 name=name,
-                observability=observability(one, now).value,
-                last_answered=None if one.last_answered is None else format_time(one.last_answered),
+                observability=observability(one, now),
+                last_answered=one.last_answered,
             )
             for name, one in state.sources.items()
             if not one.archive and (one.failed or one.last_answered is not None)
@@ -124,7 +124,7 @@ def routes(service: Service) -> list[BaseRoute]:
         asked_of(request, ())
         found = await to_thread.run_sync(readiness, service)
         status = 503 if found.reasons else 200
-        return Response(msgspec.json.encode(found), status_code=status, media_type=_JSON, headers=_FRESH)
+        return Response(msgspec.json.encode(wire(found)), status_code=status, media_type=_JSON, headers=_FRESH)
 
     return [
         Route("/metrics", metrics, methods=["GET"]),

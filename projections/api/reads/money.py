@@ -1,4 +1,4 @@
-"""Reads about money."""
+"""Reads about machines and money."""
 
 from __future__ import annotations
 
@@ -8,13 +8,22 @@ import msgspec
 
 from engine.decide.budget import account
 from engine.money.report import By
+from engine.objects import AnomalyObject, VmObject
 from engine.settings.policy import policy_from
-from projections.api.parameters import CURSOR, MOST, Asked, choice, cursor_of, cut, integer
-from projections.api.reads import shapes
-from projections.api.reads.read import Read
+from projections.api.parameters import CURSOR, HIDDEN, LIMIT, MOST, Asked, choice, cut, flag, integer
+from projections.api.reads.read import Cursor, Read, page_object, page_shape
 from projections.models.costs import costs
-from projections.models.money_objects import budget_object, reconciliation_object, report_object
+from projections.models.money_objects import (
+    BudgetObject,
+    CostReport,
+    ReconciliationObject,
+    budget_object,
+    reconciliation_object,
+    report_object,
+)
 from projections.models.overview import policy_then
+from projections.models.vm_facts import beside
+from projections.models.wire import Position, Time, wire
 
 if TYPE_CHECKING:
     from engine.fold.world_codec import WorldState
@@ -23,18 +32,78 @@ if TYPE_CHECKING:
     from projections.store.reader_pool import Look
 
 
+class MachineAnswer(VmObject, frozen=True, kw_only=True):
+    """One machine in full: its bill, the provider's facts, and why it is still up."""
+
+    project: str | None
+    backend: str | None
+    region: str | None
+    fleet: str | None
+    gpu: str | None
+    gpu_count: int | None
+    spot: bool | None
+    ours: bool
+    made_for: str | None
+    created_at: Time
+    idle_since: Time | None
+    unreachable: bool | None
+    why_up: tuple[str, ...]
+    anomalies: tuple[AnomalyObject, ...]
+    position: Position
+    observability: str | None
+
+
+class CostAnswer(CostReport, frozen=True, kw_only=True):
+    """What everything cost; the rows of all pages sum to the total exactly. `reconciliation` is of everything too."""
+
+    next: Cursor | None
+    reconciliation: ReconciliationObject
+    position: Position
+
+
+class BudgetAnswer(BudgetObject, frozen=True, kw_only=True):
+    """The budget at a position."""
+
+    position: Position
+
+
+def _machines(_: Service, look: Look, asked: Asked) -> object:
+    limit = asked.number("limit")
+    found = look.view.store.vms.page(
+        behind=asked.given["cursor"], limit=limit + 1, live=asked.flag("live"), hidden=asked.flag("hidden")
+    )
+    rows, more = cut(found, limit)
+    return page_object("vms", [msgspec.Raw(value) for _, value in rows], rows[-1][0] if more else None, look)
+
+
+def _machine(_: Service, look: Look, asked: Asked) -> object:
+    view = look.view
+    found = view.vm(asked.path["id"])
+    source = view.source_named(found.source, look.now)
+    return (
+        msgspec.to_builtins(found)
+        | beside(view.machine(found.vm_id))
+        | {
+            "why_up": view.why_up(found.vm_id, look.now),
+            "anomalies": view.anomalies_of_vm(found.vm_id),
+            "position": look.position,
+            "observability": None if source is None else source.observability,
+        }
+    )
+
+
 def _costs(_: Service, look: Look, asked: Asked) -> object:
     found = costs(look.view.store, cast(By, asked.text("by")))
-    limit, behind, newest = asked.given["limit"], asked.given["cursor"], asked.text("order") == "newest"
+    behind, newest = asked.given["cursor"], asked.text("order") == "newest"
     rows = list(zip(found.places, found.report.rows, strict=True))
     if newest:
         rows.reverse()
-    if isinstance(behind, int):
+    if behind is not None:
         rows = [row for row in rows if (row[0] < behind if newest else row[0] > behind)]
-    shown, more = cut(rows, limit if isinstance(limit, int) else len(rows))
+    shown, more = cut(rows, asked.given["limit"] or len(rows))
     report = msgspec.structs.replace(found.report, rows=tuple(row for _, row in shown))
     return report_object(report) | {
-        "next": cursor_of(shown[-1][0]) if more else None,
+        "next": str(shown[-1][0]) if more else None,
         "reconciliation": reconciliation_object(found.reconciliation, look.view.world().state),
         "position": look.position,
     }
@@ -43,7 +112,8 @@ def _costs(_: Service, look: Look, asked: Asked) -> object:
 def _budget(service: Service, look: Look, _: Asked) -> object:
     policy = policy_at(service, look.view.world().state, past=look.past)
     state, settled = look.view.ledger(look.now)
-    return budget_object(account(state, policy, look.now, settled), state, policy) | {"position": look.position}
+    found = budget_object(account(state, policy, look.now, settled), state, policy)
+    return wire(found) | {"position": look.position}
 
 
 def policy_at(service: Service, state: WorldState, *, past: bool) -> Policy:
@@ -54,10 +124,25 @@ def policy_at(service: Service, state: WorldState, *, past: bool) -> Policy:
 
 READS = (
     Read(
+        path="/api/vms",
+        summary="Machines with their bills, newest first",
+        answer=_machines,
+        shape=page_shape("vms", VmObject),
+        parameters=(CURSOR, LIMIT, flag("live", "Only machines that may still be billed."), HIDDEN),
+        tag="machines",
+    ),
+    Read(
+        path="/api/vms/{id}",
+        summary="One machine: bill, facts from the provider, and why it is still up",
+        answer=_machine,
+        shape=MachineAnswer,
+        tag="machines",
+    ),
+    Read(
         path="/api/costs",
         summary="Costs by machine, run, day, user or GPU, compared with the provider's costs",
         answer=_costs,
-        shape=shapes.CostReport,
+        shape=CostAnswer,
         parameters=(
             choice("by", "What a row is.", ("vm", "run", "day", "user", "gpu"), default="vm"),
             CURSOR,
@@ -72,7 +157,7 @@ READS = (
         path="/api/budget",
         summary="The budget: spent, committed, remaining, and when it is used up",
         answer=_budget,
-        shape=shapes.BudgetAnswer,
+        shape=BudgetAnswer,
         tag="money",
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from anyio import CapacityLimiter, to_thread
@@ -12,8 +12,9 @@ from starlette.routing import BaseRoute, Route
 
 from projections.api.answers import read_answer
 from projections.api.at import MOMENT, look
-from projections.api.parameters import Asked, Parameter, asked_of
+from projections.api.parameters import Asked, PagePosition, Parameter, asked_of, cursor_of
 from projections.api.problems import Problem
+from projections.models.wire import Position, Shape
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -30,6 +31,20 @@ AT_ONCE = 16
 
 Answer = Callable[["Service", "Look", Asked], object]
 """What a read answers, as JSON values or as their text; called in a worker thread."""
+
+
+Cursor = Annotated[str, msgspec.Meta(description="The `cursor` of the next page.")]
+
+
+def page_shape(key: str, row: type) -> type:
+    """The structure of a page of a list."""
+    fields = [(key, tuple[row, ...]), ("next", Cursor | None), ("position", Position)]  # type: ignore[valid-type]
+    return msgspec.defstruct(f"{row.__name__}Page", fields, bases=(Shape,), frozen=True, kw_only=True)
+
+
+def page_object(key: str, rows: object, behind: int | PagePosition | None, look: Look) -> dict[str, object]:
+    """A page as JSON values; `behind` is the place of its last row where more follow."""
+    return {key: rows, "next": None if behind is None else cursor_of(behind), "position": look.position}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

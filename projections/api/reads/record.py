@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from engine.objects import BlindObject
 from engine.settings.policy import policy_from
 from events.types import NAMES
 from projections.api.parameters import (
@@ -14,21 +18,22 @@ from projections.api.parameters import (
     Asked,
     PagePosition,
     choice,
-    cursor_of,
     flag,
     text,
     time,
 )
 from projections.api.problems import Problem
-from projections.api.reads import record_shapes as shapes
 from projections.api.reads.money import policy_at
-from projections.api.reads.read import Read
+from projections.api.reads.read import Cursor, Read, page_object, page_shape
+from projections.api.reads.runs import EVENTS
 from projections.models import record_pages as browse
-from projections.models.incidents import incidents
-from projections.models.marks import record_object
-from projections.models.offers import offers
-from projections.models.overview import overview
-from projections.models.sources import source_object, source_rows
+from projections.models.incidents import DatedAnomaly, incidents
+from projections.models.marks import RecordObject, record_object
+from projections.models.offers import Offer, offers
+from projections.models.overview import Overview, overview
+from projections.models.record_rows import EventRow, PollRow
+from projections.models.sources import SourceRow, source_rows
+from projections.models.wire import Position, Shape, Time, wire
 
 if TYPE_CHECKING:
     from projections.api.service import Service
@@ -39,32 +44,32 @@ _BACKWARDS = flag("backwards", "Newest first.")
 
 
 def _overview(service: Service, look: Look, _: Asked) -> object:
-    return overview(look, policy_at(service, look.view.world().state, past=look.past))
+    return wire(overview(look, policy_at(service, look.view.world().state, past=look.past)))
 
 
 def _record(service: Service, look: Look, asked: Asked) -> object:
     since, until = asked.time("since"), asked.time("until")
     if since is not None and until is not None and until < since:
         raise Problem(400, "until is before since", field="until")
-    return record_object(look, service.projector.lag, since=since, until=until)
+    return wire(record_object(look, service.projector.lag, since=since, until=until))
 
 
 def _offers(service: Service, look: Look, _: Asked) -> object:
     policy = policy_from(service.settings)
-    return {"gpus": [one.to_json() for one in offers(look, policy)], "position": look.position}
+    return {"gpus": [wire(one) for one in offers(look, policy)], "position": look.position}
 
 
 def _events(_: Service, look: Look, asked: Asked) -> object:
-    kind, behind = asked.text("type"), asked.given["cursor"]
+    kind = asked.text("type")
     page = browse.events(
         look,
-        behind=behind if isinstance(behind, int) else None,
+        behind=asked.given["cursor"],
         limit=asked.number("limit"),
         stream=asked.text("stream"),
         types=None if kind is None else (kind,),
         backwards=asked.flag("backwards"),
     )
-    return _page("events", page, look)
+    return page_object("events", page.rows, page.next, look)
 
 
 def _event(_: Service, look: Look, asked: Asked) -> object:
@@ -72,16 +77,15 @@ def _event(_: Service, look: Look, asked: Asked) -> object:
 
 
 def _polls(_: Service, look: Look, asked: Asked) -> object:
-    behind = asked.given["cursor"]
     page = browse.polls(
         look,
-        behind=behind if isinstance(behind, int) else None,
+        behind=asked.given["cursor"],
         limit=asked.number("limit"),
         source=asked.text("source"),
         failed=asked.flag("failed"),
         backwards=asked.flag("backwards"),
     )
-    return _page("polls", page, look)
+    return page_object("polls", page.rows, page.next, look)
 
 
 def _poll(_: Service, look: Look, asked: Asked) -> object:
@@ -89,23 +93,14 @@ def _poll(_: Service, look: Look, asked: Asked) -> object:
 
 
 def _incidents(_: Service, look: Look, asked: Asked) -> object:
-    behind = asked.given["cursor"]
-    found = incidents(look, behind=behind if isinstance(behind, PagePosition) else None, limit=asked.number("limit"))
-    return {
-        "anomalies": found.anomalies,
-        "blind": found.blind,
-        "next": None if found.next is None else cursor_of(PagePosition(*found.next)),
-        "position": look.position,
-    }
+    found = incidents(look, behind=asked.given["cursor"], limit=asked.number("limit"))
+    behind = None if found.next is None else PagePosition(*found.next)
+    page = page_object("anomalies", [wire(one) for one in found.anomalies], behind, look)
+    return page | {"blind": found.blind}
 
 
 def _sources(_: Service, look: Look, __: Asked) -> object:
-    rows = source_rows(look.record, look.view)
-    return {"sources": [source_object(row) for row in rows], "position": look.position}
-
-
-def _page(name: str, page: browse.Page, look: Look) -> object:
-    return {name: page.rows, "next": None if page.next is None else cursor_of(page.next), "position": look.position}
+    return {"sources": [wire(row) for row in source_rows(look.record, look.view)], "position": look.position}
 
 
 def position_of(asked: Asked) -> int:
@@ -120,19 +115,68 @@ def position_of(asked: Asked) -> int:
     return int(word)
 
 
+class PollLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A poll as a line of a trace: what was asked and answered, verbatim but for secrets; other keys are kept."""
+
+    t: Time
+    path: str | UnsetType = UNSET
+    ep: str | UnsetType | None = UNSET
+    req: Any = UNSET
+    status: int | UnsetType | None = UNSET
+    ms: float | UnsetType = UNSET
+    error: str | UnsetType = UNSET
+    body: Any
+
+
+class PollInFull(PollLine, frozen=True, kw_only=True):
+    """One poll and its answer."""
+
+    position: Position
+
+
+class EventInFull(EventRow, frozen=True, kw_only=True):
+    """One event, with what it saw."""
+
+    poll: PollLine | UnsetType = UNSET
+    observed: Any = UNSET
+
+
+class IncidentPage(Shape, frozen=True, kw_only=True):
+    """Some anomalies; with the first page the gaps."""
+
+    anomalies: tuple[DatedAnomaly, ...]
+    blind: tuple[BlindObject, ...]
+    next: Cursor | None
+    position: Position
+
+
+class Offers(Shape, frozen=True, kw_only=True):
+    """The GPUs there are to choose from."""
+
+    gpus: tuple[Offer, ...]
+    position: Position
+
+
+class Sources(Shape, frozen=True, kw_only=True):
+    """Every source of the record."""
+
+    sources: tuple[SourceRow, ...]
+    position: Position
+
+
 READS = (
     Read(
         path="/api/overview",
         summary="Overview: active runs, costs of today, budget, machines over time, incidents",
         answer=_overview,
-        shape=shapes.Overview,
+        shape=Overview,
         tag="record",
     ),
     Read(
         path="/api/record",
         summary="The head of the record, the progress of the read models, and marks of notable events",
         answer=_record,
-        shape=shapes.RecordAnswer,
+        shape=RecordObject,
         parameters=(
             time("since", "Only marks from this time on; a shorter range shows marks that are close together."),
             time("until", "Only marks up to this time."),
@@ -143,21 +187,21 @@ READS = (
         path="/api/offers",
         summary="Available GPUs with recorded or assumed prices",
         answer=_offers,
-        shape=shapes.Offers,
+        shape=Offers,
         tag="machines",
     ),
     Read(
         path="/api/sources",
         summary="Sources of the record: live ones and imported archives",
         answer=_sources,
-        shape=shapes.Sources,
+        shape=Sources,
         tag="record",
     ),
     Read(
         path="/api/events",
         summary="Events of the record, oldest or newest first",
         answer=_events,
-        shape=shapes.EventPage,
+        shape=EVENTS,
         parameters=(
             CURSOR,
             LIMIT,
@@ -171,14 +215,14 @@ READS = (
         path="/api/events/{position}",
         summary="One event; a poll with its answer, an observation with its item",
         answer=_event,
-        shape=shapes.EventInFull,
+        shape=EventInFull,
         tag="record",
     ),
     Read(
         path="/api/polls",
         summary="Polls: request, time, and changed streams",
         answer=_polls,
-        shape=shapes.PollPage,
+        shape=page_shape("polls", PollRow),
         parameters=(
             CURSOR,
             LIMIT,
@@ -192,14 +236,14 @@ READS = (
         path="/api/polls/{position}",
         summary="One poll with the provider's answer; secrets are replaced",
         answer=_poll,
-        shape=shapes.PollInFull,
+        shape=PollInFull,
         tag="record",
     ),
     Read(
         path="/api/incidents",
         summary="Anomalies and blind times, newest first",
         answer=_incidents,
-        shape=shapes.IncidentPage,
+        shape=IncidentPage,
         parameters=(SORTED_CURSOR, LIMIT),
         tag="record",
     ),

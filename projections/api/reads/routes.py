@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from projections.api.reads import logs, machines, money, record, runs
+from projections.api.reads import logs, money, record, runs
 from projections.api.reads.read import Read, described, limiter
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from projections.api.service import Service
 
 
-READS: tuple[Read, ...] = (*runs.READS, *machines.READS, *money.READS, *record.READS)
+READS: tuple[Read, ...] = (*runs.READS, *money.READS, *record.READS)
 
 
 def routes(service: Service) -> list[BaseRoute]:

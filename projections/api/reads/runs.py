@@ -19,18 +19,18 @@ from projections.api.parameters import (
     Asked,
     PagePosition,
     choice,
-    cursor_of,
     cut,
     text,
 )
-from projections.api.reads import shapes
-from projections.api.reads.read import Read
+from projections.api.reads.read import Read, page_object, page_shape
 from projections.models.cost_rows import stored_machines_of
-from projections.models.explain import explain, explanation_object
-from projections.models.money_objects import charge_object, reconciliation_object
-from projections.models.queue_rows import queued_object
+from projections.models.explain import Explanation, explain
+from projections.models.money_objects import ChargeObject, ReconciliationObject, charge_object, reconciliation_object
+from projections.models.queue_rows import QueuedRun, queued_run
 from projections.models.record_pages import events
-from projections.models.timeline import timeline, timeline_object
+from projections.models.record_rows import EventRow
+from projections.models.timeline import Timeline, timeline
+from projections.models.wire import Position, Shape, Usd, wire
 from projections.store.world_table import decode_run
 
 if TYPE_CHECKING:
@@ -40,9 +40,8 @@ if TYPE_CHECKING:
 
 def _list(_: Service, look: Look, asked: Asked) -> object:
     limit = asked.number("limit")
-    behind = asked.given["cursor"]
     found = look.view.store.page_of_runs(
-        behind=behind if isinstance(behind, PagePosition) else None,
+        behind=asked.given["cursor"],
         limit=limit + 1,
         state=asked.text("state"),
         name=asked.text("name"),
@@ -50,11 +49,8 @@ def _list(_: Service, look: Look, asked: Asked) -> object:
         newest_first=asked.text("order") == "newest",
     )
     rows, more = cut(found, limit)
-    return {
-        "runs": [msgspec.Raw(value) for _, value in rows],
-        "next": cursor_of(PagePosition(*rows[-1][0])) if more else None,
-        "position": look.position,
-    }
+    behind = PagePosition(*rows[-1][0]) if more else None
+    return page_object("runs", [msgspec.Raw(value) for _, value in rows], behind, look)
 
 
 def _one(_: Service, look: Look, asked: Asked) -> object:
@@ -68,34 +64,25 @@ def _timeline(_: Service, look: Look, asked: Asked) -> object:
     vm = None if run.vm_id is None else view.vm(run.vm_id)
     folded, now = decode_run(row.folded), view.clock(row.archive, look.now)
     life = timeline(run, view.blind_of(row), now, vm, folded.said, folded.later_attempts)
-    return timeline_object(run, life) | {"position": look.position}
+    return wire(life) | {"position": look.position}
 
 
 def _explain(_: Service, look: Look, asked: Asked) -> object:
     view = look.view
     row = view.row(asked.path["id"])
     source, queued = view.source_of(row, look.now), view.queued(look.now).get(row.run_id)
-    return explanation_object(explain(look.record, view, row, look.now)) | {
+    return wire(explain(look.record, view, row, look.now)) | {
         "not_warm": view.why_not_warm(row.run_id),
         "observability": None if source is None else source.observability,
-        "queued": None if queued is None else queued_object(queued),
+        "queued": None if queued is None else queued_run(queued),
         "position": look.position,
     }
 
 
 def _events(_: Service, look: Look, asked: Asked) -> object:
-    row, behind = look.view.row(asked.path["id"]), asked.given["cursor"]
-    page = events(
-        look,
-        behind=behind if isinstance(behind, int) else None,
-        limit=asked.number("limit"),
-        stream=f"run/{row.run_id}",
-    )
-    return {
-        "events": page.rows,
-        "next": None if page.next is None else cursor_of(page.next),
-        "position": look.position,
-    }
+    stream = f"run/{look.view.row(asked.path['id']).run_id}"
+    page = events(look, behind=asked.given["cursor"], limit=asked.number("limit"), stream=stream)
+    return page_object("events", page.rows, page.next, look)
 
 
 def _costs(_: Service, look: Look, asked: Asked) -> object:
@@ -116,12 +103,39 @@ def _costs(_: Service, look: Look, asked: Asked) -> object:
     }
 
 
+class TimelineAnswer(Timeline, frozen=True, kw_only=True):
+    """Where a run's time went."""
+
+    position: Position
+
+
+class ExplanationAnswer(Explanation, frozen=True, kw_only=True):
+    """Why a run is where it is: the rule, its evidence, and what would have been another verdict."""
+
+    not_warm: tuple[str, ...]
+    observability: str | None
+    queued: QueuedRun | None
+    position: Position
+
+
+class RunCosts(Shape, frozen=True, kw_only=True):
+    """What a run cost, and why the provider says otherwise."""
+
+    run_id: str
+    cost_usd: Usd | None
+    provider_cost_usd: Usd | None
+    charges: tuple[ChargeObject, ...]
+    reconciliation: ReconciliationObject
+    position: Position
+
+
+EVENTS = page_shape("events", EventRow)
 READS = (
     Read(
         path="/api/runs",
         summary="Runs, page by page, ordered by submission time",
         answer=_list,
-        shape=shapes.RunPage,
+        shape=page_shape("runs", RunObject),
         parameters=(
             SORTED_CURSOR,
             LIMIT,
@@ -136,26 +150,26 @@ READS = (
         path="/api/runs/{id}/timeline",
         summary="The timeline of a run: states, attempts, phases of its machine, gaps between polls",
         answer=_timeline,
-        shape=shapes.TimelineAnswer,
+        shape=TimelineAnswer,
     ),
     Read(
         path="/api/runs/{id}/explain",
         summary="Why a run has its state: the rule, the evidence, and what would change the verdict",
         answer=_explain,
-        shape=shapes.ExplanationAnswer,
+        shape=ExplanationAnswer,
     ),
     Read(
         path="/api/runs/{id}/events",
         summary="The events of a run's stream, in order",
         answer=_events,
-        shape=shapes.EventPage,
+        shape=EVENTS,
         parameters=(CURSOR, LIMIT),
     ),
     Read(
         path="/api/runs/{id}/costs",
         summary="The charges of a run, and how they differ from the provider's cost",
         answer=_costs,
-        shape=shapes.RunCosts,
+        shape=RunCosts,
     ),
 )
 """In the order of the OpenAPI document."""
