@@ -18,7 +18,7 @@ from projections.models.bill_sums import DAY, decode_paid
 from projections.models.money_objects import BudgetObject, budget_object
 from projections.models.queue_rows import QueuedRun, queued_run
 from projections.models.view import SourceView
-from projections.models.wire import Position, Shape, Span, Time, Usd
+from projections.models.wire import Position, Shape, Stretched, Time, Usd
 from projections.store.reader_pool import Look
 from projections.store.store import ProjectionStore
 from projections.store.vm_table import VmRow
@@ -54,7 +54,7 @@ class BurnPoint(Shape, frozen=True, kw_only=True, rename={"spent": "spent_usd"})
     spent: Usd
 
 
-class Window(Span, frozen=True, kw_only=True):
+class Window(Stretched, frozen=True, kw_only=True):
     """The time that lanes show."""
 
     start: Time
@@ -72,7 +72,7 @@ class RunOnLane(Shape, frozen=True, kw_only=True, rename={"run_start": "start", 
     end: Time | None
 
 
-class Lane(Shape, frozen=True, kw_only=True):
+class LaneObject(Shape, frozen=True, kw_only=True):
     """A machine and the runs that were on it."""
 
     vm: VmObject
@@ -100,7 +100,7 @@ class Overview(Shape, frozen=True, kw_only=True):
     budget: BudgetObject
     burn: tuple[BurnPoint, ...]
     window: Window
-    lanes: tuple[Lane, ...]
+    lanes: tuple[LaneObject, ...]
     anomalies: AnomalySummary
     blind: tuple[BlindObject, ...]
 
@@ -155,7 +155,7 @@ def policy_then(state: WorldState, default: Policy) -> Policy:
     return msgspec.structs.replace(default if newest is None else newest.policy, free=False)
 
 
-def lanes(look: Look, window: int = WINDOW) -> tuple[Window, tuple[Lane, ...]]:
+def lanes(look: Look, window: int = WINDOW) -> tuple[Window, tuple[LaneObject, ...]]:
     """Machines billed in the last `window` microseconds; where none was, the newest machine's whole life."""
     store, end = look.view.store, look.now
     start = end - window
@@ -169,7 +169,7 @@ def lanes(look: Look, window: int = WINDOW) -> tuple[Window, tuple[Lane, ...]]:
     return Window(start=start, end=end), tuple(_lane(store, row, start, end) for row in rows)
 
 
-def _lane(store: ProjectionStore, row: VmRow, start: int, end: int) -> Lane:
+def _lane(store: ProjectionStore, row: VmRow, start: int, end: int) -> LaneObject:
     vm = decode_vm(row.folded)
     runs = []
     for one in vm.occupancies:
@@ -187,7 +187,7 @@ def _lane(store: ProjectionStore, row: VmRow, start: int, end: int) -> Lane:
                 end=None if one.until is None else max(vm.created, one.until),
             )
         )
-    return Lane(vm=msgspec.json.decode(row.object, type=VmObject), runs=tuple(runs))
+    return LaneObject(vm=msgspec.json.decode(row.object, type=VmObject), runs=tuple(runs))
 
 
 def burn(look: Look, points: int = POINTS) -> tuple[BurnPoint, ...]:

@@ -18,7 +18,7 @@ _POLLS = frozenset({"PollRecorded", "PollFailed"})
 _CHANGES = frozenset({"RunObserved", "VmObserved", "ProviderEventSeen"})
 
 
-class PollRow(Shape, frozen=True, kw_only=True):
+class PollObject(Shape, frozen=True, kw_only=True):
     """One poll, without its answer."""
 
     position: Position
@@ -31,7 +31,7 @@ class PollRow(Shape, frozen=True, kw_only=True):
     changed: Annotated[list[str], Meta(description="The streams whose state changed.")]
 
 
-class EventRow(Shape, frozen=True, kw_only=True):
+class EventObject(Shape, frozen=True, kw_only=True):
     """One event of the record; fields that hold JSON text are given as JSON."""
 
     position: Position
@@ -49,7 +49,7 @@ class EventRow(Shape, frozen=True, kw_only=True):
 def poll_rows(
     record: Record, *, after: int, until: int, failed: bool = False, source: str | None = None, last: int | None = None
 ) -> Iterator[dict[str, object]]:
-    """Polls in `(after, until]` as JSON values of a `PollRow`, in order.
+    """Polls in `(after, until]` as JSON values of a `PollObject`, in order.
 
     What a poll changed follows it in the same transaction, so one pass over the events sees both.
     """
@@ -86,10 +86,10 @@ def _wanted(stored: Stored, *, failed: bool, source: str | None) -> bool:
 
 
 def poll_row(record: Record, stored: Stored, changed: list[str]) -> dict[str, Any]:
-    """One poll as JSON values of a `PollRow`."""
+    """One poll as JSON values of a `PollObject`."""
     scope = record.scope(stored.scope) if stored.scope is not None else None
     return wire(
-        PollRow(
+        PollObject(
             position=stored.position,
             t=stored.observed_at - stored.took,
             source=stored.stream.removeprefix("source/"),
@@ -103,10 +103,10 @@ def poll_row(record: Record, stored: Stored, changed: list[str]) -> dict[str, An
 
 
 def event_row(stored: Stored) -> dict[str, Any]:
-    """One event as JSON values of an `EventRow`."""
+    """One event as JSON values of an `EventObject`."""
     fields = msgspec.structs.asdict(stored.data)
     return wire(
-        EventRow(
+        EventObject(
             position=stored.position,
             stream=stored.stream,
             version=stored.version,

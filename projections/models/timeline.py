@@ -8,10 +8,10 @@ from msgspec import Meta
 from engine.fold.run import Attempt, Said
 from engine.objects import BlindObject, IntervalObject, RunObject, VmObject
 from events.clock import SECOND, foreign_run_id, parse_time
-from projections.models.wire import Position, Shape, Span, Time
+from projections.models.wire import Position, Shape, Stretched, Time
 
 
-class TimelineSpan(Span, frozen=True, kw_only=True):
+class TimelineSpan(Stretched, frozen=True, kw_only=True):
     """One state, held from `start` to `end`; None: still held."""
 
     state: str
@@ -24,7 +24,7 @@ class TimelineSpan(Span, frozen=True, kw_only=True):
     """The poll that began it; None for the time before the first poll."""
 
 
-class Gap(Span, frozen=True, kw_only=True):
+class Gap(Stretched, frozen=True, kw_only=True):
     """A stretch of the run's life in which its source did not answer."""
 
     source: str
@@ -38,7 +38,7 @@ class TimedGap(Gap, frozen=True, kw_only=True):
     seconds: float
 
 
-class BilledPhase(Span, frozen=True, kw_only=True):
+class BilledPhase(Stretched, frozen=True, kw_only=True):
     """What the run's machine was billed as, within the run's own time."""
 
     phase: str

@@ -41,7 +41,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """An object with these keys and no others; a field whose JSON key is another names it."""
 
 
-class Span(Shape, frozen=True, kw_only=True, rename={"start": "from", "end": "to"}):
+class Stretched(Shape, frozen=True, kw_only=True, rename={"start": "from", "end": "to"}):
     """An object about a stretch of time."""
 
 

@@ -31,7 +31,7 @@ from projections.models.incidents import DatedAnomaly, incidents
 from projections.models.marks import RecordObject, record_object
 from projections.models.offers import Offer, offers
 from projections.models.overview import Overview, overview
-from projections.models.record_rows import EventRow, PollRow
+from projections.models.record_rows import EventObject, PollObject
 from projections.models.sources import SourceRow, source_rows
 from projections.models.wire import Position, Shape, Time, wire
 
@@ -134,7 +134,7 @@ class PollInFull(PollLine, frozen=True, kw_only=True):
     position: Position
 
 
-class EventInFull(EventRow, frozen=True, kw_only=True):
+class EventInFull(EventObject, frozen=True, kw_only=True):
     """One event, with what it saw."""
 
     poll: PollLine | UnsetType = UNSET
@@ -222,7 +222,7 @@ READS = (
         path="/api/polls",
         summary="Polls: request, time, and changed streams",
         answer=_polls,
-        shape=page_shape("polls", PollRow),
+        shape=page_shape("polls", PollObject),
         parameters=(
             CURSOR,
             LIMIT,

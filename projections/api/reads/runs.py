@@ -28,7 +28,7 @@ from projections.models.explain import Explanation, explain
 from projections.models.money_objects import ChargeObject, ReconciliationObject, charge_object, reconciliation_object
 from projections.models.queue_rows import QueuedRun, queued_run
 from projections.models.record_pages import events
-from projections.models.record_rows import EventRow
+from projections.models.record_rows import EventObject
 from projections.models.timeline import Timeline, timeline
 from projections.models.wire import Position, Shape, Usd, wire
 from projections.store.world_table import decode_run
@@ -129,7 +129,7 @@ class RunCosts(Shape, frozen=True, kw_only=True):
     position: Position
 
 
-EVENTS = page_shape("events", EventRow)
+EVENTS = page_shape("events", EventObject)
 READS = (
     Read(
         path="/api/runs",
