@@ -12,6 +12,12 @@ from events.clock import SECOND
 MINUTE: Final = 60 * SECOND
 HOUR: Final = 3600 * SECOND
 DOLLAR: Final = 1_000_000
+OFF: Final = -1
+"""`idle_duration: off`."""
+BACKSTOP: Final = 30 * SECOND
+"""How much later than the policy's timeout the provider ends a machine, where somebody goes on recording: two polls at
+the slowest pace, in which Steno drains the machine, looks once more and ends it. The provider's timer takes no drain
+back."""
 
 
 class Rate(msgspec.Struct, frozen=True, kw_only=True):

@@ -110,7 +110,9 @@ def _set(app: App, name: str, *, hidden: bool) -> None:
             source, before = archive_named(view, name), view.position
             changed = (source in view.hidden()) != hidden
         kind = SourceHidden if hidden else SourceShown
-        position = Journal(record).source(source, kind(source=source, by=getpass.getuser())) if changed else before
+        position = (
+            Journal(record).write(f"source/{source}", kind(source=source, by=getpass.getuser())) if changed else before
+        )
     if app.json:
         emit_json({"source": source, "hidden": hidden, "position": position})
     elif not changed:

@@ -6,23 +6,12 @@ import logging
 from typing import TYPE_CHECKING, assert_never
 
 from cli.render import words
-from engine.decide.decisions import (
-    Alert,
-    CancelDrain,
-    Decision,
-    Hold,
-    Place,
-    Refuse,
-    Requeue,
-    StartDrain,
-    StopRun,
-    StopVm,
-)
 from engine.fold.change import Anomaly, Blind, Moved, VmMoved
 from engine.notify.messages import budget_text
 from events import types
 
 if TYPE_CHECKING:
+    from engine.decide.controller import Decision
     from engine.fold.world_codec import WorldState
     from engine.recorder.recorder import Recorder, Round
 
@@ -59,7 +48,7 @@ class DaemonLog:
         for decision in found.decisions:
             level, line = said(decision, state)
             _log.log(level, "%s", line)
-            if isinstance(decision, StopVm):
+            if isinstance(decision, types.VmStopIntended):
                 self._told.add(decision.vm_id)
         for vm_id in self._told - recorder.journal.ledger().vm_stops.keys():
             self._told.remove(vm_id)
@@ -82,36 +71,36 @@ class DaemonLog:
 def said(decision: Decision, state: WorldState) -> tuple[int, str]:
     """(level, line) for one decision."""
     match decision:
-        case Place():
+        case types.RunPlaced():
             gpu = "" if decision.gpu is None else f", asking for {decision.gpu}"
             return logging.INFO, f"{_run(state, decision.run_id)}: {_place(decision, state)}{gpu}"
-        case Hold():
+        case types.RunHeld():
             return logging.INFO, f"{_run(state, decision.run_id)}: waits in the queue: {decision.detail}"
-        case Requeue():
+        case types.RunRequeued():
             gpu = "" if decision.gpu is None else f" for {decision.gpu}"
             line = f"{_run(state, decision.run_id)}: no capacity; attempt {decision.attempt}{gpu} follows"
             return logging.WARNING, line
-        case Refuse():
+        case types.IntentAbandoned():
             return logging.WARNING, f"{_run(state, decision.run_id)}: refused: {decision.why}"
-        case StartDrain():
+        case types.VmDrainStarted():
             why = f": {decision.detail}" if decision.detail else ""
             return (
                 logging.INFO,
                 f"{_vm(state, decision.vm_id)}: draining ({decision.by}), no new run is placed on it{why}",
             )
-        case CancelDrain():
+        case types.VmDrainCancelled():
             return logging.INFO, f"{_vm(state, decision.vm_id)}: stays: {decision.why}"
-        case StopRun():
+        case types.StopRequested():
             return logging.WARNING, f"{_run(state, decision.run_id)}: stopped, because its machine is to be stopped"
-        case StopVm():
+        case types.VmStopIntended():
             return logging.INFO, f"{_vm(state, decision.vm_id)}: stop requested ({decision.by})"
-        case Alert():
+        case types.BudgetCrossed():
             return logging.WARNING, budget_text(decision)
         case _:
             assert_never(decision)
 
 
-def _place(place: Place, state: WorldState) -> str:
+def _place(place: types.RunPlaced, state: WorldState) -> str:
     """Where a run goes. Only a slot is Steno's choice; elsewhere the provider chooses, and Steno can only expect."""
     vm = None if place.vm_id is None else _vm(state, place.vm_id)
     if place.slot is not None:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from engine.errors import ProjectNotFound, ProviderError, ProviderRefused, ProviderUnreachable
 from events.clock import SECOND, Clock
@@ -43,42 +43,26 @@ class Result:
             return cls(error=error)
 
 
-class Executor(Protocol):
-    """Makes calls."""
-
-    def make(self, key: str, call: Call) -> Result | None:
-        """Make a call; None: elsewhere, and its result comes by `finished`."""
-        ...
-
-    def finished(self, wait: int) -> tuple[str, Result] | None:
-        """The next result of a call made elsewhere; None where there is none for `wait` microseconds."""
-        ...
-
-    def close(self) -> None:
-        """End what is idle; a call under way is not waited for."""
-        ...
-
-
-class Inline:
-    """Makes each call at once, in the caller's thread: for tests, where one thing happens after another."""
+class Executor:
+    """Makes each call at once, in the caller's thread, so that one thing happens after another."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
     def make(self, key: str, call: Call) -> Result | None:  # noqa: ARG002
-        """The result, always."""
+        """Make a call; None: elsewhere, and its result comes by `finished`."""
         return Result.of(call)
 
     def finished(self, wait: int) -> tuple[str, Result] | None:
-        """None, after `wait`."""
+        """The next result of a call made elsewhere; None where there is none for `wait` microseconds."""
         self._clock.sleep(wait)
         return None
 
     def close(self) -> None:
-        """Nothing is ever under way."""
+        """End what is idle; a call under way is not waited for."""
 
 
-class Threads:
+class Threads(Executor):
     """Makes each call in a thread of its own; threads are used again."""
 
     def __init__(self) -> None:
@@ -88,7 +72,6 @@ class Threads:
         self._busy = 0
 
     def make(self, key: str, call: Call) -> Result | None:
-        """None: the result comes by `finished`."""
         self._busy += 1
         if self._busy > self._threads:
             self._threads += 1
@@ -98,7 +81,6 @@ class Threads:
         return None
 
     def finished(self, wait: int) -> tuple[str, Result] | None:
-        """See `Executor.finished`."""
         try:
             found = self._results.get(timeout=wait / SECOND) if wait > 0 else self._results.get_nowait()
         except Empty:
@@ -107,7 +89,6 @@ class Threads:
         return found
 
     def close(self) -> None:
-        """See `Executor.close`."""
         for _ in range(self._threads - self._busy):
             self._calls.put(None)
         self._threads = self._busy
@@ -116,12 +97,6 @@ class Threads:
         while (given := self._calls.get()) is not None:
             key, call = given
             self._results.put((key, Result.of(call)))
-
-
-@dataclass(slots=True)
-class _Started:
-    lane: str
-    effect: Effect
 
 
 class Effects:
@@ -147,7 +122,8 @@ class Effects:
         self._executor = executor
         self._clock = clock
         self._ended = ended
-        self._started: dict[str, _Started] = {}
+        self._started: dict[str, tuple[str, Effect]] = {}
+        """By run or machine: its lane and its effect."""
         self._closed = False
         self._refilling = False
         self._polls = 0
@@ -167,7 +143,7 @@ class Effects:
 
     def full(self, lane: str) -> bool:
         """Whether no more effects of a lane may start now."""
-        return self._closed or sum(one.lane == lane for one in self._started.values()) >= AT_ONCE
+        return self._closed or sum(one == lane for one, _ in self._started.values()) >= AT_ONCE
 
     def start(self, lane: str, key: str, effect: Effect) -> bool:
         """Start an effect, which runs to its first call, or to its end; whether it has an outcome.
@@ -178,7 +154,7 @@ class Effects:
         if self.has(key) or self.full(lane) or (self._refilling and key in self.errors):
             return False
         self.errors.pop(key, None)
-        self._started[key] = _Started(lane, effect)
+        self._started[key] = lane, effect
         return self._go_on(key, Result())
 
     def attend(self, wait: int) -> bool:
@@ -237,7 +213,7 @@ class Effects:
 
     def _go_on(self, key: str, result: Result | None) -> bool:
         """Carry the effect on until a call of its is made elsewhere, or to its end."""
-        effect = self._started[key].effect
+        _, effect = self._started[key]
         while result is not None:
             try:
                 call = effect.send(result.value) if result.error is None else effect.throw(result.error)

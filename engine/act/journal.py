@@ -21,25 +21,19 @@ class Journal:
         self.record = record
         self._live = live
 
-    def run(self, run_id: str, *facts: types.Event) -> int:
-        """Append facts to the run's stream in one durable transaction; the position of the last."""
-        return self._write(f"run/{run_id}", facts)
+    def write(self, stream: str, *facts: types.Event) -> int:
+        """Append facts to a stream (`run/<id>`, `vm/<id>` …) in one durable transaction; the position of the last."""
+        from events.store.record import Batch
 
-    def vm(self, vm_id: str, *facts: types.Event) -> int:
-        """Append facts to the machine's stream in one durable transaction; the position of the last."""
-        return self._write(f"vm/{vm_id}", facts)
+        return self.append(Batch(stream=stream, events=facts))[-1]
 
-    def fleet(self, project: str, name: str, *facts: types.Event) -> int:
-        """Append facts to the fleet's stream in one durable transaction; the position of the last."""
-        return self._write(f"fleet/{project}/{name}", facts)
+    def append(self, *batches: "Batch") -> tuple[int, ...]:
+        """Append to several streams in one durable transaction.
 
-    def source(self, source: str, *facts: types.Event) -> int:
-        """Append facts to the source's stream in one durable transaction; the position of the last."""
-        return self._write(f"source/{source}", facts)
-
-    def notice(self, notice_id: str, *facts: types.Event) -> int:
-        """Append facts to the notice's stream in one durable transaction; the position of the last."""
-        return self._write(f"notice/{notice_id}", facts)
+        Raises:
+            VersionConflict, IdConflict: nothing was appended.
+        """
+        return self.record.append_many(batches, durable=True)
 
     def adopt_policy(self, source: str, policy: Policy, state: WorldState) -> bool:
         """Record that decisions about this source follow this policy from now on, as a replay needs it; False if they
@@ -51,7 +45,7 @@ class Journal:
         adopted = state.policies.get(source, ())
         if adopted and adopted[-1].policy == policy:
             return False
-        self.source(source, types.PolicyAdopted(source=source, policy=dump_policy(policy)))
+        self.write(f"source/{source}", types.PolicyAdopted(source=source, policy=dump_policy(policy)))
         return True
 
     def queue(self, source: str, facts: Sequence[types.Event], *, version: int) -> int:
@@ -71,19 +65,6 @@ class Journal:
     def queue_version(self, source: str) -> int:
         """The version of a source's queue."""
         return self.record.version(f"queue/{source}")
-
-    def append(self, *batches: "Batch") -> tuple[int, ...]:
-        """Append to several streams in one durable transaction.
-
-        Raises:
-            VersionConflict, IdConflict: nothing was appended.
-        """
-        return self.record.append_many(batches, durable=True)
-
-    def _write(self, stream: str, facts: Sequence[types.Event]) -> int:
-        from events.store.record import Batch
-
-        return self.append(Batch(stream=stream, events=facts))[-1]
 
     def ledger(self) -> Outbox:
         """What is open now, with everything that any process has written so far."""
@@ -110,8 +91,3 @@ class Journal:
 
     def _event(self, position: int | None) -> types.Event | None:
         return None if position is None else self.record.event(position)
-
-    def existed_before(self, stream: str, position: int) -> bool:
-        """Whether the stream had an event before that position."""
-        first = next(iter(self.record.read(stream=stream, limit=1)), None)
-        return first is not None and first.position < position

@@ -6,22 +6,11 @@ Built only by the holder of the provider's lease. A crash at any point ends in e
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, assert_never
 
-from engine.act.executor import Effect, Effects, Inline
+from engine.act.executor import Effect, Effects, Executor
 from engine.act.journal import Journal
-from engine.act.stopper import RunStopper, VmStopper
+from engine.act.stopper import Stopper
 from engine.act.submitter import Submitter
-from engine.decide.decisions import (
-    Alert,
-    CancelDrain,
-    Decision,
-    Hold,
-    Place,
-    Refuse,
-    Requeue,
-    StartDrain,
-    StopRun,
-    StopVm,
-)
+from engine.decide.controller import Decision, QueueDecision
 from engine.fold.outbox import OpenSubmit, Outbox
 from engine.fold.world_codec import WorldState
 from engine.notify.notices import Notices
@@ -31,9 +20,6 @@ from events.clock import Clock
 
 if TYPE_CHECKING:
     from events.store.vault import Vault
-
-STENO = "steno"
-"""Who asks for a stop where a policy does."""
 
 BEGIN: Final = "begin"
 END: Final = "end"
@@ -63,10 +49,9 @@ class Actor:
         self._journal = journal
         self._provider = provider
         self._notices = notices if notices is not None else Notices(journal, clock)
-        self.effects = effects if effects is not None else Effects(Inline(clock), clock)
+        self.effects = effects if effects is not None else Effects(Executor(clock), clock)
         self.submitter = Submitter(journal, provider, vault, clock, asks_again=asks_again)
-        self.run_stopper = RunStopper(journal, provider)
-        self.vm_stopper = VmStopper(journal, provider)
+        self.stopper = Stopper(journal, provider)
 
     # -- what is open
 
@@ -77,37 +62,36 @@ class Actor:
         not reached, or refuses us, is not asked again.
         """
         ledger, looked_at = self._journal.ledger(), self._looked_at(state)
-        unwanted = [one for one in self.open() if one.request.run_id in ledger.stops or not _ready(one)]
-        stops = [one for one in ledger.stops.values() if self._mine(one.request)]
-        return self._each(
-            END,
-            (
-                *((run_key(one.request), self.submitter.submit(one, looked_at=looked_at)) for one in unwanted),
-                *(
-                    (run_key(one.request), self.run_stopper.stop(one, state.runs.get(one.request.run_id)))
-                    for one in stops
-                ),
-            ),
-        )
+        unwanted = [one for one in self.open() if one.request.run_id in ledger.stops or not one.handed]
+        found = [(run_key(one.request), self.submitter.submit(one, looked_at=looked_at)) for one in unwanted]
+        for stop in ledger.stops.values():
+            if self._mine(stop.request):
+                run = state.runs.get(stop.request.run_id)
+                found.append((run_key(stop.request), self.stopper.stop_run(stop, run)))
+        return self._each(END, found)
 
     def stop_again(self, state: WorldState) -> None:
         """Ask once more for every stop that was taken and that the newest answers show as not heard."""
-        found = list(self.run_stopper.unheard(state.runs[run_id] for run_id in state.unsettled))
+        found = list(self.stopper.unheard(state.runs[run_id] for run_id in state.unsettled))
         self._each(END, ((run_key(one.request), effect) for one, effect in found))
 
     def hand_over(self, state: WorldState) -> int:
         """Carry out every open submission that has its place, or may have reached the provider."""
-        looked_at, ready = self._looked_at(state), [one for one in self.open() if _ready(one)]
+        looked_at, ready = self._looked_at(state), [one for one in self.open() if one.handed]
         return self._each(
             BEGIN, ((run_key(one.request), self.submitter.submit(one, looked_at=looked_at)) for one in ready)
         )
 
     def end_machines(self, state: WorldState) -> int:
         """Ask again for every stop of a machine whose outcome is not known."""
-        found = self.vm_stopper.open(state.vms)
-        return self._each(
-            END, ((_vm_key(one.vm_id), self.vm_stopper.retry(one, state.vms[one.vm_id])) for one in found)
-        )
+        found = [
+            (one.intent, vm)
+            for one in self._journal.ledger().vm_stops.values()
+            if one.intent.provider == self._provider.name
+            and (vm := state.vms.get(one.intent.vm_id)) is not None
+            and vm.source == self._provider.source
+        ]
+        return self._each(END, ((f"vm/{vm.vm_id}", self.stopper.stop_vm(intent, vm)) for intent, vm in found))
 
     def open(self) -> list[OpenSubmit]:
         """Requests to this provider and project without an outcome, in order."""
@@ -148,93 +132,50 @@ class Actor:
             VersionConflict: another process decided meanwhile; nothing was done.
         """
         ledger = self._journal.ledger()
-        queued = [(one, fact) for one in decisions if (fact := self._queued(one, ledger)) is not None]
+        news = [one for one in decisions if _is_news(one, ledger)]
+        queued = [one for one in news if isinstance(one, QueueDecision)]
         if queued:
-            self._journal.queue(self._provider.source, [fact for _, fact in queued], version=version)
-        done = [one for one, _ in queued]
-        done += [one for one in decisions if self._apply(one, state, ledger)]
-        stops = [one for one in done if isinstance(one, StopVm)]
-        self._each(END, ((_vm_key(one.vm_id), self.vm_stopper.stop(one)) for one in stops))
-        if any(isinstance(one, StopRun) for one in done):
+            self._journal.queue(self._provider.source, queued, version=version)
+        others = [one for one in news if not isinstance(one, QueueDecision)]
+        for one in others:
+            match one:
+                case types.IntentAbandoned():
+                    self.submitter.finish(one)
+                case types.VmDrainStarted() | types.VmDrainCancelled():
+                    self._journal.write(f"vm/{one.vm_id}", one)
+                case types.StopRequested():
+                    self._journal.write(f"run/{one.run_id}", one)
+                case types.BudgetCrossed():
+                    self._notices.alert(one)
+                case types.VmStopIntended():
+                    pass  # its effect writes it
+                case _:
+                    assert_never(one)
+        stops = [one for one in others if isinstance(one, types.VmStopIntended)]
+        self._each(END, ((f"vm/{one.vm_id}", self.stopper.stop_vm(one)) for one in stops))
+        if any(isinstance(one, types.StopRequested) for one in others):
             self.end_runs(state)
         self.hand_over(state)
-        return tuple(done)
-
-    def _apply(self, decision: Decision, state: WorldState, ledger: Outbox) -> bool:
-        """Write down a decision that is not about the queue; whether there was anything to write, or to call."""
-        match decision:
-            case Hold() | Requeue() | Place():
-                return False
-            case Refuse():
-                submit = ledger.submits.get(decision.run_id)
-                if submit is None or _ready(submit):
-                    return False
-                self.submitter.refuse(submit, decision.why)
-            case StartDrain():
-                self.vm_stopper.drain(decision)
-            case CancelDrain():
-                self.vm_stopper.cancel_drain(decision)
-            case StopRun():
-                run = state.runs.get(decision.run_id)
-                return run is not None and self.run_stopper.request(run, STENO)
-            case StopVm():
-                return decision.vm_id not in ledger.vm_stops
-            case Alert():
-                self._notices.alert(decision)
-            case _:
-                assert_never(decision)
-        return True
-
-    def _queued(self, decision: Decision, ledger: Outbox) -> types.Event | None:
-        """What a decision about the queue adds to it; None where that is there already, or it is about another."""
-        match decision:
-            case Hold():
-                submit = ledger.submits.get(decision.run_id)
-                held = types.RunHeld(
-                    run_id=decision.run_id,
-                    provider=self._provider.name,
-                    why=decision.why,
-                    detail=decision.detail,
-                    not_before=decision.not_before,
-                )
-                return held if submit is not None and not _ready(submit) and submit.held != held else None
-            case Place():
-                submit = ledger.submits.get(decision.run_id)
-                if submit is None or _ready(submit):
-                    return None
-                return types.RunPlaced(
-                    run_id=decision.run_id,
-                    provider=self._provider.name,
-                    slot=decision.slot,
-                    vm_id=decision.vm_id,
-                    creation=decision.creation,
-                    gpu=decision.gpu,
-                    idle=decision.idle,
-                )
-            case Requeue():
-                if ledger.provider_ids.get(decision.run_id) != decision.provider_id or decision.run_id in ledger.stops:
-                    return None
-                return types.RunRequeued(
-                    run_id=decision.run_id,
-                    provider=self._provider.name,
-                    provider_id=decision.provider_id,
-                    attempt=decision.attempt,
-                    gpu=decision.gpu,
-                    not_before=decision.not_before,
-                )
-            case _:
-                return None
+        return (*queued, *others)
 
 
-def _ready(submit: OpenSubmit) -> bool:
-    """It has its place, or may have reached the provider."""
-    return submit.placed is not None or submit.intended is not None
+def _is_news(decision: Decision, ledger: Outbox) -> bool:
+    """Whether the record does not say so yet, and nothing in it speaks against it by now."""
+    match decision:
+        case types.RunHeld() | types.RunPlaced() | types.IntentAbandoned():
+            submit = ledger.submits.get(decision.run_id)
+            return submit is not None and not submit.handed and submit.held != decision
+        case types.RunRequeued():
+            known = ledger.provider_ids.get(decision.run_id) == decision.provider_id
+            return known and decision.run_id not in ledger.stops
+        case types.StopRequested():
+            return decision.run_id not in ledger.stops and decision.run_id not in ledger.taken
+        case types.VmStopIntended():
+            return decision.vm_id not in ledger.vm_stops
+        case _:
+            return True
 
 
 def run_key(request: types.RunRequested | types.StopRequested) -> str:
     """What effects on one run have in common: they follow one another."""
     return f"run/{request.run_id}"
-
-
-def _vm_key(vm_id: str) -> str:
-    return f"vm/{vm_id}"

@@ -6,18 +6,17 @@ carries our run id, and calls again only where there is none. A name alone never
 """
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from contextlib import suppress
+from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, assert_never
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from engine.act.executor import Call as ProviderCall
-from engine.act.executor import Effect
+from engine.act.executor import Call, Effect
 from engine.act.journal import Journal
-from engine.act.next_step import Abandon, Call, CheckProvider, Wait, next_step
 from engine.errors import NameInUse, ProjectNotFound, ProviderError, ProviderRefused, ProviderUnreachable, TaskInvalid
-from engine.fold.outbox import OpenSubmit, SubmitOutcome
+from engine.fold.outbox import OpenSubmit, Outbox, SubmitOutcome
 from engine.providers.base import Named, Preparation, Provider, Submission
 from engine.providers.registry import kind
 from events import types
@@ -29,25 +28,59 @@ if TYPE_CHECKING:
 
 Refusal = Literal["rejected", "name_in_use", "no_project", "refused", "unreachable"]
 
-_REFUSALS: dict[type[StenoError], Refusal] = {
-    TaskInvalid: "rejected",
-    NameInUse: "name_in_use",
-    ProjectNotFound: "no_project",
-    ProviderRefused: "refused",
+REFUSALS: Final[dict[Refusal, type[StenoError]]] = {
+    "rejected": TaskInvalid,
+    "name_in_use": NameInUse,
+    "no_project": ProjectNotFound,
+    "refused": ProviderRefused,
+    "unreachable": ProviderUnreachable,
 }
+"""Why a provider does not have a task, and the error that stands for it."""
 
-LOOK_BACK = 600 * SECOND
+TOO_OLD: Final = 24 * 3600 * SECOND
+"""A request that waited longer is abandoned: nobody expects it to start, and to be billed, any more (docs/adr/0005)."""
+LOOK_BACK: Final = 600 * SECOND
 """How long before its request a run may seem to have been submitted: more than any skew of two clocks."""
-_SAME = 2 * SECOND
+_SAME: Final = 2 * SECOND
 """Times of two clocks that differ by less count as equal."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class NextStep(Enum):
+    """What to do next about an open request; the last two never call, and their value says why."""
+
+    CALL = "no call was made before"
+    CHECK = "a call may have been made: look whether the provider has the run, and only then call again"
+    LOOK = "as CHECK, but never call again: nobody wants the run any more"
+    WAIT = "the controller has to give it a place, or a person to say whether the provider has it"
+    STOPPED = "it was stopped before it was handed to the provider"
+    EXPIRED = "it waited for more than 24 hours without being handed to the provider; submit it again"
+
+
+def next_step(submit: OpenSubmit, ledger: Outbox, now: int, *, looked_at: int | None = None) -> NextStep:
+    """What to do about a submission without an outcome.
+
+    Args:
+        looked_at: when the provider last answered a round that decided about the queue (microseconds, UTC). A run that
+            waits in a queue somebody works on does not grow old; one that nobody looked after for a day does.
+    """
+    since = submit.requested_at
+    if submit.queued and looked_at is not None:
+        since = max(since, looked_at)
+    old = now - since > TOO_OLD
+    stop = submit.request.run_id in ledger.stops
+    if submit.intended is not None:
+        if old or stop:
+            return NextStep.LOOK
+        return NextStep.WAIT if submit.held is not None and submit.held.why == "ambiguous" else NextStep.CHECK
+    if stop or old:
+        return NextStep.STOPPED if stop else NextStep.EXPIRED
+    return NextStep.WAIT if submit.placed is None else NextStep.CALL
+
+
+class _Found(NamedTuple):
     """A run at the provider that is the requested one, or may be."""
 
     provider_id: str
-    name: str
     sure: bool
 
 
@@ -79,26 +112,22 @@ class Submitter:
         """
         step = next_step(submit, self._journal.ledger(), self._clock.now(), looked_at=looked_at)
         match step:
-            case Abandon():
-                self._abandon(submit, step.why)
-            case CheckProvider():
+            case NextStep.WAIT:
+                return False
+            case NextStep.CALL:
+                yield from self._call(submit)
+            case NextStep.CHECK | NextStep.LOOK:
                 found = yield from self._look(submit, _name(submit))
-                if found is not None and found.sure:
-                    self._succeed(submit, found.provider_id, found.name, found=True)
-                elif found is not None and step.call_if_missing:
-                    self._doubt(submit, found.provider_id)
+                if found is not None and (found.sure or step is NextStep.CHECK):
+                    self._found(submit, found, _name(submit))
                 elif found is not None:
                     self._abandon(submit, f"whether it is {found.provider_id} is not known; that run is left alone")
-                elif step.call_if_missing:
+                elif step is NextStep.CHECK:
                     yield from self._call(submit)
                 else:
                     self._abandon(submit, "it never reached the provider and is no longer wanted")
-            case Call():
-                yield from self._call(submit)
-            case Wait():
-                return False
-            case _:
-                assert_never(step)
+            case NextStep.STOPPED | NextStep.EXPIRED:
+                self._abandon(submit, step.value)
         return submit.request.run_id not in self._journal.ledger().submits
 
     def exists(self, submit: OpenSubmit) -> Effect:
@@ -109,13 +138,17 @@ class Submitter:
         """
         return (yield from self._look(submit, _name(submit))) is not None
 
-    def refuse(self, submit: OpenSubmit, why: str) -> None:
-        """Abandon a request because of a policy."""
-        self._abandon(submit, why, policy=True)
-
-    def fail(self, submit: OpenSubmit, error: StenoError) -> None:
+    def fail(self, submit: OpenSubmit, error: StenoError, otherwise: Refusal = "unreachable") -> None:
         """End a request that was certainly not submitted with the provider's error."""
-        self._fail(submit, str(error), _REFUSALS.get(type(error), "unreachable"))
+        reason = next((name for name, cause in REFUSALS.items() if type(error) is cause), otherwise)
+        self.finish(types.SubmitFailed(**_where(submit), error=str(error), reason=reason))
+
+    def finish(self, outcome: SubmitOutcome) -> None:
+        """Write down what came of a request; its secrets go, unless it may be submitted again."""
+        # The outcome first: a crash in between leaves a secret to be erased later, never an intent without its secret.
+        self._journal.write(f"run/{outcome.run_id}", outcome)
+        if not (self._asks_again and isinstance(outcome, types.SubmitSucceeded)):
+            self._vault.erase(outcome.run_id)
 
     def erase_secrets(self, needed: Callable[[str], bool]) -> None:
         """Erase the secrets of runs with an outcome, except where they may be `needed` again."""
@@ -124,10 +157,10 @@ class Submitter:
             if owner in ledger.outcomes and not needed(owner):
                 self._vault.erase(owner)
 
-    def _call(self, submit: OpenSubmit) -> Generator[ProviderCall, Any, None]:
+    def _call(self, submit: OpenSubmit) -> Generator[Call, Any, None]:
         request = submit.request
         try:
-            configuration = msgspec.json.decode(self._vault.reveal(request.configuration), type=dict[str, object])
+            configuration = self._configuration(submit)
         except SecretGone:
             self._abandon(submit, "its secrets are no longer in the vault; submit it again")
             return
@@ -135,19 +168,20 @@ class Submitter:
             submission = yield from self._prepared(submit, configuration)
             if submission is None:
                 return
-            intent = types.SubmitIntended(
-                run_id=request.run_id, provider=request.provider, name=submission.name, marked=True
-            )
+            intent = types.SubmitIntended(**_where(submit), name=submission.name, marked=True)
             if submit.intended != intent:
-                self._journal.run(request.run_id, intent)
+                self._journal.write(f"run/{request.run_id}", intent)
             yield from self._send(submit, submission)
         finally:
             self._ahead.pop(request.run_id, None)
 
+    def _configuration(self, submit: OpenSubmit) -> dict[str, object]:
+        return msgspec.json.decode(self._vault.reveal(submit.request.configuration), type=dict[str, object])
+
     def _prepared(
         self, submit: OpenSubmit, configuration: dict[str, object]
-    ) -> Generator[ProviderCall, Any, Submission | None]:
-        """What is submitted, once its name is free and its fleet exists; None if the request has failed on that."""
+    ) -> Generator[Call, Any, Submission | None]:
+        """What is submitted, once its name is free and its machines can be made; None if the request failed on that."""
         try:
             submission = _submission(submit, configuration, (yield from self._free_name(submit)))
             nodes = configuration.get("nodes")
@@ -164,7 +198,7 @@ class Submitter:
             return submission
         return None
 
-    def _free_name(self, submit: OpenSubmit) -> Generator[ProviderCall, Any, str]:
+    def _free_name(self, submit: OpenSubmit) -> Generator[Call, Any, str]:
         """A name that no other run has, so that the call neither fails nor replaces a run that is not ours.
 
         Raises:
@@ -197,55 +231,43 @@ class Submitter:
             )
         return f"an active run {at} is named {name}: choose another name, or stop it (`steno stop {there.provider_id}`)"
 
-    def _send(self, submit: OpenSubmit, submission: Submission) -> Generator[ProviderCall, Any, None]:
+    def _prepare(self, submission: Submission) -> Generator[Call, Any, None]:
+        ahead = sum(self._ahead.values()) - self._ahead[submission.run_id]
+        plan: Preparation | None = yield partial(self._provider.plan, submission, ahead=ahead)
+        if plan is None:
+            return
+        stream = f"fleet/{plan.project}/{plan.name}"
+        where = {"provider": self._provider.name, "project": plan.project, "name": plan.name}
+        configuration = self._vault.commit(msgspec.json.encode(plan.configuration))
+        self._journal.write(stream, types.FleetIntended(**where, configuration=configuration))
+        try:
+            yield partial(self._provider.prepare, plan)
+        except (TaskInvalid, ProjectNotFound) as error:
+            self._journal.write(stream, types.FleetFailed(**where, error=str(error)))
+            raise
+        self._journal.write(stream, types.FleetEnsured(**where))
+
+    def _send(self, submit: OpenSubmit, submission: Submission) -> Generator[Call, Any, None]:
         """The call, and its outcome."""
         try:
             submitted = yield partial(self._provider.submit, submission)
         except (TaskInvalid, ProjectNotFound) as error:
             self.fail(submit, error)
-        except ProviderRefused as error:
-            if submit.queued:
+        except (ProviderRefused, ProviderUnreachable) as error:
+            if submit.queued or (isinstance(error, ProviderUnreachable) and error.sent):
                 raise
             self.fail(submit, error)
-        except NameInUse as error:
-            yield from self._found_or_failed(submit, submission.name, str(error), "name_in_use")
-        except ProviderUnreachable as error:
-            if error.sent or submit.queued:
-                raise
-            self.fail(submit, error)
-        except ProviderError as error:
-            yield from self._found_or_failed(submit, submission.name, str(error), "rejected")
+        except (NameInUse, ProviderError) as error:
+            # After a refusal the task may still be there, from this call or an earlier one.
+            found = yield from self._look(submit, submission.name)
+            if found is None:
+                self.fail(submit, error, "rejected")
+            else:
+                self._found(submit, found, submission.name)
         else:
             self._succeed(submit, submitted.provider_id, submission.name, found=False)
 
-    def _found_or_failed(
-        self, submit: OpenSubmit, name: str, error: str, reason: Refusal
-    ) -> Generator[ProviderCall, Any, None]:
-        """After a refusal the task may still be there, from this call or an earlier one."""
-        found = yield from self._look(submit, name)
-        if found is None:
-            self._fail(submit, error, reason)
-        elif found.sure:
-            self._succeed(submit, found.provider_id, found.name, found=True)
-        else:
-            self._doubt(submit, found.provider_id)
-
-    def _prepare(self, submission: Submission) -> Generator[ProviderCall, Any, None]:
-        ahead = sum(self._ahead.values()) - self._ahead[submission.run_id]
-        plan: Preparation | None = yield partial(self._provider.plan, submission, ahead=ahead)
-        if plan is None:
-            return
-        where = {"provider": self._provider.name, "project": plan.project, "name": plan.name}
-        configuration = self._vault.commit(msgspec.json.encode(plan.configuration))
-        self._journal.fleet(plan.project, plan.name, types.FleetIntended(**where, configuration=configuration))
-        try:
-            yield partial(self._provider.prepare, plan)
-        except (TaskInvalid, ProjectNotFound) as error:
-            self._journal.fleet(plan.project, plan.name, types.FleetFailed(**where, error=str(error)))
-            raise
-        self._journal.fleet(plan.project, plan.name, types.FleetEnsured(**where))
-
-    def _look(self, submit: OpenSubmit, name: str) -> Generator[ProviderCall, Any, _Found | None]:
+    def _look(self, submit: OpenSubmit, name: str) -> Generator[Call, Any, _Found | None]:
         """The provider's run of this attempt, found by the run id it carries; None if there is none.
 
         Calls of older versions carried no run id: then a run of that name that equals the request in every field is
@@ -257,12 +279,16 @@ class Submitter:
         there = [one for one in named if one.provider_id not in others]
         ours = [one for one in there if one.mark == run_id]
         if ours:
-            return _Found(ours[-1].provider_id, name, sure=True)  # a copy of its configuration can only be newer
-        maybe, same = [one for one in there if self._may_be(submit, one)], tuple[Named, ...]()
-        for one in maybe:
-            if (yield from self._is_same(submit, one)):
-                same = (*same, one)
-        return _Found((same or maybe)[0].provider_id, name, sure=len(same) == 1) if maybe else None
+            return _Found(ours[-1].provider_id, sure=True)  # a copy of its configuration can only be newer
+        maybe, same = [one for one in there if self._may_be(submit, one)], list[Named]()
+        if not maybe:
+            return None
+        with suppress(SecretGone):
+            submission = _submission(submit, self._configuration(submit), submit.request.name)
+            for one in maybe:
+                if (yield partial(self._provider.is_same, submission, one.provider_id)):
+                    same.append(one)
+        return _Found((same or maybe)[0].provider_id, sure=len(same) == 1)
 
     def _may_be(self, submit: OpenSubmit, one: Named) -> bool:
         """Whether an unmarked run of that name may come from an unmarked call."""
@@ -271,54 +297,33 @@ class Submitter:
         if one.submitted_at < submit.unmarked_at - _SAME:
             return False
         stream = f"run/{foreign_run_id(self._provider.name, one.provider_id)}"
-        return not self._journal.existed_before(stream, submit.position)
+        first = next(iter(self._journal.record.read(stream=stream, limit=1)), None)
+        return first is None or first.position >= submit.position  # not there before the request
 
-    def _is_same(self, submit: OpenSubmit, one: Named) -> Effect:
-        request = submit.request
-        try:
-            configuration = msgspec.json.decode(self._vault.reveal(request.configuration), type=dict[str, object])
-        except SecretGone:
-            return False
-        same: bool = yield partial(
-            self._provider.is_same, _submission(submit, configuration, request.name), one.provider_id
-        )
-        return same
-
-    def _doubt(self, submit: OpenSubmit, provider_id: str) -> None:
-        """Only a person can say whether that run is this request's: nothing is called until then."""
-        request = submit.request
+    def _found(self, submit: OpenSubmit, found: _Found, name: str) -> None:
+        """The provider has the run; or only a person can say whether that is this one: nothing is called until then."""
+        if found.sure:
+            self._succeed(submit, found.provider_id, name, found=True)
+            return
+        run_id = submit.request.run_id
         detail = (
             f"the answer to its submission was lost, and {self._provider.name} has a run of its name that may be it "
-            f"({provider_id}), which is followed as a run of its own: `steno stop {request.run_id}` gives this request "
+            f"({found.provider_id}), which is followed as a run of its own: `steno stop {run_id}` gives this request "
             "up and leaves that run alone"
         )
-        held = types.RunHeld(run_id=request.run_id, provider=request.provider, why="ambiguous", detail=detail)
-        self._journal.run(request.run_id, held)
+        self._journal.write(
+            f"run/{run_id}", types.RunHeld(**_where(submit), why="ambiguous", detail=detail, not_before=None)
+        )
 
     def _succeed(self, submit: OpenSubmit, provider_id: str, name: str, *, found: bool) -> None:
-        request = submit.request
-        outcome = types.SubmitSucceeded(
-            run_id=request.run_id, provider=request.provider, provider_id=provider_id, name=name, found=found
-        )
-        self._finish(submit, outcome)
+        self.finish(types.SubmitSucceeded(**_where(submit), provider_id=provider_id, name=name, found=found))
 
-    def _fail(self, submit: OpenSubmit, error: str, reason: Refusal) -> None:
-        request = submit.request
-        outcome = types.SubmitFailed(run_id=request.run_id, provider=request.provider, error=error, reason=reason)
-        self._finish(submit, outcome)
+    def _abandon(self, submit: OpenSubmit, why: str) -> None:
+        self.finish(types.IntentAbandoned(**_where(submit), intent="submit", why=why, policy=False))
 
-    def _abandon(self, submit: OpenSubmit, why: str, *, policy: bool = False) -> None:
-        request = submit.request
-        outcome = types.IntentAbandoned(
-            run_id=request.run_id, provider=request.provider, intent="submit", why=why, policy=policy
-        )
-        self._finish(submit, outcome)
 
-    def _finish(self, submit: OpenSubmit, outcome: SubmitOutcome) -> None:
-        # The outcome first: a crash in between leaves a secret to be erased later, never an intent without its secret.
-        self._journal.run(submit.request.run_id, outcome)
-        if not (self._asks_again and isinstance(outcome, types.SubmitSucceeded)):
-            self._vault.erase(submit.request.run_id)
+def _where(submit: OpenSubmit) -> dict[str, str]:
+    return {"run_id": submit.request.run_id, "provider": submit.request.provider}
 
 
 def _name(submit: OpenSubmit) -> str:

@@ -5,21 +5,11 @@ from typing import TYPE_CHECKING
 
 from engine.act.executor import Effect
 from engine.act.reconciler import BEGIN, END
-from engine.errors import (
-    Conflict,
-    NameInUse,
-    ProjectNotFound,
-    ProviderError,
-    ProviderRefused,
-    ProviderUnreachable,
-    RefusedByPolicy,
-    RunNotFound,
-    TaskInvalid,
-)
+from engine.act.submitter import REFUSALS
+from engine.errors import Conflict, ProviderError, ProviderRefused, ProviderUnreachable, RefusedByPolicy, RunNotFound
 from engine.fold.outbox import OpenSubmit, StopOutcome, SubmitOutcome, VmStopOutcome
 from events import types
 from events.clock import SECOND
-from events.errors import StenoError
 
 if TYPE_CHECKING:
     from engine.recorder.recorder import Recorder
@@ -32,14 +22,6 @@ LONG = 5 * SECOND
 """After a round without an answer that took longer (microseconds), no further question is asked."""
 LONGEST = 150 * SECOND
 """Microseconds after which no call is under way: each has a shorter time limit of its own."""
-
-_REFUSALS: dict[str, type[StenoError]] = {
-    "rejected": TaskInvalid,
-    "name_in_use": NameInUse,
-    "no_project": ProjectNotFound,
-    "refused": ProviderRefused,
-    "unreachable": ProviderUnreachable,
-}
 
 
 class Dispatcher:
@@ -132,7 +114,7 @@ class Dispatcher:
         if submit is not None and found.polls and not found.answered and not self._effects.has(key):
             self._not_reached(submit, found.trouble, self._clock.now() - began)
             return
-        if submit is not None and _is_handed(submit) and key not in self._effects.errors:
+        if submit is not None and submit.handed and key not in self._effects.errors:
             # Trouble with an earlier run may keep the queue back: this one is tried all the same.
             self._effects.start(BEGIN, key, self._actor.submitter.submit(submit))
 
@@ -149,7 +131,7 @@ class Dispatcher:
 
         A request that was not handed over fails with it, because the caller waits for the answer.
         """
-        handed = _is_handed(submit)
+        handed = submit.handed
         try:
             if took > LONG:
                 raise ProviderUnreachable(f"no answer from {self._recorder.source} ({trouble}); is the server up?")
@@ -167,7 +149,7 @@ class Dispatcher:
             self._carry_out(run_id, self._actor.submitter.submit(submit))
         stop = self._journal.ledger().stops.get(run_id)
         if stop is not None:
-            self._carry_out(run_id, self._actor.run_stopper.stop(stop, self._recorder.world.state.runs.get(run_id)))
+            self._carry_out(run_id, self._actor.stopper.stop_run(stop, self._recorder.world.state.runs.get(run_id)))
 
     def _carry_out(self, run_id: str, effect: Effect) -> None:
         """Carry an effect on one run to its end.
@@ -182,10 +164,6 @@ class Dispatcher:
             raise self._effects.errors[key]
 
 
-def _is_handed(submit: OpenSubmit) -> bool:
-    return submit.placed is not None or submit.intended is not None
-
-
 def raise_failure(outcome: SubmitOutcome | types.RunHeld | StopOutcome | None) -> None:
     """Raise the error that an outcome stands for; a success, a place in the queue and a stop without a call pass.
 
@@ -197,7 +175,7 @@ def raise_failure(outcome: SubmitOutcome | types.RunHeld | StopOutcome | None) -
     """
     match outcome:
         case types.SubmitFailed():
-            raise _REFUSALS[outcome.reason](outcome.error)
+            raise REFUSALS[outcome.reason](outcome.error)
         case types.IntentAbandoned(policy=True):
             raise RefusedByPolicy(outcome.why)
         case types.IntentAbandoned(intent="submit"):

@@ -1,7 +1,7 @@
 """Stop a run or a machine, or confirm that a machine is gone: what is allowed, and the request in the record."""
 
 from engine.act.journal import Journal
-from engine.act.next_step import may_be_made_again
+from engine.decide.queue import may_be_made_again
 from engine.errors import Conflict
 from engine.fold.archives import refuse_archive
 from engine.fold.queries import source_of
@@ -45,7 +45,7 @@ def request_stop(journal: Journal, run: Run, *, project: str, abort: bool, submi
         by="user",
         submitter=submitter,
     )
-    return journal.run(run.run_id, request)
+    return journal.write(f"run/{run.run_id}", request)
 
 
 def needs_vm_stop(vm: Vm) -> bool:
@@ -81,7 +81,7 @@ def request_vm_stop(journal: Journal, vm: Vm, *, project: str, when_idle: bool, 
         when_idle=when_idle,
         submitter=submitter,
     )
-    return journal.vm(vm.vm_id, request)
+    return journal.write(f"vm/{vm.vm_id}", request)
 
 
 def refuse_gone(vm: Vm) -> None:
@@ -104,4 +104,4 @@ def confirm_gone(journal: Journal, vm: Vm, *, ended_at: int, submitter: str) -> 
         ended_at: when it ended by the cloud's own console (microseconds, UTC).
     """
     fact = types.VmGoneConfirmed(vm_id=vm.vm_id, provider=vm.provider, ended_at=ended_at, submitter=submitter)
-    return journal.vm(vm.vm_id, fact)
+    return journal.write(f"vm/{vm.vm_id}", fact)

@@ -154,7 +154,7 @@ def request_run(
         kernel=kernel,
     )
     if key is None:
-        return AcceptedRequest(run_id=run_id, name=name, position=journal.run(run_id, request))
+        return AcceptedRequest(run_id=run_id, name=name, position=journal.write(f"run/{run_id}", request))
     try:
         (position,) = journal.append(Batch(f"run/{run_id}", (request,), expected_version=0, ids=(key.request_id,)))
     except (VersionConflict, IdConflict):

@@ -10,8 +10,7 @@ from typing import Final
 
 import msgspec
 
-from engine.decide.decisions import Alert
-from engine.decide.idle_timeout import BACKSTOP, OFF, backstop, timeout_of
+from engine.decide.source_view import backstop, timeout_of
 from engine.errors import RefusedByPolicy
 from engine.fold.run import Run
 from engine.fold.vm import Vm
@@ -19,11 +18,12 @@ from engine.fold.world_codec import WorldState
 from engine.money.bill import life_cost
 from engine.money.prices import HOUR, Book, hourly_now, price_of
 from engine.money.words import rate, usd
-from engine.policy import DOLLAR, Policy
+from engine.policy import BACKSTOP, DOLLAR, OFF, Policy
 from engine.requirements import Requirements
 from engine.states import VmState
 from events.clock import SECOND
 from events.duration import span
+from events.types import BudgetCrossed
 
 DAY = 24 * HOUR
 GRACE = 14 * 60 * SECOND
@@ -78,9 +78,10 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 _NOTHING: Final = PastSpend()
 
 
-def spent(state: WorldState) -> int:
-    """Every machine's bill since ever, to the newest poll."""
-    return _spent_since(state, None)
+def spent(state: WorldState, *, since: int | None = None) -> int:
+    """Every machine's bill since ever, or since a moment, to the newest poll."""
+    book, until = Book.of(state), state.last_at if state.last_at is not None else 0
+    return sum(life_cost(vm, until=until, book=book, since=since) for vm in _live(state))
 
 
 def account(state: WorldState, policy: Policy, now: int, settled: PastSpend = _NOTHING) -> Account:
@@ -88,10 +89,9 @@ def account(state: WorldState, policy: Policy, now: int, settled: PastSpend = _N
     gone = spent(state) + settled.spent
     promised = committed(state, policy, now)
     left = None if policy.budget_total is None else policy.budget_total - gone
-    day = _spent_since(state, now - DAY)
-    created = [vm.created for vm in _live(state)]
-    since = max(now - DAY, min((*created, *(() if settled.since is None else (settled.since,))), default=now))
-    burn = day * HOUR // max(HOUR, now - since)
+    day = spent(state, since=now - DAY)
+    created = [vm.created for vm in _live(state)] + ([] if settled.since is None else [settled.since])
+    burn = day * HOUR // max(HOUR, now - max(now - DAY, min(created, default=now)))
     book = Book.of(state)
     present = sum(hourly_now(vm, book, now) for vm in _live(state) if vm.billed)
     return Account(
@@ -127,7 +127,9 @@ def committed(state: WorldState, policy: Policy, now: int, before: Run | None = 
 def worst_case(terms: Requirements, policy: Policy, state: WorldState) -> WorstCase:
     """(`max_duration`, else the assumed one) × price × nodes, and one idle timeout of each machine."""
     duration = policy.assumed_duration if terms.max_duration is None else terms.max_duration
-    idle = _idle_of(terms, policy)
+    idle = backstop(terms, policy)  # until the provider ends it, if nobody records
+    if idle == OFF:
+        idle = policy.assumed_duration
     guess = price_of(terms, policy, tuple(_live(state)))
     if guess is None:
         unknown = "No price of such a machine is known, so the budget does not guard this run."
@@ -166,16 +168,14 @@ def check(terms: Requirements, policy: Policy, state: WorldState, now: int, run:
     )
 
 
-def due_alerts(state: WorldState, policy: Policy, now: int) -> tuple[Alert, ...]:  # noqa: ARG001 - decisions take it
+def due_alerts(state: WorldState, policy: Policy) -> tuple[BudgetCrossed, ...]:
     """Thresholds reached of which no alert was ever given for this total."""
     total = policy.budget_total
-    if total is None or not policy.thresholds or all(f"{one}/{total}" in state.crossed for one in policy.thresholds):
+    new = [one for one in policy.thresholds if f"{one}/{total}" not in state.crossed]
+    if total is None or not new:
         return ()
     gone = spent(state)
-    reached = _crossed(policy, gone)
-    return tuple(
-        Alert(threshold=one, spent=gone, total=total) for one in reached if f"{one}/{total}" not in state.crossed
-    )
+    return tuple(BudgetCrossed(threshold=one, spent=gone, total=total) for one in _crossed(policy, gone) if one in new)
 
 
 class Metrics(msgspec.Struct, frozen=True, kw_only=True):
@@ -210,22 +210,9 @@ def metrics(state: WorldState, account: Account) -> Metrics:
     )
 
 
-def _idle_of(terms: Requirements, policy: Policy) -> int:
-    """How long a machine made for such a run may idle after it: until the provider ends it, if nobody records. Where
-    that is for ever, the assumed duration.
-    """
-    timeout = backstop(terms, policy)
-    return policy.assumed_duration if timeout == OFF else timeout
-
-
 def _live(state: WorldState) -> Iterator[Vm]:
     """The machines that the budget is about: not those of archives."""
     return (vm for vm in state.vms.values() if vm.archive is None)
-
-
-def _spent_since(state: WorldState, since: int | None) -> int:
-    book, until = Book.of(state), state.last_at if state.last_at is not None else 0
-    return sum(life_cost(vm, until=until, book=book, since=since) for vm in _live(state))
 
 
 def _still(vm: Vm, state: WorldState, policy: Policy, now: int, hourly: int) -> int:
@@ -260,13 +247,13 @@ def _waiting(state: WorldState, before: Run | None) -> Iterator[Run]:
     for run in (state.runs[run_id] for run_id in state.unsettled):
         if run.terminal or run.requested_at is None or (before is not None and run.run_id == before.run_id):
             continue
-        behind = before is not None and run.placed is None and run.provider_id is None and _later(run, before)
-        if not behind:
+        placeless = run.placed is None and run.provider_id is None
+        if before is None or not placeless or _order(run) <= _order(before):
             yield run
 
 
-def _later(run: Run, than: Run) -> bool:
-    return (run.requested_at or 0, run.first_position) > (than.requested_at or 0, than.first_position)
+def _order(run: Run) -> tuple[int, int]:
+    return run.requested_at or 0, run.first_position
 
 
 def _crossed(policy: Policy, gone: int) -> tuple[int, ...]:

@@ -1,18 +1,29 @@
 """Everything there is to decide about one source now: a pure function of the world, the policy and the time.
 
-It looks at the record only, so that deciding again after a crash, or in another process, gives the same; what is
-already written down is not decided again.
+A decision is the event that writes it down. It looks at the record only, so that deciding again after a crash, or in
+another process, gives the same; what is already written down is not decided again.
 """
 
 from engine.decide.budget import due_alerts
-from engine.decide.capacity import requeues
-from engine.decide.decisions import CancelDrain, Decision, Hold
 from engine.decide.idle_policy import shutdown
-from engine.decide.queue import plan
+from engine.decide.queue import plan, requeues
 from engine.decide.source_view import Scene
 from engine.fold.archives import live_part
 from engine.fold.world_codec import WorldState
 from engine.policy import Policy
+from events import types
+
+QueueDecision = types.RunHeld | types.RunPlaced | types.RunRequeued
+"""Written to the source's queue, all or none."""
+Decision = (
+    QueueDecision
+    | types.IntentAbandoned
+    | types.VmDrainStarted
+    | types.VmDrainCancelled
+    | types.StopRequested
+    | types.VmStopIntended
+    | types.BudgetCrossed
+)
 
 
 def decide(
@@ -35,18 +46,13 @@ def decide(
     scene = Scene(state=live_part(state), source=source, policy=policy, now=now, watched=watched)
     queued = plan(scene)
     machines = tuple(shutdown(scene, queued))
-    runs = tuple(one for one in queued.decided if not isinstance(one, Hold) or _is_news(scene, one))
-    kept = tuple(one for one in machines if isinstance(one, CancelDrain))
-    others = tuple(one for one in machines if not isinstance(one, CancelDrain))
-    return (*kept, *requeues(scene), *runs, *others, *_alerts(scene))
+    runs = [one for one in queued.decided if not isinstance(one, types.RunHeld) or _is_news(scene, one)]
+    kept = [one for one in machines if isinstance(one, types.VmDrainCancelled)]
+    others = [one for one in machines if not isinstance(one, types.VmDrainCancelled)]
+    alerts = () if policy.free else due_alerts(scene.state, policy)
+    return (*kept, *requeues(scene), *runs, *others, *alerts)
 
 
-def _is_news(scene: Scene, hold: Hold) -> bool:
+def _is_news(scene: Scene, hold: types.RunHeld) -> bool:
     held = scene.state.runs[hold.run_id].held
     return held is None or held.why != hold.why
-
-
-def _alerts(scene: Scene) -> tuple[Decision, ...]:
-    if scene.policy.free or scene.policy.budget_total is None:
-        return ()
-    return due_alerts(scene.state, scene.policy, scene.now)

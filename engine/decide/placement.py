@@ -1,52 +1,69 @@
-"""Where one waiting run goes: a warm machine, a new one, the provider's choice, back to waiting, or never."""
+"""Where one waiting run goes: a warm machine, a new one, the provider's choice, back to waiting, or never.
 
+And which run that has a place may be about to come to a machine that still looks idle.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count
+from typing import Final, Literal, NamedTuple
 
-from engine.decide.candidates import by_idleness, claims, hindrances, is_shared_with, is_told, looks_idle, unfit
-from engine.decide.decisions import Creation, Hold, Place, Refuse
-from engine.decide.idle_timeout import backstop
 from engine.decide.matching import differences
-from engine.decide.source_view import Scene, fleet_slot, gpu_of, terms_of
-from engine.fold.run import Run
+from engine.decide.source_view import Scene, backstop, gpu_of, slot_name, slot_of, terms_of
+from engine.fold.run import Placed, Run
 from engine.fold.vm import Vm
-from engine.policy import Policy
+from engine.policy import MINUTE, Policy
 from engine.requirements import Requirements
-from engine.states import VmState
+from engine.states import State, VmState
+from events.types import IntentAbandoned, RunHeld, RunPlaced
 
 
-@dataclass(frozen=True, slots=True)
-class Keep:
+class Keep(NamedTuple):
     """It could go to this machine, which is draining: take the drain back first."""
 
     run_id: str
     vm_id: str
 
 
+Outcome = RunPlaced | RunHeld | IntentAbandoned | Keep
+
+
 @dataclass(slots=True)
-class Room:
-    """What is left of the source's places while one run after another is given one."""
+class Plan:
+    """What is to become of each run in the queue, in its order, and what is left of the source's places."""
 
     scene: Scene
-    free: int | None = None
+    wanted: int
+    """How many machines are asked for by the run that is placed now and all that may be placed after it."""
+    free: int | None
+    slots: set[str]
     claimed: set[str] = field(default_factory=set)
     """Machines given away in this round, or being kept for the next."""
-    slots: set[str] = field(default_factory=set)
-    landing: list[Place] = field(default_factory=list)
-    wanted: int = 0
-    """How many machines are asked for by the run that is placed now and all that may be placed after it."""
+    landing: list[RunPlaced] = field(default_factory=list)
+    decided: list[RunPlaced | RunHeld | IntentAbandoned] = field(default_factory=list)
+    keeps: list[Keep] = field(default_factory=list)
+    waiting: list[Run] = field(default_factory=list)
+    """Those whose time has not come."""
+    head: Run | None = None
+    """The run that gets the next place and waits for one."""
+    closed: bool = False
+    """Nobody behind it gets anything."""
 
-    @classmethod
-    def of(cls, scene: Scene, wanted: int) -> "Room":
-        """The room there is before anybody is placed."""
-        return cls(scene=scene, free=scene.free, slots=set(scene.slots), wanted=wanted)
+    @property
+    def wanting(self) -> int:
+        """How many machines must go before the head has its places."""
+        if self.head is None or self.free is None:
+            return 0
+        return max(0, terms_of(self.head).nodes - max(0, self.free))
 
     @property
     def scarce(self) -> bool:
-        """Whether some of them get a place only if others reuse a machine and take none."""
+        """Whether some runs get a place only if others reuse a machine and take none."""
         return self.free is not None and self.wanted > self.free
 
-    def take(self, place: Place, nodes: int) -> None:
+    def take(self, place: RunPlaced, nodes: int) -> None:
         """One run has been placed."""
+        self.decided.append(place)
         self.landing.append(place)
         if place.vm_id is not None:
             self.claimed.add(place.vm_id)
@@ -55,23 +72,40 @@ class Room:
         if self.free is not None and place.creation != "reuse":
             self.free -= nodes
 
+    def offers(self, vm: Vm, state: VmState = VmState.IDLE) -> bool:
+        """Whether a run may be placed on a machine of that state."""
+        return looks_free(vm, state) and vm.vm_id not in self.scene.reserved and vm.vm_id not in self.claimed
 
-def place(run: Run, room: Room) -> Place | Hold | Refuse | Keep:
+    def hold(self, run: Run, why: Literal["cap", "capacity", "machine", "user"], detail: str) -> RunHeld:
+        """The run waits."""
+        return RunHeld(run_id=run.run_id, provider=self.scene.provider, why=why, detail=detail)
+
+    def refuse(self, run: Run, why: str) -> IntentAbandoned:
+        """It is never handed over."""
+        provider = self.scene.provider
+        return IntentAbandoned(run_id=run.run_id, provider=provider, intent="submit", why=why, policy=True)
+
+
+def place(run: Run, plan: Plan) -> Outcome:
     """Where the run goes now. Nothing is asked here of money or of the runs before it."""
-    policy, terms = room.scene.policy, terms_of(run)
+    policy, terms = plan.scene.policy, terms_of(run)
     if policy.free:
-        return _place(run, room, creation="reuse" if terms.creation == "reuse" else "reuse-or-create")
+        return _place(run, plan, creation="reuse" if terms.creation == "reuse" else "reuse-or-create")
     why = exceeds_limit(terms, policy)
     if why is not None:
-        return Refuse(run_id=run.run_id, why=why)
-    pooled = policy.mode == "pool" and terms.nodes == 1 and not terms.fleets
+        return plan.refuse(run, why)
+    single = terms.nodes == 1 and not terms.fleets
+    pooled = policy.mode == "pool" and single
     match terms.creation:
         case "create":
-            return _new(run, room, slot=terms.nodes == 1 and not terms.fleets)
+            return _new(run, plan, slot=single)
         case "reuse":
-            return _warm(run, room, pooled=pooled) or _wait_for_machine(run, room)
+            detail = "creation_policy is `reuse`, and no idle machine fits"
+            return _warm(run, plan, pooled=pooled) or _others(run, plan) or plan.hold(run, "machine", detail)
+        case "reuse-or-create" if pooled:
+            return _warm(run, plan, pooled=True) or _new(run, plan, slot=True)
         case "reuse-or-create":
-            return _either(run, room, pooled=pooled)
+            return _either(run, plan)
 
 
 def exceeds_limit(terms: Requirements, policy: Policy) -> str | None:
@@ -81,7 +115,7 @@ def exceeds_limit(terms: Requirements, policy: Policy) -> str | None:
     return f"it needs {terms.nodes} machines at once, and the machine limit is {policy.max_vms} (`vms.max`)"
 
 
-def place_on_freed(run: Run, room: Room) -> Place | None:
+def place_on_freed(run: Run, plan: Plan) -> RunPlaced | None:
     """A machine for a run that waits for its time: only asking the provider for a new one has to wait.
 
     The machine came free after the run was last handed over, so that the run is not refused the same one over and over.
@@ -89,53 +123,50 @@ def place_on_freed(run: Run, room: Room) -> Place | None:
     terms = terms_of(run)
     if terms.nodes > 1 or terms.creation == "create":
         return None
-    pooled = room.scene.policy.mode == "pool" and not terms.fleets
-    found = [vm for vm in _spare(run, room, pooled=pooled) if not _was_refused(run, vm)]
+    pooled = plan.scene.policy.mode == "pool" and not terms.fleets
+    found = [vm for vm in _spare(run, plan, pooled=pooled) if not _was_refused(run, vm)]
     if not found:
         return None
     vm = min(found, key=by_idleness)
-    return _place(run, room, vm=vm, slot=vm.facts.fleet if pooled else None, creation="reuse")
+    return _place(run, plan, vm=vm, slot=slot_of(vm) if pooled else None, creation="reuse")
 
 
-def _either(run: Run, room: Room, *, pooled: bool) -> Place | Hold | Keep:
+def _either(run: Run, plan: Plan) -> Outcome:
+    """On a machine of the provider's choice; on one of ours where there are not places for all."""
     terms = terms_of(run)
-    below = room.free is None or room.free >= terms.nodes
-    if pooled:
-        return _warm(run, room, pooled=True) or (_new(run, room, slot=True) if below else _at_the_cap(run, room))
-    if terms.nodes > 1:
-        return _place(run, room) if below else _at_the_cap(run, room)
-    if not _idle(run, room) and (draining := _draining(run, room)) is not None:
-        return draining
-    if not below or room.scarce:
-        warm = _warm(run, room, pooled=False)
+    if terms.nodes == 1:
+        if not _idle(run, plan) and (draining := _draining(run, plan)) is not None:
+            return draining
+        below = plan.free is None or plan.free >= terms.nodes
+        warm = _warm(run, plan, pooled=False) if not below or plan.scarce else None
         # A drain is taken back only where nothing else is left: an idle machine is on its way to somebody.
-        if isinstance(warm, Place) or (warm is not None and not below):
+        if isinstance(warm, RunPlaced) or (warm is not None and not below):
             return warm
     # The provider takes an idle machine of its own choosing if it finds one.
-    return _place(run, room) if below else _at_the_cap(run, room)
+    return _new(run, plan, slot=False)
 
 
-def _warm(run: Run, room: Room, *, pooled: bool) -> Place | Keep | None:
+def _warm(run: Run, plan: Plan, *, pooled: bool) -> RunPlaced | Keep | None:
     """On the machine that has idled longest; else on one whose drain can be taken back; None: there is none."""
-    idle = _spare(run, room, pooled=pooled)
-    if terms_of(run).creation != "reuse" and (room.free is None or room.free > 0):
+    idle = _spare(run, plan, pooled=pooled)
+    if terms_of(run).creation != "reuse" and (plan.free is None or plan.free > 0):
         idle = [vm for vm in idle if not _was_refused(run, vm)]  # its provider sees a difference that we do not
     if not idle:
-        return _draining(run, room)
+        return _draining(run, plan)
     vm = min(idle, key=by_idleness)
     # Such a run takes no place, and a machine that goes in the last moment is not replaced while it is still billed.
-    reuse = room.scarce or not pooled or terms_of(run).creation == "reuse"
-    creation: Creation = "reuse" if reuse else "reuse-or-create"
-    return _place(run, room, vm=vm, slot=vm.facts.fleet if pooled else None, creation=creation)
+    reuse = plan.scarce or not pooled or terms_of(run).creation == "reuse"
+    slot = slot_of(vm) if pooled else None
+    return _place(run, plan, vm=vm, slot=slot, creation="reuse" if reuse else "reuse-or-create")
 
 
-def _spare(run: Run, room: Room, *, pooled: bool) -> list[Vm]:
+def _spare(run: Run, plan: Plan, *, pooled: bool) -> list[Vm]:
     """Idle machines it can be sent to; none where the provider, which chooses, may give each to a run before it."""
     if not pooled:
-        fitting = [vm for vm in room.scene.vms if looks_idle(vm) and not unfit(room.scene, run, vm)]
-        if len(fitting) <= claims(room.scene, room.landing, fitting):
+        fitting = [vm for vm in plan.scene.vms if looks_free(vm) and not unfit(plan.scene, run, vm)]
+        if len(fitting) <= claims(plan.scene, plan.landing, fitting):
             return []
-    return _idle(run, room)
+    return _idle(run, plan)
 
 
 def _was_refused(run: Run, vm: Vm) -> bool:
@@ -146,76 +177,153 @@ def _was_refused(run: Run, vm: Vm) -> bool:
     return placed_at is None or vm.idle_since is None or vm.idle_since <= placed_at
 
 
-def _new(run: Run, room: Room, *, slot: bool) -> Place | Hold:
-    terms = terms_of(run)
-    if room.free is not None and room.free < terms.nodes:
-        return _at_the_cap(run, room)
-    return _place(run, room, slot=_empty_slot(room) if slot else None)
+def _new(run: Run, plan: Plan, *, slot: bool) -> RunPlaced | RunHeld:
+    if plan.free is not None and plan.free < terms_of(run).nodes:
+        detail = f"the machine limit ({plan.scene.policy.max_vms}, `vms.max`) is reached"
+        return _others(run, plan) or plan.hold(run, "cap", detail)
+    empty = (name for number in count(1) if (name := slot_name(number)) not in plan.slots)
+    return _place(run, plan, slot=next(empty) if slot else None)
 
 
-def _empty_slot(room: Room) -> str:
-    number = 1
-    while fleet_slot(number) in room.slots:
-        number += 1
-    return fleet_slot(number)
+def _idle(run: Run, plan: Plan) -> list[Vm]:
+    return [vm for vm in plan.scene.vms if plan.offers(vm) and not unfit(plan.scene, run, vm)]
 
 
-def _idle(run: Run, room: Room) -> list[Vm]:
-    return [
-        vm
-        for vm in room.scene.vms
-        if vm.vm_id not in room.claimed and not hindrances(room.scene, vm) and not unfit(room.scene, run, vm)
-    ]
-
-
-def _draining(run: Run, room: Room) -> Keep | None:
+def _draining(run: Run, plan: Plan) -> Keep | None:
     """A machine it could go to if its drain were taken back, which it can be until the provider was told."""
-    for vm in sorted(room.scene.ours, key=by_idleness):
-        if vm.state is not VmState.DRAINING or vm.drain is None or vm.drain.by in ("user", "create"):
-            continue
-        busy = len(hindrances(room.scene, vm)) > 1 or vm.vm_id in room.claimed
-        if not is_told(vm) and not busy and not unfit(room.scene, run, vm):
+    for vm in sorted(plan.scene.ours, key=by_idleness):
+        cancellable = vm.drain is not None and vm.drain.by not in ("user", "create") and not is_told(vm)
+        if cancellable and plan.offers(vm, VmState.DRAINING) and not unfit(plan.scene, run, vm):
             return Keep(run.run_id, vm.vm_id)
     return None
 
 
-def _wait_for_machine(run: Run, room: Room) -> Hold:
-    hold = _others(run, room)
-    detail = "creation_policy is `reuse`, and no idle machine fits"
-    return hold or Hold(run_id=run.run_id, why="machine", detail=detail)
-
-
-def _at_the_cap(run: Run, room: Room) -> Hold:
-    detail = f"the machine limit ({room.scene.policy.max_vms}, `vms.max`) is reached"
-    return _others(run, room) or Hold(run_id=run.run_id, why="cap", detail=detail)
-
-
-def _others(run: Run, room: Room) -> Hold | None:
+def _others(run: Run, plan: Plan) -> RunHeld | None:
     """Held for its user where an idle machine would do that only other users' runs were on."""
     terms = terms_of(run)
-    if terms.creation == "create" or room.scene.policy.share == "any":
+    if terms.creation == "create" or plan.scene.policy.share == "any":
         return None
-    for vm in room.scene.ours:
-        free = not hindrances(room.scene, vm) and vm.vm_id not in room.claimed
-        if free and not differences(terms, vm) and not is_shared_with(room.scene, terms.submitter, vm):
+    for vm in plan.scene.ours:
+        if plan.offers(vm) and not differences(terms, vm) and not _is_shared_with(plan.scene, terms.submitter, vm):
             detail = "runs of other users were on the idle machine that fits (`vms.share` is `user`)"
-            return Hold(run_id=run.run_id, why="user", detail=detail)
+            return plan.hold(run, "user", detail)
     return None
 
 
 def _place(
     run: Run,
-    room: Room,
+    plan: Plan,
     *,
     vm: Vm | None = None,
     slot: str | None = None,
-    creation: Creation = "reuse-or-create",
-) -> Place:
-    return Place(
+    creation: Literal["reuse", "reuse-or-create"] = "reuse-or-create",
+) -> RunPlaced:
+    return RunPlaced(
         run_id=run.run_id,
+        provider=plan.scene.provider,
         slot=slot,
         vm_id=None if vm is None else vm.vm_id,
         creation=creation,
         gpu=gpu_of(run),
-        idle=backstop(terms_of(run), room.scene.policy, watched=room.scene.watched),
+        idle=backstop(terms_of(run), plan.scene.policy, watched=plan.scene.watched),
     )
+
+
+# -- one machine -------------------------------------------------------------------------------------------------------
+
+
+def unfit(scene: Scene, run: Run, vm: Vm) -> tuple[str, ...]:
+    """Why the run can never go to this machine, as long as both are what they are; empty: it can."""
+    terms = terms_of(run)
+    if terms.creation == "create":
+        return ("its creation_policy is `create`: it always gets a new machine",)
+    found = list(differences(terms, vm))
+    if not vm.ours and not terms.fleets:
+        found.append("Steno did not create the machine")
+    slot, pooled = slot_of(vm) is not None, scene.policy.mode == "pool" and terms.nodes == 1
+    if not terms.fleets and slot != pooled:
+        found.append(f"it is in a {'pool slot' if slot else 'shared fleet'}, and this run uses none of those")
+    maker = None if vm.made_for is None else scene.state.runs.get(vm.made_for)
+    if maker is not None and maker.terms is not None and maker.terms.creation == "create":
+        found.append("it was created for a run with creation_policy `create`, which shares it with no other run")
+    if not _is_shared_with(scene, terms.submitter, vm):
+        found.append("runs of other users were on it (`vms.share` is `user`)")
+    return tuple(found)
+
+
+def looks_free(vm: Vm, state: VmState = VmState.IDLE) -> bool:
+    """Whether a machine of that state is free but for a run that may have been placed on it."""
+    gone = vm.wish is not None or vm.facts.unreachable or vm.missing is not None
+    return vm.state is state and not gone and not is_occupied(vm)
+
+
+def is_occupied(vm: Vm) -> bool:
+    """Whether anything says that a run is on it: its row, or a submission that has not ended."""
+    said = vm.state in (VmState.IDLE, VmState.DRAINING) and bool(vm.facts.busy_blocks)
+    return vm.state is VmState.BUSY or said or bool(vm.occupants)
+
+
+def is_told(vm: Vm) -> bool:
+    """Whether the provider was told to end it and has not refused; an intent without an outcome counts."""
+    told = vm.told
+    if told is None or told.refused_at is not None:
+        return False
+    return told.taken_at is None or vm.drain is None or told.position > vm.drain.position
+
+
+def _is_shared_with(scene: Scene, submitter: str, vm: Vm) -> bool:
+    """Whether this user's run may follow the runs that were on it."""
+    if scene.policy.share == "any":
+        return True
+    known = (scene.state.runs.get(run_id) for run_id in vm.runs)
+    return all(run is not None and run.terms is not None and run.terms.submitter == submitter for run in known)
+
+
+def by_idleness(vm: Vm) -> tuple[int, str]:
+    """Sorts machines by how long they idle, the longest first; equals by their id, so that the order is one."""
+    return (vm.idle_since if vm.idle_since is not None else vm.last_at, vm.vm_id)
+
+
+# -- runs on their way -------------------------------------------------------------------------------------------------
+
+LANDING: Final = 5 * MINUTE
+"""A run that was handed over this long ago, and was seen without a machine since, does not come to an idle one."""
+
+
+def comer(scene: Scene, placed: Sequence[RunPlaced], vm: Vm) -> str | None:
+    """The run that may be about to come to this machine; None: none is.
+
+    `placed` are the runs that get their place in this very decision.
+    """
+    return next((run.run_id for run, _, place in _in_flight(scene, placed) if _could_land(run, place, vm)), None)
+
+
+def claims(scene: Scene, placed: Sequence[RunPlaced], vms: Collection[Vm]) -> int:
+    """How many of these machines the runs in flight take at most: each as many as it still lacks."""
+    flying = _in_flight(scene, placed)
+    return sum(min(nodes, sum(_could_land(run, place, vm) for vm in vms)) for run, nodes, place in flying)
+
+
+def _could_land(run: Run, place: RunPlaced | Placed | None, vm: Vm) -> bool:
+    """Whether the provider may put the run on this machine."""
+    if place is not None and place.slot is not None:
+        return slot_of(vm) == place.slot
+    if place is not None and place.vm_id == vm.vm_id:
+        return True
+    terms = terms_of(run)
+    return (slot_of(vm) is None or bool(terms.fleets)) and not differences(terms, vm)
+
+
+def _in_flight(scene: Scene, placed: Sequence[RunPlaced]) -> Iterator[tuple[Run, int, RunPlaced | Placed | None]]:
+    """Runs that have a place and may be about to come to a machine, how many machines each lacks, and its place."""
+    for place in placed:
+        run = scene.state.runs[place.run_id]
+        yield run, terms_of(run).nodes, place
+    for run, nodes in scene.lacking:
+        since = run.first_at if run.placed is None else run.placed.at
+        waited = run.provider_id is not None and run.last_at - since > LANDING
+        # The provider may have chosen its machine, though that has no address to be known by yet. Of a run of several
+        # nodes that is said as soon as one of them has one.
+        chosen = run.state not in (State.REQUESTED, State.QUEUED) and terms_of(run).nodes == 1
+        if not waited and not chosen:
+            yield run, nodes, run.placed

@@ -1,23 +1,25 @@
-"""What a decision about one source looks at: its machines, its queue, and the runs that still lack a machine."""
+"""What a decision about one source looks at: its machines, its queue, the runs that still lack a machine, and how long
+each machine may idle.
+"""
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from engine.fold.queries import runs_of, source_of, vms_of
 from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
-from engine.policy import Policy
+from engine.policy import BACKSTOP, OFF, Policy
 from engine.requirements import Requirements
 from engine.states import State, VmState
 
-SLOT: Final = "steno-slot-"
-"""A fleet of at most one machine is named this and a number, counted from 1 (docs/adr/0013)."""
+_SLOT: Final = "steno-slot-"
+"""A pool slot, which holds at most one machine, is named this and a number, counted from 1 (docs/adr/0013)."""
 
-GOING: Final = frozenset({VmState.TERMINATING, VmState.UNCONFIRMED})
+_GOING: Final = frozenset({VmState.TERMINATING, VmState.UNCONFIRMED})
 """States of a machine that no run can come to, and that may still be billed."""
 
 _EARLY: Final = frozenset({State.REQUESTED, State.QUEUED, State.PROVISIONING})
@@ -26,8 +28,7 @@ _EARLY: Final = frozenset({State.REQUESTED, State.QUEUED, State.PROVISIONING})
 _NOBODY: Final = Requirements(submitter="")
 
 
-@dataclass(frozen=True, slots=True)
-class Lacking:
+class Lacking(NamedTuple):
     """A run of ours that was given a place, has not ended and has not all its machines yet."""
 
     run: Run
@@ -50,6 +51,11 @@ class Scene:
     now: int
     watched: bool = True
     """Whoever decides goes on recording, and ends idle machines itself."""
+
+    @property
+    def provider(self) -> str:
+        """The source's provider."""
+        return self.source.partition("/")[0]
 
     @cached_property
     def vms(self) -> tuple[Vm, ...]:
@@ -98,9 +104,8 @@ class Scene:
     @cached_property
     def slots(self) -> frozenset[str]:
         """Slots in which there is a machine, or is going to be one."""
-        there = {vm.facts.fleet for vm in self.vms if vm.facts.fleet is not None}
-        meant = {one.run.placed.slot for one in self.lacking if one.run.placed is not None}
-        return frozenset(name for name in there | meant if name is not None and name.startswith(SLOT))
+        meant = (one.run.placed.slot for one in self.lacking if one.run.placed is not None)
+        return frozenset(name for name in (*map(slot_of, self.vms), *meant) if name is not None)
 
     @cached_property
     def reserved(self) -> dict[str, str]:
@@ -111,7 +116,7 @@ class Scene:
             if placed is None:
                 continue
             for vm in self.vms:
-                if vm.vm_id == placed.vm_id or (placed.slot is not None and vm.facts.fleet == placed.slot):
+                if vm.vm_id == placed.vm_id or (placed.slot is not None and slot_of(vm) == placed.slot):
                     found[vm.vm_id] = one.run.run_id
         return found
 
@@ -153,7 +158,7 @@ class Scene:
         placed = run.placed
         if placed is None or placed.slot is None or placed.vm_id is not None:
             return False
-        return any(vm.facts.fleet == placed.slot and vm.state not in GOING for vm in self.ours)
+        return any(slot_of(vm) == placed.slot and vm.state not in _GOING for vm in self.ours)
 
     def _loose(self) -> int:
         """Machines that were certainly made for one of the lacking runs, and are only not linked to it yet.
@@ -161,11 +166,7 @@ class Scene:
         A machine has an address, and with it a link, some time after it is first listed. Whoever else may have caused
         such a machine is counted against it, so that no machine is taken for another one's.
         """
-        loose = [
-            vm
-            for vm in self.ours
-            if not vm.runs and vm.state not in GOING and not (vm.facts.fleet or "").startswith(SLOT)
-        ]
+        loose = [vm for vm in self.ours if not vm.runs and vm.state not in _GOING and slot_of(vm) is None]
         if not loose:
             return 0
         since = min(vm.created for vm in loose)
@@ -182,7 +183,12 @@ class Scene:
 
     def _made_since(self, loose: list[Vm]) -> int:
         """How many of these machines can each be matched to a run that had its place before they were first seen."""
-        placed = sorted(_placed_at(one.run) for one in self.lacking if one.creates for _ in range(one.nodes))
+        placed = sorted(
+            one.run.first_position if one.run.placed is None else one.run.placed.position
+            for one in self.lacking
+            if one.creates
+            for _ in range(one.nodes)
+        )
         matched = 0
         for vm in sorted(loose, key=lambda vm: vm.first_position):
             if matched < len(placed) and placed[matched] < vm.first_position:
@@ -190,29 +196,81 @@ class Scene:
         return matched
 
 
-def _placed_at(run: Run) -> int:
-    return run.first_position if run.placed is None else run.placed.position
-
-
 def terms_of(run: Run) -> Requirements:
     """What the run asks of its machine, with the GPU whose turn it is (`gpu_of`)."""
     terms, gpu = run.terms or _NOBODY, gpu_of(run)
-    if gpu is None:
-        return terms
-    return msgspec.structs.replace(terms, gpu=(gpu,))
+    return terms if gpu is None else replace(terms, gpu=(gpu,))
 
 
-def gpu_of(run: Run) -> str | None:
-    """The GPU model of the fallback list it is asked for with now; None: the task's own.
+def gpu_of(run: Run, requeues: int | None = None) -> str | None:
+    """The GPU model of the fallback list it is asked for with now, or after so many requeues; None: the task's own.
 
     Every request that found no capacity moves on by one; after the last the task's own comes again.
     """
-    if run.terms is None or not run.terms.fallback:
-        return None
-    turn = run.requeues % (1 + len(run.terms.fallback))
-    return None if turn == 0 else run.terms.fallback[turn - 1]
+    models = (None, *(() if run.terms is None else run.terms.fallback))
+    return models[(run.requeues if requeues is None else requeues) % len(models)]
 
 
-def fleet_slot(number: int) -> str:
+def slot_of(vm: Vm) -> str | None:
+    """The pool slot the machine is in; None: it is shared."""
+    name = vm.facts.fleet
+    return name if name is not None and name.startswith(_SLOT) else None
+
+
+def slot_name(number: int) -> str:
     """The name of a slot."""
-    return f"{SLOT}{number}"
+    return f"{_SLOT}{number}"
+
+
+def run_name(state: WorldState, run_id: str) -> str:
+    """The name of a run, for people."""
+    run = state.runs.get(run_id)
+    return run_id if run is None or run.name is None else run.name
+
+
+# -- how long a machine may idle --------------------------------------------------------------------------------------
+
+
+class Timeout(NamedTuple):
+    """The longest time a machine may idle."""
+
+    after: int | None
+    """Microseconds; None: for ever."""
+    source: Literal["policy", "task", "create"]
+    """The policy in force, `idle_duration` of the task it was made for, or that task's `creation_policy: create`."""
+    run_id: str | None = None
+    """That task's run."""
+
+
+def timeout_of(state: WorldState, vm: Vm, policy: Policy) -> Timeout:
+    """The timeout of a machine: the policy's; a shorter one, 0 or `off` of the task it was made for wins."""
+    maker = None if vm.made_for is None else state.runs.get(vm.made_for)
+    terms = None if maker is None else maker.terms
+    standing = 0 if policy.free else policy.idle_timeout
+    if terms is not None and terms.creation == "create":
+        return Timeout(0, "create", vm.made_for)
+    if terms is None or terms.idle is None:
+        return Timeout(standing, "policy")
+    if terms.idle == OFF:
+        return Timeout(None, "task", vm.made_for)
+    # A machine that costs nothing is kept as long as its task says.
+    if not policy.free and standing is not None and standing <= terms.idle:
+        return Timeout(standing, "policy")
+    return Timeout(terms.idle, "task", vm.made_for)
+
+
+def backstop(terms: Requirements, policy: Policy, *, watched: bool = True) -> int:
+    """The `idle_duration` the provider is told for a run, microseconds, -1: off. It guards where nobody records.
+
+    Args:
+        watched: who hands the run over goes on recording, and ends the machine itself.
+    """
+    if terms.creation == "create":
+        return 0
+    standing = 0 if policy.free else policy.idle_timeout
+    if terms.idle == OFF or (terms.idle is None and standing is None):
+        return OFF
+    told = [] if terms.idle is None else [terms.idle]
+    if standing is not None and not (policy.free and told):  # a machine that costs nothing is kept as its task says
+        told.append(standing + BACKSTOP if standing and watched else standing)
+    return min(told)

@@ -31,6 +31,11 @@ class OpenSubmit(msgspec.Struct, frozen=True, kw_only=True):
     unmarked_at: int | None = None
     """When a call may have been made, first, that did not give the provider our run id (older versions)."""
 
+    @property
+    def handed(self) -> bool:
+        """Whether it has its place, or may have reached the provider."""
+        return self.placed is not None or self.intended is not None
+
 
 class OpenStop(msgspec.Struct, frozen=True, kw_only=True):
     """A stop that was asked for and has no outcome yet."""

@@ -62,7 +62,7 @@ class Book(msgspec.Struct, frozen=True, kw_only=True):
         rungs = []
         for moment in moments:
             rung = rung_at(recorded, moment)
-            override = overridden(vm.facts.gpu, vm.facts.gpu_count, _in_force(steps, moment))
+            override = overridden(vm.facts.gpu, vm.facts.gpu_count, in_force(steps, moment))
             if override is None:
                 rungs.append(rung._replace(since=moment))
             else:
@@ -71,7 +71,7 @@ class Book(msgspec.Struct, frozen=True, kw_only=True):
 
     def billing(self, vm: Vm, moment: int) -> Billing:
         """How its backend rounds what it charges, by the policy in force at that moment."""
-        policy = _in_force(self.policies.get(vm.source, ()), moment)
+        policy = in_force(self.policies.get(vm.source, ()), moment)
         backend = (vm.facts.backend or "").casefold()
         for billing in () if policy is None else policy.billing:
             if billing.backend.casefold() == backend:
@@ -129,12 +129,9 @@ def _recorded(vm: Vm) -> Tariff:
     return tuple(rungs)
 
 
-def _in_force(steps: tuple[PolicyStep, ...], moment: int) -> Policy | None:
-    found = None
-    for step in steps:
-        if step.at <= moment:
-            found = step.policy
-    return found
+def in_force(steps: tuple[PolicyStep, ...], moment: int) -> Policy | None:
+    """The policy of a source at a moment; None: it had none yet."""
+    return next((step.policy for step in reversed(steps) if step.at <= moment), None)
 
 
 # -- before there is a machine -----------------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ class Delivery:
 
     def _record_outcome(self, answer: DeliveryResult) -> None:
         final = answer.attempt > len(PAUSES)
-        self._journal.notice(answer.notice_id, outcome_of(answer, final=final))
+        self._journal.write(f"notice/{answer.notice_id}", outcome_of(answer, final=final))
 
 
 def outcome_of(answer: DeliveryResult, *, final: bool) -> types.NoticeDelivered | types.NoticeFailed:

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from engine.decide.decisions import Alert
 from engine.fold.change import Anomaly, AnomalyKind
 from engine.fold.run import Run
 from engine.fold.vm import Vm
@@ -20,6 +19,7 @@ from engine.objects import anomaly_object, run_object
 from engine.rules.sets import CURRENT
 from events.clock import SECOND, format_second
 from events.duration import span
+from events.types import BudgetCrossed
 
 _LONGEST = 2900
 """Characters of a block: Slack takes 3,000."""
@@ -41,10 +41,10 @@ def envelope(text: str, link: str | None, fields: Fields) -> bytes:
     return msgspec.json.encode({"text": said} | fields | {"blocks": [section]})
 
 
-def budget_text(alert: Alert) -> str:
+def budget_text(crossed: BudgetCrossed) -> str:
     """`Steno: $1120.40 of $1400.00 are spent: the alert at 80 % of the budget`."""
-    share = f"{alert.threshold / 10:g}"
-    return f"Steno: {usd(alert.spent)} of {usd(alert.total)} are spent: the alert at {share} % of the budget"
+    share = f"{crossed.threshold / 10:g}"
+    return f"Steno: {usd(crossed.spent)} of {usd(crossed.total)} are spent: the alert at {share} % of the budget"
 
 
 def one(fact: NewsItem, state: WorldState, now: int) -> tuple[str, str, Fields]:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Literal, cast
 import msgspec
 
 from engine.act.journal import Journal
-from engine.decide.decisions import Alert
 from engine.fold.world_codec import WorldState
 from engine.notify.delivery import Delivery, outcome_of
 from engine.notify.messages import Fields, budget_text, digest, envelope, one
@@ -69,18 +68,17 @@ class Notices:
         known = self._journal.ledger().told.get(self._source)
         if set(known or ()) == set(kinds) or (known is not None and not stays):
             return
-        self._journal.source(self._source, types.AlertsAdopted(source=self._source, kinds=kinds))
+        self._journal.write(f"source/{self._source}", types.AlertsAdopted(source=self._source, kinds=kinds))
 
-    def alert(self, alert: Alert) -> None:
+    def alert(self, crossed: types.BudgetCrossed) -> None:
         """Record that a budget threshold was crossed and, in the same transaction, the intent to report it."""
         from events.store.record import Batch
 
-        crossed = types.BudgetCrossed(threshold=alert.threshold, spent=alert.spent, total=alert.total)
-        event_id = notice_id(self._journal.record.id, f"budget/{alert.threshold}/{alert.total}")
+        event_id = notice_id(self._journal.record.id, f"budget/{crossed.threshold}/{crossed.total}")
         batches = [Batch(stream="budget", events=(crossed,), ids=(event_id,))]
         if self._webhook is not None and BUDGET in self._webhook.kinds:
             fields = msgspec.structs.asdict(crossed)
-            batches.append(self.batch("budget", event_id, budget_text(alert), "/costs", fields))
+            batches.append(self.batch("budget", event_id, budget_text(crossed), "/costs", fields))
         try:
             self._journal.append(*batches)
         except (VersionConflict, IdConflict):
@@ -160,5 +158,5 @@ def send_test_notice(journal: Journal, webhook: Webhook, clock: Clock, ids: Ids)
     body: bytes = intent.data.body  # type: ignore[union-attr]
     status, error = send(webhook.url, body, headers_of(webhook, name, body, clock.now() // SECOND))
     answer = DeliveryResult(notice_id=name, attempt=1, status=status, error=error)
-    journal.notice(name, outcome_of(answer, final=True))
+    journal.write(f"notice/{name}", outcome_of(answer, final=True))
     return answer

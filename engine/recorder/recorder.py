@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from engine.act.executor import Effects, Executor, Inline
+from engine.act.executor import Effects, Executor
 from engine.act.journal import Journal
-from engine.act.next_step import may_be_made_again
 from engine.act.reconciler import Actor
-from engine.decide.controller import decide
-from engine.decide.decisions import Decision
+from engine.decide.controller import Decision, decide
+from engine.decide.queue import may_be_made_again
 from engine.fold.change import Change
 from engine.fold.queries import ours_of, policy_of
 from engine.fold.world import World
@@ -120,7 +119,7 @@ class Recorder:
         """Whether it watches until it is stopped, and does not act just once: its settings say what is told."""
         asks_again = not self.policy.free and self.policy.queue_patience > 0
         self.effects = Effects(
-            executor if executor is not None else Inline(clock), clock, ended=self._ended, idle=live.catch_up
+            executor if executor is not None else Executor(clock), clock, ended=self._ended, idle=live.catch_up
         )
         self.actor = Actor(
             self.journal, provider, record.vault, clock, self._notices, effects=self.effects, asks_again=asks_again
@@ -145,13 +144,11 @@ class Recorder:
 
     def started(self, software: str) -> None:
         """Write down that somebody looks from now on."""
-        source = self._provider.source
-        self.journal.source(source, types.RecorderStarted(source=source, software=software))
+        self.journal.write(f"source/{self.source}", types.RecorderStarted(source=self.source, software=software))
 
     def stopped(self, why: str) -> None:
         """Write down that nobody looks from now on."""
-        source = self._provider.source
-        self.journal.source(source, types.RecorderStopped(source=source, why=why))
+        self.journal.write(f"source/{self.source}", types.RecorderStopped(source=self.source, why=why))
 
     @property
     def holds(self) -> bool:

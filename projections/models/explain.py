@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from engine.decide.capacity import capacity_sentence
+from engine.decide.queue import capacity_sentence
 from engine.facts import RunFacts
 from engine.fold.queries import policy_of, source_of
 from engine.fold.tick_reader import PollReader

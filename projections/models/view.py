@@ -227,7 +227,7 @@ class View:
         """Why a run has no warm machine, in sentences; empty: it has one, or machines cost nothing there and none is
         kept.
         """
-        from engine.decide.why_cold import why_not_warm
+        from engine.decide.why import why_not_warm
 
         state = self.world().state
         run = state.runs[run_id]
@@ -235,7 +235,7 @@ class View:
 
     def why_up(self, vm_id: str, now: int) -> tuple[str, ...]:
         """Why a machine has not gone, in sentences; of one that has, when and why it did."""
-        from engine.decide.why_cold import why_up
+        from engine.decide.why import why_up
 
         state = self.world().state
         vm = state.vms[vm_id]

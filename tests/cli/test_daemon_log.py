@@ -5,22 +5,12 @@ import logging
 import pytest
 
 from cli.wiring.daemon_log import said
-from engine.decide.decisions import (
-    Alert,
-    CancelDrain,
-    Decision,
-    Hold,
-    Place,
-    Refuse,
-    Requeue,
-    StartDrain,
-    StopRun,
-    StopVm,
-)
+from engine.decide.controller import Decision
 from engine.facts import VmFacts
 from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
+from events import types
 
 SEEN = {"first_position": 1, "first_at": 0, "last_position": 1, "last_at": 0}
 STATE = WorldState(
@@ -45,36 +35,68 @@ IN_SLOT = PLACE | {"slot": "steno-slot-1"}
 @pytest.mark.parametrize(
     ("decision", "level", "line"),
     [
-        (Place(**IN_SLOT, vm_id="v1", gpu=None), logging.INFO, "matmul: goes to machine lab-fleet-0"),
-        (Place(**IN_SLOT, vm_id=None, gpu=None), logging.INFO, "matmul: gets a new machine in steno-slot-1"),
         (
-            Place(**PLACE, vm_id="v1", gpu=None),
+            types.RunPlaced(provider="dstack", **IN_SLOT, vm_id="v1", gpu=None),
+            logging.INFO,
+            "matmul: goes to machine lab-fleet-0",
+        ),
+        (
+            types.RunPlaced(provider="dstack", **IN_SLOT, vm_id=None, gpu=None),
+            logging.INFO,
+            "matmul: gets a new machine in steno-slot-1",
+        ),
+        (
+            types.RunPlaced(provider="dstack", **PLACE, vm_id="v1", gpu=None),
             logging.INFO,
             "matmul: the provider chooses an idle machine, probably machine lab-fleet-0",
         ),
         (
-            Place(**PLACE, vm_id=None, gpu="MI210"),
+            types.RunPlaced(provider="dstack", **PLACE, vm_id=None, gpu="MI210"),
             logging.INFO,
             "matmul: the provider chooses an idle machine or starts one, asking for MI210",
         ),
-        (Hold(run_id="r1", why="cap", detail="3 of 3"), logging.INFO, "matmul: waits in the queue: 3 of 3"),
         (
-            Requeue(run_id="r1", provider_id="p1", attempt=2, gpu="MI210", not_before=0),
+            types.RunHeld(provider="dstack", run_id="r1", why="cap", detail="3 of 3"),
+            logging.INFO,
+            "matmul: waits in the queue: 3 of 3",
+        ),
+        (
+            types.RunRequeued(provider="dstack", run_id="r1", provider_id="p1", attempt=2, gpu="MI210", not_before=0),
             logging.WARNING,
             "matmul: no capacity; attempt 2 for MI210 follows",
         ),
-        (Refuse(run_id="r1", why="too dear"), logging.WARNING, "matmul: refused: too dear"),
         (
-            StartDrain(vm_id="v1", by="idle", detail="seen idle for 600 s"),
+            types.IntentAbandoned(provider="dstack", intent="submit", policy=True, run_id="r1", why="too dear"),
+            logging.WARNING,
+            "matmul: refused: too dear",
+        ),
+        (
+            types.VmDrainStarted(provider="dstack", vm_id="v1", by="idle", detail="seen idle for 600 s"),
             logging.INFO,
             "machine lab-fleet-0: draining (idle), no new run is placed on it: seen idle for 600 s",
         ),
-        (CancelDrain(vm_id="v1", why="a run is on it"), logging.INFO, "machine lab-fleet-0: stays: a run is on it"),
-        (StopRun(run_id="r1"), logging.WARNING, "matmul: stopped, because its machine is to be stopped"),
-        (StopVm(vm_id="v1", provider_id="i1", by="idle"), logging.INFO, "machine lab-fleet-0: stop requested (idle)"),
-        (StopVm(vm_id="v9", provider_id="i9", by="user"), logging.INFO, "machine v9: stop requested (user)"),
         (
-            Alert(threshold=805, spent=1_127_000_000, total=1_400_000_000),
+            types.VmDrainCancelled(provider="dstack", vm_id="v1", why="a run is on it"),
+            logging.INFO,
+            "machine lab-fleet-0: stays: a run is on it",
+        ),
+        (
+            types.StopRequested(run_id="r1", provider="dstack", name="matmul", by="policy", submitter="steno"),
+            logging.WARNING,
+            "matmul: stopped, because its machine is to be stopped",
+        ),
+        (
+            types.VmStopIntended(provider="dstack", vm_id="v1", provider_id="i1", by="idle"),
+            logging.INFO,
+            "machine lab-fleet-0: stop requested (idle)",
+        ),
+        (
+            types.VmStopIntended(provider="dstack", vm_id="v9", provider_id="i9", by="user"),
+            logging.INFO,
+            "machine v9: stop requested (user)",
+        ),
+        (
+            types.BudgetCrossed(threshold=805, spent=1_127_000_000, total=1_400_000_000),
             logging.WARNING,
             "Steno: $1127.00 of $1400.00 are spent: the alert at 80.5 % of the budget",
         ),

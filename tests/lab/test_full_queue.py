@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from engine.decide.candidates import claims, looks_idle
 from stenolab.lab import GPU, IMAGE, LOADED_S, Lab
 from stenolab.ledger import bills_of, most_at_once
 from stenolab.plugin import StenoAt
@@ -12,7 +13,6 @@ from stenolab.versions import NEWEST
 
 from engine.act.journal import Journal
 from engine.commands.submit import request_run
-from engine.decide.candidates import claims, looks_idle
 from engine.decide.queue import is_due
 from engine.decide.source_view import Scene
 from engine.fold.change import Change

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from engine.decide.idle_timeout import BACKSTOP
+from engine.policy import BACKSTOP
 from engine.providers.dstack.fleet import FLEET_IDLE, RUN_IDLE, idle_seconds
 from events.clock import SECOND
 from events.duration import span
 
 _LATER = BACKSTOP // SECOND
-"""Seconds by which dstack's timer exceeds ours while a recorder runs (`engine.decide.idle_timeout.backstop`)."""
+"""Seconds by which dstack's timer exceeds ours while a recorder runs (`engine.decide.source_view.backstop`)."""
 
 
 class IdleSetting(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from engine.act.next_step import may_be_made_again
+from engine.decide.queue import may_be_made_again
 from engine.errors import RunNotFound
 from engine.fold.queries import policy_of, source_of
 from engine.money.costs import Costs

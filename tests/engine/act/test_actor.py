@@ -114,7 +114,7 @@ def test_a_recorder_carries_out_what_others_asked_for(bench):
 def test_a_secret_left_by_a_crash_is_erased_by_the_next_round(bench):
     """A crash between outcome and erasing leaves the value in the vault, not for long."""
     run_id = bench.ask("true", env={"TOKEN": "hunter2"})
-    bench.journal.run(run_id, types.SubmitFailed(run_id=run_id, provider="local", error="crashed"))
+    bench.journal.write(f"run/{run_id}", types.SubmitFailed(run_id=run_id, provider="local", error="crashed"))
     assert run_id in bench.record.vault.owners()
     bench.recorder.round()
     assert run_id not in bench.record.vault.owners()
@@ -125,7 +125,7 @@ def test_a_stop_does_not_wait_behind_a_submission_the_provider_cannot_answer_for
     running = bench.ask("sleep 3600")
     bench.dispatcher.submitted(running, WAIT)
     troubled = bench.ask("true", name="troubled")
-    bench.journal.run(troubled, types.SubmitIntended(run_id=troubled, provider="local", name="troubled"))
+    bench.journal.write(f"run/{troubled}", types.SubmitIntended(run_id=troubled, provider="local", name="troubled"))
     bench.ask_to_stop(running, abort=True)
 
     def broken(name, since):

@@ -3,7 +3,6 @@
 import pytest
 
 from engine.commands.stop import confirm_gone, request_vm_stop
-from engine.decide.decisions import StopVm
 from engine.errors import ProviderError, ProviderRefused, ProviderUnreachable, VmInUse, VmNotFound
 from engine.policy import HOUR, Policy
 from engine.states import State, VmState
@@ -110,7 +109,7 @@ def test_an_open_stop_is_given_up_where_a_run_has_come_meanwhile(kept):
     kept.poll_until(lambda: [vm.state for vm in kept.machines()] == [VmState.BUSY])
     (vm,) = kept.machines()
     left = types.VmStopIntended(vm_id=vm.vm_id, provider="local", provider_id=vm.provider_id, by="idle")
-    kept.journal.vm(vm.vm_id, left)
+    kept.journal.write(f"vm/{vm.vm_id}", left)
     kept.recorder.round()
     (outcome,) = kept.facts("VmStopFailed")
     assert "a run came" in outcome.error
@@ -120,8 +119,8 @@ def test_an_open_stop_is_given_up_where_a_run_has_come_meanwhile(kept):
 def test_an_open_stop_of_an_empty_machine_is_carried_out_by_whoever_comes_back(kept, open_bench):
     """The engine was away; the machine idled and was billed. One intent, one outcome, gone."""
     vm = idle_machine(kept)
-    kept.journal.vm(
-        vm.vm_id,
+    kept.journal.write(
+        f"vm/{vm.vm_id}",
         types.VmDrainStarted(vm_id=vm.vm_id, provider="local", by="idle"),
         types.VmStopIntended(vm_id=vm.vm_id, provider="local", provider_id=vm.provider_id, by="idle"),
     )
@@ -144,9 +143,9 @@ def test_an_engine_that_was_away_ends_what_is_due_when_it_is_back(kept, open_ben
 def test_a_stop_that_is_open_is_not_intended_again(kept):
     """Deciding it again, with the first intent's outcome unknown, adds nothing."""
     vm = idle_machine(kept)
-    stop = StopVm(vm_id=vm.vm_id, provider_id=vm.provider_id, by="idle")
-    kept.journal.vm(
-        vm.vm_id, types.VmStopIntended(vm_id=vm.vm_id, provider="local", provider_id=vm.provider_id, by="idle")
+    stop = types.VmStopIntended(provider="local", vm_id=vm.vm_id, provider_id=vm.provider_id, by="idle")
+    kept.journal.write(
+        f"vm/{vm.vm_id}", types.VmStopIntended(vm_id=vm.vm_id, provider="local", provider_id=vm.provider_id, by="idle")
     )
     assert kept.actor.carry_out((stop,), kept.world.state, kept.journal.queue_version(kept.provider.source)) == ()
     assert kinds(kept, vm) == ["VmStopIntended"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from stenotest.records import StandingClock
 
 from engine.act import executor as module
-from engine.act.executor import AT_ONCE, Effects, Inline, Result, Threads
+from engine.act.executor import AT_ONCE, Effects, Executor, Result, Threads
 from engine.errors import ProviderError, ProviderUnreachable
 from engine.policy import HOUR, Policy
 from engine.states import State, VmState
@@ -100,13 +100,13 @@ def test_a_clock_that_is_set_back_makes_no_wait_endless():
 
     clock = SetBack()
     began = clock.now()
-    Effects(Inline(clock), clock).wait(15 * SECOND)
+    Effects(Executor(clock), clock).wait(15 * SECOND)
     assert clock.now() + 3600 * SECOND - began == 30 * SECOND
 
 
 def test_an_error_ends_an_effect_and_is_kept():
     """Of what the provider says, nothing is raised where effects go on; anything else is a mistake of ours."""
-    effects = Effects(Inline(StandingClock()), StandingClock())
+    effects = Effects(Executor(StandingClock()), StandingClock())
 
     def fails(error):
         def call():

@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.act.next_step import TOO_OLD, UNHEARD, Abandon, Call, CheckProvider, Wait, next_step, unheard
+from engine.act.stopper import UNHEARD, unheard
+from engine.act.submitter import TOO_OLD, NextStep, next_step
 from engine.facts import RunFacts
 from engine.fold.outbox import Outbox
 from engine.providers.dstack.run_reading import with_run_words
@@ -77,16 +78,16 @@ def test_a_request_is_open_until_its_outcome():
 def test_a_request_waits_until_it_has_its_place():
     """Only the controller knows whether there is room; held or not makes no difference."""
     for waits in (ledger_of(requested()), ledger_of(requested(), held())):
-        assert next_step(waits.submits["r1"], waits, NOW) == Wait()
+        assert next_step(waits.submits["r1"], waits, NOW) is NextStep.WAIT
     ledger = ledger_of(requested(), held(), placed())
-    assert next_step(ledger.submits["r1"], ledger, NOW) == Call()
+    assert next_step(ledger.submits["r1"], ledger, NOW) is NextStep.CALL
     assert ledger.submits["r1"].held is None
 
 
 def test_an_intent_of_an_older_record_has_no_place_and_is_looked_for_all_the_same():
     ledger = ledger_of(requested(), intended())
     assert ledger.submits["r1"].placed is None
-    assert next_step(ledger.submits["r1"], ledger, NOW) == CheckProvider(call_if_missing=True)
+    assert next_step(ledger.submits["r1"], ledger, NOW) is NextStep.CHECK
 
 
 def test_a_request_made_again_is_a_new_attempt_of_the_same_run():
@@ -98,7 +99,7 @@ def test_a_request_made_again_is_a_new_attempt_of_the_same_run():
     assert ledger.former_ids == {"p-r1"}
     assert "r1" not in ledger.provider_ids
     assert "r1" not in ledger.outcomes
-    assert next_step(again, ledger, NOW) == Wait()
+    assert next_step(again, ledger, NOW) is NextStep.WAIT
 
 
 def test_a_run_is_made_again_once_for_each_answer_of_the_provider():
@@ -113,11 +114,11 @@ def test_a_run_in_a_queue_that_is_worked_on_does_not_grow_old():
     """It may wait for days while somebody decides about it; not while nobody looks."""
     ledger = ledger_of(requested(), held())
     waiting, late = ledger.submits["r1"], NOW + 3 * TOO_OLD
-    assert next_step(waiting, ledger, late, looked_at=late - TOO_OLD) == Wait()
-    assert isinstance(next_step(waiting, ledger, late, looked_at=late - TOO_OLD - 1), Abandon)
-    assert isinstance(next_step(waiting, ledger, late), Abandon)
+    assert next_step(waiting, ledger, late, looked_at=late - TOO_OLD) is NextStep.WAIT
+    assert next_step(waiting, ledger, late, looked_at=late - TOO_OLD - 1) is NextStep.EXPIRED
+    assert next_step(waiting, ledger, late) is NextStep.EXPIRED
     never_held = ledger_of(requested())
-    assert isinstance(next_step(never_held.submits["r1"], never_held, late, looked_at=late), Abandon)
+    assert next_step(never_held.submits["r1"], never_held, late, looked_at=late) is NextStep.EXPIRED
 
 
 def test_the_stop_of_a_machine_is_open_until_its_outcome():
@@ -149,22 +150,22 @@ def test_a_notice_is_open_until_it_is_taken_or_given_up():
 
 def test_an_intent_without_outcome_is_looked_for_before_any_call():
     ledger = ledger_of(requested(), intended())
-    assert next_step(ledger.submits["r1"], ledger, NOW) == CheckProvider(call_if_missing=True)
+    assert next_step(ledger.submits["r1"], ledger, NOW) is NextStep.CHECK
 
 
 def test_a_stopped_request_is_never_called():
     ledger = ledger_of(requested(), stop_requested())
-    assert isinstance(next_step(ledger.submits["r1"], ledger, NOW), Abandon)
+    assert next_step(ledger.submits["r1"], ledger, NOW) is NextStep.STOPPED
     ledger = ledger_of(requested(), intended(), stop_requested())
-    assert next_step(ledger.submits["r1"], ledger, NOW) == CheckProvider(call_if_missing=False)
+    assert next_step(ledger.submits["r1"], ledger, NOW) is NextStep.LOOK
 
 
 def test_a_request_that_waited_a_day_is_never_called():
     ledger = ledger_of(requested(), placed())
-    assert next_step(ledger.submits["r1"], ledger, NOW + TOO_OLD) == Call()
-    assert isinstance(next_step(ledger.submits["r1"], ledger, NOW + TOO_OLD + 1), Abandon)
+    assert next_step(ledger.submits["r1"], ledger, NOW + TOO_OLD) is NextStep.CALL
+    assert next_step(ledger.submits["r1"], ledger, NOW + TOO_OLD + 1) is NextStep.EXPIRED
     ledger = ledger_of(requested(), intended())
-    assert next_step(ledger.submits["r1"], ledger, NOW + TOO_OLD + 1) == CheckProvider(call_if_missing=False)
+    assert next_step(ledger.submits["r1"], ledger, NOW + TOO_OLD + 1) is NextStep.LOOK
 
 
 def test_a_second_stop_opens_again():

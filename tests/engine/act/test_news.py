@@ -306,7 +306,7 @@ def test_a_webhook_that_takes_nothing_never_has_more_than_ten_notices_open(scene
     from events import types
 
     for name in tuple(journal.ledger().notices):
-        journal.notice(name, types.NoticeDelivered(notice_id=name, status=200, attempt=1))
+        journal.write(f"notice/{name}", types.NoticeDelivered(notice_id=name, status=200, attempt=1))
     scene.look()
     assert sorted(scene.told()) == sorted(scene.ends)
     assert scene.intents()[-1]["text"].startswith("Steno: 30 runs ended (30 succeeded)")

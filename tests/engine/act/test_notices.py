@@ -10,7 +10,6 @@ from contextlib import suppress
 
 import pytest
 
-from engine.decide.decisions import Alert
 from engine.fold.change import Anomaly, AnomalyKind
 from engine.fold.vm import Vm, VmFacts
 from engine.fold.world_codec import WorldState
@@ -19,11 +18,12 @@ from engine.notify.delivery import PAUSES
 from engine.notify.notices import Notices
 from engine.notify.webhook import Webhook, sign
 from engine.states import VmState
+from events import types
 from events.clock import SECOND
 
 pytestmark = pytest.mark.slow
 
-ALERT = Alert(threshold=800, spent=1_120_400_000, total=1_400_000_000)
+ALERT = types.BudgetCrossed(threshold=800, spent=1_120_400_000, total=1_400_000_000)
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_an_alert_and_its_notice_are_one_transaction_and_arrive_signed(bench, ho
 def test_a_threshold_is_told_once_whoever_crosses_it(bench, hook, clock, made):
     """A second recorder of the same record, of another source, may come to the same figure a moment later."""
     for spent in (ALERT.spent, ALERT.spent + 7):
-        made(bench, Webhook(url=hook.url)).alert(Alert(threshold=800, spent=spent, total=ALERT.total))
+        made(bench, Webhook(url=hook.url)).alert(types.BudgetCrossed(threshold=800, spent=spent, total=ALERT.total))
     assert len(bench.facts("BudgetCrossed")) == len(bench.facts("NoticeIntended")) == 1
 
 

@@ -130,7 +130,7 @@ def test_a_run_that_says_it_is_this_request_is_never_joined_by_a_second(bench, m
 def lost(bench, name="train"):
     """A request whose call was made by an older version, which died before the answer."""
     run_id = bench.ask("echo ran >> ran.txt", name=name)
-    bench.journal.run(run_id, types.SubmitIntended(run_id=run_id, provider="local", name=name))
+    bench.journal.write(f"run/{run_id}", types.SubmitIntended(run_id=run_id, provider="local", name=name))
     return run_id
 
 

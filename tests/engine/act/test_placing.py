@@ -5,7 +5,6 @@ from stenotest.gate import holding
 
 from engine.act.submitter import _submission
 from engine.commands.dispatcher import raise_failure
-from engine.decide.decisions import Hold, Place, Refuse, Requeue
 from engine.errors import ProviderUnreachable, RefusedByPolicy
 from engine.facts import RunFacts
 from engine.policy import HOUR, Policy, Rate
@@ -127,7 +126,7 @@ def test_a_look_for_a_new_attempt_does_not_find_the_former(open_bench, tmp_path,
     where = {"run_id": run_id, "provider": "local"}
     again = types.RunRequeued(**where, provider_id=former, attempt=2, gpu="MI210", not_before=0)
     bench.journal.queue(bench.provider.source, [again, types.RunPlaced(**where, gpu="MI210")], version=1)
-    bench.journal.run(run_id, types.SubmitIntended(**where, name=f"run-{run_id[:8]}"))
+    bench.journal.write(f"run/{run_id}", types.SubmitIntended(**where, name=f"run-{run_id[:8]}"))
     assert [one.provider_id for one in bench.provider.find(f"run-{run_id[:8]}", 0)] == [former]
     if called:
         (submit,) = bench.actor.open()
@@ -174,7 +173,11 @@ def test_a_request_that_cannot_be_afforded_is_refused_with_the_arithmetic(open_b
 
 
 def place(run_id):
-    return Place(run_id=run_id, slot=None, vm_id=None, creation="reuse-or-create", gpu=None, idle=None)
+    return types.RunPlaced(provider="local", run_id=run_id)
+
+
+def refusal(run_id):
+    return types.IntentAbandoned(provider="local", intent="submit", policy=True, run_id=run_id, why="no")
 
 
 def test_a_decision_made_on_an_older_queue_is_not_carried_out(one):
@@ -184,7 +187,7 @@ def test_a_decision_made_on_an_older_queue_is_not_carried_out(one):
     state, before = one.world.state, one.journal.queue_version(one.provider.source)
     one.journal.queue(one.provider.source, [types.RunPlaced(run_id=first, provider="local")], version=before)
     with pytest.raises(VersionConflict):
-        one.actor.carry_out((place(second), Refuse(run_id=first, why="no")), state, before)
+        one.actor.carry_out((place(second), refusal(first)), state, before)
     assert queued(one) == ["RunPlaced"]
     assert "IntentAbandoned" not in one.kinds(first)
 
@@ -203,7 +206,7 @@ def test_a_round_whose_decision_is_overtaken_decides_again(one):
 
     one.recorder._decide = decide
     one.recorder.round()
-    assert any(isinstance(one, Place) and one.run_id == first for one in overtaken[0])
+    assert any(isinstance(one, types.RunPlaced) and one.run_id == first for one in overtaken[0])
     assert queued(one) == ["RunPlaced", "RunHeld"]
     assert one.run(second).held is not None
     one.ask_to_stop(first, abort=True)
@@ -215,14 +218,14 @@ def test_what_is_decided_twice_is_done_once(one):
     run_id = one.ask("sleep 3600")
     one.recorder.live.catch_up()
     state, source = one.world.state, one.provider.source
-    hold = Hold(run_id=run_id, why="cap", detail="1 of 1 machines")
+    hold = types.RunHeld(provider="local", run_id=run_id, why="cap", detail="1 of 1 machines")
     for _ in range(2):
         one.actor.carry_out((hold,), state, one.journal.queue_version(source))
     for _ in range(2):
         one.actor.carry_out((place(run_id),), state, one.journal.queue_version(source))
     assert queued(one) == ["RunHeld", "RunPlaced"]
-    late = Requeue(run_id=run_id, provider_id="another", attempt=2, gpu=None, not_before=0)
-    assert one.actor.carry_out((late, hold, Refuse(run_id=run_id, why="no")), state, 2) == ()
+    late = types.RunRequeued(provider="local", run_id=run_id, provider_id="another", attempt=2, gpu=None, not_before=0)
+    assert one.actor.carry_out((late, hold, refusal(run_id)), state, 2) == ()
     assert one.kinds(run_id).count("SubmitSucceeded") == 1
     one.ask_to_stop(run_id, abort=True)
     one.finish(run_id)

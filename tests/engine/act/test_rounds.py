@@ -102,7 +102,9 @@ def test_secrets_stay_while_the_run_may_have_to_be_made_again(priced):
 def test_an_older_record_s_open_intent_is_carried_out_without_a_place(priced):
     """Records from before places: an intent with no outcome is looked for, and called where nothing is there."""
     run_id = priced.ask("true")
-    priced.journal.run(run_id, types.SubmitIntended(run_id=run_id, provider="local", name=f"run-{run_id[:8]}"))
+    priced.journal.write(
+        f"run/{run_id}", types.SubmitIntended(run_id=run_id, provider="local", name=f"run-{run_id[:8]}")
+    )
     assert priced.finish(run_id).state is State.SUCCEEDED
     assert not priced.facts("RunPlaced")
 

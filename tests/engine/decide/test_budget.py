@@ -6,11 +6,10 @@ from hypothesis import strategies as st
 from stenotest.bills import a_run, at, machine, machines, on, world
 
 from engine.decide.budget import account, check, committed, due_alerts, worst_case
-from engine.decide.idle_timeout import BACKSTOP
 from engine.errors import RefusedByPolicy
 from engine.fold.run import Placed, Run
 from engine.fold.vm import Vm
-from engine.policy import DOLLAR, HOUR, MINUTE, Billing, Policy, Rate
+from engine.policy import BACKSTOP, DOLLAR, HOUR, MINUTE, Billing, Policy, Rate
 from engine.requirements import Requirements
 from engine.states import State, VmState
 from events.clock import SECOND
@@ -235,12 +234,10 @@ def test_each_threshold_is_told_once_for_each_total() -> None:
     vm = machine("vm", (0, VmState.IDLE), last=3600)
     state = world(vm, last=3600)
     policy = Policy(budget_total=HOURLY, thresholds=(500, 800, 1000))
-    assert [alert.threshold for alert in due_alerts(state, policy, at(3600))] == [500, 800, 1000]
+    assert [alert.threshold for alert in due_alerts(state, policy)] == [500, 800, 1000]
     state.crossed = {f"500/{HOURLY}": 7, f"800/{HOURLY}": 8}
-    assert [(one.threshold, one.spent, one.total) for one in due_alerts(state, policy, at(3600))] == [
-        (1000, HOURLY, HOURLY)
-    ]
+    assert [(one.threshold, one.spent, one.total) for one in due_alerts(state, policy)] == [(1000, HOURLY, HOURLY)]
     larger = Policy(budget_total=2 * HOURLY, thresholds=(500, 800))
-    assert [alert.threshold for alert in due_alerts(state, larger, at(3600))] == [500]
-    assert due_alerts(state, Policy(budget_total=None), at(3600)) == ()
-    assert due_alerts(world(last=0), Policy(budget_total=0), at(0)) == ()
+    assert [alert.threshold for alert in due_alerts(state, larger)] == [500]
+    assert due_alerts(state, Policy(budget_total=None)) == ()
+    assert due_alerts(world(last=0), Policy(budget_total=0)) == ()

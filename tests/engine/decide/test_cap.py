@@ -6,7 +6,6 @@ import pytest
 from stenotest.stage import Stage, run_row, vm_row
 from stenotest.town import Town, holds, places
 
-from engine.decide.decisions import CancelDrain, Hold, Place, Refuse, StartDrain
 from engine.policy import Policy
 from events import types
 from events.clock import SECOND
@@ -130,7 +129,7 @@ def test_a_run_of_more_nodes_than_are_allowed_is_refused() -> None:
     made = stage(PLAIN)
     made.request("a", nodes=4)
     (refuse,) = made.settle()
-    assert isinstance(refuse, Refuse)
+    assert isinstance(refuse, types.IntentAbandoned)
     assert "4 machines at once" in refuse.why
     assert made.run("a").terminal
 
@@ -171,7 +170,7 @@ def test_an_idle_machine_that_does_not_fit_makes_room_at_the_cap() -> None:
     town.stage.request("c", resources={"gpu": "MI300X"})
     decisions = town.stage.settle()
     assert holds(decisions) == [("run-c", "cap")]
-    (drain,) = [one for one in decisions if isinstance(one, StartDrain)]
+    (drain,) = [one for one in decisions if isinstance(one, types.VmDrainStarted)]
     assert (drain.vm_id, drain.by) == (town.stage.vm_id("m1"), "room")
     town.rows["m1"]["status"] = "terminated"
     town.stage.wait(5)
@@ -188,7 +187,7 @@ def test_room_that_nobody_needs_any_more_is_given_back() -> None:
     assert town.stage.vm("m1").drain is not None
     town.stage.tell(types.IntentAbandoned(run_id="run-c", provider="dstack", intent="submit", why="stopped"))
     (kept,) = town.stage.settle()
-    assert isinstance(kept, CancelDrain)
+    assert isinstance(kept, types.VmDrainCancelled)
 
 
 def test_nobody_takes_the_machine_that_makes_room_for_the_head() -> None:
@@ -208,14 +207,14 @@ def test_below_the_cap_no_machine_makes_room() -> None:
     town = Town(POOL)
     town.warm("a", "m1", fleet="steno-slot-1", gpu="MI210")
     town.stage.request("c", resources={"gpu": "MI300X"})
-    assert [type(one) for one in town.stage.settle()] == [Place]
+    assert [type(one) for one in town.stage.settle()] == [types.RunPlaced]
 
 
 def test_a_run_that_wants_a_machine_of_its_own_makes_room_too() -> None:
     town = Town(Policy(mode="pool", max_vms=1, budget_total=None))
     town.warm("a", "m1", fleet="steno-slot-1")
     town.stage.request("b", creation_policy="create")
-    assert [type(one) for one in town.stage.settle()] == [Hold, StartDrain]
+    assert [type(one) for one in town.stage.settle()] == [types.RunHeld, types.VmDrainStarted]
 
 
 def test_for_a_run_of_several_nodes_the_slots_of_the_pool_make_room() -> None:
@@ -223,5 +222,5 @@ def test_for_a_run_of_several_nodes_the_slots_of_the_pool_make_room() -> None:
     town = Town(Policy(mode="pool", max_vms=2, budget_total=None))
     town.warm("a", "m1", fleet="steno-slot-1")
     town.stage.request("b", nodes=2)
-    drains = [one for one in town.stage.settle() if isinstance(one, StartDrain)]
+    drains = [one for one in town.stage.settle() if isinstance(one, types.VmDrainStarted)]
     assert [(one.vm_id, one.by) for one in drains] == [(town.stage.vm_id("m1"), "room")]

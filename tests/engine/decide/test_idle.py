@@ -7,11 +7,11 @@ import pytest
 from stenotest.stage import Stage, run_row, vm_row
 from stenotest.story import START
 
-from engine.decide.decisions import CancelDrain, Decision, Place, StartDrain, StopRun, StopVm
+from engine.decide.controller import Decision
 from engine.policy import MINUTE, Policy
 from engine.states import VmState
-from events import types
 from events.clock import SECOND
+from events.types import RunPlaced, StopRequested, VmDrainCancelled, VmDrainStarted, VmStopIntended
 
 POOL = Policy(mode="pool", budget_total=None)
 SHARED = Policy(budget_total=None)
@@ -54,7 +54,7 @@ def kinds(decisions: Iterable[Decision]) -> list[type]:
 def drained(policy: Policy = SHARED, **task: object) -> Stage:
     made = used_and_idle(policy, **task)
     looks(made, 600)
-    assert kinds(made.settle()) == [StartDrain]
+    assert kinds(made.settle()) == [VmDrainStarted]
     return made
 
 
@@ -65,8 +65,8 @@ def test_a_machine_is_drained_when_its_timeout_is_over_and_not_before() -> None:
     assert made.decide() == ()
     looks(made, 5)
     (drain,) = made.decide()
-    assert drain == StartDrain(
-        vm_id=made.vm_id("m"), by="idle", detail="seen idle for 600 s; its timeout is 600 s (policy)"
+    assert drain == VmDrainStarted(
+        provider="dstack", vm_id=made.vm_id("m"), by="idle", detail="seen idle for 600 s; its timeout is 600 s (policy)"
     )
 
 
@@ -77,13 +77,13 @@ def test_it_is_told_only_after_a_poll_asked_since_the_drain_shows_it_empty() -> 
     assert made.decide() == ()
     made.wait(2)
     made.machines(vm_row("m"), started=made.now)
-    assert made.decide() == (StopVm(vm_id=made.vm_id("m"), provider_id="m", by="idle"),)
+    assert made.decide() == (VmStopIntended(provider="dstack", vm_id=made.vm_id("m"), provider_id="m", by="idle"),)
 
 
 def test_it_is_told_once_and_then_waited_for() -> None:
     made = drained()
     looks(made, 5)
-    assert kinds(made.settle()) == [StopVm]
+    assert kinds(made.settle()) == [VmStopIntended]
     looks(made, 30)
     assert made.decide() == ()  # the outcome is not known: that is for the one who acts
     made.stop_taken("m")
@@ -108,7 +108,7 @@ def test_a_submission_on_it_keeps_it_though_its_row_says_idle() -> None:
     made.wait(5)
     made.runs(run_row("other", "provisioning", on="m", submitted=made.now))
     made.machines(vm_row("m"))
-    assert made.settle() == (CancelDrain(vm_id=made.vm_id("m"), why="a run is on it"),)
+    assert made.settle() == (VmDrainCancelled(provider="dstack", vm_id=made.vm_id("m"), why="a run is on it"),)
     assert made.vm("m").state is VmState.IDLE
 
 
@@ -116,9 +116,9 @@ def test_a_run_of_ours_that_was_handed_over_and_may_come_keeps_it() -> None:
     made = drained()
     made.request("b")
     first, *rest = made.decide()
-    assert (first, rest) == (CancelDrain(vm_id=made.vm_id("m"), why="run b can use it"), [])
+    assert (first, rest) == (VmDrainCancelled(provider="dstack", vm_id=made.vm_id("m"), why="run b can use it"), [])
     made.write([first])
-    assert kinds(made.settle()) == [Place]
+    assert kinds(made.settle()) == [RunPlaced]
     looks(made, 60)
     assert made.settle() == ()
 
@@ -133,7 +133,7 @@ def test_a_run_that_fits_no_better_after_five_minutes_keeps_it_no_longer() -> No
         made.wait(5)
         made.runs(run_row("b", "submitted", submitted=made.now - 5 * SECOND))
         made.machines(vm_row("m"))
-    assert kinds(made.settle()) == [StartDrain]
+    assert kinds(made.settle()) == [VmDrainStarted]
 
 
 def test_a_refused_stop_leaves_it_drained_and_is_made_again_ever_more_rarely() -> None:
@@ -141,7 +141,7 @@ def test_a_refused_stop_leaves_it_drained_and_is_made_again_ever_more_rarely() -
     made = drained()
     looks(made, 5)
     for pause in (15, 30, 60, 120, 240, 300, 300):
-        assert kinds(made.settle()) == [StopVm]
+        assert kinds(made.settle()) == [VmStopIntended]
         made.stop_refused("m")
         looks(made, pause - 5)
         assert made.settle() == ()
@@ -169,7 +169,7 @@ def test_one_that_was_told_and_does_not_go_is_told_again_ever_more_rarely_for_a_
     for minute in range(3 * 24 * 60):
         looks(made, 60, every=60)
         decisions = made.settle()
-        assert kinds(decisions) in ([], [StopVm])
+        assert kinds(decisions) in ([], [VmStopIntended])
         if decisions:
             told.append(made.now)
             (made.stop_refused if minute % 2 else made.stop_taken)("m")
@@ -193,7 +193,7 @@ def test_blind_time_advances_no_timer() -> None:
     looks(made, 295)
     assert made.decide() == ()
     looks(made, 5)
-    assert kinds(made.decide()) == [StartDrain]
+    assert kinds(made.decide()) == [VmDrainStarted]
 
 
 def test_failed_polls_advance_no_timer() -> None:
@@ -223,7 +223,7 @@ def test_no_machine_is_told_to_go_on_the_word_of_an_old_poll() -> None:
     made.wait(300)
     assert made.decide() == ()
     made.machines(vm_row("m"))
-    assert kinds(made.decide()) == [StopVm]
+    assert kinds(made.decide()) == [VmStopIntended]
 
 
 def test_nothing_is_told_of_a_machine_that_is_no_longer_listed() -> None:
@@ -250,13 +250,13 @@ def test_the_shorter_of_the_policys_and_the_tasks_timeout_counts(
     looks(made, seconds - 5)
     assert made.decide() == ()
     looks(made, 5)
-    assert kinds(made.decide()) == [StartDrain]
+    assert kinds(made.decide()) == [VmDrainStarted]
 
 
 def test_zero_is_not_unset() -> None:
     """`idle_duration: 0m`: it is drained at the first look that shows it idle."""
     (drain,) = used_and_idle(SHARED, idle_duration="0m").decide()
-    assert isinstance(drain, StartDrain)
+    assert isinstance(drain, VmDrainStarted)
 
 
 @pytest.mark.parametrize(
@@ -270,14 +270,14 @@ def test_off_means_never(policy: Policy, task: dict[str, object]) -> None:
 
 def test_a_machine_made_for_a_run_that_shares_with_nobody_goes_at_once() -> None:
     (drain,) = used_and_idle(SHARED, creation_policy="create").decide()
-    assert isinstance(drain, StartDrain)
+    assert isinstance(drain, VmDrainStarted)
     assert drain.by == "create"
 
 
 def test_a_longer_timeout_adopted_meanwhile_takes_the_drain_back() -> None:
     made = drained()
     made.adopt(Policy(idle_timeout=3600 * SECOND, budget_total=None))
-    assert kinds(made.settle()) == [CancelDrain]
+    assert kinds(made.settle()) == [VmDrainCancelled]
 
 
 # -- whose machine ----------------------------------------------------------------------------------------------------
@@ -300,7 +300,7 @@ def test_an_orphan_of_ours_is_drained_as_one() -> None:
     made.machines(vm_row("m"))
     looks(made, 600)
     (drain,) = made.decide()
-    assert isinstance(drain, StartDrain)
+    assert isinstance(drain, VmDrainStarted)
     assert drain.by == "orphan"
 
 
@@ -327,23 +327,23 @@ def test_a_wish_for_once_it_is_idle_waits_for_the_run() -> None:
     made.runs(run_row("a", "done", on="m", submitted=START, finished=made.now, exit_status=0))
     made.machines(vm_row("m"))
     (drain,) = made.settle()
-    assert isinstance(drain, StartDrain)
+    assert isinstance(drain, VmDrainStarted)
     assert drain.by == "user"
     looks(made, 5)
-    assert kinds(made.settle()) == [StopVm]
+    assert kinds(made.settle()) == [VmStopIntended]
 
 
 def test_a_wish_for_now_ends_our_runs_first() -> None:
     """The run, then the drain, then the machine."""
     made = busy_with("a", ours=True)
     made.wish("m")
-    assert made.settle() == (StopRun(run_id="run-a"),)
+    assert [(type(one), one.run_id, one.by) for one in made.settle()] == [(StopRequested, "run-a", "policy")]
     made.wait(5)
     made.runs(run_row("a", "terminated", on="m", submitted=START, finished=made.now))
     made.machines(vm_row("m"))
-    assert kinds(made.settle()) == [StartDrain]
+    assert kinds(made.settle()) == [VmDrainStarted]
     looks(made, 5)
-    assert kinds(made.settle()) == [StopVm]
+    assert kinds(made.settle()) == [VmStopIntended]
 
 
 def test_a_wish_never_ends_somebody_elses_run() -> None:
@@ -359,7 +359,7 @@ def test_no_run_is_placed_on_a_machine_that_a_user_wants_gone() -> None:
     made.settle()
     made.request("b")
     (place,) = made.settle()
-    assert isinstance(place, Place)
+    assert isinstance(place, RunPlaced)
     assert place.vm_id is None
 
 
@@ -373,7 +373,7 @@ def test_a_machine_that_lives_on_after_all_is_drained_again() -> None:
     assert made.vm("m").state is VmState.UNCONFIRMED
     looks(made, 5, status="busy")
     looks(made, 600)
-    assert kinds(made.settle()) in ([], [StartDrain])
+    assert kinds(made.settle()) in ([], [VmDrainStarted])
     looks(made, 10)
     made.settle()
     assert made.vm("m").drain is not None
@@ -396,5 +396,5 @@ def test_a_drain_that_the_record_does_not_know_is_no_drain() -> None:
     made.write(made.decide())
     assert made.decide() == ()
     assert made.vm("m").drain is not None
-    made.tell(types.VmDrainCancelled(vm_id=made.vm_id("m"), provider="dstack", why="by hand"))
-    assert kinds(made.decide()) == [StartDrain]
+    made.tell(VmDrainCancelled(vm_id=made.vm_id("m"), provider="dstack", why="by hand"))
+    assert kinds(made.decide()) == [VmDrainStarted]

@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stenotest.stage import SOURCE, Stage, run_row, vm_row
 
-from engine.decide.candidates import unfit
-from engine.decide.decisions import CancelDrain, Decision, Hold, Place, StartDrain, StopVm
-from engine.decide.idle_timeout import timeout_of
+from engine.decide.controller import Decision
 from engine.decide.matching import covers
-from engine.decide.source_view import Scene, terms_of
+from engine.decide.placement import unfit
+from engine.decide.source_view import Scene, terms_of, timeout_of
 from engine.facts import RunFacts
 from engine.fold.run import Run
 from engine.policy import Policy
 from engine.states import VmState
+from events import types
 from events.clock import SECOND
 
 pytestmark = pytest.mark.slow
@@ -184,7 +184,11 @@ class Witness:
 
 
 def machine_of(decision: Decision) -> str | None:
-    return decision.vm_id if isinstance(decision, StartDrain | CancelDrain | StopVm) else None
+    return (
+        decision.vm_id
+        if isinstance(decision, types.VmDrainStarted | types.VmDrainCancelled | types.VmStopIntended)
+        else None
+    )
 
 
 def played(policy: Policy, history: Iterable[tuple[str, Any]]) -> Iterable[tuple[Witness, tuple[Decision, ...]]]:
@@ -203,7 +207,7 @@ def test_a_machine_with_a_run_on_it_is_never_told_to_go(policy: Policy, history:
     """By its row, by any submission, and only after a poll asked since the drain began."""
     for witness, decisions in played(policy, history):
         for one in decisions:
-            if isinstance(one, StopVm):
+            if isinstance(one, types.VmStopIntended):
                 vm = witness.stage.world.state.vms[one.vm_id]
                 assert not vm.occupants
                 assert vm.facts.status != "busy"
@@ -224,7 +228,7 @@ def test_no_machine_is_drained_before_its_timeout(policy: Policy, history: list[
     for witness, decisions in played(policy, history):
         state = witness.stage.world.state
         for one in decisions:
-            if isinstance(one, StartDrain) and one.by in ("idle", "orphan", "create"):
+            if isinstance(one, types.VmDrainStarted) and one.by in ("idle", "orphan", "create"):
                 vm = state.vms[one.vm_id]
                 after = timeout_of(state, vm, witness.stage.policy).after
                 assert after is not None
@@ -248,7 +252,7 @@ def test_placements_never_exceed_the_cap(policy: Policy, history: list[tuple[str
     """
     for witness, decisions in played(policy, history):
         state = witness.stage.world.state
-        making = [one for one in decisions if isinstance(one, Place) and one.creation != "reuse"]
+        making = [one for one in decisions if isinstance(one, types.RunPlaced) and one.creation != "reuse"]
         if not making:
             continue
         there = sum(vm.ours and vm.billed for vm in state.vms.values())
@@ -264,9 +268,9 @@ def test_nobody_overtakes_the_head(policy: Policy, history: list[tuple[str, Any]
     """
     for witness, decisions in played(policy, history):
         state = witness.stage.world.state
-        placed = {one.run_id: one for one in decisions if isinstance(one, Place)}
-        said = {one.run_id: one.why for one in decisions if isinstance(one, Hold)}
-        gone = {one.run_id for one in decisions if not isinstance(one, Hold) and hasattr(one, "run_id")}
+        placed = {one.run_id: one for one in decisions if isinstance(one, types.RunPlaced)}
+        said = {one.run_id: one.why for one in decisions if isinstance(one, types.RunHeld)}
+        gone = {one.run_id for one in decisions if not isinstance(one, types.RunHeld) and hasattr(one, "run_id")}
         waiting = [run for run in state.runs.values() if run.requested_at and not run.terminal and not run.placed]
         ahead: list[tuple[str, Run]] = []
         for run in sorted(waiting, key=lambda run: run.first_position):
@@ -283,7 +287,7 @@ def test_nobody_overtakes_the_head(policy: Policy, history: list[tuple[str, Any]
                 ahead.append((why, run))
 
 
-def could_use(scene: Scene, earlier: Run, later: Run, place: Place) -> bool:
+def could_use(scene: Scene, earlier: Run, later: Run, place: types.RunPlaced) -> bool:
     """Whether the earlier run, which waits for its time, could use the place the later one gets."""
     first, second = terms_of(earlier), terms_of(later)
     if place.vm_id is None:
@@ -313,6 +317,6 @@ def test_deciding_again_adds_nothing(policy: Policy, history: list[tuple[str, An
 def test_the_clock_of_a_decision_ends_no_machine(jump: int, policy: Policy, history: list[tuple[str, Any]]) -> None:
     """Whatever time it is said to be, no drain begins that would not begin now."""
     for witness, decisions in played(policy, history):
-        now = {machine_of(one) for one in decisions if isinstance(one, StartDrain) and one.by != "room"}
+        now = {machine_of(one) for one in decisions if isinstance(one, types.VmDrainStarted) and one.by != "room"}
         later = witness.stage.decide(now=witness.stage.now + jump * SECOND)
-        assert {machine_of(one) for one in later if isinstance(one, StartDrain) and one.by != "room"} == now
+        assert {machine_of(one) for one in later if isinstance(one, types.VmDrainStarted) and one.by != "room"} == now

@@ -6,10 +6,8 @@ import pytest
 from stenotest.stage import SOURCE, Stage, run_row
 from stenotest.town import Town, places
 
-from engine.decide.capacity import capacity_sentence
 from engine.decide.controller import decide
-from engine.decide.decisions import Place, Refuse, Requeue
-from engine.decide.queue import queue
+from engine.decide.queue import capacity_sentence, queue
 from engine.policy import DOLLAR, HOUR, MINUTE, Policy
 from engine.states import State
 from events import types
@@ -63,10 +61,12 @@ def test_the_next_request_says_which_gpu_and_when() -> None:
     made.taken("a", "p1")
     fails(made, "a", "p1")
     first = made.decide()[0]
-    assert first == Requeue(run_id="run-a", provider_id="p1", attempt=2, gpu="MI210", not_before=made.now)
+    assert first == types.RunRequeued(
+        provider="dstack", run_id="run-a", provider_id="p1", attempt=2, gpu="MI210", not_before=made.now
+    )
     made.write([first])
     assert made.run("a").state is State.QUEUED
-    assert not [one for one in made.settle() if isinstance(one, Requeue)]
+    assert not [one for one in made.settle() if isinstance(one, types.RunRequeued)]
 
 
 def test_patience_is_bounded() -> None:
@@ -173,9 +173,9 @@ def test_a_run_the_budget_does_not_bear_is_refused_with_the_arithmetic() -> None
     made.request("a", resources={"gpu": "MI300X"}, max_duration="2h")
     made.request("b", resources={"gpu": "MI300X"}, max_duration="1h")
     refuse, place = made.settle()
-    assert isinstance(refuse, Refuse)
+    assert isinstance(refuse, types.IntentAbandoned)
     assert "$1.99/h" in refuse.why
-    assert isinstance(place, Place)
+    assert isinstance(place, types.RunPlaced)
     assert place.run_id == "run-b"
 
 
@@ -184,7 +184,7 @@ def test_runs_placed_in_one_go_do_not_overrun_the_budget_together() -> None:
     made = Stage(Policy(budget_total=5 * DOLLAR))
     for number in range(3):
         made.request(f"r{number}", resources={"gpu": "MI300X"}, max_duration="1h")
-    assert [type(one) for one in made.settle()] == [Place, Place, Refuse]
+    assert [type(one) for one in made.settle()] == [types.RunPlaced, types.RunPlaced, types.IntentAbandoned]
 
 
 # -- the queue as shown ------------------------------------------------------------------------------------------------

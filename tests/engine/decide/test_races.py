@@ -13,7 +13,6 @@ from stenotest.rented import InUse, Machine, Rented
 from stenotest.stage import PROJECT, PROVIDER, Stage
 from stenotest.story import START
 
-from engine.decide.decisions import Place, StartDrain, StopRun, StopVm
 from engine.fold.vm import Vm
 from engine.policy import Policy
 from engine.states import VmState
@@ -98,9 +97,9 @@ class Race:
             self._check(decision)
             self.stage.write([decision])
             match decision:
-                case StopVm():
+                case types.VmStopIntended():
                     self._stop_vm(self.stage.world.state.vms[decision.vm_id])
-                case StopRun():
+                case types.StopRequested():
                     self._stop_run(decision.run_id)
                 case _:
                     pass
@@ -110,16 +109,16 @@ class Race:
         """What must hold of a decision that is about to be carried out, by the record."""
         state = self.stage.world.state
         match decision:
-            case StopVm():
+            case types.VmStopIntended():
                 vm = state.vms[decision.vm_id]
                 assert vm.ours, "told of a machine that is not ours"
                 told = vm.told
                 again = told is None or told.refused_at is not None or vm.state is VmState.UNCONFIRMED
                 assert again or (vm.drain is not None and told is not None and told.position < vm.drain.position)
                 assert told is None or told.refused_at is not None or told.taken_at is not None, "two stops at once"
-            case StartDrain():
+            case types.VmDrainStarted():
                 assert state.vms[decision.vm_id].ours, "drained a machine that is not ours"
-            case Place(vm_id=str()):
+            case types.RunPlaced(vm_id=str()):
                 assert state.vms[decision.vm_id or ""].state is VmState.IDLE
             case _:
                 pass

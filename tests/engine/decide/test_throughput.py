@@ -12,10 +12,10 @@ from stenotest.stage import SOURCE, Stage
 from stenotest.story import START
 from stenotest.town import Town, holds, places
 
-from engine.decide.decisions import CancelDrain
 from engine.decide.source_view import Scene
 from engine.policy import Policy
 from engine.states import VmState
+from events import types
 from events.clock import SECOND
 
 MODES = ["provider", "pool"]
@@ -98,7 +98,7 @@ def test_every_drain_that_a_waiting_run_can_use_is_taken_back_at_once() -> None:
     assert all(town.stage.vm(f"m{number}").state is VmState.DRAINING for number in range(3))
     for number in range(4):
         town.stage.request(f"w{number}")
-    assert [type(one) for one in town.stage.decide()] == [CancelDrain] * 3
+    assert [type(one) for one in town.stage.decide()] == [types.VmDrainCancelled] * 3
     assert [one.run_id for one in places(town.stage.settle())] == ["run-w0", "run-w1", "run-w2"]
 
 

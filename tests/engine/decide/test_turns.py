@@ -6,9 +6,9 @@ import pytest
 from stenotest.stage import SOURCE, Stage, run_row
 from stenotest.town import Town, holds, places
 
-from engine.decide.decisions import Requeue
 from engine.decide.queue import queue
 from engine.policy import Policy
+from events import types
 
 
 def backing_off(policy: Policy, *, name: str = "a", **task: object) -> Stage:
@@ -166,5 +166,5 @@ def test_a_run_whose_warm_machine_was_taken_by_another_is_asked_for_again_at_onc
     town.shown["a"] = {"status": "failed", "provider_id": "p1", **row}
     town.stage.wait(1)
     town.look()
-    (again,) = [one for one in town.stage.decide() if isinstance(one, Requeue)]
+    (again,) = [one for one in town.stage.decide() if isinstance(one, types.RunRequeued)]
     assert again.not_before == town.stage.now

@@ -4,8 +4,8 @@ import pytest
 from stenotest.stage import Stage
 from stenotest.town import Town, holds, places
 
-from engine.decide.decisions import CancelDrain, Place, StartDrain
 from engine.policy import Policy
+from events import types
 
 PLAIN = Policy(budget_total=None)
 POOL = Policy(mode="pool", budget_total=None)
@@ -166,10 +166,12 @@ def test_a_drain_is_taken_back_for_a_run_that_can_use_the_machine() -> None:
     town.stage.settle()
     assert town.stage.vm("m").drain is not None
     town.stage.request("b")
-    assert town.stage.decide() == (CancelDrain(vm_id=town.stage.vm_id("m"), why="run b can use it"),)
+    assert town.stage.decide() == (
+        types.VmDrainCancelled(provider="dstack", vm_id=town.stage.vm_id("m"), why="run b can use it"),
+    )
     town.stage.write(town.stage.decide())
     (place,) = town.stage.decide()
-    assert isinstance(place, Place)
+    assert isinstance(place, types.RunPlaced)
     assert place.vm_id == town.stage.vm_id("m")
     town.stage.settle()
     assert town.stage.vm("m").drain is None
@@ -200,7 +202,7 @@ def test_a_machine_that_was_told_to_go_is_not_called_back() -> None:
     assert town.stage.vm("m").told is not None
     town.stage.request("b")
     (place,) = town.stage.settle()
-    assert isinstance(place, Place)
+    assert isinstance(place, types.RunPlaced)
     assert place.slot == "steno-slot-2"
 
 
@@ -232,7 +234,7 @@ def test_at_the_cap_a_user_waits_for_a_machine_and_others_take_theirs() -> None:
     decisions = town.stage.decide()
     assert holds(decisions) == [("run-c", "user"), ("run-e", "user")]
     assert [(one.run_id, one.vm_id) for one in places(decisions)] == [("run-d", town.stage.vm_id("m2"))]
-    (drain,) = [one for one in decisions if isinstance(one, StartDrain)]
+    (drain,) = [one for one in decisions if isinstance(one, types.VmDrainStarted)]
     assert (drain.vm_id, drain.by) == (town.stage.vm_id("m1"), "room")
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from stenotest.stage import Stage, run_row, vm_row
 from stenotest.story import START
 
-from engine.decide.why_cold import why_not_warm, why_up
+from engine.decide.why import why_not_warm, why_up
 from engine.policy import Policy
 from events import types
 from events.clock import SECOND

@@ -5,23 +5,11 @@ that carrying them out would leave. Rows are facts, as a reading gives them.
 """
 
 from collections.abc import Iterable
-from typing import Any, assert_never
+from typing import Any
 
 import msgspec
 
-from engine.decide.controller import decide
-from engine.decide.decisions import (
-    Alert,
-    CancelDrain,
-    Decision,
-    Hold,
-    Place,
-    Refuse,
-    Requeue,
-    StartDrain,
-    StopRun,
-    StopVm,
-)
+from engine.decide.controller import Decision, decide
 from engine.facts import AttemptFacts, JobFacts, RunFacts, VmFacts
 from engine.fold.run import Run
 from engine.fold.tick import Seen, Tick
@@ -138,7 +126,7 @@ class Stage:
     def write(self, decisions: Iterable[Decision]) -> None:
         """Write decisions down; no provider is called."""
         for decision in decisions:
-            self.tell(self._event_of(decision))
+            self.tell(decision)
 
     def settle(self) -> tuple[Decision, ...]:
         """Decide and write down until nothing new is decided; everything that was."""
@@ -150,65 +138,6 @@ class Stage:
             found += decisions
             self.write(decisions)
         raise AssertionError(f"it never comes to rest: {decisions}")
-
-    def _event_of(self, decision: Decision) -> types.Event:
-        match decision:
-            case Place():
-                return types.RunPlaced(
-                    run_id=decision.run_id,
-                    provider=PROVIDER,
-                    slot=decision.slot,
-                    vm_id=decision.vm_id,
-                    creation=decision.creation,
-                    gpu=decision.gpu,
-                    idle=decision.idle,
-                )
-            case Hold():
-                return types.RunHeld(
-                    run_id=decision.run_id,
-                    provider=PROVIDER,
-                    why=decision.why,
-                    detail=decision.detail,
-                    not_before=decision.not_before,
-                )
-            case Requeue():
-                return types.RunRequeued(
-                    run_id=decision.run_id,
-                    provider=PROVIDER,
-                    provider_id=decision.provider_id,
-                    attempt=decision.attempt,
-                    gpu=decision.gpu,
-                    not_before=decision.not_before,
-                )
-            case Refuse():
-                return types.IntentAbandoned(
-                    run_id=decision.run_id, provider=PROVIDER, intent="submit", why=decision.why
-                )
-            case StartDrain():
-                return types.VmDrainStarted(
-                    vm_id=decision.vm_id, provider=PROVIDER, by=decision.by, detail=decision.detail
-                )
-            case CancelDrain():
-                return types.VmDrainCancelled(vm_id=decision.vm_id, provider=PROVIDER, why=decision.why)
-            case StopRun():
-                run = self.world.state.runs[decision.run_id]
-                return types.StopRequested(
-                    run_id=run.run_id,
-                    provider=PROVIDER,
-                    name=run.name or "",
-                    provider_id=run.provider_id,
-                    project=PROJECT,
-                    by="policy",
-                    submitter="steno",
-                )
-            case StopVm():
-                return types.VmStopIntended(
-                    vm_id=decision.vm_id, provider=PROVIDER, provider_id=decision.provider_id, by=decision.by
-                )
-            case Alert():
-                return types.BudgetCrossed(threshold=decision.threshold, spent=decision.spent, total=decision.total)
-            case _:
-                assert_never(decision)
 
     def stop_taken(self, machine: str) -> None:
         """The provider took the end of a machine."""

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from engine.decide.decisions import Decision, Hold, Place
+from engine.decide.controller import Decision
 from engine.policy import Policy
 from events import types
 from events.clock import SECOND
@@ -53,9 +53,9 @@ class Town:
 
 def holds(decisions: tuple[Decision, ...]) -> list[tuple[str, str]]:
     """(run id, why) of the runs that are held."""
-    return [(one.run_id, one.why) for one in decisions if isinstance(one, Hold)]
+    return [(one.run_id, one.why) for one in decisions if isinstance(one, types.RunHeld)]
 
 
-def places(decisions: tuple[Decision, ...]) -> list[Place]:
+def places(decisions: tuple[Decision, ...]) -> list[types.RunPlaced]:
     """The runs that are placed."""
-    return [one for one in decisions if isinstance(one, Place)]
+    return [one for one in decisions if isinstance(one, types.RunPlaced)]

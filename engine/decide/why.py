@@ -1,0 +1,266 @@
+"""Why a run did not get a warm machine, as of when it was handed over, and why a machine is still up: in sentences, by
+the recorded steps.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from msgspec.structs import replace
+
+from engine.decide.placement import LANDING, comer, is_told, unfit
+from engine.decide.queue import waits
+from engine.decide.source_view import Scene, Timeout, slot_of, timeout_of
+from engine.fold.archives import until_of
+from engine.fold.queries import idle_evidence, source_of
+from engine.fold.run import Run
+from engine.fold.sources import Observability, observability
+from engine.fold.vm import Vm
+from engine.fold.world_codec import WorldState
+from engine.money.prices import in_force
+from engine.policy import Policy
+from engine.states import VmReason, VmState
+from events.clock import SECOND, format_time
+from events.duration import span
+
+
+def why_not_warm(state: WorldState, run: Run) -> tuple[str, ...]:
+    """Every cause for which the run has no warm machine, the most general first; empty: it has one.
+
+    One sentence for each machine that was there when the run was handed over, and one for the fitting machine that had
+    gone last. A run that still waits is told what it waits for, and how the machines are at the last poll.
+    """
+    if run.start == "warm":
+        return ()
+    if run.terminal and not _was_handed_over(run):
+        return (f"It was never submitted to {run.provider}, so no machine was chosen for it.",)
+    found = []
+    if run.held is not None:
+        found.append(f"It waits ({run.held.why}): {waits(run.held)}.")
+    if run.terms is not None and run.terms.creation == "create":
+        return (*found, "Its creation_policy is `create`: it always gets a new machine.")
+    at, source = _handed_at(state, run), source_of(run)
+    policy = in_force(state.policies.get(source, ()), at) or Policy()
+    scene = Scene(state=state, source=source, policy=policy, now=at)
+    before = [
+        vm
+        for vm in state.vms.values()
+        if vm.source == source
+        and (vm.archive is None) == (run.archive is None)
+        and vm.created < at
+        and vm.made_for != run.run_id
+        and vm.vm_id != run.vm_id
+    ]
+    there = [vm for vm in before if vm.finished_at is None or vm.finished_at > at]
+    when = "" if _was_handed_over(run) else ", at the last poll"
+    if not before:
+        found.append("There was no earlier machine.")
+    elif not there:
+        there, when = [max(before, key=lambda vm: (vm.finished_at or 0, vm.vm_id))], ""
+    # A machine's name is given again, the beginning of its id is not.
+    names = [f"{vm.facts.name or 'machine'} ({vm.vm_id[:8]}){when}" for vm in there]
+    return (*found, *(f"{name}: {_cause(scene, run, vm)}." for name, vm in zip(names, there, strict=True)))
+
+
+def _handed_at(state: WorldState, run: Run) -> int:
+    """When its place was decided: of the first submission where one is known; of a run that waits, the last poll."""
+    if not _was_handed_over(run) and state.last_at is not None:
+        return state.last_at
+    machines = (state.vms[vm_id] for vm_id in dict.fromkeys(run.links.values()))
+    sinces = [one.since for vm in machines for one in vm.occupancies if one.run_id == run.run_id]
+    known = (run.placed.at if run.placed is not None else None, run.submitted_at, run.requested_at, run.first_at)
+    return min(sinces) if sinces else next(at for at in known if at is not None)
+
+
+def _was_handed_over(run: Run) -> bool:
+    return run.provider_id is not None or bool(run.former_ids)
+
+
+def _cause(scene: Scene, run: Run, vm: Vm) -> str:
+    """What was in the way on one machine."""
+    if vm.finished_at is not None and vm.finished_at <= scene.now:
+        return _gone(vm, vm.finished_at, scene.now)
+    return "; ".join((*_state(scene, run, vm), *_unfit(scene, run, vm))) or _passed_over(scene.state, run)
+
+
+def _passed_over(state: WorldState, run: Run) -> str:
+    """Why a machine that was idle and fits was not the run's, as far as it is known."""
+    idle = "it was idle and fits by what is recorded"
+    if not _was_handed_over(run):
+        return f"{idle}; the run has not been submitted to {run.provider} yet"
+    if run.vm_id is None:
+        return f"{idle}; {run.provider} shows no machine for the run"
+    slot = slot_of(state.vms[run.vm_id])
+    chosen = f"{run.provider} chose another machine" if slot is None else f"Steno had chosen {slot} for the run"
+    return f"{idle}; {chosen}"
+
+
+def _gone(vm: Vm, ended: int, at: int) -> str:
+    ago = _about(at - ended)
+    if vm.reason is VmReason.IDLE_TIMEOUT:
+        left = next((step.at for step in reversed(vm.steps) if step.before in (VmState.IDLE, VmState.DRAINING)), None)
+        over = "" if left is None or left > at else f"; its idle window had ended {_about(at - left)} earlier"
+        return f"it had ended {ago} earlier (idle timeout){over}"
+    return f"it had ended {ago} earlier ({'no reason known' if vm.reason is None else vm.reason.value})"
+
+
+def _state(scene: Scene, run: Run, vm: Vm) -> Iterator[str]:
+    at = scene.now
+    there = (one for one in vm.occupancies if one.since < at and (one.until is None or one.until > at))
+    on_it = [one.run_id for one in there if one.run_id != run.run_id]
+    shown = [step.after for step in vm.steps if step.at <= at]
+    match shown[-1] if shown else None:
+        case _ if on_it:
+            yield f"it was busy with {_names(scene.state, on_it)}"
+        case VmState.BUSY:
+            yield "it was busy"
+        case VmState.DRAINING:
+            by = "" if vm.drain is None else f" ({vm.drain.by})"
+            yield f"it was draining{by}, so no new run was placed on it"
+        case VmState.TERMINATING | VmState.UNCONFIRMED | VmState.TERMINATED:
+            yield "it was being stopped"
+        case VmState.PROVISIONING | VmState.REQUESTED:
+            yield f"it was still being provisioned{_for_maker(scene.state, vm)}"
+        case VmState.IDLE | None:
+            pass
+    if any(one.since <= at and (one.until is None or one.until > at) for one in vm.unreachable):
+        yield "it was unreachable for the provider"
+
+
+def _unfit(scene: Scene, run: Run, vm: Vm) -> Iterator[str]:
+    if run.terms is None:
+        yield "the run was not submitted through Steno, so its requirements are not known"
+        return
+    before = (one.run_id for one in vm.occupancies if one.since < scene.now and one.run_id != run.run_id)
+    yield from unfit(scene, run, replace(vm, runs=tuple(dict.fromkeys(before))))
+
+
+# -- why a machine is still up ----------------------------------------------------------------------------------------
+
+
+def why_up(state: WorldState, vm: Vm, policy: Policy, now: int) -> tuple[str, ...]:
+    """Every reason for which the machine has not gone; for one that has, when and why it did."""
+    if vm.state is VmState.TERMINATED:
+        why = "" if vm.reason is None else f" ({vm.reason.value})"
+        ended = "is gone" if vm.finished_at is None else f"has been gone since {format_time(vm.finished_at)}"
+        return (f"It {ended}{why}.",)
+    if vm.archive is not None:
+        return (f"It is part of the archive {vm.archive}, which ends at {format_time(until_of(state, vm))}.",)
+    scene = Scene(state=state, source=vm.source, policy=policy, now=now)
+    return (*_watched(state, vm, now), *_whose(state, vm), *_doing(scene, vm), *_odd(vm))
+
+
+def _watched(state: WorldState, vm: Vm, now: int) -> Iterator[str]:
+    source = state.sources.get(vm.source)
+    if observability(source, now) is Observability.BLIND:
+        last = None if source is None else source.last_answered
+        since = "never" if last is None else f"{_about(max(0, now - last))} ago"
+        said = "Until it answers, no idle timer advances and nothing is stopped."
+        yield f"{vm.source} is blind: last answer {since}. {said}"
+
+
+def _whose(state: WorldState, vm: Vm) -> Iterator[str]:
+    if not vm.ours:
+        yield "Steno did not create it: it is listed and billed, and Steno never stops it."
+    elif vm.wish is not None:
+        idle = ", once it is idle" if vm.wish.when_idle else ""
+        yield f"A user requested its stop at {format_time(vm.wish.at)}{idle}."
+        occupants = [(one.run_id, state.runs.get(one.run_id)) for one in vm.occupants]
+        foreign = [run_id for run_id, run in occupants if run is None or run.requested_at is None]
+        if foreign:
+            said = "was not submitted through Steno, so Steno stops neither the run nor the machine."
+            yield f"{_names(state, foreign)} on it {said}"
+
+
+def _doing(scene: Scene, vm: Vm) -> Iterator[str]:
+    match vm.state:
+        case VmState.BUSY:
+            names = _names(scene.state, (one.run_id for one in vm.occupants))
+            yield f"It is busy with {names}." if names else "The provider says that it is busy; no known run is on it."
+        case VmState.REQUESTED | VmState.PROVISIONING:
+            yield f"It is being provisioned{_for_maker(scene.state, vm)}."
+        case VmState.IDLE:
+            yield from _idle(scene, vm)
+        case VmState.DRAINING:
+            yield from _draining(scene, vm)
+        case VmState.TERMINATING:
+            taken = vm.told.taken_at if vm.told is not None else None
+            told = "" if taken is None else f"; the provider accepted the stop request at {format_time(taken)}"
+            yield f"It is being stopped{told}. It is billed until a poll shows it gone."
+        case VmState.UNCONFIRMED:
+            yield (
+                "It should be gone, but no poll shows that: it is still billed. Look in the cloud's own console; if it "
+                "is gone there, record that with `steno vms gone`."
+            )
+        case VmState.TERMINATED:
+            pass
+
+
+def _idle(scene: Scene, vm: Vm) -> Iterator[str]:
+    for one in vm.occupants:
+        yield f"{_name(scene.state, one.run_id)} is on it, and the record shows no end of it."
+    coming = tuple(_coming(scene, vm))
+    yield from coming
+    timeout, seen = timeout_of(scene.state, vm, scene.policy), idle_evidence(scene.state, vm) // SECOND * SECOND
+    idle = "It is idle" if vm.idle_since is None else f"It has been idle since {format_time(vm.idle_since)}"
+    if timeout.after is None:
+        yield f"{idle}; its timeout is off: {_says(scene.state, timeout)}."
+        return
+    yield f"{idle}: polls show {span(seen)} of the {span(timeout.after)} timeout ({_says(scene.state, timeout)})."
+    if seen >= timeout.after and vm.ours and not coming:
+        yield "Its timeout has passed: it is drained in the next round."
+
+
+def _draining(scene: Scene, vm: Vm) -> Iterator[str]:
+    drain, told = vm.drain, vm.told
+    if drain is None:
+        yield "It is draining."
+        return
+    yield f"It has been draining since {format_time(drain.at)} ({drain.by}): no new run is placed on it."
+    if told is not None and told.position > drain.position and told.refused_at is not None:
+        tries = "once" if told.times == 1 else f"{told.times} times"
+        yield f"The provider refused to stop it ({tries}): {told.error or 'no reason given'}. Steno tries again."
+    elif is_told(vm):
+        yield "The stop request was sent; the provider's answer is not recorded yet."
+    elif vm.started.get(vm.source, 0) <= drain.at:
+        yield "It is stopped once a poll that began after the drain shows it empty."
+    yield from _coming(scene, vm)
+
+
+def _coming(scene: Scene, vm: Vm) -> Iterator[str]:
+    run_id = comer(scene, (), vm)
+    if run_id is not None:
+        yield f"{_name(scene.state, run_id)} has been placed and may start on it (within {span(LANDING)})."
+
+
+def _odd(vm: Vm) -> Iterator[str]:
+    if vm.missing is not None:
+        yield f"The provider has not listed it since {format_time(vm.missing.at)}; that alone does not end its bill."
+    if vm.unreachable and vm.unreachable[-1].until is None:
+        yield f"It has been unreachable for the provider since {format_time(vm.unreachable[-1].since)}."
+
+
+def _says(state: WorldState, timeout: Timeout) -> str:
+    if timeout.source == "policy":
+        return "`vms.idle_timeout`"
+    maker = "" if timeout.run_id is None else f" of {_name(state, timeout.run_id)}, for which it was created"
+    return f"{'idle_duration' if timeout.source == 'task' else 'creation_policy create'}{maker}"
+
+
+# -- words -------------------------------------------------------------------------------------------------------------
+
+
+def _about(duration: int) -> str:
+    """A duration to the second: what is between two polls is not known better."""
+    return span(duration // SECOND * SECOND)
+
+
+def _for_maker(state: WorldState, vm: Vm) -> str:
+    return f" for {_name(state, vm.made_for)}" if vm.made_for else ""
+
+
+def _names(state: WorldState, run_ids: Iterable[str]) -> str:
+    return ", ".join(_name(state, run_id) for run_id in dict.fromkeys(run_ids))
+
+
+def _name(state: WorldState, run_id: str) -> str:
+    run = state.runs.get(run_id)
+    return f"run {run_id[:8] if run is None or run.name is None else run.name}"
