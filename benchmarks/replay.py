@@ -25,12 +25,12 @@ from record_table import Measured, show
 from stenotest.machines import machine_item
 from stenotest.story import START, job, run_item, submission
 
-from engine.fold.run_machine import RUN, TRIGGER_TO, RunStepper, Trigger
+from engine.fold.state_machines import RUN, TRIGGER_TO, Step, Trigger
 from engine.money.costs import Costs
 from engine.providers.readings import READINGS
 from engine.replay.record import world_of
 from engine.replay.trace import open_trace
-from engine.states import PROGRESS
+from engine.states import PROGRESS, State
 from events.clock import SECOND, SystemClock
 from events.poll import Poll
 from events.store.record import Record
@@ -174,14 +174,14 @@ def folded(path: Path) -> tuple[float, float]:
     return scanned, rate(fold)
 
 
-def stepped(stepper: RunStepper) -> float:
+def stepped(step: Step[State, Trigger]) -> float:
     """Steps a second of CPU through the Run machine, forward and back by a retry."""
     way = [(PROGRESS[place], TRIGGER_TO[PROGRESS[place + 1]]) for place in range(5)] + [(PROGRESS[5], Trigger.RETRY)]
 
     def work() -> int:
         for _ in range(2000):
             for state, trigger in way:
-                stepper.step(state, trigger)
+                step(state, trigger)
         return 2000 * len(way)
 
     return rate(work)

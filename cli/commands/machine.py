@@ -37,7 +37,7 @@ def run(app: App, form: Literal["mermaid", "dot"]) -> None:
       steno machine run
       steno machine run --format dot | dot -Tsvg > run.svg
     """
-    from engine.fold.run_machine import RUN
+    from engine.fold.state_machines import RUN
 
     _draw(app, "run", form, RUN.diagram(form))
 
@@ -54,7 +54,7 @@ def vm(app: App, form: Literal["mermaid", "dot"]) -> None:
       steno machine vm
       steno machine vm --format dot | dot -Tsvg > vm.svg
     """
-    from engine.fold.vm_machine import VM
+    from engine.fold.state_machines import VM
 
     _draw(app, "vm", form, VM.diagram(form))
 

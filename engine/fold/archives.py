@@ -9,7 +9,7 @@ import msgspec
 
 from engine.errors import Conflict
 from engine.fold.run import Run
-from engine.fold.sources import BLIND_AFTER, Source, source_named
+from engine.fold.sources import BLIND_AFTER, Source
 from engine.fold.tick import Tick
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
@@ -55,11 +55,6 @@ def may_move(tick: Tick, thing: Run | Vm) -> bool:
 def concerns(tick: Tick, thing: Run | Vm) -> bool:
     """Whether the silence of a poll about a thing can mean anything: both are live, or both imported."""
     return (thing.archive is None) == (tick.archive is None)
-
-
-def record_live(state: WorldState, name: str) -> None:
-    """A recorder polls this source from now on; what was imported before stays an archive."""
-    source_named(state.sources, name).archive = False
 
 
 def is_hidden(state: WorldState, archive: str | None) -> bool:

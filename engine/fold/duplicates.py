@@ -5,11 +5,13 @@ would move the thing to and fro, and bill it so. Which row stands depends on the
 may cost most, so that none is forgotten while it may be billed; of a run the furthest.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+from msgspec.structs import replace
 
 from engine.facts import RunFacts, VmFacts
-from engine.fold.tick import Seen
+from engine.fold.tick import Seen, Tick
 from engine.rules.current import attempt_of, decisive, progress
 from engine.states import PROGRESS, VmState
 
@@ -32,55 +34,41 @@ _DERIVED: Final = frozenset(
 _NO_END: Final = 1 << 62
 
 
-class Once(NamedTuple):
-    """What an answer lists, each thing once."""
-
-    runs: tuple[Seen, ...]
-    """In the order of the answer, as `vms`."""
-    vms: tuple[VmFacts, ...]
-    unlike: Mapping[str, str]
-    """The provider's id → how its rows differ, of each thing that was listed with several."""
-
-
-def listed_once(runs: tuple[Seen, ...], vms: tuple[VmFacts, ...]) -> Once | None:
-    """The rows of an answer that stand, of rows that weigh the same the last; None where nothing is listed twice."""
-    if len(runs) < 2 and len(vms) < 2:
-        return None
+def listed_once(tick: Tick) -> Tick:
+    """The poll with the rows that stand, of rows that weigh the same the last; itself where nothing is listed twice."""
     unlike: dict[str, str] = {}
-    once = Once(_once(runs, _facts, _of_run, unlike), _once(vms, _itself, _of_vm, unlike), unlike)
-    return None if len(once.runs) == len(runs) and len(once.vms) == len(vms) else once
+    runs, vms = runs_once(tick.runs, unlike), _once(tick.vms, _of_vm, unlike)
+    same = len(runs) == len(tick.runs) and len(vms) == len(tick.vms)
+    return tick if same else replace(tick, runs=runs, vms=vms, unlike=unlike)
 
 
-def _once(
-    rows: tuple[Row, ...],
-    facts_of: Callable[[Row], RunFacts | VmFacts],
-    weight: Callable[[Row], tuple[int, ...]],
-    unlike: dict[str, str],
-) -> tuple[Row, ...]:
-    ids = [facts_of(row).provider_id for row in rows]
-    if len(set(ids)) == len(ids):
+def runs_once(runs: tuple[Seen, ...], unlike: dict[str, str] | None = None) -> tuple[Seen, ...]:
+    """The rows of runs that stand; `unlike` gets how the others differ, by the provider's id."""
+    return _once(runs, _of_run, {} if unlike is None else unlike)
+
+
+def _once(rows: tuple[Row, ...], weight: Callable[[Row], tuple[int, ...]], unlike: dict[str, str]) -> tuple[Row, ...]:
+    if len(rows) < 2:
         return rows
     found: dict[str, list[Row]] = {}
-    for row, provider_id in zip(rows, ids, strict=True):
-        found.setdefault(provider_id, []).append(row)
+    for row in rows:
+        found.setdefault(_facts(row).provider_id, []).append(row)
+    if len(found) == len(rows):
+        return rows
     for provider_id, same in found.items():
-        if len(same) > 1 and (fields := _differing([facts_of(row) for row in same])):
+        if fields := _differing([_facts(row) for row in same]):
             unlike[provider_id] = f"listed {len(same)} times in one answer, with another {', '.join(fields)}"
     return tuple(max(reversed(same), key=weight) for same in found.values())
+
+
+def _facts(row: Seen | VmFacts) -> RunFacts | VmFacts:
+    return row.facts if isinstance(row, Seen) else row
 
 
 def _differing(facts: Sequence[RunFacts | VmFacts]) -> list[str]:
     first, *others = facts
     names = (name for name in first.__struct_fields__ if name not in _DERIVED)
     return [name for name in names if any(getattr(one, name) != getattr(first, name) for one in others)]
-
-
-def _facts(seen: Seen) -> RunFacts:
-    return seen.facts
-
-
-def _itself(facts: VmFacts) -> VmFacts:
-    return facts
 
 
 def _of_vm(facts: VmFacts) -> tuple[int, ...]:

@@ -134,13 +134,9 @@ class Lane:
             list_read(self.source.state, self.position, self.started)
         name = self.source.state.name
         for run, whole in self.runs:
-            run.started[name] = max(run.started.get(name, self.started), self.started)
-            if self.position > run.last_position:
-                run.last_position, run.last_at = self.position, self.at
+            run.shown_again(name, self.started, self.position, self.at)
             if whole and self.position > (run.cost_at or 0):
                 run.cost_at = self.position
         for vm in self.vms:
-            vm.started[name] = max(vm.started.get(name, self.started), self.started)
-            if self.position > vm.last_position:
-                vm.last_position, vm.last_at = self.position, self.at
+            vm.shown_again(name, self.started, self.position, self.at)
         self.position = 0

@@ -2,15 +2,14 @@
 submission's; the newest `created` wins, a tie is an anomaly and no link. Once linked, a submission stays linked.
 """
 
-from collections.abc import Sequence
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from engine.facts import AttemptFacts, JobFacts, RunFacts
-from engine.fold.change import Anomaly, AnomalyKind, Change, Moved, VmMoved
+from engine.fold.change import AnomalyKind, Moved, VmMoved
 from engine.fold.run import Run
-from engine.fold.sources import source_named
+from engine.fold.turn import Turn
 from engine.fold.vm import Occupancy, Vm
 from engine.fold.vm_turn import EMPTY, last_asked
 from engine.fold.world_codec import WorldState
@@ -21,241 +20,207 @@ _WAITING: Final = 100
 """Runs remembered for one hostname that no machine has."""
 
 
-def host_of(provider: str, project: str | None, hostname: str) -> str:
+def _host_of(provider: str, project: str | None, hostname: str) -> str:
     """The key under which a hostname is looked up; never a name of a machine, which is given again."""
     return f"{provider}/{project}/{hostname}"
 
 
-class Links:
-    """Links the runs and machines of one world."""
+def _key_of(job: JobFacts, submission: AttemptFacts) -> str:
+    return f"{job.replica_num}/{job.job_num}/{submission.num}"
 
-    __slots__ = ("state",)
 
-    def __init__(self, state: WorldState) -> None:
-        self.state = state
+def _parts(key: str) -> tuple[int, ...]:
+    return tuple(map(int, key.split("/")))
 
-    def run_shown(self, run: Run, position: int, at: int) -> list[Change]:
-        """A run says something new: which machines its submissions are on, and which they have left."""
-        changes: list[Change] = []
-        facts = run.facts
-        if facts is None:
-            return changes
-        over = facts.final
-        shown: set[str] = set()
-        for job in facts.jobs:
-            for submission in job.attempts:
-                key = f"{job.replica_num}/{job.job_num}/{submission.num}"
-                shown.add(key)
-                until = _until(job, submission, at, over=over)
-                if key in run.links:
-                    self._leave(run, key, until, changes, shown=submission)
-                elif submission.hostname is not None:
-                    self._link(run, key, submission, until, position, at, changes)
-        for key in tuple(run.links):
-            if key not in shown and over:
-                self._leave(run, key, at, changes)
-        return changes
 
-    def answered(self, run: Run, before: RunFacts, asked_at: int) -> None:
-        """Take down that a run's machine answered: its job went on since the poll of `asked_at` showed `before`.
+def run_shown(turn: Turn, run: Run) -> None:
+    """A run says something new: which machines its submissions are on, and which they have left."""
+    facts = run.facts
+    if facts is None:
+        return
+    shown: set[str] = set()
+    for job in facts.jobs:
+        for submission in job.attempts:
+            key = _key_of(job, submission)
+            shown.add(key)
+            until = _until(job, submission, turn.at, over=facts.final)
+            if key in run.links:
+                _leave(turn, run, key, until, shown=submission)
+            elif submission.hostname is not None:
+                _link(turn, run, key, submission, until)
+    for key in tuple(run.links):
+        if key not in shown and facts.final:
+            _leave(turn, run, key, turn.at)
 
-        A provider learns from the machine alone that a job pulls its image, runs or has an exit status.
-        """
-        if run.facts is None:
-            return
-        known = {f"{job.replica_num}/{job.job_num}/{one.num}": one for job in before.jobs for one in job.attempts}
-        for job in run.facts.jobs:
-            for one in job.attempts:
-                key = f"{job.replica_num}/{job.job_num}/{one.num}"
-                was = known.get(key)
-                if was is None or key not in run.links:
-                    continue
-                if (one.state is not was.state and one.state in _SAID_BY_MACHINE) or (
-                    one.exit_status is not None and was.exit_status is None
-                ):
-                    self._replace(run, key, answered_at=asked_at)
 
-    def machine_shown(self, vm: Vm, position: int, at: int) -> list[Change]:
-        """A machine has a hostname: runs may have waited for it."""
-        hostname = vm.facts.hostname
-        if hostname is None:
-            return []
-        host = host_of(vm.provider, vm.facts.project, hostname)
-        had = self.state.by_host.setdefault(host, [])
-        if vm.vm_id not in had:
-            had.append(vm.vm_id)
-        changes: list[Change] = []
-        for run_id in self.state.waiting.pop(host, ()):
-            run = self.state.runs.get(run_id)
-            if run is not None:
-                changes += self.run_shown(run, position, at)
-        return changes
+def answered(turn: Turn, run: Run, before: RunFacts, asked_at: int) -> None:
+    """Take down that a run's machine answered: its job went on since the poll of `asked_at` showed `before`.
 
-    def leave_all(self, run: Run, at: int) -> list[Change]:
-        """The run is on no machine any more: lost, or asked for again."""
-        changes: list[Change] = []
-        for key in tuple(run.links):
-            self._leave(run, key, at, changes, forgotten=True)
-        return changes
+    A provider learns from the machine alone that a job pulls its image, runs or has an exit status.
+    """
+    known = {_key_of(job, one): one for job in before.jobs for one in job.attempts}
+    for job in () if run.facts is None else run.facts.jobs:
+        for one in job.attempts:
+            key = _key_of(job, one)
+            was = known.get(key)
+            if was is None or key not in run.links:
+                continue
+            if (one.state is not was.state and one.state in _SAID_BY_MACHINE) or (
+                one.exit_status is not None and was.exit_status is None
+            ):
+                _note_more(turn.state, run, key, answered_at=asked_at)
 
-    def rename(self, run: Run, before: str) -> None:
-        """The run `before` is known under another id from now on."""
-        for vm_id in set(run.links.values()):
-            vm = self.state.vms[vm_id]
-            vm.runs = tuple(run.run_id if one == before else one for one in vm.runs)
-            vm.occupancies = tuple(
-                msgspec.structs.replace(one, run_id=run.run_id) if one.run_id == before else one
-                for one in vm.occupancies
-            )
-            if vm.made_for == before:
-                vm.made_for = run.run_id
-                vm.ours = vm.ours or run.requested_at is not None
-        for waiting in self.state.waiting.values():
-            waiting[:] = [run.run_id if one == before else one for one in waiting]
 
-    # -- one submission ----------------------------------------------------------------------------------------------
+def machine_shown(turn: Turn, vm: Vm) -> None:
+    """A machine has a hostname: runs may have waited for it."""
+    host = _host_of(vm.provider, vm.facts.project, vm.facts.hostname or "")
+    had = turn.state.by_host.setdefault(host, [])
+    if vm.vm_id not in had:
+        had.append(vm.vm_id)
+    for run_id in turn.state.waiting.pop(host, ()):
+        run = turn.state.runs.get(run_id)
+        if run is not None:
+            run_shown(turn, run)
 
-    def _link(
-        self,
-        run: Run,
-        key: str,
-        submission: AttemptFacts,
-        until: int | None,
-        position: int,
-        at: int,
-        changes: list[Change],
-    ) -> None:
-        since = _since(run, submission)
-        host = host_of(run.provider, run.project, submission.hostname or "")
-        known = (self.state.vms[vm_id] for vm_id in self.state.by_host.get(host, ()))
-        there = [vm for vm in known if (vm.archive is None) == (run.archive is None)]
-        fitting = [vm for vm in there if _overlaps(vm, since, submission.finished_at)]
-        newest = [vm for vm in fitting if vm.created == max(other.created for other in fitting)]
-        if len(newest) != 1:
-            waiting = self.state.waiting.setdefault(host, [])
-            if run.run_id not in waiting:
-                waiting.append(run.run_id)
-                del waiting[:-_WAITING]
-            if newest:
-                names = ", ".join(sorted(vm.provider_id for vm in newest))
-                detail = f"submission {key} at {submission.hostname} fits {len(newest)} machines: {names}"
-                self._note(run, AnomalyKind.AMBIGUOUS_VM, detail, position, changes)
-            return
-        vm = newest[0]
-        cold = vm.created >= since
-        occupancy = Occupancy(
-            run_id=run.run_id,
-            job=key,
-            since=since,
-            seen_at=at,
-            until=until,
-            cold=cold,
-            blocks=submission.blocks,
-            free_at=_free_at(vm),
-            cut_off=submission.cut_off,
+
+def leave_all(turn: Turn, run: Run) -> None:
+    """The run is on no machine any more: lost, or asked for again."""
+    for key in tuple(run.links):
+        _leave(turn, run, key, turn.at, forgotten=True)
+
+
+def rename(state: WorldState, run: Run, before: str) -> None:
+    """The run `before` is known under another id from now on."""
+    for vm_id in set(run.links.values()):
+        vm = state.vms[vm_id]
+        vm.runs = tuple(run.run_id if one == before else one for one in vm.runs)
+        vm.occupancies = tuple(
+            replace(one, run_id=run.run_id) if one.run_id == before else one for one in vm.occupancies
         )
-        vm.occupancies = (*vm.occupancies, occupancy)
-        vm.runs = vm.runs if run.run_id in vm.runs else (*vm.runs, run.run_id)
-        if cold and vm.made_for is None:
+        if vm.made_for == before:
             vm.made_for = run.run_id
             vm.ours = vm.ours or run.requested_at is not None
-        run.links[key] = vm.vm_id
-        self._first_job(run)
-        self._left(vm, occupancy, until, at)
-        changes += (Moved(run_id=run.run_id, transition=None), VmMoved(vm_id=vm.vm_id, step=None))
-        self._compare(run, vm, position, changes)
+    for waiting in state.waiting.values():
+        waiting[:] = [run.run_id if one == before else one for one in waiting]
 
-    def _leave(
-        self,
-        run: Run,
-        key: str,
-        until: int | None,
-        changes: list[Change],
-        *,
-        shown: AttemptFacts | None = None,
-        forgotten: bool = False,
-    ) -> None:
-        """Write down when a submission left its machine; one that is shown there again never did.
 
-        `shown`: the submission, where an answer shows it; its `finished_at` stands instead of the poll that first
-        showed it over. `forgotten`: nobody says that it is over.
-        """
-        vm = self.state.vms[run.links[key]]
-        told = shown is not None and shown.finished_at is not None
+# -- one submission --------------------------------------------------------------------------------------------------
+
+
+def _link(turn: Turn, run: Run, key: str, submission: AttemptFacts, until: int | None) -> None:
+    state, since = turn.state, _since(run, submission)
+    host = _host_of(run.provider, run.project, submission.hostname or "")
+    known = (state.vms[vm_id] for vm_id in state.by_host.get(host, ()))
+    there = [vm for vm in known if (vm.archive is None) == (run.archive is None)]
+    fitting = [vm for vm in there if _overlaps(vm, since, submission.finished_at)]
+    newest = [vm for vm in fitting if vm.created == max(other.created for other in fitting)]
+    if len(newest) != 1:
+        waiting = state.waiting.setdefault(host, [])
+        if run.run_id not in waiting:
+            waiting.append(run.run_id)
+            del waiting[:-_WAITING]
+        if newest:
+            names = ", ".join(sorted(vm.provider_id for vm in newest))
+            detail = f"submission {key} at {submission.hostname} fits {len(newest)} machines: {names}"
+            turn.note(run, AnomalyKind.AMBIGUOUS_VM, detail, once=True)
+        return
+    vm = newest[0]
+    occupancy = Occupancy(
+        run_id=run.run_id,
+        job=key,
+        since=since,
+        seen_at=turn.at,
+        until=until,
+        cold=vm.created >= since,
+        blocks=submission.blocks,
+        free_at=_free_at(vm),
+        cut_off=submission.cut_off,
+    )
+    vm.occupancies = (*vm.occupancies, occupancy)
+    vm.runs = vm.runs if run.run_id in vm.runs else (*vm.runs, run.run_id)
+    if occupancy.cold and vm.made_for is None:
+        vm.made_for = run.run_id
+        vm.ours = vm.ours or run.requested_at is not None
+    run.links[key] = vm.vm_id
+    _first_job(state, run)
+    _left(turn, vm, occupancy, until, turn.at)
+    turn.changes += (Moved(run_id=run.run_id, transition=None), VmMoved(vm_id=vm.vm_id, step=None))
+    _compare(turn, run, vm)
+
+
+def _leave(
+    turn: Turn, run: Run, key: str, until: int | None, *, shown: AttemptFacts | None = None, forgotten: bool = False
+) -> None:
+    """Write down when a submission left its machine; one that is shown there again never did.
+
+    `shown`: the submission, where an answer shows it; its `finished_at` stands instead of the poll that first showed it
+    over. `forgotten`: nobody says that it is over.
+    """
+    vm = turn.state.vms[run.links[key]]
+    told = shown is not None and shown.finished_at is not None
+    for one in vm.occupancies:
+        if one.run_id != run.run_id or one.job != key or one.until == until:
+            continue
+        if one.until is not None and until is not None and not told:
+            continue
         cut_off = shown is not None and shown.cut_off
-        for one in vm.occupancies:
-            if one.run_id != run.run_id or one.job != key or one.until == until:
-                continue
-            if one.until is not None and until is not None and not told:
-                continue
-            self._replace(run, key, until=until, cut_off=cut_off, forgotten=forgotten)
-            self._left(vm, one, until, run.last_at)
-            changes.append(VmMoved(vm_id=vm.vm_id, step=None))
+        _note_more(turn.state, run, key, until=until, cut_off=cut_off, forgotten=forgotten)
+        _left(turn, vm, one, until, run.last_at)
+        turn.changes.append(VmMoved(vm_id=vm.vm_id, step=None))
 
-    def _replace(self, run: Run, key: str, **more: object) -> None:
-        """Write down something more of a submission on its machine."""
-        vm = self.state.vms[run.links[key]]
-        vm.occupancies = tuple(
-            msgspec.structs.replace(one, **more) if one.run_id == run.run_id and one.job == key else one
-            for one in vm.occupancies
-        )
 
-    def _left(self, vm: Vm, one: Occupancy, until: int | None, at: int) -> None:
-        """A submission is over: a machine shown empty all along was not, and one nobody saw end lived that long.
+def _note_more(state: WorldState, run: Run, key: str, **more: object) -> None:
+    """Write down something more of a submission on its machine."""
+    vm = state.vms[run.links[key]]
+    vm.occupancies = tuple(
+        replace(one, **more) if one.run_id == run.run_id and one.job == key else one for one in vm.occupancies
+    )
 
-        One first seen there since the machine idles came since then, whatever the two clocks say of each other.
-        """
-        if until is None:
-            return
-        if vm.unseen_end and vm.finished_at is not None:
-            vm.finished_at = vm.finished_low = min(max(vm.finished_at, until), max(vm.first_at, vm.created))
-        if vm.idle_since is not None and (until > vm.idle_since or one.seen_at > vm.idle_since):
-            vm.idle_from = source_named(self.state.sources, vm.source).answered_time
-            vm.idle_since = max(vm.idle_since, at)
 
-    def _first_job(self, run: Run) -> None:
-        """Which machine the run is on, and whether its first one was made for it."""
-        keys = sorted(run.links, key=_parts)
-        first = [key for key in keys if _parts(key)[:2] == _parts(keys[0])[:2]]
-        run.vm_id = run.links[first[-1]]
-        for one in self.state.vms[run.links[first[0]]].occupancies:
-            if one.run_id == run.run_id and one.job == first[0]:
-                run.start = "cold" if one.cold else "warm"
+def _left(turn: Turn, vm: Vm, one: Occupancy, until: int | None, at: int) -> None:
+    """A submission is over: a machine shown empty all along was not, and one nobody saw end lived that long.
 
-    def _compare(self, run: Run, vm: Vm, position: int, changes: list[Change]) -> None:
-        """Whether a run of ours got the GPUs it asked for."""
-        terms, got = run.terms, vm.facts
-        if terms is None or not (terms.gpu or terms.gpu_count):
-            return
-        wanted: Sequence[str] = (*terms.gpu, *(terms.fallback if run.requeues else ()))
-        if run.placed is not None and run.placed.gpu is not None:
-            wanted = (run.placed.gpu,)
-        models = {model.lower() for model in wanted}
-        if (models and (got.gpu or "").lower() not in models) or got.gpu_count < terms.gpu_count:
-            asked = f"{' or '.join(wanted) or 'GPU'} × {terms.gpu_count}"
-            detail = f"asked for {asked}, got {got.gpu or 'none'} × {got.gpu_count}"
-            self._note(run, AnomalyKind.GPU_MISMATCH, detail, position, changes)
+    One first seen there since the machine idles came since then, whatever the two clocks say of each other.
+    """
+    if until is None:
+        return
+    if vm.unseen_end and vm.finished_at is not None:
+        vm.finished_at = vm.finished_low = min(max(vm.finished_at, until), max(vm.first_at, vm.created))
+    if vm.idle_since is not None and (until > vm.idle_since or one.seen_at > vm.idle_since):
+        vm.idle_from = turn.source(vm.source).answered_time
+        vm.idle_since = max(vm.idle_since, at)
 
-    def _note(self, run: Run, kind: AnomalyKind, detail: str, position: int, changes: list[Change]) -> None:
-        mark = f"{kind.value}: {detail}"
-        if mark in run.noted:
-            return
-        run.noted = (*run.noted, mark)
-        anomaly = Anomaly(kind=kind, subject=f"run/{run.run_id}", position=position, detail=detail)
-        self.state.anomalies.append(anomaly)
-        changes.append(anomaly)
+
+def _first_job(state: WorldState, run: Run) -> None:
+    """Which machine the run is on, and whether its first one was made for it."""
+    keys = sorted(run.links, key=_parts)
+    first = [key for key in keys if _parts(key)[:2] == _parts(keys[0])[:2]]
+    run.vm_id = run.links[first[-1]]
+    for one in state.vms[run.links[first[0]]].occupancies:
+        if one.run_id == run.run_id and one.job == first[0]:
+            run.start = "cold" if one.cold else "warm"
+
+
+def _compare(turn: Turn, run: Run, vm: Vm) -> None:
+    """Whether a run of ours got the GPUs it asked for."""
+    terms, got = run.terms, vm.facts
+    if terms is None or not (terms.gpu or terms.gpu_count):
+        return
+    wanted = (*terms.gpu, *(terms.fallback if run.requeues else ()))
+    if run.placed is not None and run.placed.gpu is not None:
+        wanted = (run.placed.gpu,)
+    models = {model.lower() for model in wanted}
+    if (models and (got.gpu or "").lower() not in models) or got.gpu_count < terms.gpu_count:
+        asked = f"{' or '.join(wanted) or 'GPU'} × {terms.gpu_count}"
+        detail = f"asked for {asked}, got {got.gpu or 'none'} × {got.gpu_count}"
+        turn.note(run, AnomalyKind.GPU_MISMATCH, detail, once=True)
 
 
 def _free_at(vm: Vm) -> int | None:
     """The newest sight of a machine with nobody on it; None where no poll showed it so."""
-    if vm.state in (VmState.IDLE, VmState.DRAINING):
+    if vm.state in EMPTY:
         return last_asked(vm)
     return vm.steps[-1].low_at if vm.state is VmState.BUSY and vm.steps[-1].before in EMPTY else None
-
-
-def _parts(key: str) -> tuple[int, int, int]:
-    replica, job, num = key.split("/")
-    return int(replica), int(job), int(num)
 
 
 def _since(run: Run, submission: AttemptFacts) -> int:

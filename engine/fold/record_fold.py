@@ -6,23 +6,21 @@ to them when something does change. A property test holds this against folding e
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
 from engine.facts import RunFacts, VmEvent, VmFacts
 from engine.fold.archives import polled
-from engine.fold.change import Change, Moved, VmMoved
+from engine.fold.change import Change, Moved, Touched, VmMoved
 from engine.fold.clock_skew import shows_new
-from engine.fold.duplicates import listed_once
+from engine.fold.duplicates import runs_once
 from engine.fold.lanes import Lane, SourceLanes
 from engine.fold.machines import ending_due
 from engine.fold.run import Run
 from engine.fold.run_turn import cost_is_whole
 from engine.fold.sources import Source, is_page
-from engine.fold.tick import Seen, Tick
-from engine.fold.tick_reader import PollReader
-from engine.fold.touched import Touched
+from engine.fold.tick import PollReader, Seen, Tick, bounded
 from engine.fold.until import Until
 from engine.fold.vm import Vm, vm_id_of
 from engine.fold.world import World
@@ -36,13 +34,9 @@ from events.types import Event, SourceHidden, SourceShown, SubmitSucceeded
 if TYPE_CHECKING:
     from events.store.record import Record
 
-T = TypeVar("T")
-
 _RECORDED: Final = 1
 _FAILED: Final = 2
 _LANES: Final = 512
-_FACTS: Final = 128
-"""Items whose facts are remembered, or twice as many as one answer lists."""
 _NOBODY: Final = SourceLanes(Source(name=""))
 """Stands for a source that no poll has been folded of yet."""
 
@@ -148,8 +142,7 @@ class RecordFold:
             source.newest = max(source.newest, tick.started_at)
             lane.runs = tuple([(run, cost_is_whole(seen.facts, tick.scope)) for run, seen in self._runs(tick)])
             lane.vms = self._vms(tick)
-            ids = [seen.facts.provider_id for seen in tick.runs] or [facts.provider_id for facts in tick.vms]
-            lane.page = tuple(ids) if is_page(tick.scope, len(ids)) else None
+            lane.page = tick.ids if is_page(tick.scope, len(tick.ids)) else None
             if lane.listing != listed and (paged, lane.page) != (None, None):
                 source.turned()
             lane.empty = not (lane.runs or lane.vms or lane.newest or lane.page is not None)
@@ -241,8 +234,7 @@ class RecordFold:
     def _runs(self, tick: Tick) -> list[tuple[Run, Seen]]:
         """The runs an answer shows; not those of requests that were made again."""
         state, found = self.world.state, []
-        once = listed_once(tick.runs, ())
-        for seen in tick.runs if once is None else once.runs:
+        for seen in runs_once(tick.runs):
             run_id = state.by_provider.get(f"{tick.scope.provider}/{seen.facts.provider_id}")
             if run_id is not None and self._is_moved(tick, state.runs[run_id]):
                 found.append((state.runs[run_id], seen))
@@ -334,7 +326,7 @@ class RecordFold:
         return self.record.poll(position).server_time if new else None
 
     def _run_facts_of(self, reading: Reading, items: tuple[int, ...]) -> tuple[Seen, ...]:
-        known, found = _bounded(self._facts, len(items)), list[Seen]()
+        known, found = bounded(self._facts, len(items)), list[Seen]()
         for item_id in items:
             runs = known.get(item_id)
             if runs is None:
@@ -343,7 +335,7 @@ class RecordFold:
         return tuple(found)
 
     def _vm_facts_of(self, reading: Reading, items: tuple[int, ...]) -> tuple[VmFacts, ...]:
-        known, found = _bounded(self._vm_facts, len(items)), []
+        known, found = bounded(self._vm_facts, len(items)), []
         for item_id in items:
             facts = known.get(item_id)
             if facts is None:
@@ -357,10 +349,3 @@ class RecordFold:
             source.lanes.clear()
             source.machines.clear()
         self._lanes = 0
-
-
-def _bounded(known: dict[int, T], listed: int) -> dict[int, T]:
-    """What is remembered of items, emptied where it has grown beyond bounds."""
-    if len(known) > max(_FACTS, 2 * listed):
-        known.clear()
-    return known

@@ -7,7 +7,8 @@ import msgspec
 
 from engine.facts import RunFacts
 from engine.fold.change import Transition
-from engine.fold.run_machine import is_terminal
+from engine.fold.state_machines import TERMINAL
+from engine.fold.tracked import Tracked
 from engine.requirements import Requirements
 from engine.states import Reason, State
 
@@ -26,16 +27,6 @@ class Reported(msgspec.Struct, frozen=True, kw_only=True):
     status: str | None = None
     reason: str | None = None
     jobs: tuple[ReportedJob, ...] = ()
-
-
-class Missing(msgspec.Struct, frozen=True):
-    """A run its source no longer lists."""
-
-    source: str
-    since: int
-    """The source's answered time (`engine.fold.sources`) when a complete sweep first left the run out."""
-    not_exists: bool
-    """The source said of the id that it does not exist."""
 
 
 class Placed(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,11 +94,10 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     position: int
 
 
-class Run(msgspec.Struct, kw_only=True):
+class Run(Tracked, kw_only=True):
     """The state of one run. Times are microseconds UTC, money micro-dollars."""
 
     run_id: str
-    provider: str
     provider_id: str | None = None
     name: str | None = None
     project: str | None = None
@@ -134,15 +124,6 @@ class Run(msgspec.Struct, kw_only=True):
     """The provider's own figure; in a replay of a record filled in at the end, from the poll at `cost_at`."""
     cost_at: int | None = None
     """The newest poll whose figure counts every submission."""
-    first_position: int
-    first_at: int
-    """`observed_at` of the first observation (or of the request)."""
-    last_position: int
-    last_at: int
-    """Of the newest poll that showed it."""
-    started: dict[str, int] = msgspec.field(default_factory=dict)
-    """Source → the newest `started_at` of a poll of it that showed the run."""
-    missing: Missing | None = None
     intended: str | None = None
     """The name under which it is being handed over, until the outcome is known: only then may a poll show it."""
     requested_at: int | None = None
@@ -166,19 +147,17 @@ class Run(msgspec.Struct, kw_only=True):
     former_ids: tuple[str, ...] = ()
     """The provider's ids of the requests that found no capacity."""
     transitions: tuple[Transition, ...] = ()
-    noted: tuple[str, ...] = ()
-    """Anomalies already written down for this run."""
     said: Said | None = None
     """None: a task whose output is not read."""
-    archive: str | None = None
-    """The archive that alone shows it; None: a live source does, or it was asked for here."""
-    hidden: bool = False
-    """Lists leave it out."""
+
+    @property
+    def subject(self) -> str:
+        return f"run/{self.run_id}"
 
     @property
     def terminal(self) -> bool:
         """Whether the run has a verdict."""
-        return is_terminal(self.state)
+        return self.state in TERMINAL
 
     @property
     def phase(self) -> ReportedPhase | None:

@@ -1,9 +1,22 @@
-"""One poll as the fold sees it. Polls, failures included, are the only ticks: timers need no other clock."""
+"""One poll as the fold sees it, and how it is read. Polls, failures included, are the only ticks: timers need no other
+clock.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Final, TypeVar
 
 import msgspec
 
 from engine.facts import RunFacts, VmEvent, VmFacts
-from engine.providers.reading import Scope
+from engine.providers.reading import Listing, Reading, Readings, Scope
+from events.poll import Poll
+from events.shape.items import split
+
+KeyT = TypeVar("KeyT", bound=Hashable)
+T = TypeVar("T")
+
+_REMEMBERED: Final = 128
+"""Items whose facts are remembered, or twice as many as one answer lists."""
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,3 +53,107 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True):
     """It was imported. Asked of a source's first poll only."""
     archive: str | None = None
     """The archive it belongs to; None: a live source. The world fills it in."""
+    unlike: Mapping[str, str] = {}
+    """The provider's id → how its rows differ, of each thing that the answer lists with several; likewise."""
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The provider's ids of what the answer lists, in its order."""
+        return tuple([seen.facts.provider_id for seen in self.runs] or [facts.provider_id for facts in self.vms])
+
+
+class PollReader:
+    """Reads the polls of one history, in any order. Equal rows of machines share their facts."""
+
+    def __init__(self, readings: Readings) -> None:
+        self._readings = readings
+        self._vms: dict[bytes, VmFacts] = {}
+        """By the text of the row."""
+        self._events: dict[bytes, VmEvent | None] = {}
+        """As `_vms`."""
+        self._log: tuple[bytes, tuple[VmEvent, ...]] = (b"", ())
+        """The newest answer of a log, and what it dates: most answers are the one before again."""
+
+    def read(self, position: int, poll: Poll) -> Tick:
+        """The poll as the fold sees it. Never raises: what cannot be read is named in `odd`."""
+        scope = self._readings.scope(poll.path, poll.req)
+        reading = self._readings.of(scope.provider)
+        runs: list[Seen] = []
+        vms: list[VmFacts] = []
+        events: tuple[VmEvent, ...] = ()
+        odd: list[str] = []
+        not_exists = False
+        if reading is not None and poll.answered and poll.body is not None:
+            not_exists = reading.says_not_exists(poll.status, poll.body)
+            match scope.listing:
+                case Listing.RUNS | Listing.RUN:
+                    for item in () if not_exists else self._items(poll):
+                        try:
+                            runs += seen(reading, item)
+                        except ValueError as error:
+                            odd.append(str(error))
+                case Listing.VMS:
+                    items = self._items(poll)
+                    known = bounded(self._vms, len(items))
+                    for item in items:
+                        try:
+                            vms.append(known[item] if item in known else known.setdefault(item, reading.vm(item)))
+                        except ValueError as error:
+                            odd.append(str(error))
+                case Listing.EVENTS:
+                    if poll.body != self._log[0]:
+                        self._log = poll.body, self.events(reading, self._items(poll))
+                    events = self._log[1]
+                case Listing.OTHER:
+                    pass
+        return Tick(
+            position=position,
+            source=poll.source,
+            scope=scope,
+            started_at=poll.started_at,
+            observed_at=poll.observed_at,
+            answered=poll.answered,
+            runs=tuple(runs),
+            vms=tuple(vms),
+            events=events,
+            not_exists=not_exists,
+            server_time=poll.server_time,
+            odd=tuple(odd),
+        )
+
+    def _items(self, poll: Poll) -> Sequence[bytes]:
+        body = poll.body or b""
+        shape = self._readings.shape(poll.path, poll.req)
+        if shape is None or not shape.items:
+            return [body]
+        try:
+            found = split(body, shape)
+        except msgspec.MsgspecError:
+            return []
+        return () if found is None else found.items
+
+    def events(self, reading: Reading, items: Sequence[bytes]) -> tuple[VmEvent, ...]:
+        """The status changes of machines that rows of a log date; the same object for the same text."""
+        known = bounded(self._events, len(items))
+        for item in items:
+            if item not in known:
+                known[item] = reading.vm_event(item)
+        return tuple([found for item in items if (found := known[item]) is not None])
+
+
+def seen(reading: Reading, item: bytes) -> list[Seen]:
+    """The runs of one item, with their costs.
+
+    Raises:
+        ValueError: the item cannot be read at all.
+    """
+    runs = reading.runs(item)
+    costs = reading.costs(item)
+    return [Seen(facts=facts, cost=costs.get(facts.provider_id)) for facts in runs]
+
+
+def bounded(known: dict[KeyT, T], listed: int) -> dict[KeyT, T]:
+    """What is remembered of items, emptied where it has grown beyond bounds."""
+    if len(known) > max(_REMEMBERED, 2 * listed):
+        known.clear()
+    return known

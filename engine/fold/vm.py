@@ -1,16 +1,35 @@
 """One machine as the fold knows it: the provider's words, our state, who was on it, what we intend."""
 
+from enum import StrEnum
 from functools import lru_cache
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from engine.facts import VmFacts
-from engine.fold.vm_machine import BILLED
+from engine.fold.tracked import Tracked
 from engine.states import VmReason, VmState
 from events.clock import foreign_run_id
 
 DrainBy = Literal["idle", "user", "create", "room", "orphan"]
+
+BILLED: Final = frozenset(state for state in VmState if state not in (VmState.REQUESTED, VmState.TERMINATED))
+"""States in which a machine may be billed: such a machine is never forgotten."""
+
+
+class Phase(StrEnum):
+    """What an interval of a machine's life is billed as."""
+
+    PROVISIONING = "provisioning"
+    BUSY = "busy"
+    IDLE = "idle"
+    TERMINATING = "terminating"
+    UNCONFIRMED = "unconfirmed"
+
+
+PHASE_OF: Final[dict[VmState, Phase]] = {
+    state: Phase.IDLE if state is VmState.DRAINING else Phase(state.value) for state in BILLED
+}
 
 
 @lru_cache(maxsize=4096)
@@ -31,7 +50,7 @@ class VmStep(msgspec.Struct, frozen=True, kw_only=True):
     after: VmState
 
 
-class VmDate(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+class VmDate(msgspec.Struct, frozen=True, array_like=True):
     """A status change that the provider dates itself: it refines the edge that two polls bracket."""
 
     at: int
@@ -106,15 +125,6 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     """How often it was tried since the drain began, refused or taken."""
 
 
-class VmMissing(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine its source no longer lists."""
-
-    source: str
-    since: int
-    """The source's answered time when a complete sweep first left it out."""
-    at: int
-
-
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
     """A user asked for this machine to go."""
 
@@ -123,12 +133,11 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     when_idle: bool
 
 
-class Vm(msgspec.Struct, kw_only=True):
+class Vm(Tracked, kw_only=True):
     """The state of one machine. Times are microseconds UTC, money micro-dollars."""
 
     vm_id: str
     """uuid5 of provider and provider id, as for foreign runs."""
-    provider: str
     provider_id: str
     source: str
     """Whose polls show it."""
@@ -150,13 +159,6 @@ class Vm(msgspec.Struct, kw_only=True):
     """
     confirmed: bool = False
     """`finished_at` is what somebody saw in the cloud's own console."""
-    first_position: int
-    first_at: int
-    last_position: int
-    last_at: int
-    """Of the newest poll that showed it."""
-    started: dict[str, int] = msgspec.field(default_factory=dict)
-    """Source → the newest `started_at` of a poll of it that showed the machine."""
     prices: tuple[PriceStep, ...] = ()
     steps: tuple[VmStep, ...] = ()
     dates: tuple[VmDate, ...] = ()
@@ -181,13 +183,10 @@ class Vm(msgspec.Struct, kw_only=True):
     """When it was told to go, or first seen terminating."""
     ending_from: int | None = None
     """Its source's answered time then."""
-    missing: VmMissing | None = None
-    noted: tuple[str, ...] = ()
-    """Anomalies already written down for this machine."""
-    archive: str | None = None
-    """The archive that alone shows it; None: a live source does."""
-    hidden: bool = False
-    """Lists leave it out."""
+
+    @property
+    def subject(self) -> str:
+        return f"vm/{self.vm_id}"
 
     @property
     def billed(self) -> bool:

@@ -2,61 +2,51 @@
 effects.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
 from engine.facts import RunFacts
-from engine.fold.archives import archive_of, concerns, is_hidden, may_move, polled, record_live, set_hidden
-from engine.fold.change import Anomaly, AnomalyKind, Change, Moved
+from engine.fold import intents, links, machines, run_turn
+from engine.fold.archives import archive_of, concerns, is_hidden, may_move, polled
+from engine.fold.change import Anomaly, AnomalyKind, Blind, Change
 from engine.fold.clock_skew import compare_clocks, shifted
-from engine.fold.duplicates import Once, listed_once
-from engine.fold.intents import Intents
-from engine.fold.machines import Machines
-from engine.fold.run import Missing, Run
-from engine.fold.run_machine import RUN, RunStepper
-from engine.fold.run_turn import Turn
-from engine.fold.sources import LOST_AFTER, Source, Sweep, heard, source_named, sweep_ended
+from engine.fold.duplicates import listed_once
+from engine.fold.run import Run
+from engine.fold.sources import Source, Sweep, heard, source_named, sweep_ended
+from engine.fold.state_machines import RUN, VM
 from engine.fold.tick import Seen, Tick
-from engine.fold.vm_machine import VM, VmStepper
+from engine.fold.turn import Fold, Turn, is_left_out
 from engine.fold.world_codec import WorldState
-from engine.providers.reading import Listing, Readings, Scope
+from engine.providers.reading import Listing, Readings
 from engine.rules.moves import Move, Verdict
 from engine.rules.sets import CURRENT, ObservationFilter, RuleSet
 from engine.states import State
-from events import types
 from events.clock import foreign_run_id
 from events.types import Event
 
 
-class World:
-    """A fold under way. `state` is everything it knows; rules and stepper are how it goes on."""
+class World(Fold):
+    """A fold under way. `state` is everything it knows."""
 
     def __init__(
-        self,
-        readings: Readings,
-        rules: RuleSet = CURRENT,
-        stepper: RunStepper | None = None,
-        state: WorldState | None = None,
-        vm_stepper: VmStepper | None = None,
+        self, readings: Readings, rules: RuleSet = CURRENT, state: WorldState | None = None, *, live: bool = False
     ) -> None:
-        self.readings = readings
-        self.rules = rules
-        self.stepper = stepper if stepper is not None else RUN.table()
-        self.state = state if state is not None else WorldState(rules=rules.name)
-        if self.state.rules != rules.name:
-            raise ValueError(f"a snapshot folded with {self.state.rules}, not {rules.name}")
-        self.machines = Machines(self.state, vm_stepper if vm_stepper is not None else VM.table(), readings)
+        """`live`: step through the `transitions` machines themselves, and not through tables read out of them."""
+        state = state if state is not None else WorldState(rules=rules.name)
+        if state.rules != rules.name:
+            raise ValueError(f"a snapshot folded with {state.rules}, not {rules.name}")
+        steps = (RUN.live(), VM.live()) if live else (RUN.table(), VM.table())
+        super().__init__(state, readings, rules, *steps)
 
-    # -- polls -------------------------------------------------------------------------------------------------------
+    def source(self, name: str) -> Source:
+        """What is known of a source; a new one if nothing is yet."""
+        return source_named(self.state.sources, name)
 
     def apply(self, tick: Tick) -> tuple[Change, ...]:
         """Fold one poll; what it changed, in order."""
-        state = self.state
-        state.position = tick.position
-        state.events += 1
-        changes: list[Change] = []
-        source = self.source(tick.source)
+        state, source = self.state, self.source(tick.source)
+        turn = self._turn(tick.position, tick.observed_at)
         if source.archive is None:
             source.archive = tick.imported
         polled(state, source, tick.observed_at, tick.position)
@@ -64,105 +54,94 @@ class World:
             tick = replace(tick, archive=archive_of(state, source))
         blind = heard(source, tick)
         if blind is not None:
-            state.blind.append(blind)
-            changes.append(blind)
-        self._drift(tick, changes)
+            turn.changes.append(blind)
+        for odd in tick.odd:
+            turn.note_drift(tick.source, odd)
         skewed = compare_clocks(state, source, tick)
         if skewed is not None:
-            self._keep([skewed], changes)
+            turn.changes.append(skewed)
         if source.skew:
             tick = shifted(tick, source.skew)
         if tick.answered and tick.scope.watched:
-            once = listed_once(tick.runs, tick.vms) if len(tick.runs) > 1 or len(tick.vms) > 1 else None
+            # An answer with unreadable items proves no absence.
+            sweep = None if tick.odd else sweep_ended(state.sweeps, tick.scope, tick.source, tick.started_at, tick.ids)
+            tick = listed_once(tick)
             if tick.scope.listing in (Listing.RUNS, Listing.RUN):
-                self._answer(tick, once, source, changes)
-            changes += self.machines.apply(tick, once, source)
+                self._answer(turn, tick, source, sweep)
+            machines.apply(turn, tick, source, sweep)
         if tick.events:
-            changes += self.machines.date(tick)
+            machines.date(turn, tick)
         if self.rules.timeout is not None:
-            self._out_of_time(self.rules.timeout, tick, changes)
-        return tuple(changes)
+            self._time_out(turn, self.rules.timeout)
+        return self._end(turn)
 
     def apply_event(self, position: int, at: int, event: Event) -> tuple[Change, ...]:
         """Fold one of our own intents or outcomes, observed `at`; other kinds of events change nothing."""
-        state = self.state
-        state.position = position
-        state.events += 1
-        state.outbox.apply(position, at, event)
-        match event:
-            case types.RecorderStarted():
-                record_live(state, event.source)
-            case types.SourceHidden() | types.SourceShown():
-                set_hidden(state, event.source, hidden=isinstance(event, types.SourceHidden))
-            case _:
-                pass
-        return Intents(state, self.rules, self.stepper, self.machines, self.readings).apply(position, at, event)
+        turn = self._turn(position, at)
+        self.state.outbox.apply(position, at, event)
+        intents.apply(event, turn)
+        return self._end(turn)
 
-    def _answer(self, tick: Tick, once: Once | None, source: Source, changes: list[Change]) -> None:
-        for seen in tick.runs if once is None else once.runs:
-            self._see(seen, tick, changes, None if once is None else once.unlike.get(seen.facts.provider_id))
+    def _turn(self, position: int, at: int) -> Turn:
+        self.state.position = position
+        self.state.events += 1
+        return Turn(self, position, at)
+
+    def _end(self, turn: Turn) -> tuple[Change, ...]:
+        for change in turn.changes:
+            if isinstance(change, Anomaly):
+                self.state.anomalies.append(change)
+            elif isinstance(change, Blind):
+                self.state.blind.append(change)
+        return tuple(turn.changes)
+
+    # -- runs in an answer -------------------------------------------------------------------------------------------
+
+    def _answer(self, turn: Turn, tick: Tick, source: Source, sweep: Sweep | None) -> None:
+        for seen in tick.runs:
+            self._see(turn, seen, tick)
         if self.rules.watch is ObservationFilter.NAMED_LIST and tick.scope.listing is Listing.RUNS:
-            self._named_list(tick, changes)
+            self._named_list(turn, tick)
         if tick.scope.listing is Listing.RUNS and not tick.scope.filtered and tick.scope.page_after is None:
-            changes += self.machines.orphans(tick)
+            machines.find_orphans(turn, tick)
         if self.rules.final:
             return
-        ids = [seen.facts.provider_id for seen in tick.runs]
-        # An answer with unreadable items proves no absence.
-        sweep = None if tick.odd else sweep_ended(self.state.sweeps, tick.scope, tick.source, tick.started_at, ids)
         if sweep is not None:
-            self._left_out(sweep, tick, source, changes)
+            for run in self._unsettled():
+                if is_left_out(run, sweep, tick):
+                    self._miss(turn, run, source, sweep.started_at, not_exists=False)
         if tick.not_exists and tick.scope.by_id is not None:
             run_id = self.state.by_provider.get(f"{tick.scope.provider}/{tick.scope.by_id}")
             if run_id is not None and concerns(tick, self.state.runs[run_id]):
-                self._miss(self.state.runs[run_id], tick, source, tick.started_at, changes, not_exists=True)
+                self._miss(turn, self.state.runs[run_id], source, tick.started_at, not_exists=True)
 
-    def _see(self, seen: Seen, tick: Tick, changes: list[Change], unlike: str | None) -> None:
-        if f"{tick.scope.provider}/{seen.facts.provider_id}" in self.state.former:
+    def _see(self, turn: Turn, seen: Seen, tick: Tick) -> None:
+        facts = seen.facts
+        if f"{tick.scope.provider}/{facts.provider_id}" in self.state.former:
             return
-        run = self._meet(seen.facts, tick, changes)
+        run = self._meet(turn, facts, tick)
         if not may_move(tick, run):
             return
-        turn = self._turn(run, tick)
-        shown, asked_at = run.facts, max(run.started.values(), default=None)
-        new, retried = turn.take_down(seen, tick, unlike)
+        shown, asked_at, begin = run.facts, run.asked_at, len(turn.changes)
+        new, retried = run_turn.take_down(turn, run, seen, tick, tick.unlike.get(facts.provider_id))
         if new:
             match self.rules.watch:
                 case ObservationFilter.EVERY:
-                    turn.judge(seen.facts, retried=retried)
+                    run_turn.judge(turn, run, facts, retried=retried)
                 case ObservationFilter.FIRST_OF_NAME:
-                    turn.judge(self._first_of_name(seen.facts, tick.scope), retried=False)
+                    key = f"{tick.scope.provider}/{facts.project}/{facts.name}"
+                    run_turn.judge(turn, run, self.state.first_of_name.setdefault(key, facts))
                 case ObservationFilter.CLOCK | ObservationFilter.NAMED_LIST:
                     if run.state is State.REQUESTED:
-                        turn.arrive("first-sight")
-        self._finish(turn, changes, new=new)
+                        run_turn.arrive(turn, run)
+        self._keep(run)
         if new:
-            links = self.machines.links
-            changes += links.run_shown(run, tick.position, tick.observed_at)
+            turn.changed(run, begin)
+            links.run_shown(turn, run)
             if shown is not None and asked_at is not None:
-                links.answered(run, shown, asked_at)
+                links.answered(turn, run, shown, asked_at)
 
-    def _turn(self, run: Run, tick: Tick) -> Turn:
-        return Turn(run, position=tick.position, at=tick.observed_at, rules=self.rules, stepper=self.stepper)
-
-    def _finish(self, turn: Turn, changes: list[Change], *, new: bool) -> None:
-        run = turn.run
-        if run.terminal:
-            self.state.unsettled.pop(run.run_id, None)
-            run.held = None
-        elif run.run_id not in self.state.unsettled:
-            self.state.unsettled[run.run_id] = None
-        if new and not any(isinstance(change, Moved) for change in turn.changes):
-            turn.changes.append(Moved(run_id=run.run_id, transition=None))
-        self._keep(turn.changes, changes)
-
-    def _keep(self, found: Iterable[Change], changes: list[Change]) -> None:
-        for change in found:
-            if isinstance(change, Anomaly):
-                self.state.anomalies.append(change)
-            changes.append(change)
-
-    def _meet(self, facts: RunFacts, tick: Tick, changes: list[Change]) -> Run:
+    def _meet(self, turn: Turn, facts: RunFacts, tick: Tick) -> Run:
         """The run of an observation: one we know, one we handed over and have not seen yet, or a new one."""
         state, provider = self.state, tick.scope.provider
         key = f"{provider}/{facts.provider_id}"
@@ -176,19 +155,16 @@ class World:
                 run_id=foreign_run_id(provider, facts.provider_id),
                 provider=provider,
                 provider_id=facts.provider_id,
-                first_position=tick.position,
-                first_at=tick.observed_at,
-                last_position=tick.position,
-                last_at=tick.observed_at,
+                first_position=turn.position,
+                first_at=turn.at,
+                last_position=turn.position,
+                last_at=turn.at,
                 archive=tick.archive,
                 hidden=is_hidden(state, tick.archive),
             )
             state.runs[run.run_id] = run
             if ours is not None:
-                kind, detail = AnomalyKind.AMBIGUOUS_SUBMISSION, _not_ours(ours, facts)
-                self._keep(
-                    [Anomaly(kind=kind, subject=f"run/{run.run_id}", position=tick.position, detail=detail)], changes
-                )
+                turn.note(run, AnomalyKind.AMBIGUOUS_SUBMISSION, _not_ours(ours, facts))
         run.provider_id, run.intended = facts.provider_id, None
         state.by_provider[key] = run.run_id
         return run
@@ -199,15 +175,13 @@ class World:
         A former attempt moves nothing and stands for itself: beside the present one it would be news at every poll.
         """
         key = f"{provider}/{facts.provider_id}"
-        if key in self.state.former:
-            return foreign_run_id(provider, facts.provider_id)
         known = self.state.by_provider.get(key)
-        if known is not None:
+        if known is not None and key not in self.state.former:
             return known
-        ours = self._marked(facts, provider)
-        if ours is not None and _is_ours(ours, facts):
-            return ours.run_id
-        return foreign_run_id(provider, facts.provider_id)
+        ours = None if key in self.state.former else self._marked(facts, provider)
+        return (
+            ours.run_id if ours is not None and _is_ours(ours, facts) else foreign_run_id(provider, facts.provider_id)
+        )
 
     def _marked(self, facts: RunFacts, provider: str) -> Run | None:
         """The run of this record that an unknown run of the provider carries the mark of."""
@@ -219,84 +193,45 @@ class World:
         others = {seen.facts.provider_id for seen in tick.runs if seen.facts.mark == facts.mark} - {facts.provider_id}
         return all(f"{tick.scope.provider}/{other}" in self.state.former for other in others)
 
-    # -- what only the old pollers do --------------------------------------------------------------------------------
-
-    def _first_of_name(self, facts: RunFacts, scope: Scope) -> RunFacts:
-        return self.state.first_of_name.setdefault(f"{scope.provider}/{facts.project}/{facts.name}", facts)
-
-    def _named_list(self, tick: Tick, changes: list[Change]) -> None:
+    def _named_list(self, turn: Turn, tick: Tick) -> None:
         """What the client's `runs.list()` returns: the active runs, or the newest alone if none is; first of a name."""
         if tick.scope.page_after is not None:
             return
         listed = [seen.facts for seen in tick.runs]
         if not tick.scope.only_active:
             listed = [facts for facts in listed if not facts.final] or listed[:1]
-        by_name: dict[tuple[str | None, str | None], RunFacts] = {}
-        for facts in listed:
-            by_name.setdefault((facts.project, facts.name), facts)
-        for run_id in tuple(self.state.unsettled):
-            run = self.state.runs[run_id]
+        by_name = {(facts.project, facts.name): facts for facts in reversed(listed)}
+        for run in self._unsettled():
             found = by_name.get((run.project, run.name))
             if found is not None and run.provider == tick.scope.provider:
-                turn = self._turn(run, tick)
-                turn.judge(found, retried=False)
-                self._finish(turn, changes, new=False)
+                run_turn.judge(turn, run, found)
+                self._keep(run)
 
-    def _out_of_time(self, timeout: Callable[[int, int], Move], tick: Tick, changes: list[Change]) -> None:
-        for run_id in tuple(self.state.unsettled):
-            run = self.state.runs[run_id]
-            move = timeout(tick.observed_at, run.first_at)
+    def _time_out(self, turn: Turn, timeout: Callable[[int, int], Move]) -> None:
+        for run in self._unsettled():
+            move = timeout(turn.at, run.first_at)
             if isinstance(move, Verdict):
-                turn = self._turn(run, tick)
-                turn.settle(move, None)
-                self._finish(turn, changes, new=False)
+                run_turn.settle(turn, run, move)
+                self._keep(run)
 
-    # -- absence -----------------------------------------------------------------------------------------------------
-
-    def _left_out(self, sweep: Sweep, tick: Tick, source: Source, changes: list[Change]) -> None:
-        """Every unsettled run a complete sweep should have listed and did not."""
-        for run_id in tuple(self.state.unsettled):
-            run = self.state.runs[run_id]
-            if run.provider != tick.scope.provider or run.provider_id is None or run.provider_id in sweep.ids:
-                continue
-            if not concerns(tick, run):
-                continue
-            if tick.scope.project is not None and run.project != tick.scope.project:
-                continue
-            self._miss(run, tick, source, sweep.started_at, changes, not_exists=False)
-
-    def _miss(
-        self, run: Run, tick: Tick, source: Source, asked_at: int, changes: list[Change], *, not_exists: bool
-    ) -> None:
-        """A poll asked at `asked_at` does not know the run. Absence is never by itself a state: it has to last."""
-        if run.terminal or asked_at < max(run.started.values(), default=run.first_at):
+    def _miss(self, turn: Turn, run: Run, source: Source, asked_at: int, *, not_exists: bool) -> None:
+        """A poll asked at `asked_at` does not know the run."""
+        if run.terminal or not turn.misses(run, source, asked_at, not_exists=not_exists):
             return
-        missing = run.missing
-        if missing is None or missing.source != source.name:
-            run.missing = Missing(source.name, source.answered_time, not_exists)
-            return
-        if not_exists and not missing.not_exists:
-            run.missing = missing = Missing(source.name, missing.since, not_exists=True)
-        if source.answered_time - missing.since >= LOST_AFTER:
-            turn = self._turn(run, tick)
-            turn.lose(not_exists=missing.not_exists)
-            self._finish(turn, changes, new=False)
-            changes += self.machines.links.leave_all(run, tick.observed_at)
+        run_turn.lose(turn, run, not_exists=run.missing is not None and run.missing.not_exists)
+        self._keep(run)
+        links.leave_all(turn, run)
 
-    # -- sources -----------------------------------------------------------------------------------------------------
+    def _unsettled(self) -> list[Run]:
+        return [self.state.runs[run_id] for run_id in self.state.unsettled]
 
-    def source(self, name: str) -> Source:
-        """What is known of a source; a new one if nothing is yet."""
-        return source_named(self.state.sources, name)
-
-    def _drift(self, tick: Tick, changes: list[Change]) -> None:
-        """Items of an answer that could not be read at all, once per wording."""
-        for detail in tick.odd:
-            subject = f"source/{tick.source}"
-            if f"{subject} {detail}" not in self.state.noted:
-                self.state.noted[f"{subject} {detail}"] = None
-                kind = AnomalyKind.SCHEMA_DRIFT
-                self._keep([Anomaly(kind=kind, subject=subject, position=tick.position, detail=detail)], changes)
+    def _keep(self, run: Run) -> None:
+        """Keep it among the unsettled runs until it has a verdict."""
+        if run.terminal:
+            self.state.unsettled.pop(run.run_id, None)
+            run.held = None
+        else:
+            self.state.unsettled.setdefault(run.run_id)
 
 
 def _is_ours(run: Run, facts: RunFacts) -> bool:

@@ -14,13 +14,10 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import msgspec
 
-from engine.fold.change import Change
+from engine.fold.change import Change, Touched
 from engine.fold.record_fold import RecordFold
-from engine.fold.run_machine import RUN
 from engine.fold.snapshot_store import AT_START, EVERY, SnapshotStore
-from engine.fold.touched import Touched
 from engine.fold.until import Until
-from engine.fold.vm_machine import VM
 from engine.fold.world import World
 from engine.rules.sets import CURRENT
 
@@ -203,7 +200,7 @@ class LiveWorld:
 
     def _load(self, record: "Record") -> None:
         state = None if self._snapshots is None else self._snapshots.load()
-        world = World(self._readings, CURRENT, RUN.live(), state, VM.live())
+        world = World(self._readings, CURRENT, state, live=True)
         with self._lock:
             self._position = world.state.position
             self.touched = Touched(self._position)

@@ -7,8 +7,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from engine.fold.vm import Occupancy, Vm, VmDate, VmStep
-from engine.fold.vm_machine import Phase
+from engine.fold.vm import Occupancy, Phase, Vm, VmDate, VmStep
 from engine.money.life import (
     Holds,
     RunOccupancy,

@@ -13,8 +13,7 @@ import msgspec
 
 from engine.fold.archives import until_of
 from engine.fold.run import Run
-from engine.fold.vm import Vm
-from engine.fold.vm_machine import Phase
+from engine.fold.vm import Phase, Vm
 from engine.fold.world_codec import WorldState
 from engine.money.bill import Bill, BillCache, Interval, bill_vm
 from engine.money.prices import Book

@@ -4,8 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from engine.fold.vm import Occupancy, Vm, VmDate
-from engine.fold.vm_machine import Phase
+from engine.fold.vm import Occupancy, Phase, Vm, VmDate
 from engine.fold.vm_turn import last_asked
 from engine.states import VmReason, VmState
 from events.clock import SECOND

@@ -12,8 +12,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from engine.fold.sources import BLIND_AFTER
-from engine.fold.vm import Vm, VmDate, VmStep
-from engine.fold.vm_machine import PHASE_OF, Phase
+from engine.fold.vm import PHASE_OF, Phase, Vm, VmDate, VmStep
 from engine.money.life import Holds, blocks_of, life_end, silent_from
 from engine.states import VmState
 

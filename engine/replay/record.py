@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from engine.fold.duplicates import listed_once
+from engine.fold.duplicates import runs_once
 from engine.fold.record_fold import RecordFold
 from engine.fold.run import Run
-from engine.fold.tick import Seen
-from engine.fold.tick_reader import PollReader, seen
+from engine.fold.tick import PollReader, Seen, seen
 from engine.fold.until import Until
 from engine.fold.world import World
 from engine.fold.world_codec import dump, load
@@ -76,8 +75,7 @@ def _standing(reading: Reading, items: Iterable[bytes]) -> dict[str, int | None]
     for item in items:
         with suppress(ValueError):
             shown += seen(reading, item)
-    once = listed_once(tuple(shown), ())
-    return {one.facts.provider_id: one.cost for one in (shown if once is None else once.runs)}
+    return {one.facts.provider_id: one.cost for one in runs_once(tuple(shown))}
 
 
 def step_record(record: "Record", rules: str = "current", until: Until | None = None) -> Iterator[Step]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from engine.fold.tick_reader import PollReader
+from engine.fold.tick import PollReader
 from engine.fold.until import Until
 from engine.fold.world import World
 from engine.providers.readings import READINGS, rules_named

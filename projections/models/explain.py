@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from engine.decide.queue import capacity_sentence
 from engine.facts import RunFacts
 from engine.fold.queries import policy_of, source_of
-from engine.fold.tick_reader import PollReader
+from engine.fold.tick import PollReader
 from engine.objects import AnomalyObject, RunObject
 from engine.providers.readings import READINGS
 from engine.rules.flip import flips

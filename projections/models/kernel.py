@@ -10,7 +10,6 @@ from typing import Any, Final
 import msgspec
 
 from engine.fold.run import Run
-from engine.fold.run_machine import is_terminal
 from engine.kernel.mark import KernelMark, read_mark
 from engine.states import Reason, State
 from events import types
@@ -140,7 +139,7 @@ def _is_last(status: str, mark: KernelMark | None) -> bool:
 def _end(run: Run, facts: tuple[KernelEvent, ...], mark: KernelMark | None) -> Status | None:
     """The last step; None while there is no verdict, or more of the output is to be read."""
     said = run.said
-    if not is_terminal(run.state) or said is None or mark is None or not run.transitions:
+    if not run.terminal or said is None or mark is None or not run.transitions:
         return None
     closing = _closing(run, facts, mark)
     if not closing and run.provider_id is not None:

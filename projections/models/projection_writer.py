@@ -14,7 +14,7 @@ import msgspec
 from engine.fold.archives import archive_about, seen_at
 from engine.fold.change import Anomaly, Blind
 from engine.fold.run import Run
-from engine.fold.run_machine import is_terminal
+from engine.fold.state_machines import TERMINAL
 from engine.fold.until import Until
 from engine.fold.vm import Vm
 from engine.fold.world import World
@@ -334,7 +334,7 @@ def _row(run: Run, money: Money, folded: bytes) -> RunRow:
         provider=run.provider,
         provider_id=run.provider_id,
         name=run.name,
-        ended=is_terminal(run.state),
+        ended=run.terminal,
         sort_at=run.submitted_at if run.submitted_at is not None else run.first_at,
         object=msgspec.json.encode(run_object(run, CURRENT, cost)),
         folded=folded,
@@ -352,7 +352,7 @@ def _run_marks(runs: Iterable[Run]) -> Iterator[Mark]:
     """Ends of runs."""
     for run in runs:
         for step in run.transitions:
-            if is_terminal(step.after):
+            if step.after in TERMINAL:
                 kind = f"run_{step.after.value}"
                 yield Mark(position=step.position, at=step.at, kind=kind, subject=f"run/{run.run_id}")
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.facts import AttemptFacts, JobFacts, RunFacts
 from engine.fold.record_fold import RecordFold
-from engine.fold.tick_reader import PollReader
+from engine.fold.tick import PollReader
 from engine.fold.world import World
 from engine.providers.reading import Listing, Readings, Scope
 from engine.states import Reason, State

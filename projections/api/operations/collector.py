@@ -13,8 +13,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from engine.fold.archives import live_part
-from engine.fold.run_machine import is_terminal
 from engine.fold.sources import BLIND_AFTER, Observability, observability
+from engine.fold.state_machines import TERMINAL
 from engine.states import State, VmState
 from events.clock import SECOND
 from events.errors import StenoError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from engine.fold.sources import Source
     from projections.api.service import Service
 
-_LASTING: Final = tuple(state for state in State if not is_terminal(state))
+_LASTING: Final = tuple(state for state in State if state not in TERMINAL)
 _PRESENT: Final = tuple(state for state in VmState if state is not VmState.TERMINATED)
 
 
@@ -161,7 +161,7 @@ class ServiceCollector(Collector):
         yield oldest
         dwelt = HistogramMetricFamily("steno_run_state_seconds", "How long runs were in a state.", labels=("state",))
         for state, durations in self._service.feed.meters.tally.dwelt.items():
-            if not is_terminal(state):
+            if state not in TERMINAL:
                 durations.tell(dwelt, (state.value,))
         yield dwelt
         yield GaugeMetricFamily(

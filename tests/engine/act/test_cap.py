@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.fold.tick_reader import PollReader
+from engine.fold.tick import PollReader
 from engine.fold.world import World
 from engine.providers.readings import READINGS
 from engine.states import State

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from engine.decide.budget import account
 from engine.decide.controller import decide
 from engine.fold.archives import live_part
-from engine.fold.tick import Tick
-from engine.fold.tick_reader import PollReader
+from engine.fold.tick import PollReader, Tick
 from engine.fold.world import World
 from engine.fold.world_codec import WorldState
 from engine.money.costs import Costs

@@ -8,9 +8,7 @@ import msgspec
 import pytest
 
 from engine.fold.record_fold import RecordFold
-from engine.fold.run_machine import RUN, Trigger
-from engine.fold.state_machine import StateMachine
-from engine.fold.vm_machine import VM, VmTrigger
+from engine.fold.state_machines import RUN, VM, StateMachine, Trigger, VmTrigger
 from engine.fold.world import World
 from engine.providers.readings import READINGS
 from engine.replay.record import replay_record
@@ -43,7 +41,7 @@ def machines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def folded(record: Record) -> list[tuple[list[str], list[str], list[str]]]:
     """The states of runs and machines and the kinds of anomalies: by the live path, replay and projections."""
-    world = World(READINGS, CURRENT, RUN.live(), vm_stepper=VM.live())
+    world = World(READINGS, CURRENT, live=True)
     RecordFold(record, world).run()
     state = world.state
     live = (

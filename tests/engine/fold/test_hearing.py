@@ -9,7 +9,7 @@ import pytest
 from stenotest.story import START, Item, Story, single
 
 from engine.fold.run import Run
-from engine.fold.tick_reader import PollReader
+from engine.fold.tick import PollReader
 from engine.fold.world import World
 from engine.fold.world_codec import dump, load
 from engine.kernel.mark import KernelMark, hashed

@@ -7,7 +7,7 @@ from stenotest.told import marked
 
 from engine.fold.change import Moved
 from engine.fold.run import Run
-from engine.fold.tick_reader import PollReader
+from engine.fold.tick import PollReader
 from engine.fold.world import World
 from engine.fold.world_codec import dump, load
 from engine.providers.readings import READINGS

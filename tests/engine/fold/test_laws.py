@@ -9,8 +9,7 @@ from stenotest.histories import History, histories
 from stenotest.story import Item, Story, single
 
 from engine.fold.run import Run
-from engine.fold.run_machine import RUN
-from engine.fold.tick_reader import PollReader
+from engine.fold.tick import PollReader
 from engine.fold.world import World
 from engine.providers.readings import READINGS
 from engine.replay.trace import NumberedPoll, replay_polls
@@ -191,8 +190,8 @@ def test_a_stop_is_a_policys_only_if_our_newest_request_was(history: History, po
 def test_both_steppers_fold_a_history_alike(history: History) -> None:
     """The machine of the live path and the table of replay."""
     polls = list(told(history).polls())
-    live = fold(polls, World(READINGS, CURRENT, RUN.live()))
-    replayed = fold(polls, World(READINGS, CURRENT, RUN.table()))
+    live = fold(polls, World(READINGS, CURRENT, live=True))
+    replayed = fold(polls, World(READINGS, CURRENT))
     assert live.state == replayed.state
 
 

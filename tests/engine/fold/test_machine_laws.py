@@ -9,9 +9,8 @@ from stenotest.machines import MachineHistory, machine_histories, machine_item
 from stenotest.story import START, Item, Story
 
 from engine.fold.queries import idle_evidence, vms_of
-from engine.fold.tick_reader import PollReader
-from engine.fold.vm import Vm
-from engine.fold.vm_machine import BILLED, VM
+from engine.fold.tick import PollReader
+from engine.fold.vm import BILLED, Vm
 from engine.fold.world import World
 from engine.fold.world_codec import dump, load
 from engine.providers.readings import READINGS
@@ -225,6 +224,6 @@ def test_idle_evidence_counts_answered_time_only(history: MachineHistory, data: 
 @given(machine_histories())
 def test_both_steppers_fold_a_history_alike(history: MachineHistory) -> None:
     """The machine of the live path and the table of replay."""
-    live = fold(told(history), World(READINGS, CURRENT, vm_stepper=VM.live()))
-    replayed = fold(told(history), World(READINGS, CURRENT, vm_stepper=VM.table()))
+    live = fold(told(history), World(READINGS, CURRENT, live=True))
+    replayed = fold(told(history), World(READINGS, CURRENT))
     assert live.state == replayed.state

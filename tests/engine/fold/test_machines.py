@@ -8,7 +8,7 @@ from stenotest.told import SOURCE, TAKEN, VM, Told, drain, intended, on
 
 from engine.fold.change import AnomalyKind
 from engine.fold.queries import idle_evidence
-from engine.fold.tick_reader import PollReader
+from engine.fold.tick import PollReader
 from engine.fold.world import World
 from engine.providers.readings import READINGS
 from engine.states import VmReason, VmState

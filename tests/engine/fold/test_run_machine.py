@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.fold.run_machine import RUN, TERMINAL, Trigger
-from engine.fold.state_machine import StateMachine
-from engine.fold.vm_machine import VM, VmTrigger
+from engine.fold.state_machines import RUN, TERMINAL, VM, StateMachine, Trigger, VmTrigger
 from engine.states import PROGRESS, State, VmState
 
 DIAGRAM = Path(__file__).parents[3] / "docs" / "machines" / "run.mmd"
@@ -21,7 +19,7 @@ def test_the_compiled_table_and_the_transitions_machine_are_equal(start: State, 
     """Law: from any state, through any triggers, step by step."""
     state = start
     for trigger in triggers:
-        live, table = LIVE.step(state, trigger), TABLE.step(state, trigger)
+        live, table = LIVE(state, trigger), TABLE(state, trigger)
         assert live is table
         state = table if table is not None else state
 
@@ -30,7 +28,7 @@ def test_the_compiled_table_and_the_transitions_machine_are_equal(start: State, 
 @pytest.mark.parametrize("trigger", list(Trigger))
 def test_every_pair_of_state_and_trigger_agrees(state: State, trigger: Trigger) -> None:
     """Exhaustively, too: there are not many."""
-    assert LIVE.step(state, trigger) is TABLE.step(state, trigger)
+    assert LIVE(state, trigger) is TABLE(state, trigger)
 
 
 def test_a_run_never_moves_backwards_without_a_retry() -> None:

@@ -18,7 +18,7 @@ from stenotest.story import START, Story
 
 from engine.fold.change import AnomalyKind
 from engine.fold.clock_skew import skew_of
-from engine.fold.tick_reader import PollReader
+from engine.fold.tick import PollReader
 from engine.fold.world import World
 from engine.providers.dstack.client import Client
 from engine.providers.dstack.settings import Address

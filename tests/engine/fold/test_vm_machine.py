@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.fold.vm_machine import BILLED, PHASE_OF, VM, VmTrigger
+from engine.fold.state_machines import VM, VmTrigger
+from engine.fold.vm import BILLED, PHASE_OF
 from engine.states import VmState
 
 DIAGRAM = Path(__file__).parents[3] / "docs" / "machines" / "vm.mmd"
@@ -18,7 +19,7 @@ def test_the_compiled_table_and_the_transitions_machine_are_equal(start: VmState
     """Law: from any state, through any triggers, step by step."""
     state = start
     for trigger in triggers:
-        live, table = LIVE.step(state, trigger), TABLE.step(state, trigger)
+        live, table = LIVE(state, trigger), TABLE(state, trigger)
         assert live is table
         state = table if table is not None else state
 
@@ -27,7 +28,7 @@ def test_the_compiled_table_and_the_transitions_machine_are_equal(start: VmState
 @pytest.mark.parametrize("trigger", list(VmTrigger))
 def test_every_pair_of_state_and_trigger_agrees(state: VmState, trigger: VmTrigger) -> None:
     """Exhaustively, too: there are not many."""
-    assert LIVE.step(state, trigger) is TABLE.step(state, trigger)
+    assert LIVE(state, trigger) is TABLE(state, trigger)
 
 
 def test_the_end_is_reached_by_evidence_alone_and_left_by_contradiction_alone() -> None:
@@ -54,9 +55,9 @@ def test_what_the_design_calls_legal_is_legal() -> None:
         (VmState.DRAINING, VmTrigger.BUSY, VmState.BUSY),
         (VmState.TERMINATING, VmTrigger.DOUBT, VmState.UNCONFIRMED),
     ):
-        assert TABLE.step(before, trigger) is after
-    assert TABLE.step(VmState.TERMINATING, VmTrigger.IDLE) is None
-    assert TABLE.step(VmState.BUSY, VmTrigger.DRAIN) is None
+        assert TABLE(before, trigger) is after
+    assert TABLE(VmState.TERMINATING, VmTrigger.IDLE) is None
+    assert TABLE(VmState.BUSY, VmTrigger.DRAIN) is None
 
 
 def test_every_state_that_may_be_billed_has_its_phase() -> None:

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stenotest.bills import SOURCE, at, machine, machines, on, world
 
-from engine.fold.vm import Vm
-from engine.fold.vm_machine import Phase
+from engine.fold.vm import Phase, Vm
 from engine.fold.world_codec import PolicyStep
 from engine.money.bill import Bill, bill_vm, life_cost, split
 from engine.money.costs import Costs, Line, charges

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from stenotest.machines import HOST, machine_event, machine_item
 from stenotest.story import START, Item, Story, job, run_item, submission
 
-from engine.fold.vm_machine import Phase
+from engine.fold.vm import Phase
 from engine.fold.world import World
 from engine.fold.world_codec import WorldState
 from engine.money.bill import Bill

@@ -9,7 +9,7 @@ from stenotest.histories import History, histories
 from stenotest.story import Item, single
 
 from engine.facts import RunFacts
-from engine.fold.tick_reader import PollReader
+from engine.fold.tick import PollReader
 from engine.providers.dstack.alternatives import alternatives
 from engine.providers.dstack.run_reading import read_run
 from engine.providers.readings import READINGS

@@ -3,7 +3,7 @@
 from typing import Any
 
 from engine.fold.run import Run
-from engine.fold.tick_reader import PollReader
+from engine.fold.tick import PollReader
 from engine.fold.vm import Vm
 from engine.fold.world import World
 from engine.providers.dstack.words import MARK

@@ -1,0 +1,122 @@
+"""One event while it is folded: what folds it, where it stands, and what it has changed so far."""
+
+from msgspec.structs import replace
+
+from engine.facts import VmEvent
+from engine.fold.archives import concerns
+from engine.fold.change import Anomaly, AnomalyKind, Change, Moved, VmMoved
+from engine.fold.run import Run
+from engine.fold.sources import LOST_AFTER, Source, Sweep, source_named
+from engine.fold.state_machines import Step, Trigger, VmTrigger
+from engine.fold.tick import Tick
+from engine.fold.tracked import Missing, Tracked
+from engine.fold.vm import Vm
+from engine.fold.world_codec import WorldState
+from engine.providers.reading import Readings
+from engine.rules.sets import RuleSet
+from engine.states import State, VmState
+
+
+class Fold:
+    """A world, and how it goes on."""
+
+    def __init__(
+        self,
+        state: WorldState,
+        readings: Readings,
+        rules: RuleSet,
+        step_run: Step[State, Trigger],
+        step_vm: Step[VmState, VmTrigger],
+    ) -> None:
+        self.state = state
+        self.readings = readings
+        self.rules = rules
+        self.step_run = step_run
+        self.step_vm = step_vm
+        self.dated: tuple[VmEvent, ...] = ()
+        """The newest answer that dates what happened to machines."""
+
+
+class Turn:
+    """One event of a fold."""
+
+    __slots__ = ("at", "changes", "fold", "position", "rules", "state")
+
+    def __init__(self, fold: Fold, position: int, at: int) -> None:
+        self.fold, self.state, self.rules = fold, fold.state, fold.rules
+        self.position = position
+        self.at = at
+        """When it was observed (microseconds, UTC)."""
+        self.changes: list[Change] = []
+        """In order."""
+
+    def source(self, name: str) -> Source:
+        """What is known of a source; a new one if nothing is yet."""
+        return source_named(self.state.sources, name)
+
+    def note(self, thing: Tracked, kind: AnomalyKind, detail: str, *, once: bool = False) -> None:
+        """Write down an anomaly of a run or machine; with `once` only the first of its wording."""
+        mark = f"{kind.value}: {detail}"
+        if once:
+            if mark in thing.noted:
+                return
+            thing.noted = (*thing.noted, mark)
+        self.changes.append(Anomaly(kind=kind, subject=thing.subject, position=self.position, detail=detail))
+
+    def note_drift(self, source: str, drift: str, prefix: str = "") -> None:
+        """Write down something in a source's answer that could not be read, once per wording."""
+        subject = f"source/{source}"
+        if f"{subject} {drift}" not in self.state.noted:
+            self.state.noted[f"{subject} {drift}"] = None
+            kind, detail = AnomalyKind.SCHEMA_DRIFT, f"{prefix}{drift}"
+            self.changes.append(Anomaly(kind=kind, subject=subject, position=self.position, detail=detail))
+
+    def changed(self, thing: Run | Vm, since: int = 0) -> None:
+        """Publish that a run or machine changed, unless the changes from the `since`th on publish it already."""
+        kind = Moved if isinstance(thing, Run) else VmMoved
+        if any(isinstance(change, kind) for change in self.changes[since:]):
+            return
+        if isinstance(thing, Run):
+            self.changes.append(Moved(run_id=thing.run_id, transition=None))
+        else:
+            self.changes.append(VmMoved(vm_id=thing.vm_id, step=None))
+
+    def sees(self, thing: Tracked, tick: Tick, unlike: str | None) -> bool:
+        """Take down that this poll shows it; False for an answer older than the newest one of the same source.
+
+        `unlike`: how the answer contradicts itself about it.
+        """
+        if tick.started_at < thing.started.get(tick.source, tick.started_at):
+            return False
+        thing.started[tick.source] = tick.started_at
+        thing.last_position, thing.last_at, thing.missing = self.position, self.at, None
+        if unlike is not None:
+            self.note(thing, AnomalyKind.CONTRADICTION, unlike, once=True)
+        return True
+
+    def misses(self, thing: Tracked, source: Source, asked_at: int, *, not_exists: bool = False) -> bool:
+        """Take down that a poll asked at `asked_at` does not know it; whether it has been missing for too long.
+
+        Absence is never by itself a state: it has to last.
+        """
+        if asked_at < (thing.first_at if thing.asked_at is None else thing.asked_at):
+            return False
+        missing = thing.missing
+        if missing is None or missing.source != source.name:
+            thing.missing = Missing(source=source.name, since=source.answered_time, at=self.at, not_exists=not_exists)
+            return False
+        if not_exists and not missing.not_exists:
+            thing.missing = replace(missing, not_exists=True)
+        return source.answered_time - missing.since >= LOST_AFTER
+
+
+def is_left_out(thing: Run | Vm, sweep: Sweep, tick: Tick) -> bool:
+    """Whether a complete sweep should have listed a run or machine and did not."""
+    project = thing.project if isinstance(thing, Run) else thing.facts.project
+    return (
+        thing.provider == tick.scope.provider
+        and thing.provider_id is not None
+        and thing.provider_id not in sweep.ids
+        and concerns(tick, thing)
+        and tick.scope.project in (None, project)
+    )
