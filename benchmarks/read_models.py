@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from cli.catalogue import module_of
 from engine.providers.readings import READINGS
 from events.clock import SECOND, SystemClock
 from events.poll import Poll
@@ -95,7 +96,7 @@ def milliseconds(work: Callable[[], object], rounds: int) -> float:
 
 
 IMPORTS = (
-    "import cli.program, cli.commands.{0}, cli.wiring.stores, cli.wiring.time_arguments, cli.render.runs, "
+    "import cli.program, cli.commands.{0}, cli.wiring.view, cli.wiring.time_arguments, cli.render.runs, "
     "cli.render.timeline, cli.render.explain, projections.models.projector, projections.models.view, "
     "projections.models.explain, engine.providers.readings, engine.settings.settings, events.store.record, "
     "platformdirs, sqlalchemy.dialects.sqlite"
@@ -105,7 +106,7 @@ IMPORTS = (
 def command(path: Path, *words: str) -> tuple[float, float]:
     """(a read command, its imports alone), milliseconds, interleaved."""
     steno = [sys.executable, "-m", "cli.main", "--record", str(path), *words]
-    imports = [sys.executable, "-c", IMPORTS.format(words[0])]
+    imports = [sys.executable, "-c", IMPORTS.format(module_of(words[0]))]
 
     def process(line: list[str]) -> float:
         start = time.perf_counter()

@@ -1,91 +1,73 @@
 """Every command with its file and one-line help, and the page `steno --help`: imports no command and no click."""
 
-from typing import NamedTuple
+SECTIONS = {
+    "Start here": {
+        "demo": "Tour on this machine: two runs, their bill, an incident.",
+        "doctor": "Check whether a task can run, and how to fix what is missing.",
+    },
+    "Run things": {
+        "up": "Record a provider, control its machines, serve the dashboard.",
+        "submit": "Submit a task; with --wait, follow it to its end.",
+        "stop": "Stop a run.",
+        "logs": "Print a run's output.",
+    },
+    "See what happened": {
+        "ps": "List runs.",
+        "show": "Show one run: the provider's words beside the verdict.",
+        "timeline": "Draw where a run's time went.",
+        "explain": "Explain a verdict, a cold start, or why a machine still runs.",
+    },
+    "Machines and money": {
+        "vms": "List machines, show one, stop one.",
+        "costs": "Show costs by machine, run, day, user or GPU.",
+        "budget": "Show how much of the budget is spent, committed and left.",
+        "metrics": "Print the figures for a front end.",
+        "notify": "List the notices sent to the webhook, or send a test notice.",
+    },
+    "HTTP": {
+        "serve": "Serve dashboard, API, live stream and metrics; record nothing.",
+        "token": "Create, list and revoke tokens for the HTTP service.",
+    },
+    "Record and replay": {
+        "record": "Poll a provider and record every answer, until interrupted.",
+        "replay": "Replay a record or a trace under any rule set.",
+        "export": "Export polls of the record as a trace file.",
+        "import": "Import a trace into the record as an archive.",
+        "sources": "List the record's sources, live and imported; hide an archive.",
+    },
+    "The record itself": {
+        "events": "List the record's events.",
+        "polls": "List the record's polls.",
+        "poll": "Print a provider's answer as it was received.",
+        "verify": "Check every byte of the record against its hash chain.",
+        "rebuild": "Rebuild the read models from the record.",
+        "db": "Upgrade the record to this version's schema.",
+    },
+    "About Steno": {
+        "config": "Show every setting and where its value comes from.",
+        "machine": "Draw the state machines of runs and machines.",
+        "completion": "Print the completion script for your shell.",
+    },
+}
+"""The commands with their one-line help, by section of the page."""
+
+HELP = {name: text for commands in SECTIONS.values() for name, text in commands.items()}
+
+_MODULES = {
+    "about": ("config", "machine", "completion"),
+    "budget": ("metrics",),
+    "daemons": ("record", "serve", "up"),
+    "events": ("polls", "poll"),
+    "maintenance": ("verify", "rebuild", "db"),
+    "runs": ("ps", "show", "timeline"),
+    "traces": ("export", "import"),
+}
+"""Modules of several commands; every other command has one of its own name."""
 
 
-class Entry(NamedTuple):
-    """One command; `cli.commands.<module>` has it under the name `command`."""
-
-    name: str
-    module: str
-    help: str
-
-
-SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
-    (
-        "Start here",
-        (
-            Entry("demo", "demo", "Tour on this machine: two runs, their bill, an incident."),
-            Entry("doctor", "doctor", "Check whether a task can run, and how to fix what is missing."),
-        ),
-    ),
-    (
-        "Run things",
-        (
-            Entry("up", "up", "Record a provider, control its machines, serve the dashboard."),
-            Entry("submit", "submit", "Submit a task; with --wait, follow it to its end."),
-            Entry("stop", "stop", "Stop a run."),
-            Entry("logs", "logs", "Print a run's output."),
-        ),
-    ),
-    (
-        "See what happened",
-        (
-            Entry("ps", "ps", "List runs."),
-            Entry("show", "show", "Show one run: the provider's words beside the verdict."),
-            Entry("timeline", "timeline", "Draw where a run's time went."),
-            Entry("explain", "explain", "Explain a verdict, a cold start, or why a machine still runs."),
-        ),
-    ),
-    (
-        "Machines and money",
-        (
-            Entry("vms", "vms", "List machines, show one, stop one."),
-            Entry("costs", "costs", "Show costs by machine, run, day, user or GPU."),
-            Entry("budget", "budget", "Show how much of the budget is spent, committed and left."),
-            Entry("metrics", "metrics", "Print the figures for a front end."),
-            Entry("notify", "notify", "List the notices sent to the webhook, or send a test notice."),
-        ),
-    ),
-    (
-        "HTTP",
-        (
-            Entry("serve", "serve", "Serve dashboard, API, live stream and metrics; record nothing."),
-            Entry("token", "token", "Create, list and revoke tokens for the HTTP service."),
-        ),
-    ),
-    (
-        "Record and replay",
-        (
-            Entry("record", "record", "Poll a provider and record every answer, until interrupted."),
-            Entry("replay", "replay", "Replay a record or a trace under any rule set."),
-            Entry("export", "export", "Export polls of the record as a trace file."),
-            Entry("import", "import_", "Import a trace into the record as an archive."),
-            Entry("sources", "sources", "List the record's sources, live and imported; hide an archive."),
-        ),
-    ),
-    (
-        "The record itself",
-        (
-            Entry("events", "events", "List the record's events."),
-            Entry("polls", "polls", "List the record's polls."),
-            Entry("poll", "poll", "Print a provider's answer as it was received."),
-            Entry("verify", "verify", "Check every byte of the record against its hash chain."),
-            Entry("rebuild", "rebuild", "Rebuild the read models from the record."),
-            Entry("db", "db", "Upgrade the record to this version's schema."),
-        ),
-    ),
-    (
-        "About Steno",
-        (
-            Entry("config", "config", "Show every setting and where its value comes from."),
-            Entry("machine", "machine", "Draw the state machines of runs and machines."),
-            Entry("completion", "completion", "Print the completion script for your shell."),
-        ),
-    ),
-)
-
-ENTRIES: dict[str, Entry] = {entry.name: entry for _, entries in SECTIONS for entry in entries}
+def module_of(command: str) -> str:
+    """The module of `cli.commands` that has it, under the name `<command>_command`."""
+    return next((module for module, commands in _MODULES.items() if command in commands), command)
 
 
 def near(word: str, known: list[str]) -> str:
@@ -128,14 +110,12 @@ _CODES = """\
 
 def page(colour: bool) -> str:
     """The whole page, at most 80 columns wide; section titles in bold if `colour`."""
-    width = max(len(name) for name in ENTRIES)
+    width = max(map(len, HELP))
     sections = [
-        (title, "\n".join(f"  {entry.name:<{width}}  {entry.help}" for entry in rows)) for title, rows in SECTIONS
+        (title, "\n".join(f"  {name:<{width}}  {text}" for name, text in commands.items()))
+        for title, commands in SECTIONS.items()
     ]
     parts = [("Examples", _EXAMPLES), *sections, ("Options", _OPTIONS), ("Exit codes", _CODES)]
-    body = "\n\n".join(f"{_bold(title) if colour else title}\n{text}" for title, text in parts)
+    bold = "\x1b[1m{}\x1b[0m".format if colour else str
+    body = "\n\n".join(f"{bold(title)}\n{text}" for title, text in parts)
     return f"Usage: steno [--record URL] COMMAND [ARGS]…\n\n{_ABOUT}\n\n{body}"
-
-
-def _bold(text: str) -> str:
-    return f"\x1b[1m{text}\x1b[0m"

@@ -1,16 +1,50 @@
 """The program: the group of all commands, and one command line run to its exit code."""
 
 import contextlib
+import importlib
 import os
 import sys
 from typing import TextIO
 
 import click
 
-from cli.groups import LazyGroup
+from cli.catalogue import HELP, module_of, near, page
 from cli.wiring.app import App
+from cli.wiring.command import COMMON
 from cli.wiring.errors import exit_code_of
-from cli.wiring.options import common, version_option
+
+
+class LazyGroup(click.Group):
+    """The commands of the catalogue; each is imported when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(HELP)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in HELP:
+            return None
+        command = getattr(importlib.import_module(f"cli.commands.{module_of(cmd_name)}"), f"{cmd_name}_command")
+        assert isinstance(command, click.Command)  # noqa: S101 - narrows importlib's Any
+        command.short_help = HELP[cmd_name]
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and args[0] not in HELP:
+            raise click.UsageError(f"there is no command {args[0]!r}{near(args[0], list(HELP))}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def get_help(self, ctx: click.Context) -> str:
+        return page(ctx.ensure_object(App).colour)
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        from importlib.metadata import version
+
+        click.echo(f"steno {version('steno')}")
+        ctx.exit()
 
 
 @click.group(
@@ -19,13 +53,17 @@ from cli.wiring.options import common, version_option
     subcommand_metavar="COMMAND [ARGS]…",
     invoke_without_command=True,
 )
-@version_option
-@common
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version."
+)
 @click.pass_context
 def steno(ctx: click.Context) -> None:
     """The front page is `cli.catalogue`."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
+
+
+steno.params += COMMON
 
 
 def run(arguments: list[str]) -> int:

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import csv
 import io
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import click
 
 from cli.wiring.app import App
-from cli.wiring.options import at_option, common, pass_app
-from cli.wiring.output import emit, emit_json, hint
+from cli.wiring.command import steno_command
+from cli.wiring.options import at_option
+from cli.wiring.output import hint, show
 from cli.wiring.terminal import columns
 
 if TYPE_CHECKING:
-    from cli.wiring.books import Books
+    from cli.wiring.view import Books
 
 By = Literal["vm", "run", "day", "user", "gpu"]
 _VIEWS = ("performance", "reconcile", "project")
 
 
-@click.command("costs")
-@click.option(
-    "--by", type=click.Choice(["vm", "run", "day", "user", "gpu"]), help="What a row stands for; else a machine."
-)
+@steno_command("costs")
+@click.option("--by", type=click.Choice(get_args(By)), help="What a row stands for; else a machine.")
 @click.option(
     "--format",
     "form",
@@ -34,9 +33,7 @@ _VIEWS = ("performance", "reconcile", "project")
 @click.option("--reconcile", is_flag=True, help="Our cost of each run beside the provider's, and why they differ.")
 @click.option("--project", is_flag=True, help="What starts, idling, reuse and a month cost, calculated.")
 @at_option
-@common
-@pass_app
-def command(
+def costs_command(
     app: App, by: By | None, form: str | None, performance: bool, reconcile: bool, project: bool, at: str | None
 ) -> None:
     """Show costs: machine time at the price in force at that time, up to the newest poll.
@@ -64,13 +61,13 @@ def command(
         raise click.UsageError(f"--{chosen[0]} is a page of its own: leave --by and --format csv out")
     if form == "csv" and by is not None:
         raise click.UsageError("csv lists every charge, with machine, run, day, user and GPU: leave --by out")
+    if project and at is not None:
+        raise click.UsageError("--project reckons from assumptions, not from the record: leave --at out")
     app.json = app.json or form == "json"
     if project:
-        if at is not None:
-            raise click.UsageError("--project reckons from assumptions, not from the record: leave --at out")
         _projection(app)
         return
-    from cli.wiring.books import books
+    from cli.wiring.view import books
 
     with books(app, at) as found:
         if performance:
@@ -84,19 +81,16 @@ def command(
 
 
 def _report(app: App, found: Books, by: By) -> None:
-    from engine.money.report import cost_report
-
-    report = cost_report(found.costs, by)
     from cli.render.money import costs_table
+    from engine.money.report import cost_report
     from projections.models.money_objects import report_object
 
-    if app.json:
-        emit_json(report_object(report) | {"position": found.position})
-        return
-    if not report.rows:
+    report = cost_report(found.costs, by)
+    if report.rows or app.json:
+        value = report_object(report) | {"position": found.position}
+        show(app, value, lambda: costs_table(report, columns()))
+    else:
         hint("nothing has cost anything yet; `steno vms` lists machines")
-        return
-    emit(costs_table(report, columns()))
 
 
 def _focus(found: Books) -> None:
@@ -115,11 +109,9 @@ def _performance(app: App, found: Books) -> None:
     from engine.money.performance import performance
 
     figures = performance(found.costs)
-    if app.json:
-        emit_json({"measures": [measure_object(one) for one in figures], "position": found.position})
-        return
-    emit(measures(figures, columns()))
-    if not any(one.count for one in figures):
+    value = {"measures": [measure_object(one) for one in figures], "position": found.position}
+    show(app, value, lambda: measures(figures, columns()))
+    if not app.json and not any(one.count for one in figures):
         hint("nothing is measured yet: no run has had a machine")
 
 
@@ -130,12 +122,10 @@ def _reconciliation(app: App, found: Books) -> None:
     from projections.models.money_objects import reconciliation_object
 
     runs, everything = reconcile(found.costs)
-    if app.json:
-        rows = [reconciliation_object(one, found.state) for one in runs]
-        total = reconciliation_object(everything, found.state)
-        emit_json({"runs": rows, "total": total, "position": found.position})
-    elif runs or everything.ours:
-        emit(reconciliation_page(runs, everything, found.state, columns()))
+    if app.json or runs or everything.ours:
+        *rows, total = (reconciliation_object(one, found.state) for one in (*runs, everything))
+        value = {"runs": rows, "total": total, "position": found.position}
+        show(app, value, lambda: reconciliation_page(runs, everything, found.state, columns()))
     else:
         hint("nothing has cost anything yet, by either side")
 
@@ -154,7 +144,5 @@ def _projection(app: App) -> None:
         grant=known.grant if policy.budget_total is None else policy.budget_total,
     )
     claims = project(inputs)
-    if app.json:
-        emit_json({"inputs": inputs_object(inputs), "claims": [claim_object(one) for one in claims]})
-    else:
-        emit(projection_page(inputs, claims, columns()))
+    value = {"inputs": inputs_object(inputs), "claims": [claim_object(one) for one in claims]}
+    show(app, value, lambda: projection_page(inputs, claims, columns()))

@@ -4,34 +4,50 @@ from __future__ import annotations
 
 import logging
 import os
-from contextlib import closing, contextmanager
+import tempfile
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from cli.wiring.app import App
-from cli.wiring.options import common, pass_app
+from cli.wiring.command import steno_command
 from cli.wiring.output import emit, emit_json
 from cli.wiring.terminal import columns
 from events.clock import SECOND
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from engine.objects import RunObject, VmObject
     from engine.providers.base import Provider
-    from engine.replay.result import Replay
     from events.store.record import Record
-    from projections.models.evidence import Quote
 
 _OLD = "2025-12-sdk"
+_RUNS = {
+    "demo-works": "for n in 1 2 3; do echo step $n; sleep 0.5; done",
+    "demo-fails": "echo loading; sleep 0.8; echo no weights.bin >&2; exit 3",
+}
+_SHOWN = {
+    "local.price": ("STENO_LOCAL_PRICE", "1.99"),
+    "local.boot": ("STENO_LOCAL_BOOT", "2s"),
+    "local.gpu": ("STENO_LOCAL_GPU", "MI300X"),
+    "vms.idle_timeout": ("STENO_IDLE_TIMEOUT", "3s"),
+}
+"""Setting → its variable and its value in the tour."""
+_SETTINGS = {name: value for name, (_, value) in _SHOWN.items()} | {
+    "provider": "local",
+    "vms.mode": "provider",
+    "vms.max": "3",
+    "vms.share": "any",
+    "budget.total": "1400",
+}
+"""Settings of the tour, whatever the user's own settings are."""
+_PATIENCE = 60 * SECOND
+"""Microseconds to wait for the machine to stop."""
 
 
-@click.command("demo")
-@common
-@pass_app
-def command(app: App) -> None:
+@steno_command("demo")
+def demo_command(app: App) -> None:
     """A tour on this machine: two runs, their machine and its bill, then a replayed incident. It needs no account and
     no network, and costs nothing.
 
@@ -49,13 +65,13 @@ def command(app: App) -> None:
     from cli.wiring.logging_setup import log_for_data
 
     log_for_data()
-    where = app.flags.get("record") or _folder()
+    where = app.flags.get("record") or str(Path(tempfile.mkdtemp(prefix="steno-demo-")) / "record.db")
     inner = App()
-    inner.set_flag("record", where)
+    for name, value in (_SETTINGS | {"record": where}).items():
+        inner.set_flag(name, value)
     inner.json = app.json
-    _prepare(inner)
     runs, machines = _machines(inner)
-    _timelines(inner, runs)
+    _pictures(inner, runs)
     incident = _incident(inner)
     if app.json:
         emit_json({"record": where, "runs": runs, "machines": machines, "incident": incident})
@@ -72,115 +88,32 @@ def command(app: App) -> None:
     )
 
 
-def _folder() -> str:
-    import tempfile
-
-    return str(Path(tempfile.mkdtemp(prefix="steno-demo-")) / "record.db")
-
-
-def _timelines(app: App, runs: list[RunObject]) -> None:
-    """Draw where the time of both went."""
-    if app.json:
-        return
-    from cli.render.timeline import draw
-    from projections.models.timeline import timeline
-
-    _title("Where the time went", app)
-    for run in runs:
-        _typed(f"steno timeline {run.name}", app)
-        emit(_indented(draw(run, timeline(run, (), app.clock.now()), columns() - 2)))
-        emit("")
-
-
-def _incident(app: App) -> dict[str, object]:
-    """Replay the shipped recording under both rule sets and quote the poll that settles it."""
-    from engine.replay.diff import diff, diff_object
-    from engine.replay.trace import incident_path, open_trace, replay_trace
-    from projections.models.evidence import quote
-
-    path = incident_path()
-    ours, theirs = replay_trace(path), replay_trace(path, _OLD)
-    run = ours.runs[0]
-    wanted = {replay.runs[0].evidence[-1] for replay in (ours, theirs)}
-    quotes = {
-        number: quote(poll, number, run.provider_id)
-        for number, poll in open_trace(path)
-        if poll is not None and number in wanted
-    }
-    settled = quotes[run.evidence[-1]]
-    if not app.json:
-        from cli.render.replay import comparison
-
-        _title("An incident, replayed: succeeded on the hardware, shown as failed", app)
-        where = os.path.relpath(path)
-        _typed(f"steno replay {where if len(where) < len(str(path)) else path} --rules {_OLD} --diff current", app)
-        emit(_indented(comparison(theirs, ours, diff(theirs, ours))))
-        _tell(theirs, settled, quotes[theirs.runs[0].evidence[-1]])
-    fields = [{"path": field.path, "value": field.value} for field in settled.fields]
-    return {
-        "trace": str(path),
-        "diff": diff_object(theirs, ours),
-        "settled_by": {"position": settled.position, "fields": fields},
-    }
-
-
-def _tell(theirs: Replay, settled: Quote, misread: Quote) -> None:
-    from cli.render.explain import fields
-    from cli.render.words import count, moment
-
-    later = count(misread.position - settled.position, "poll")
-    emit(f"\n  Poll {settled.position} ({moment(settled.observed_at)}) decides it: the job exited 0:\n")
-    for line in fields(settled, columns()):
-        emit(f"  {line}")
-    emit(f"\n  {theirs.rules.name} waited for the run's own status and took this for a failure,\n  {later} later:\n")
-    for line in fields(misread, columns())[:3]:
-        emit(f"  {line}")
-
-
-_RUNS = {
-    "demo-works": "for n in 1 2 3; do echo step $n; sleep 0.5; done",
-    "demo-fails": "echo loading; sleep 0.8; echo no weights.bin >&2; exit 3",
-}
-_SETTINGS = {
-    "local.price": ("STENO_LOCAL_PRICE", "1.99"),
-    "local.boot": ("STENO_LOCAL_BOOT", "2s"),
-    "local.gpu": ("STENO_LOCAL_GPU", "MI300X"),
-    "vms.idle_timeout": ("STENO_IDLE_TIMEOUT", "3s"),
-}
-"""Setting → its variable and its value in the tour."""
-_PATIENCE = 60 * SECOND
-"""Microseconds to wait for the machine to stop."""
-
-
-def _prepare(app: App) -> None:
-    """Settings of the tour, whatever the user's own settings are."""
-    own = {"provider": "local", "vms.mode": "provider", "vms.max": "3", "vms.share": "any", "budget.total": "1400"}
-    for name, value in (own | {name: value for name, (_, value) in _SETTINGS.items()}).items():
-        app.set_flag(name, value)
-
-
 def _machines(app: App) -> tuple[list[RunObject], tuple[VmObject, ...]]:
-    """Two runs on one machine, each followed to its end, then the machine to its own."""
-    from cli.wiring.providers import named
-    from cli.wiring.stores import writing
-    from cli.wiring.view import viewing
+    """Two runs on one machine, each followed to its end, then the machine to its own, and what it cost."""
+    from cli.render.money import costs_table
+    from cli.render.vms import listing
+    from cli.wiring.view import books, viewing
+    from engine.money.report import cost_report
 
     _title("Two commands on a machine of this host that costs $1.99 an hour and boots in 2 s", app)
-    _typed("export " + " ".join(f"{variable}={value}" for variable, value in _SETTINGS.values()), app)
-    with writing(app) as record, closing(named(app, "local", record.store)) as provider:
+    _typed("export " + " ".join(f"{variable}={value}" for variable, value in _SHOWN.values()), app)
+    with app.writing() as record, closing(app.provider("local", record.store)) as provider:
         runs = [_run(app, record, provider, name, line) for name, line in _RUNS.items()]
         _title("It is idle for 3 s and is stopped", app)
         _typed("steno up", app)
         _until_gone(app, record, provider)
-    if not app.json:
-        _bill(app)
     with viewing(app) as (_, view):
-        return runs, view.vms()
+        _title("What that cost", app)
+        _printed("steno vms", app, listing(view.vms(), view.machine, lambda _: app.clock.now(), columns() - 2))
+        machines = view.vms()
+    with books(app, None) as found:
+        _printed("steno costs --by run", app, costs_table(cost_report(found.costs, "run"), columns() - 2))
+    return runs, machines
 
 
 def _run(app: App, record: Record, provider: Provider, name: str, line: str) -> RunObject:
     from cli.render.runs import ended
-    from cli.wiring.session import follow, submit
+    from cli.wiring.session import session
     from cli.wiring.task import described
 
     _typed(f"steno submit --wait --name {name} -- {line!r}", app)
@@ -188,24 +121,11 @@ def _run(app: App, record: Record, provider: Provider, name: str, line: str) -> 
     task = described(
         file=None, command=[line], flags={"name": name}, settings=app.settings, provider="local", run_id=run_id
     )
-    submitted = submit(app, record, provider, task, run_id, stays=True)
-    run = follow(app, record, provider, submitted, timeout=None, stays=True)
+    with session(app, record, provider, stays=True) as here:
+        run = here.to_the_end(here.submit(task, run_id))
     if not app.json:
         emit(f"  {ended(run)}")
     return run
-
-
-def _until_gone(app: App, record: Record, provider: Provider) -> None:
-    """Record and control, with the log lines of `steno up`, until no machine is billed."""
-    from cli.wiring.daemon_log import DaemonLog
-    from cli.wiring.recorder import watching
-
-    said, deadline = DaemonLog(provider.source), app.clock.now() + _PATIENCE
-    with watching(app, record, provider) as recorder, _lines(quiet=app.json):
-        while any(vm.billed for vm in recorder.world.state.vms.values()) and app.clock.now() < deadline:
-            found = recorder.watch()
-            said.round(found, recorder)
-            recorder.effects.wait(min(found.pause, SECOND // 5))
 
 
 class _Lines(logging.Handler):
@@ -215,35 +135,76 @@ class _Lines(logging.Handler):
         emit(f"  {record.getMessage()}")
 
 
-@contextmanager
-def _lines(*, quiet: bool) -> Iterator[None]:
-    log, handler = logging.getLogger("steno.record"), _Lines(logging.CRITICAL + 1 if quiet else logging.INFO)
-    level, propagate = log.level, log.propagate
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)
-    log.propagate = False
-    try:
-        yield
-    finally:
-        log.removeHandler(handler)
-        log.setLevel(level)
-        log.propagate = propagate
+def _until_gone(app: App, record: Record, provider: Provider) -> None:
+    """Record and control, with the log lines of `steno up`, until no machine is billed."""
+    from cli.wiring.daemon_log import DaemonLog
+    from cli.wiring.recorder import watching
+
+    log, root = logging.getLogger("steno.record"), logging.getLogger()
+    before = root.handlers[:]
+    deadline = app.clock.now() + _PATIENCE
+    with watching(app, record, provider) as recorder:
+        said = DaemonLog(recorder)
+        if not app.json:
+            root.handlers[:] = [_Lines()]
+            log.setLevel(logging.INFO)
+        while any(vm.billed for vm in recorder.world.state.vms.values()) and app.clock.now() < deadline:
+            found = recorder.watch()
+            said.round(found)
+            recorder.effects.wait(min(found.pause, SECOND // 5))
+        root.handlers[:] = before
 
 
-def _bill(app: App) -> None:
-    from cli.render.money import costs_table
-    from cli.render.vms import listing
-    from cli.wiring.books import books
-    from cli.wiring.view import viewing
-    from engine.money.report import cost_report
+def _pictures(app: App, runs: list[RunObject]) -> None:
+    """Draw where the time of both went."""
+    from cli.render.timeline import draw
+    from projections.models.timeline import timeline
 
-    _title("What that cost", app)
-    _typed("steno vms", app)
-    with viewing(app) as (_, view):
-        emit(_indented(listing(view.vms(), view.machine, lambda _: app.clock.now(), columns() - 2)))
-    _typed("steno costs --by run", app)
-    with books(app, None) as found:
-        emit(_indented(costs_table(cost_report(found.costs, "run"), columns() - 2)))
+    _title("Where the time went", app)
+    for run in runs:
+        life = timeline(run, (), app.clock.now())
+        _printed(f"steno timeline {run.name}", app, draw(run, life, columns() - 2) + "\n")
+
+
+def _incident(app: App) -> dict[str, object]:
+    """Replay the shipped recording under both rule sets and quote the poll that settles it."""
+    from cli.render.explain import fields
+    from cli.render.replay import comparison
+    from cli.render.words import count, moment
+    from engine.replay.diff import diff, diff_object
+    from engine.replay.trace import incident_path, open_trace, replay_trace
+    from projections.models.evidence import quote
+
+    path = incident_path()
+    ours, theirs = replay_trace(path), replay_trace(path, _OLD)
+    run = ours.runs[0]
+    wanted = [replay.runs[0].evidence[-1] for replay in (ours, theirs)]
+    quotes = {
+        number: quote(poll, number, run.provider_id)
+        for number, poll in open_trace(path)
+        if poll is not None and number in wanted
+    }
+    settled, misread = (quotes[number] for number in wanted)
+    if not app.json:
+        _title("An incident, replayed: succeeded on the hardware, shown as failed", app)
+        where = os.path.relpath(path)
+        typed = f"steno replay {where if len(where) < len(str(path)) else path} --rules {_OLD} --diff current"
+        _printed(typed, app, comparison(theirs, ours, diff(theirs, ours)))
+        emit(f"\n  Poll {settled.position} ({moment(settled.observed_at)}) decides it: the job exited 0:\n")
+        for line in fields(settled, columns()):
+            emit(f"  {line}")
+        later = count(misread.position - settled.position, "poll")
+        emit(f"\n  {_OLD} waited for the run's own status and took this for a failure,\n  {later} later:\n")
+        for line in fields(misread, columns())[:3]:
+            emit(f"  {line}")
+    return {
+        "trace": str(path),
+        "diff": diff_object(theirs, ours),
+        "settled_by": {
+            "position": settled.position,
+            "fields": [{"path": field.path, "value": field.value} for field in settled.fields],
+        },
+    }
 
 
 def _title(text: str, app: App) -> None:
@@ -255,11 +216,11 @@ def _title(text: str, app: App) -> None:
 def _typed(line: str, app: App) -> None:
     """A command as the reader would type it."""
     if not app.json:
-        from cli.render import paint
-
-        emit(paint.dim(f"  $ {line}"))
+        emit(click.style(f"  $ {line}", dim=True))
 
 
-def _indented(text: str) -> str:
-    """The text two columns further to the right."""
-    return "\n".join(f"  {line}" if line else line for line in text.splitlines())
+def _printed(line: str, app: App, text: str) -> None:
+    """A command and what it prints, two columns further to the right; nothing with --json."""
+    _typed(line, app)
+    if not app.json:
+        emit("\n".join(f"  {row}" if row else row for row in text.split("\n")))

@@ -1,33 +1,32 @@
-"""`steno doctor`: could a task run now, and what to do where it could not."""
+"""`steno doctor`: could a task run now, and what to do where it could not; `--provision` rents a machine to see it."""
 
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import click
 
 from cli.wiring.app import App
-from cli.wiring.errors import NOT_SUCCEEDED, code_of
-from cli.wiring.options import common, pass_app, project_option, provider_option
+from cli.wiring.command import steno_command
+from cli.wiring.errors import NOT_SUCCEEDED, Detached, code_of
+from cli.wiring.options import project_option, provider_option
 from cli.wiring.output import emit, emit_json
 from engine.providers import registry
 
 if TYPE_CHECKING:
-    from engine.providers.checks import Check, Checkup
-    from engine.providers.kind import ProviderKind
+    from engine.providers.checks import Check, Checkup, Trial
 
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red"), "skipped": ("–", "bright_black")}
 
 
-@click.command("doctor")
+@steno_command("doctor")
 @click.option("--provision", is_flag=True, help="Rent a machine and run the shipped MI300X example on it.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask before money is spent.")
 @provider_option
 @project_option
-@common
-@pass_app
-def command(app: App, provision: bool, yes: bool) -> None:
+def doctor_command(app: App, provision: bool, yes: bool) -> None:
     """Check record, task file, server, token, project, backend, fleet, idle timeout and offers; say what to do.
 
     Nothing is changed and nothing is rented, unless --provision is given: then the worst-case cost is shown, you are
@@ -43,43 +42,33 @@ def command(app: App, provision: bool, yes: bool) -> None:
     """
     if provision and not yes and not sys.stdin.isatty():
         raise click.UsageError("--provision spends money and there is nobody to ask: add -y")
-    record, wanted = _record(app), _wanted(app, provision=provision)
-    found = {kind.name: _checkup(app, kind, wanted) for kind in (*registry.built_in(), wanted)}
-    problem = found[wanted.name].problem
+    record, wanted = _record(app), registry.kind(app.settings.provider)
+    if provision and not wanted.has_trial:
+        wanted = next(kind for kind in registry.built_in() if kind.has_trial)
+    found = {
+        kind.name: kind.checkup(app.settings, clock=app.clock, ids=app.ids, wanted=kind is wanted)
+        for kind in (*registry.built_in(), wanted)
+    }
+    mine = found[wanted.name]
     app.exit_code = (
         _code(record)
-        or (0 if problem is None else code_of(problem))
+        or (0 if mine.problem is None else code_of(mine.problem))
         or next((code for one in found.values() if (code := _code(one.failed))), 0)
     )
-    trial = found[wanted.name].trial if provision and not app.exit_code else None
+    trial = mine.trial if provision and not app.exit_code else None
     if trial is None or not app.json:
         _report(app, [record, *(check for one in found.values() for check in one.checks)], found, wanted.name)
     if trial is not None:
-        from cli.wiring.provision import provision as rent
-
-        rent(app, trial, wanted.name, yes=yes)
-
-
-def _wanted(app: App, *, provision: bool) -> ProviderKind:
-    """The provider of the settings; to rent a machine, one that has an example for it."""
-    chosen = registry.kind(app.settings.provider)
-    if not provision or chosen.has_trial:
-        return chosen
-    return next(kind for kind in registry.built_in() if kind.has_trial)
-
-
-def _checkup(app: App, kind: ProviderKind, wanted: ProviderKind) -> Checkup:
-    return kind.checkup(app.settings, clock=app.clock, ids=app.ids, wanted=kind is wanted)
+        _rent(app, trial, wanted.name, yes=yes)
 
 
 def _record(app: App) -> Check:
-    from cli.wiring.stores import reading
     from engine.providers.checks import Check, CheckState
     from events.errors import RecordNotFound, StenoError
 
     where = app.settings.record
     try:
-        with reading(app) as record:
+        with app.reading() as record:
             message = f"{where}, {record.head().position:,} events"
     except RecordNotFound:
         return Check(name="record", message=f"{where} is not there yet; the first submit makes it")
@@ -118,3 +107,47 @@ def _report(app: App, checks: list[Check], found: dict[str, Checkup], wanted: st
     for one in found.values():
         if one.note is not None:
             emit(f"\n{one.note}")
+
+
+def _rent(app: App, trial: Trial, provider_name: str, *, yes: bool) -> None:
+    """Show the worst case, ask, run the provider's example, and report start-up time, exit status and cost.
+
+    Raises:
+        Detached: the answer was no; nothing was rented.
+    """
+    from cli.render.runs import ended
+    from cli.render.words import duration, money, short
+    from cli.wiring.session import session
+    from cli.wiring.task import described
+    from engine.money.words import money as dollars
+    from events.clock import SECOND, parse_time
+
+    run_id, most = app.ids.new(), dollars(trial.worst_case)
+    task = described(
+        file=trial.file, command=(), flags={}, settings=app.settings, provider=provider_name, run_id=run_id
+    )
+    terms = (
+        f"{money(dollars(trial.hourly))}/h for start, {duration(trial.run)} of running, "
+        f"{duration(trial.idle)} of idling and the end"
+    )
+    question = f"Running {task.name} can cost {money(most)} at most ({terms}). Rent it?"
+    if not yes and not click.confirm(question, err=True):
+        raise Detached("nothing was rented")
+    with (
+        app.writing() as record,
+        closing(app.provider(provider_name, record.store)) as provider,
+        session(app, record, provider) as here,
+    ):
+        run = here.to_the_end(here.submit(task, run_id))
+    if run.state != "succeeded":
+        app.exit_code = NOT_SUCCEEDED
+    began = None
+    if run.submitted_at is not None and run.started_at is not None:
+        began = (parse_time(run.started_at) - parse_time(run.submitted_at)) / SECOND
+    if app.json:
+        emit_json({"run": run, "startup_seconds": began, "worst_case_usd": most})
+        return
+    emit(f"\n{ended(run)}")
+    emit(f"start-up  {duration(round(began * SECOND)) if began is not None else 'never started'}")
+    emit(f"exit      {run.exit_status if run.exit_status is not None else '–'}")
+    emit(f"cost      {short(run.cost_usd or run.provider_cost_usd)} so far, {money(most)} at most")

@@ -1,31 +1,31 @@
-"""`steno events`: the events of the record."""
+"""`steno events`, `steno polls` and `steno poll`: what the record holds, as it was taken down."""
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from cli.wiring.app import App
-from cli.wiring.options import common, pass_app
-from cli.wiring.output import emit, emit_json_line
+from cli.wiring.command import steno_command
+from cli.wiring.options import from_option, last_option, to_option
+from cli.wiring.output import emit, emit_json, hint
 
 if TYPE_CHECKING:
-    from events.store.record import Record, Stored
+    from events.store.record import Stored
 
 _WAIT = 1_000_000
 """How long one look for new events waits, microseconds."""
 
 
-@click.command("events")
+@steno_command("events")
 @click.option("--stream", metavar="NAME", help="Only this stream: run/ID, vm/ID, source/NAME.")
-@click.option("--from", "start", metavar="TIME|POSITION", help="Start here.")
+@from_option
 @click.option("--type", "types", metavar="NAME", multiple=True, help="Only events of this type; may be repeated.")
-@click.option("-n", "--last", type=click.IntRange(min=1), metavar="N", help="Only the newest N.")
+@last_option
 @click.option("-f", "--follow", is_flag=True, help="Print new events as they come, until interrupted.")
-@common
-@pass_app
-def command(
+def events_command(
     app: App, stream: str | None, start: str | None, types: tuple[str, ...], last: int | None, follow: bool
 ) -> None:
     """List the record's events.
@@ -39,33 +39,24 @@ def command(
       steno events --stream run/5f0c… --json
       steno events --type RunRequested --type SubmitSucceeded -f
     """
-    from cli.wiring.stores import reading
-    from cli.wiring.time_arguments import after_position
+    from cli.wiring.time_arguments import between
 
-    with reading(app) as record:
+    with app.reading() as record:
         _check_types(types)
-        after = after_position(app, record, start)
+        after, until = between(app, record, start, None)
         if last is not None:
-            for stored in reversed(_newest(record, after, stream, types, last)):
+            newest = record.read(after=after, stream=stream, types=types or None, limit=last, backwards=True)
+            for stored in reversed(list(newest)):
                 _print(app, stored)
-            position = record.head().position
-        else:
-            position = _print_new(app, record, after, stream, types)
-        while follow:
-            record.wait(position, _WAIT)
-            position = _print_new(app, record, position, stream, types)
-
-
-def _newest(record: Record, after: int, stream: str | None, types: tuple[str, ...], last: int) -> list[Stored]:
-    return list(record.read(after=after, stream=stream, types=types or None, limit=last, backwards=True))
-
-
-def _print_new(app: App, record: Record, after: int, stream: str | None, types: tuple[str, ...]) -> int:
-    """Print what came after that position; how far the record was read."""
-    head = record.head().position
-    for stored in record.read(after=after, until=head, stream=stream, types=types or None):
-        _print(app, stored)
-    return max(after, head)
+            after = record.head().position
+        while True:
+            for stored in record.read(after=after, until=until, stream=stream, types=types or None):
+                _print(app, stored)
+            after = max(after, until)
+            if not follow:
+                return
+            record.wait(after, _WAIT)
+            until = record.head().position
 
 
 def _check_types(types: tuple[str, ...]) -> None:
@@ -79,16 +70,90 @@ def _check_types(types: tuple[str, ...]) -> None:
 
 
 def _print(app: App, stored: Stored) -> None:
+    from cli.render import paint
+    from cli.render.words import moment
     from projections.models.record_rows import event_row
 
-    row = event_row(stored)
     if app.json:
-        emit_json_line(row)
+        emit_json(event_row(stored), lines=True)
         return
+    place = paint.dim(f"{stored.stream} v{stored.version}")
+    emit(f"{stored.position:>8}  {moment(stored.observed_at)}  {stored.type:<17} {place}")
+
+
+@steno_command("polls")
+@from_option
+@to_option
+@click.option("--failed", is_flag=True, help="Only polls without a usable answer.")
+@click.option("--source", metavar="NAME", help="Only this source (dstack/main).")
+@last_option
+def polls_command(
+    app: App, start: str | None, end: str | None, failed: bool, source: str | None, last: int | None
+) -> None:
+    """List the record's polls: position, time, HTTP status, milliseconds, source, path, and what changed.
+
+    With --json, JSON Lines: {"position", "t", "source", "path", "req", "status", "ms", "changed"}; "changed" lists the
+    streams of the runs and machines whose answer changed.
+
+    \b
+    Examples:
+      steno polls -n 20
+      steno polls --failed --from 2h
+      steno polls --json | jq -r 'select(.changed != []) | .position'
+    """
+    from cli.wiring.time_arguments import between
+    from projections.models.record_rows import poll_rows
+
+    with app.reading() as record:
+        after, until = between(app, record, start, end)
+        for row in poll_rows(record, after=after, until=until, failed=failed, source=source, last=last):
+            if app.json:
+                emit_json(row, lines=True)
+            else:
+                emit(_line(row))
+
+
+def _line(row: dict[str, object]) -> str:
     from cli.render import paint
     from cli.render.words import moment
 
-    emit(
-        f"{stored.position:>8}  {moment(stored.observed_at)}  {stored.type:<17} "
-        f"{paint.dim(f'{stored.stream} v{stored.version}')}"
-    )
+    status = row["status"]
+    answer = click.style(f"{status or 'none':>4}", fg="green" if status == 200 else "red")
+    changed = row["changed"]
+    assert isinstance(changed, list)  # noqa: S101 - made above
+    when = moment(str(row["t"]))
+    what = paint.dim(f"  changed {', '.join(changed)}") if changed else ""
+    return f"{row['position']:>8}  {when}  {answer}  {row['ms']:>7} ms  {row['source']}  {row['path']}{what}"
+
+
+@steno_command("poll")
+@click.argument("position", type=click.IntRange(min=1))
+def poll_command(app: App, position: int) -> None:
+    """Print a provider's answer as it was received.
+
+    The answer is rebuilt from the record, equal as JSON to what was sent; secrets were replaced before it was stored.
+    `steno polls` and the evidence of a verdict print the POSITION of a poll. With --json, the poll as a line of a
+    trace: {"t", "ep", "path", "req", "status", "ms", "body"}.
+
+    \b
+    Examples:
+      steno poll 1204
+      steno poll 1204 | jq '.[0].status'
+      steno poll 1204 --json >> incident.jsonl
+    """
+    import msgspec
+
+    from events.traces.trace import write_trace_line
+
+    with app.reading() as record:
+        poll = record.poll(position)
+    if app.json:
+        click.echo(write_trace_line(poll).decode().rstrip("\n"))
+    elif poll.body is None:
+        hint(f"poll {position} got no answer: {poll.error or 'unknown error'}")
+    elif poll.text:
+        emit(msgspec.json.decode(poll.body, type=str))
+    elif sys.stdout.isatty():
+        emit(msgspec.json.format(poll.body, indent=2).decode())
+    else:
+        click.echo(poll.body.decode())

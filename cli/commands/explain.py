@@ -1,27 +1,16 @@
 """`steno explain`: why a run has its verdict; why a machine still runs."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-import click
-
 from cli.wiring.app import App
-from cli.wiring.options import at_option, common, pass_app, run_or_vm_argument
-from cli.wiring.output import emit, emit_json
+from cli.wiring.command import steno_command
+from cli.wiring.options import at_option, run_or_vm_argument
+from cli.wiring.output import show
 from cli.wiring.terminal import columns
 
-if TYPE_CHECKING:
-    from engine.objects import VmObject
-    from projections.models.view import View
 
-
-@click.command("explain")
+@steno_command("explain")
 @run_or_vm_argument
 @at_option
-@common
-@pass_app
-def command(app: App, run: str, at: str | None) -> None:
+def explain_command(app: App, run: str, at: str | None) -> None:
     """Explain a verdict: its rule, the provider's answer that decided it, and what would have changed it.
 
     For a run that started cold or is waiting, also why it got no warm machine. For a machine: why it still runs, and
@@ -39,8 +28,8 @@ def command(app: App, run: str, at: str | None) -> None:
       steno explain matmul --at 15m
       steno explain steno-slot-1-0
     """
-    from cli.wiring.time_arguments import seen_from
-    from cli.wiring.view import viewing
+    from cli.render.explain import page, vm_page
+    from cli.wiring.view import seen_from, viewing
     from projections.models.explain import explain
     from projections.models.wire import wire
     from projections.store.vm_table import VmRow
@@ -49,24 +38,11 @@ def command(app: App, run: str, at: str | None) -> None:
         now = seen_from(app, view, at)
         row = view.run_or_vm(run)
         if isinstance(row, VmRow):
-            _explain_vm(app, view, view.vm(row.vm_id), now)
+            vm, machine, anomalies = view.vm(row.vm_id), view.machine(row.vm_id), view.anomalies_of_vm(row.vm_id)
+            why, until = view.why_up(row.vm_id, now), view.until(machine)
+            value = {"vm": vm, "why_up": why, "anomalies": anomalies, "position": view.position}
+            show(app, value, lambda: vm_page(vm, machine, why, anomalies, until, columns()))
             return
         found = explain(record, view, row, now)
         why = view.why_not_warm(row.run_id)
-    if app.json:
-        emit_json(wire(found) | {"not_warm": why})
-        return
-    from cli.render.explain import page
-
-    emit(page(found, why, columns()))
-
-
-def _explain_vm(app: App, view: View, found: VmObject, now: int) -> None:
-    why, anomalies = view.why_up(found.vm_id, now), view.anomalies_of_vm(found.vm_id)
-    if app.json:
-        emit_json({"vm": found, "why_up": why, "anomalies": anomalies, "position": view.position})
-        return
-    from cli.render.explain import vm_page
-
-    machine = view.machine(found.vm_id)
-    emit(vm_page(found, machine, why, anomalies, view.until(machine), columns()))
+    show(app, lambda: wire(found) | {"not_warm": why}, lambda: page(found, why, columns()))

@@ -3,20 +3,20 @@
 import codecs
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 
 import click
 
 from cli.wiring.app import App
-from cli.wiring.options import common, pass_app, run_argument
-from cli.wiring.output import emit_json_line
+from cli.wiring.command import steno_command
+from cli.wiring.options import run_argument
+from cli.wiring.output import emit_json
 
 
-@click.command("logs")
+@steno_command("logs")
 @run_argument
 @click.option("-f", "--follow", is_flag=True, help="Follow the output until the run ends.")
-@common
-@pass_app
-def command(app: App, run: str, follow: bool) -> None:
+def logs_command(app: App, run: str, follow: bool) -> None:
     """Print a run's output, read from its provider; output is not recorded.
 
     On a terminal, colours are kept and other control characters are shown as text (\\x1b). A file or pipe gets every
@@ -31,7 +31,6 @@ def command(app: App, run: str, follow: bool) -> None:
     """
     from cli.render.paint import visible_output
     from cli.wiring.logging_setup import log_for_data
-    from cli.wiring.providers import of_run
     from cli.wiring.view import viewing
     from engine.errors import Conflict
     from projections.store.world_table import decode_run
@@ -44,20 +43,17 @@ def command(app: App, run: str, follow: bool) -> None:
         raise Conflict(
             f"{found.name} has not been submitted to its provider, so it has no output; see `steno show {found.name}`"
         )
-    provider = of_run(app, found, store)
-    try:
+    with closing(app.provider_of(found, store)) as provider:
         pieces = provider.logs(found.provider_id, found.name or "", follow=follow)
         if app.json:
             for line in _lines(pieces):
-                emit_json_line({"text": line.decode("utf-8", "replace")})
+                emit_json({"text": line.decode("utf-8", "replace")}, lines=True)
             return
         shown = sys.stdout.isatty()
         decoded = codecs.getincrementaldecoder("utf-8")("replace")
         for piece in pieces:
             sys.stdout.buffer.write(visible_output(decoded.decode(piece)).encode() if shown else piece)
             sys.stdout.buffer.flush()
-    finally:
-        provider.close()
 
 
 def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:

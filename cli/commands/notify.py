@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.groups import DefaultGroup
 from cli.wiring.app import App
+from cli.wiring.command import DefaultGroup
 from cli.wiring.errors import UNREACHABLE, say
-from cli.wiring.options import common, pass_app
 from cli.wiring.output import emit, emit_json, hint
 from cli.wiring.terminal import columns
 
 if TYPE_CHECKING:
-    from events import types
     from events.store.record import Record
-
-_SHOWN = 20
-_KINDS = frozenset({"NoticeIntended", "NoticeDelivered", "NoticeFailed"})
 
 
 @click.group("notify", cls=DefaultGroup, subcommand_metavar="[COMMAND] [ARGS]…")
-def command() -> None:
+def notify_command() -> None:
     """List the notices of the record, or send a test notice to the webhook.
 
     The settings alerts.webhook, alerts.secret and alerts.on say where notices are
@@ -39,13 +33,11 @@ def command() -> None:
     """
 
 
-@command.command("list")
+@notify_command.command("list")
 @click.option(
     "--state", type=click.Choice(["pending", "delivered", "failed", "unanswered"]), help="Only notices in that state."
 )
-@click.option("-n", "--last", type=click.IntRange(min=1), default=_SHOWN, metavar="N", help="Only the newest N: 20.")
-@common
-@pass_app
+@click.option("-n", "--last", type=click.IntRange(min=1), default=20, metavar="N", help="Only the newest N: 20.")
 def listed(app: App, state: str | None, last: int) -> None:
     """List notices, newest first: pending, delivered, failed.
 
@@ -60,13 +52,11 @@ def listed(app: App, state: str | None, last: int) -> None:
       steno notify list
       steno notify list --state pending --json
     """
-    from cli.wiring.stores import reading
-
-    with reading(app) as record:
+    with app.reading() as record:
         position = record.head().position
-        found = [row for row in _notices(record) if state in (None, row.state)]
+        found = [row for row in _notices(record) if state in (None, row["state"])]
     if app.json:
-        emit_json({"notices": [row.as_json() for row in found[:last]], "position": position})
+        emit_json({"notices": found[:last], "position": position})
         return
     for row in found[:last]:
         emit(_line(row))
@@ -76,9 +66,7 @@ def listed(app: App, state: str | None, last: int) -> None:
         hint(f"{len(found) - last} older not shown; --last shows more")
 
 
-@command.command("test", short_help="Send a test notice now, once.")
-@common
-@pass_app
+@notify_command.command("test", short_help="Send a test notice now, once.")
 def test(app: App) -> None:
     """Send a test notice to the webhook now, once, and print the answer.
 
@@ -94,7 +82,6 @@ def test(app: App) -> None:
       STENO_WEBHOOK=https://hooks.example.org/x steno notify test --json
     """
     from cli.wiring.recorder import webhook_of
-    from cli.wiring.stores import writing
     from engine.act.journal import Journal
     from engine.errors import NotConfigured
     from engine.notify.notices import send_test_notice
@@ -102,7 +89,7 @@ def test(app: App) -> None:
     webhook = webhook_of(app.settings)
     if webhook is None:
         raise NotConfigured("there is no webhook: set alerts.webhook (STENO_WEBHOOK) to its address")
-    with writing(app) as record:
+    with app.writing() as record:
         answer = send_test_notice(Journal(record), webhook, app.clock, app.ids)
     if app.json:
         emit_json(
@@ -122,73 +109,46 @@ def test(app: App) -> None:
         app.exit_code = UNREACHABLE
 
 
-def _line(row: _Notice) -> str:
+def _line(row: dict[str, Any]) -> str:
     """`2026-11-21 20:00:03Z  delivered  run_end  matmul-1 succeeded …`, cut to the terminal."""
     from cli.render import paint
     from cli.render.words import moment
 
-    colour = {"delivered": "succeeded", "failed": "failed"}.get(row.state, "queued")
-    text = row.error if row.state == "failed" and row.error else str(row.body.get("text", "")).removeprefix("Steno: ")
-    room = columns() - 44
-    said = text if len(text) <= room else text[: max(1, room - 1)] + "…"
-    return f"{moment(row.at)}  {paint.pad(paint.state(colour, row.state), 10)}  {row.intent.kind:<8} {said}"
+    state = row["state"]
+    colour = {"delivered": "succeeded", "failed": "failed"}.get(state, "queued")
+    text = row["error"] if state == "failed" and row["error"] else row["text"].removeprefix("Steno: ")
+    said = paint.cut(text, max(2, columns() - 44))
+    return f"{moment(row['at'])}  {paint.pad(paint.state(colour, state), 10)}  {row['kind']:<8} {said}"
 
 
-@dataclass(slots=True, kw_only=True)
-class _Notice:
-    """One notice."""
-
-    intent: types.NoticeIntended
-    position: int
-    at: int
-    state: str
-    """`pending`: it is retried; `unanswered`: a test whose sender was killed."""
-    attempts: int = 0
-    status: int | None = None
-    """The webhook's answer, if it accepted."""
-    error: str | None = None
-    """Of the newest failed attempt."""
-    body: dict[str, Any] = field(default_factory=dict)
-
-    def as_json(self) -> dict[str, Any]:
-        """As `--json` prints it."""
-        from events.clock import format_time
-
-        return {
-            "notice_id": self.intent.notice_id,
-            "kind": self.intent.kind,
-            "state": self.state,
-            "at": format_time(self.at),
-            "position": self.position,
-            "attempts": self.attempts,
-            "status": self.status,
-            "error": self.error,
-            "facts": len(self.intent.about) or 1,
-            "text": self.body.get("text", ""),
-        }
-
-
-def _notices(record: Record) -> list[_Notice]:
-    """Every notice of the record, newest first."""
+def _notices(record: Record) -> list[dict[str, Any]]:
+    """Every notice of the record, newest first, as `--json` prints it."""
     import msgspec
 
-    from events import types
+    from events.clock import format_time
+    from events.types import NoticeDelivered, NoticeFailed, NoticeIntended
 
-    rows: dict[str, _Notice] = {}
-    for stored in record.read(types=_KINDS):
+    rows: dict[str, dict[str, Any]] = {}
+    for stored in record.read(types={"NoticeIntended", "NoticeDelivered", "NoticeFailed"}):
         match stored.data:
-            case types.NoticeIntended() as intent:
-                state = "unanswered" if intent.kind == "test" else "pending"
-                body = msgspec.json.decode(intent.body, type=dict[str, Any])
-                rows[intent.notice_id] = _Notice(
-                    intent=intent, position=stored.position, at=stored.observed_at, state=state, body=body
-                )
-            case types.NoticeDelivered(notice_id=name, status=status, attempt=attempt) if name in rows:
-                row = rows[name]
-                row.state, row.status, row.attempts = "delivered", status, attempt
-            case types.NoticeFailed(notice_id=name, error=error, attempt=attempt, final=final) if name in rows:
-                row = rows[name]
-                row.state, row.error, row.attempts = "failed" if final else "pending", error, attempt
+            case NoticeIntended() as intent:
+                rows[intent.notice_id] = {
+                    "notice_id": intent.notice_id,
+                    "kind": intent.kind,
+                    "state": "unanswered" if intent.kind == "test" else "pending",
+                    "at": format_time(stored.observed_at),
+                    "position": stored.position,
+                    "attempts": 0,
+                    "status": None,
+                    "error": None,
+                    "facts": len(intent.about) or 1,
+                    "text": msgspec.json.decode(intent.body, type=dict[str, Any]).get("text", ""),
+                }
+            case NoticeDelivered(notice_id=name) as answer if name in rows:
+                rows[name] |= {"state": "delivered", "status": answer.status, "attempts": answer.attempt}
+            case NoticeFailed(notice_id=name) as answer if name in rows:
+                state = "failed" if answer.final else "pending"
+                rows[name] |= {"state": state, "error": answer.error, "attempts": answer.attempt}
             case _:
                 pass
     return list(reversed(rows.values()))

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.groups import DefaultGroup
 from cli.wiring.app import App
-from cli.wiring.options import at_option, common, pass_app
-from cli.wiring.output import emit, emit_json, hint
+from cli.wiring.command import DefaultGroup
+from cli.wiring.options import at_option
+from cli.wiring.output import hint, show
 from cli.wiring.terminal import columns
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.group("sources", cls=DefaultGroup, subcommand_metavar="[COMMAND] [ARGS]…")
-def command() -> None:
+def sources_command() -> None:
     """List the sources of the record: those a recorder polls, and archives that were imported.
 
     An archive ends with its last poll: it is never blind, and no budget, limit or alert counts it. A hidden archive is
@@ -33,10 +33,8 @@ def command() -> None:
     """
 
 
-@command.command("list", hidden=True)
+@sources_command.command("list", hidden=True)
 @at_option
-@common
-@pass_app
 def listed(app: App, at: str | None) -> None:
     """List sources with their first and last poll.
 
@@ -53,20 +51,16 @@ def listed(app: App, at: str | None) -> None:
     from projections.models.wire import wire
 
     with viewing(app, at) as (record, view):
-        rows = source_rows(record, view)
-        if app.json:
-            emit_json({"sources": [wire(row) for row in rows], "position": view.position})
-            return
-    if rows:
-        emit(_table(rows))
+        rows, position = source_rows(record, view), view.position
+    if rows or app.json:
+        value = {"sources": [wire(row) for row in rows], "position": position}
+        show(app, value, lambda: _table(rows))
     else:
         hint("no polls yet; `steno up` records a provider, `steno import TRACE` imports a trace")
 
 
-@command.command("hide")
+@sources_command.command("hide")
 @click.argument("name", metavar="NAME")
-@common
-@pass_app
 def hide(app: App, name: str) -> None:
     """Hide an archive from every list and page.
 
@@ -80,11 +74,9 @@ def hide(app: App, name: str) -> None:
     _set(app, name, hidden=True)
 
 
-@command.command("show")
+@sources_command.command("show")
 @click.argument("name", metavar="NAME")
-@common
-@pass_app
-def show(app: App, name: str) -> None:
+def show_archive(app: App, name: str) -> None:
     """Show a hidden archive in the lists again.
 
     With --json: {"source", "hidden", "position"}.
@@ -97,30 +89,22 @@ def show(app: App, name: str) -> None:
 
 
 def _set(app: App, name: str, *, hidden: bool) -> None:
-    from cli.wiring.stores import writing
+    from cli.wiring.view import caught_up_view
     from engine.act.journal import Journal
     from events.types import SourceHidden, SourceShown
-    from projections.models.projector import caught_up
     from projections.models.sources import archive_named
-    from projections.models.view import View
 
-    with writing(app, create=False) as record:
-        with caught_up(record) as store:
-            view = View(store)
-            source, before = archive_named(view, name), view.position
+    with app.writing(create=False) as record:
+        with caught_up_view(record) as view:
+            source, position = archive_named(view, name), view.position
             changed = (source in view.hidden()) != hidden
-        kind = SourceHidden if hidden else SourceShown
-        position = (
-            Journal(record).write(f"source/{source}", kind(source=source, by=getpass.getuser())) if changed else before
-        )
-    if app.json:
-        emit_json({"source": source, "hidden": hidden, "position": position})
-    elif not changed:
-        emit(f"{source} is {'hidden' if hidden else 'shown'} already")
-    elif hidden:
-        emit(f"{source} is hidden; `steno sources show {name}` shows it again")
-    else:
-        emit(f"{source} is shown again")
+        if changed:
+            kind = SourceHidden if hidden else SourceShown
+            position = Journal(record).write(f"source/{source}", kind(source=source, by=getpass.getuser()))
+    said = f"is hidden; `steno sources show {name}` shows it again" if hidden else "is shown again"
+    if not changed:
+        said = f"is {'hidden' if hidden else 'shown'} already"
+    show(app, {"source": source, "hidden": hidden, "position": position}, f"{source} {said}")
 
 
 def _table(rows: tuple[SourceRow, ...]) -> str:

@@ -1,24 +1,63 @@
 """`steno submit`: submit a task to a provider."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
 from cli.wiring.app import App
+from cli.wiring.command import StenoCommand
 from cli.wiring.errors import NOT_SUCCEEDED
-from cli.wiring.options import common, pass_app, project_option, provider_option
+from cli.wiring.options import project_option, provider_option
 from cli.wiring.output import emit, emit_json, hint
-from cli.wiring.task_options import TaskCommand, task_options
-
-if TYPE_CHECKING:
-    from cli.wiring.session import SubmittedRun
-    from engine.objects import RunObject
+from engine.providers import registry
+from engine.providers.kind import Option, ProviderKind
+from engine.settings.profiles import PROFILES
 
 
-@click.command("submit", cls=TaskCommand, context_settings={"ignore_unknown_options": False})
+class TaskCommand(StenoCommand):
+    """A command that also takes the options of the providers.
+
+    Those of the built-in ones are there from the start; installed packages are searched for an option that nobody knows
+    yet, and for the help.
+    """
+
+    def make_context(self, info_name: str | None, args: list[str], *more: Any, **extra: Any) -> click.Context:
+        """Parse; once more with the options of other packages if there is an unknown one, or help is wanted."""
+        self._extend(registry.built_in())
+        if "--help" in args:
+            self._extend_all()
+        try:
+            return super().make_context(info_name, list(args), *more, **extra)
+        except click.NoSuchOption:
+            if not self._extend_all():
+                raise
+            return super().make_context(info_name, args, *more, **extra)
+
+    def _extend_all(self) -> bool:
+        return self._extend(map(registry.kind, registry.names()))
+
+    def _extend(self, kinds: Iterable[ProviderKind]) -> bool:
+        """Add the options that are not there; whether there were any."""
+        there = {name for param in self.params for name in param.opts}
+        found = [option for kind in kinds for option in kind.options if option.flag not in there]
+        self.params += map(_click_option, found)
+        return bool(found)
+
+
+def _click_option(option: Option) -> click.Option:
+    return click.Option(
+        [option.flag, option.field],
+        metavar=option.metavar,
+        multiple=option.multiple,
+        type=click.Choice(option.choices) if option.choices else str,
+        help=option.help,
+    )
+
+
+@click.command("submit", cls=TaskCommand)
 @click.argument("words", metavar="[-- COMMAND...]", nargs=-1)
 @click.option(
     "-f", "--file", "file", metavar="FILE", type=click.Path(path_type=Path), help="Task file; else ./.dstack.yml."
@@ -27,10 +66,41 @@ if TYPE_CHECKING:
 @click.option("--timeout", metavar="DURATION", help="With --wait: stop looking after this long (90s, 15m, 2h).")
 @provider_option
 @project_option
-@task_options
-@common
-@pass_app
-def command(
+@click.option("--name", metavar="NAME", help="The run's name; else the file's, else a generated one.")
+@click.option("--image", metavar="IMAGE", help="Container image; AMD GPUs need one.")
+@click.option(
+    "--env",
+    "-e",
+    metavar="NAME[=VALUE]",
+    multiple=True,
+    help="Environment variable; without =VALUE the value comes from your shell.",
+)
+@click.option("--gpu", metavar="NAME:COUNT", help="GPU: MI300X:1, H100:80GB:2, 24GB..")
+@click.option("--cpu", metavar="RANGE", help="Processors: 8, 4..16.")
+@click.option("--memory", metavar="RANGE", help="Memory: 32GB, 16GB...")
+@click.option("--disk", metavar="RANGE", help="Disk: 100GB, 100GB..500GB.")
+@click.option(
+    "--creation-policy",
+    type=click.Choice(["reuse", "reuse-or-create", "create"]),
+    help="Only warm machines, new ones too, or only a new one of its own.",
+)
+@click.option(
+    "--idle-duration",
+    metavar="DURATION",
+    help="Keep the machine this long after the run: 5m, 0m, off; `vms.idle_timeout` holds where it is shorter.",
+)
+@click.option(
+    "--profile",
+    type=click.Choice(list(PROFILES)),
+    help="How long to keep the machine, by kind of work: 5m, 15m, 2m, 1m, or a new one given back at once.",
+)
+@click.option(
+    "--fallback",
+    metavar="GPU,GPU",
+    help="GPU models to ask for, one after the other, where there is no capacity for the task's own.",
+)
+@click.option("--max-duration", metavar="DURATION", help="End the run after this long: 30m, 2h, off.")
+def submit_command(
     app: App, /, words: tuple[str, ...], file: Path | None, wait: bool, timeout: str | None, **flags: object
 ) -> None:
     """Submit a task: ./.dstack.yml, the file of -f, or the command after --.
@@ -61,10 +131,11 @@ def command(
       steno submit --provider dstack -f train.dstack.yml --max-duration 2h
       steno submit --gpu MI300X:1 --image rocm/rocm-terminal -- rocm-smi
     """
+    import msgspec
+
+    from cli.render.runs import ended
     from cli.wiring.logging_setup import log_for_data
-    from cli.wiring.providers import named
-    from cli.wiring.session import session, to_the_end
-    from cli.wiring.stores import writing
+    from cli.wiring.session import session
     from cli.wiring.task import described
     from cli.wiring.time_arguments import length
 
@@ -72,51 +143,30 @@ def command(
     limit = None if timeout is None else length(timeout)
     if limit is not None and not wait:
         raise click.UsageError("--timeout is how long to wait: add --wait")
-    run_id = app.ids.new()
-    settings = app.settings
+    run_id, settings = app.ids.new(), app.settings
     task = described(file=file, command=words, flags=flags, settings=settings, run_id=run_id)
-    with writing(app) as record:
-        provider = named(app, settings.provider, record.store)
-        try:
-            with session(app, record, provider) as here:
-                submitted = here.submit(task, run_id)
-                if not wait:
-                    _say(app, here.look(submitted), provider.name, provider.project)
-                    return
-                run = to_the_end(here, submitted, timeout=limit)
-        finally:
-            provider.close()
-    if run.state != "succeeded":
+    with (
+        app.writing() as record,
+        closing(app.provider(settings.provider, record.store)) as provider,
+        session(app, record, provider) as here,
+    ):
+        submitted = here.submit(task, run_id)
+        run = here.to_the_end(submitted, timeout=limit) if wait else None
+        if run is None:
+            submitted = here.look(submitted)
+    name = submitted.name
+    if run is not None and run.state != "succeeded":
         app.exit_code = NOT_SUCCEEDED
-    _print(app, run)
-
-
-def _say(app: App, submitted: SubmittedRun, provider: str, project: str) -> None:
+    value = msgspec.structs.asdict(submitted)
+    queued = value.pop("queued")
     if app.json:
-        emit_json(
-            {
-                "run_id": submitted.run_id,
-                "provider_id": submitted.provider_id,
-                "name": submitted.name,
-                "provider": provider,
-                "project": project,
-                "position": submitted.position,
-                "state": submitted.state,
-            }
-        )
-        return
-    emit(submitted.name)
-    if submitted.queued is not None:
-        hint(f"queued: {submitted.queued}; `steno record` submits it, `steno stop {submitted.name}` cancels it")
-        return
-    hint(f"submitted to {provider}; `steno record` follows it, `steno logs {submitted.name} -f` shows its output")
-
-
-def _print(app: App, run: RunObject) -> None:
-    if app.json:
-        emit_json(run)
-        return
-    from cli.render.runs import ended
-
-    emit(ended(run))
-    hint(f"`steno timeline {run.name}`, `steno explain {run.name}`, `steno logs {run.name}`")
+        emit_json(value if run is None else run)
+    elif run is not None:
+        emit(ended(run))
+        hint(f"`steno timeline {name}`, `steno explain {name}`, `steno logs {name}`")
+    else:
+        emit(name)
+        if queued is not None:
+            hint(f"queued: {queued}; `steno record` submits it, `steno stop {name}` cancels it")
+        else:
+            hint(f"submitted to {provider.name}; `steno record` follows it, `steno logs {name} -f` shows its output")

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+import getpass
 from typing import TYPE_CHECKING
 
 import click
 
-from cli.groups import DefaultGroup
 from cli.wiring.app import App
-from cli.wiring.options import common, pass_app
-from cli.wiring.output import emit, emit_json, hint
+from cli.wiring.command import DefaultGroup
+from cli.wiring.output import emit, emit_json, hint, show
 
 if TYPE_CHECKING:
     from engine.commands.tokens import TokenObject
-
-_ROLES = ("read", "submit", "admin")
 
 
 def _expiry(ctx: click.Context, _: click.Parameter, value: str | None) -> int | None:
@@ -50,7 +48,7 @@ def _name(_ctx: click.Context, _: click.Parameter, value: str | None) -> str | N
 
 
 @click.group("token", cls=DefaultGroup, subcommand_metavar="[COMMAND] [ARGS]…")
-def command() -> None:
+def token_command() -> None:
     """Create, list and revoke the tokens of the HTTP service.
 
     On loopback no token is needed; `steno serve` and `steno up` listen on other addresses only if there is one. A
@@ -65,10 +63,10 @@ def command() -> None:
     """
 
 
-@command.command("create", short_help="Create a token and print it, once.")
+@token_command.command("create", short_help="Create a token and print it, once.")
 @click.option(
     "--role",
-    type=click.Choice(_ROLES),
+    type=click.Choice(["read", "submit", "admin"]),
     required=True,
     help="read: read everything; submit: also submit and stop runs; admin: also stop machines.",
 )
@@ -79,8 +77,6 @@ def command() -> None:
     callback=_expiry,
     help="When it expires: 12h, 30d, 2027-01-31; default: never.",
 )
-@common
-@pass_app
 def create(app: App, role: str, name: str | None, expires: int | None) -> None:
     """Create a token and print it on stdout, once: it cannot be shown again.
 
@@ -93,31 +89,27 @@ def create(app: App, role: str, name: str | None, expires: int | None) -> None:
       steno token create --role submit --name site --expires 30d > site.token
       steno token create --role admin --json | jq -r .token
     """
-    import getpass
+    import msgspec
 
+    from cli.render.words import moment
     from cli.wiring.logging_setup import log_for_data
-    from cli.wiring.stores import writing
     from engine.commands.tokens import Issuer, Role
 
     log_for_data()
-    with writing(app) as record:
+    with app.writing() as record:
         made, text, position = Issuer(record, app.clock, app.ids).create(
             role=Role(role), name=name, expires_at=expires, by=getpass.getuser()
         )
     if app.json:
-        import msgspec
-
         emit_json(msgspec.to_builtins(made) | {"token": text, "position": position})
         return
     emit(text)
-    until = "until it is revoked" if made.expires_at is None else f"until {_moment(made.expires_at)}"
+    until = "until it is revoked" if made.expires_at is None else f"until {moment(made.expires_at)}"
     hint(f"token {made.token_id}, {made.name}: {made.role}, valid {until}; it cannot be shown again")
 
 
-@command.command("list")
+@token_command.command("list")
 @click.option("--all", "-a", "everything", is_flag=True, help="Also expired and revoked tokens.")
-@common
-@pass_app
 def listed(app: App, everything: bool) -> None:
     """List tokens, newest first: who may do what, and until when.
 
@@ -129,10 +121,9 @@ def listed(app: App, everything: bool) -> None:
       steno token list
       steno token list --all --json | jq -r '.tokens[] | [.token_id, .name, .state] | @tsv'
     """
-    from cli.wiring.stores import reading
     from engine.commands.tokens import list_tokens
 
-    with reading(app, check=False) as record:
+    with app.reading(check=False) as record:
         found = list_tokens(record.store, app.clock.now())
     shown = [token for token in found if everything or token.state == "valid"]
     if app.json:
@@ -146,10 +137,8 @@ def listed(app: App, everything: bool) -> None:
         hint(f"{len(found) - len(shown)} expired or revoked not shown; --all lists every token")
 
 
-@command.command("revoke", short_help="Revoke a token.")
+@token_command.command("revoke", short_help="Revoke a token.")
 @click.argument("token", metavar="TOKEN")
-@common
-@pass_app
 def revoke(app: App, token: str) -> None:
     """Revoke a token, given its id, the beginning of it, or its name.
 
@@ -161,26 +150,23 @@ def revoke(app: App, token: str) -> None:
       steno token revoke site
       steno token revoke 5d21c0ffee17
     """
-    import getpass
+    import msgspec
 
+    from cli.render.words import moment
     from cli.wiring.logging_setup import log_for_data
-    from cli.wiring.stores import writing
     from engine.commands.tokens import Issuer
 
     log_for_data()
-    with writing(app, create=False) as record:
+    with app.writing(create=False) as record:
         found, position = Issuer(record, app.clock, app.ids).revoke(token, by=getpass.getuser())
-    if app.json:
-        import msgspec
-
-        emit_json(msgspec.to_builtins(found) | {"position": position})
-        return
-    state = "is revoked" if position is not None else f"was revoked already, {_moment(found.revoked_at or '')}"
-    emit(f"token {found.token_id}, {found.name}, {state}")
+    state = "is revoked" if position is not None else f"was revoked already, {moment(found.revoked_at)}"
+    value = msgspec.to_builtins(found) | {"position": position}
+    show(app, value, f"token {found.token_id}, {found.name}, {state}")
 
 
 def _table(tokens: list[TokenObject]) -> str:
     from cli.render import paint
+    from cli.render.words import moment
 
     colours = {"valid": "succeeded", "revoked": "failed", "expired": "stopped"}
     rows = [
@@ -190,16 +176,9 @@ def _table(tokens: list[TokenObject]) -> str:
             token.role,
             paint.state(colours[token.state], token.state),
             token.by,
-            _moment(token.created_at),
-            "–" if token.expires_at is None else _moment(token.expires_at),
+            moment(token.created_at),
+            moment(token.expires_at),
         )
         for token in tokens
     ]
     return paint.table(("ID", "NAME", "ROLE", "STATE", "BY", "MADE", "EXPIRES"), rows)
-
-
-def _moment(text: str) -> str:
-    from cli.render.words import moment
-    from events.clock import parse_time
-
-    return moment(parse_time(text))

@@ -9,27 +9,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.groups import DefaultGroup
 from cli.wiring.app import App
-from cli.wiring.options import at_option, common, hidden_option, optional_vm_argument, pass_app, vm_argument
-from cli.wiring.output import emit, emit_json, hint
+from cli.wiring.command import DefaultGroup
+from cli.wiring.options import at_option, hidden_option, optional_vm_argument, vm_argument
+from cli.wiring.output import emit, emit_json, hint, show
 from cli.wiring.terminal import columns
 
 if TYPE_CHECKING:
     from engine.fold.vm import Vm
-    from engine.objects import VmObject
     from events.store.record import Record
     from projections.models.view import View
 
-_DAY = 86_400_000_000
-_OUTCOME_TIMEOUT = 60_000_000
-"""Microseconds to wait for the stop's outcome: the machine is drained first, and a run on it may have to end."""
-_END_TIMEOUT = 30_000_000
-"""Microseconds to wait for the end after that."""
-
 
 @click.group("vms", cls=DefaultGroup, subcommand_metavar="[VM] | COMMAND [ARGS]…")
-def command() -> None:
+def vms_command() -> None:
     """List machines with state, price and cost so far, or show one.
 
     Without VM: those that may be billed, and those that ended within the last day. VM is a machine's id or its
@@ -51,17 +44,14 @@ def command() -> None:
     """
 
 
-@command.command("list", hidden=True)
+@vms_command.command("list", hidden=True)
 @optional_vm_argument
 @click.option("--all", "-a", "everything", is_flag=True, help="Also machines that ended more than a day ago.")
 @hidden_option
 @at_option
-@common
-@pass_app
 def listed(app: App, vm: str | None, everything: bool, hidden: bool, at: str | None) -> None:
     """List machines, or show one."""
-    from cli.wiring.time_arguments import seen_from
-    from cli.wiring.view import viewing
+    from cli.wiring.view import seen_from, viewing
 
     with viewing(app, at) as (_, view):
         now = seen_from(app, view, at)
@@ -71,11 +61,9 @@ def listed(app: App, vm: str | None, everything: bool, hidden: bool, at: str | N
             _show(app, view, vm, now)
 
 
-@command.command("stop")
+@vms_command.command("stop")
 @vm_argument
 @click.option("--when-idle", is_flag=True, help="Wait until no run is on it, instead of stopping the run.")
-@common
-@pass_app
 def stop(app: App, vm: str, when_idle: bool) -> None:
     """Stop a machine; stopping one that has ended does nothing.
 
@@ -91,16 +79,32 @@ def stop(app: App, vm: str, when_idle: bool) -> None:
       steno vms stop 5f0c --when-idle
     """
     from cli.wiring.logging_setup import log_for_data
+    from engine.commands.stop import needs_vm_stop
+    from engine.states import VmState
 
     log_for_data()
-    _stop(app, vm, when_idle=when_idle)
+    with app.writing(create=False) as record:
+        found = _machine(record, vm)
+        name, requested = found.facts.name or found.provider_id, needs_vm_stop(found)
+        if requested:
+            found = _stopped(app, record, found, when_idle=when_idle)
+    if not requested:
+        said = f"{name} had already ended"
+    elif found.state is VmState.TERMINATED:
+        said = f"{name} is gone"
+    elif when_idle and found.occupants:
+        said = f"{name} is stopped when the run on it has ended (by `steno up`); no other run is placed on it"
+    else:
+        then = f"`steno vms {name}` shows it, `steno up` stops it"
+        said = f"the stop of {name} is requested; it is still {found.state}. {then}"
+    told = found.told is not None and found.told.taken_at is not None
+    value = {"vm_id": found.vm_id, "name": found.facts.name, "state": found.state, "asked": requested, "told": told}
+    show(app, value, said)
 
 
-@command.command("gone", short_help="Record that a machine has ended, as you saw yourself.")
+@vms_command.command("gone", short_help="Record that a machine has ended, as you saw yourself.")
 @vm_argument
 @click.option("--at", "when", metavar="TIME", required=True, help="When it ended, as the cloud's own console says.")
-@common
-@pass_app
 def gone(app: App, vm: str, when: str) -> None:
     """Record that a machine has ended, because you saw it in the cloud's own console.
 
@@ -112,24 +116,40 @@ def gone(app: App, vm: str, when: str) -> None:
       steno vms gone steno-slot-1-0 --at 2026-11-20T15:00:00Z
       steno vms gone 5f0c --at 20m
     """
+    from cli.render.words import moment as shown
+    from cli.wiring.time_arguments import moment
+    from engine.act.journal import Journal
+    from engine.commands.stop import confirm_gone, refuse_gone
+    from events.clock import format_time
 
-    _confirm_gone(app, vm, when)
+    now = app.clock.now()
+    ended_at = moment(when, now)
+    with app.writing(create=False) as record:
+        found = _machine(record, vm)
+        name = found.facts.name or found.provider_id
+        refuse_gone(found)
+        if not found.created <= ended_at <= now:
+            raise click.BadParameter(
+                f"{name} was created at {shown(found.created)}; --at must lie between that and now, not at {when}"
+            )
+        position = confirm_gone(Journal(record), found, ended_at=ended_at, submitter=getpass.getuser())
+    ended = format_time(ended_at)
+    value = {"vm_id": found.vm_id, "name": found.facts.name, "ended_at": ended, "position": position}
+    show(app, value, f"recorded: {name} ended at {shown(ended_at)}; its bill ends there")
 
 
 def _list(app: App, view: View, now: int, *, everything: bool, hidden: bool) -> None:
-    vms = view.vms(billed_or_since=None if everything else now - _DAY, hidden=hidden)
-    from cli.wiring.view import say_unseen, source_object
-
-    sources = view.sources(now)
-    if app.json:
-        emit_json({"vms": vms, "position": view.position, "sources": [source_object(one) for one in sources]})
-        return
     from cli.render.vms import burning, listing
     from cli.render.words import count
+    from cli.wiring.view import DAY, say_unseen, source_objects
 
+    vms = view.vms(billed_or_since=None if everything else now - DAY, hidden=hidden)
+    sources, total = view.sources(now), view.count_vms()
+    if app.json:
+        emit_json({"vms": vms, "position": view.position, "sources": source_objects(sources)})
+        return
     if vms:
         emit(listing(vms, view.machine, view.until, columns()))
-    total = view.count_vms()
     if total == 0:
         hint("no machines yet; `steno submit` makes the first one, `steno up` watches a provider's")
     elif len(vms) < total:
@@ -143,96 +163,33 @@ def _list(app: App, view: View, now: int, *, everything: bool, hidden: bool) -> 
 
 
 def _show(app: App, view: View, word: str, now: int) -> None:
-    found: VmObject = view.vm(word)
+    import msgspec
+
+    from cli.render.runs import anomaly_table
+    from cli.render.vms import in_full
+    from cli.wiring.view import say_unseen
+    from projections.models.vm_facts import beside
+
+    found = view.vm(word)
     machine, anomalies = view.machine(found.vm_id), view.anomalies_of_vm(found.vm_id)
     source = view.source_named(found.source, now)
     if app.json:
-        import msgspec
-
-        from projections.models.vm_facts import beside
-
         seen = None if source is None else source.observability
         last = {"anomalies": anomalies, "position": view.position, "observability": seen}
         emit_json(msgspec.to_builtins(found) | beside(machine) | last)
         return
-    from cli.render.runs import anomaly_table
-    from cli.render.vms import in_full
-
     names = {run_id: view.run(run_id).name or run_id for run_id in found.runs}
     emit(in_full(found, machine, names, view.until(machine)))
     if anomalies:
         emit("\n" + anomaly_table(anomalies))
     if machine.billed and source is not None:
-        from cli.wiring.view import say_unseen
-
         say_unseen([source], now)
 
 
-def _stop(app: App, word: str, *, when_idle: bool) -> None:
-    """Request the stop of a machine, and wait for its end.
-
-    Raises:
-        VmNotFound: there is no such machine.
-        Conflict: Steno did not create it, or it is part of an archive.
-        VmInUse: the provider refused.
-    """
-    from cli.wiring.stores import writing
-    from engine.commands.stop import needs_vm_stop
-
-    with writing(app, create=False) as record:
-        before = _machine(record, word)
-        name, requested = before.facts.name or before.provider_id, needs_vm_stop(before)
-        after = _stopped(app, record, before, when_idle=when_idle) if requested else before
-    if app.json:
-        told = after.told is not None and after.told.taken_at is not None
-        emit_json(
-            {"vm_id": after.vm_id, "name": after.facts.name, "state": after.state, "asked": requested, "told": told}
-        )
-    elif not requested:
-        emit(f"{name} had already ended")
-    else:
-        emit(_progress(name, after, when_idle=when_idle))
-
-
-def _confirm_gone(app: App, word: str, when: str) -> None:
-    """Record when a machine ended, as somebody saw.
-
-    Raises:
-        VmNotFound: there is no such machine.
-        Conflict: a poll has shown its end, or shows it alive.
-        click.BadParameter: the time lies before its start or in the future.
-    """
-    from cli.render.words import moment as shown
-    from cli.wiring.stores import writing
-    from cli.wiring.time_arguments import moment
-    from engine.act.journal import Journal
-    from engine.commands.stop import confirm_gone, refuse_gone
-    from events.clock import format_time
-
-    now = app.clock.now()
-    ended_at = moment(when, now)
-    with writing(app, create=False) as record:
-        machine = _machine(record, word)
-        name = machine.facts.name or machine.provider_id
-        refuse_gone(machine)
-        if not machine.created <= ended_at <= now:
-            raise click.BadParameter(
-                f"{name} was created at {shown(machine.created)}; --at must lie between that and now, not at {when}"
-            )
-        position = confirm_gone(Journal(record), machine, ended_at=ended_at, submitter=getpass.getuser())
-    if app.json:
-        ended = format_time(ended_at)
-        emit_json({"vm_id": machine.vm_id, "name": machine.facts.name, "ended_at": ended, "position": position})
-    else:
-        emit(f"recorded: {name} ended at {shown(ended_at)}; its bill ends there")
-
-
 def _machine(record: Record, word: str) -> Vm:
-    from projections.models.projector import caught_up
-    from projections.models.view import View
+    from cli.wiring.view import caught_up_view
 
-    with caught_up(record) as store:
-        view = View(store)
+    with caught_up_view(record) as view:
         return view.machine(view.vm_row(word).vm_id)
 
 
@@ -242,8 +199,8 @@ def _stopped(app: App, record: Record, vm: Vm, *, when_idle: bool) -> Vm:
     Raises:
         VmInUse: the provider refused.
     """
-    from cli.wiring.providers import named
     from cli.wiring.recorder import watching
+    from cli.wiring.session import END_TIMEOUT, OUTCOME_TIMEOUT
     from cli.wiring.signals import stoppable
     from engine.commands.dispatcher import Dispatcher
     from engine.commands.stop import request_vm_stop
@@ -252,7 +209,7 @@ def _stopped(app: App, record: Record, vm: Vm, *, when_idle: bool) -> Vm:
     from events.types import VmStopFailed
 
     with (
-        closing(named(app, vm.provider, record.store, project=vm.facts.project)) as provider,
+        closing(app.provider(vm.provider, record.store, project=vm.facts.project)) as provider,
         watching(app, record, provider, adopt=False) as recorder,
     ):
         dispatcher = Dispatcher(recorder)
@@ -262,23 +219,13 @@ def _stopped(app: App, record: Record, vm: Vm, *, when_idle: bool) -> Vm:
         found = recorder.world.state.vms.get(vm.vm_id, vm)
         if when_idle and found.occupants:
             return found
-        outcome = dispatcher.machine_stopped(vm.vm_id, position, _OUTCOME_TIMEOUT)
+        outcome = dispatcher.machine_stopped(vm.vm_id, position, OUTCOME_TIMEOUT)
         if isinstance(outcome, VmStopFailed):
             raise VmInUse(f"{vm.facts.name or vm.provider_id} was not stopped and is still billed: {outcome.error}")
         with stoppable(signal.SIGINT, KeyboardInterrupt) as interrupted:
-            end = app.clock.now() + (_END_TIMEOUT if outcome is not None else 0)
+            end = app.clock.now() + (END_TIMEOUT if outcome is not None else 0)
             while found.state is not VmState.TERMINATED and app.clock.now() < end:
                 interrupted()
                 recorder.effects.wait(recorder.watch().pause)
                 found = recorder.world.state.vms.get(vm.vm_id, vm)
         return found
-
-
-def _progress(name: str, vm: Vm, *, when_idle: bool) -> str:
-    from engine.states import VmState
-
-    if vm.state is VmState.TERMINATED:
-        return f"{name} is gone"
-    if when_idle and vm.occupants:
-        return f"{name} is stopped when the run on it has ended (by `steno up`); no other run is placed on it"
-    return f"the stop of {name} is requested; it is still {vm.state}. `steno vms {name}` shows it, `steno up` stops it"

@@ -5,7 +5,7 @@ from decimal import Decimal
 
 from engine.money.words import usd as dollars
 from engine.policy import DOLLAR
-from events.clock import SECOND, format_second
+from events.clock import SECOND, format_second, parse_time
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -25,9 +25,11 @@ def duration(span: int) -> str:
     return f"{seconds // 86400} d {seconds % 86400 // 3600:02} h"
 
 
-def moment(at: int) -> str:
-    """A moment to the second, UTC: `2026-11-20 15:00:02Z`."""
-    return format_second(at).replace("T", " ")
+def moment(at: int | str | None) -> str:
+    """A moment (microseconds, UTC, or ISO 8601) to the second: `2026-11-20 15:00:02Z`; `–` where there is none."""
+    if at is None:
+        return "–"
+    return format_second(parse_time(at) if isinstance(at, str) else at).replace("T", " ")
 
 
 def hour(at: int) -> str:

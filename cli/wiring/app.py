@@ -1,17 +1,22 @@
-"""One invocation: its flags, settings, clock and ids."""
+"""One invocation: its flags, settings, clock, ids, record and providers."""
 
 from __future__ import annotations
 
 import copy
 import sys
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from cli.wiring.errors import DONE
 from cli.wiring.terminal import colour_wanted
 
 if TYPE_CHECKING:
+    from engine.fold.run import Run
+    from engine.providers.base import Provider
     from engine.settings.settings import Settings
     from events.clock import Clock, Ids
+    from events.store.record import Record
+    from events.store.store import Store
 
 
 class App:
@@ -24,61 +29,93 @@ class App:
         self.exit_code = DONE
         """The exit code of a command that raised nothing."""
         self.colour = colour_wanted(sys.stdout.isatty())
-        self._settings: Settings | None = None
-        self._clock: Clock | None = None
-        self._ids: Ids | None = None
 
     def set_flag(self, name: str, value: str) -> None:
         """A setting as if given on the command line."""
         self.flags[name] = value
-        self._settings = None
+        self.__dict__.pop("settings", None)
 
     def copied(self, clock: Clock) -> App:
         """A copy with another clock and its own flags."""
         other = copy.copy(self)
-        other.flags = dict(self.flags)
-        other._clock = clock
+        other.flags, other.clock = dict(self.flags), clock
         return other
 
-    @property
+    @cached_property
     def settings(self) -> Settings:
         """Every setting; flags win.
 
         Raises:
             NotConfigured: a file is unreadable, or a value is invalid.
         """
-        if self._settings is None:
-            import os
-            from pathlib import Path
+        import os
+        from pathlib import Path
 
-            from platformdirs import user_config_path, user_data_path
+        from platformdirs import user_config_path, user_data_path
 
-            from engine.providers.registry import load_settings
+        from engine.providers.registry import load_settings
 
-            self._settings = load_settings(
-                flags=self.flags,
-                environ=os.environ,
-                cwd=Path.cwd(),
-                home=Path.home(),
-                config=user_config_path("steno"),
-                data=user_data_path("steno"),
-            )
-        return self._settings
+        return load_settings(
+            flags=self.flags,
+            environ=os.environ,
+            cwd=Path.cwd(),
+            home=Path.home(),
+            config=user_config_path("steno"),
+            data=user_data_path("steno"),
+        )
 
-    @property
+    @cached_property
     def clock(self) -> Clock:
         """The clock of this process."""
-        if self._clock is None:
-            from events.clock import SystemClock
+        from events.clock import SystemClock
 
-            self._clock = SystemClock()
-        return self._clock
+        return SystemClock()
 
-    @property
+    @cached_property
     def ids(self) -> Ids:
         """Generates new ids."""
-        if self._ids is None:
-            from events.clock import RandomIds
+        from events.clock import RandomIds
 
-            self._ids = RandomIds()
-        return self._ids
+        return RandomIds()
+
+    def reading(self, *, check: bool = True) -> Record:
+        """The record to read; `check` looks that its newest events are there.
+
+        Raises:
+            RecordNotFound, NotARecord, RecordDamaged, RecordTooNew: as they say.
+        """
+        return self._record(write=False, check=check)
+
+    def writing(self, *, create: bool = True) -> Record:
+        """The record to append to, made if it is not there and `create`.
+
+        Raises:
+            NotARecord, RecordDamaged, RecordTooNew, RecordNotWritable, RecordLocked: as they say.
+        """
+        return self._record(write=True, create=create)
+
+    def _record(self, *, write: bool, create: bool = False, check: bool = True) -> Record:
+        from engine.providers.readings import READINGS
+        from events.store.record import Record
+
+        where = self.settings.record
+        return Record.open(where, write=write, create=create, check=check, shapes=READINGS.shape, clock=self.clock)
+
+    def provider(self, name: str, record: Store | None, *, project: str | None = None) -> Provider:
+        """The provider of that name, in the project of the settings or in the one given.
+
+        Raises:
+            NotConfigured, ProjectNotFound: there is no such provider, or a setting it needs is missing or wrong.
+        """
+        from engine.providers import registry
+
+        kind, app = registry.kind(name), self.copied(self.clock)
+        if all(block.provider != name for block in app.settings.blocks):
+            app.set_flag("provider", name)  # its settings are read only where it is named
+        if project is not None and project != app.settings.value("project"):
+            app.set_flag("project", project)
+        return kind.open(app.settings, clock=app.clock, ids=app.ids, record=record)
+
+    def provider_of(self, run: Run, record: Store | None) -> Provider:
+        """The provider that has a run, in the run's own project."""
+        return self.provider(run.provider, record, project=run.project)

@@ -12,8 +12,11 @@ from events import types
 
 if TYPE_CHECKING:
     from engine.decide.controller import Decision
+    from engine.fold.change import Transition
+    from engine.fold.vm import VmStep
     from engine.fold.world_codec import WorldState
     from engine.recorder.recorder import Recorder, Round
+    from engine.states import Reason, VmReason
 
 _log = logging.getLogger("steno.record")
 
@@ -21,26 +24,22 @@ _log = logging.getLogger("steno.record")
 class DaemonLog:
     """Log lines for what is new: moves, decisions, anomalies, and whether the source answers."""
 
-    def __init__(self, source: str) -> None:
-        self._source = source
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder, self._source = recorder, recorder.source
         self._silent_since: int | None = None
         self._told: set[str] = set()
         """Machines told to end whose outcome was not logged yet."""
 
-    def round(self, found: Round, recorder: Recorder) -> None:
+    def round(self, found: Round) -> None:
         """Log what a round brought."""
-        state = recorder.world.state
-        self._answers(found, recorder.clock.now())
+        state, journal = self._recorder.world.state, self._recorder.journal
+        self._answers(found, self._recorder.clock.now())
         for change in found.changes:
             match change:
                 case Moved(run_id=run_id, transition=move) if move is not None:
-                    run = state.runs[run_id]
-                    reason = f" ({run.reason.value})" if run.terminal and run.reason is not None else ""
-                    _log.info("%s: %s → %s%s", _run(state, run_id), move.before.value, move.after.value, reason)
+                    _moved(_run(state, run_id), move, state.runs[run_id].reason, ended=state.runs[run_id].terminal)
                 case VmMoved(vm_id=vm_id, step=step) if step is not None:
-                    vm = state.vms[vm_id]
-                    reason = f" ({vm.reason.value})" if not vm.billed and vm.reason is not None else ""
-                    _log.info("%s: %s → %s%s", _vm(state, vm_id), step.before.value, step.after.value, reason)
+                    _moved(_vm(state, vm_id), step, state.vms[vm_id].reason, ended=not state.vms[vm_id].billed)
                 case Anomaly():
                     _log.warning("%s at position %d: %s", change.kind.value, change.position, change.detail)
                 case Blind() | Moved() | VmMoved():
@@ -50,9 +49,9 @@ class DaemonLog:
             _log.log(level, "%s", line)
             if isinstance(decision, types.VmStopIntended):
                 self._told.add(decision.vm_id)
-        for vm_id in self._told - recorder.journal.ledger().vm_stops.keys():
+        for vm_id in self._told - journal.ledger().vm_stops.keys():
             self._told.remove(vm_id)
-            outcome = recorder.journal.vm_outcome(vm_id)
+            outcome = journal.vm_outcome(vm_id)
             if isinstance(outcome, types.VmStopFailed):
                 _log.warning("%s: stop failed; the machine is still billed: %s", _vm(state, vm_id), outcome.error)
 
@@ -68,36 +67,41 @@ class DaemonLog:
             self._silent_since = None
 
 
+def _moved(name: str, move: Transition | VmStep, reason: Reason | VmReason | None, *, ended: bool) -> None:
+    why = f" ({reason.value})" if ended and reason is not None else ""
+    _log.info("%s: %s → %s%s", name, move.before.value, move.after.value, why)
+
+
 def said(decision: Decision, state: WorldState) -> tuple[int, str]:
     """(level, line) for one decision."""
+    level = logging.INFO
     match decision:
         case types.RunPlaced():
             gpu = "" if decision.gpu is None else f", asking for {decision.gpu}"
-            return logging.INFO, f"{_run(state, decision.run_id)}: {_place(decision, state)}{gpu}"
+            line = f"{_run(state, decision.run_id)}: {_place(decision, state)}{gpu}"
         case types.RunHeld():
-            return logging.INFO, f"{_run(state, decision.run_id)}: waits in the queue: {decision.detail}"
+            line = f"{_run(state, decision.run_id)}: waits in the queue: {decision.detail}"
         case types.RunRequeued():
             gpu = "" if decision.gpu is None else f" for {decision.gpu}"
+            level = logging.WARNING
             line = f"{_run(state, decision.run_id)}: no capacity; attempt {decision.attempt}{gpu} follows"
-            return logging.WARNING, line
         case types.IntentAbandoned():
-            return logging.WARNING, f"{_run(state, decision.run_id)}: refused: {decision.why}"
+            level, line = logging.WARNING, f"{_run(state, decision.run_id)}: refused: {decision.why}"
         case types.VmDrainStarted():
             why = f": {decision.detail}" if decision.detail else ""
-            return (
-                logging.INFO,
-                f"{_vm(state, decision.vm_id)}: draining ({decision.by}), no new run is placed on it{why}",
-            )
+            line = f"{_vm(state, decision.vm_id)}: draining ({decision.by}), no new run is placed on it{why}"
         case types.VmDrainCancelled():
-            return logging.INFO, f"{_vm(state, decision.vm_id)}: stays: {decision.why}"
+            line = f"{_vm(state, decision.vm_id)}: stays: {decision.why}"
         case types.StopRequested():
-            return logging.WARNING, f"{_run(state, decision.run_id)}: stopped, because its machine is to be stopped"
+            level = logging.WARNING
+            line = f"{_run(state, decision.run_id)}: stopped, because its machine is to be stopped"
         case types.VmStopIntended():
-            return logging.INFO, f"{_vm(state, decision.vm_id)}: stop requested ({decision.by})"
+            line = f"{_vm(state, decision.vm_id)}: stop requested ({decision.by})"
         case types.BudgetCrossed():
-            return logging.WARNING, budget_text(decision)
+            level, line = logging.WARNING, budget_text(decision)
         case _:
             assert_never(decision)
+    return level, line
 
 
 def _place(place: types.RunPlaced, state: WorldState) -> str:

@@ -45,20 +45,17 @@ CODES: dict[type[BaseException], int] = {
     events.VersionConflict: CONFLICT,
     events.IdConflict: CONFLICT,
     events.SourceIsLive: CONFLICT,
-    events.UnreadableInput: USAGE,
     events.PositionNotFound: NOT_FOUND,
     events.SecretGone: CONFLICT,
     engine.ProviderUnreachable: UNREACHABLE,
     engine.ProviderRefused: UNREACHABLE,
     engine.ProviderError: UNREACHABLE,
-    engine.NotConfigured: USAGE,
     engine.ProjectNotFound: NOT_FOUND,
     engine.RunNotFound: NOT_FOUND,
     engine.VmNotFound: NOT_FOUND,
     engine.TokenNotFound: NOT_FOUND,
     engine.SourceNotFound: NOT_FOUND,
     engine.VmInUse: CONFLICT,
-    engine.TaskInvalid: USAGE,
     engine.NameInUse: CONFLICT,
     engine.Conflict: CONFLICT,
     engine.RefusedByPolicy: REFUSED,
@@ -112,9 +109,9 @@ def exit_code_of(error: BaseException) -> int:
 
 def code_of(error: BaseException) -> int:
     """The exit code of an error, by its class."""
-    for ancestor in type(error).__mro__:
-        if ancestor in CODES:
-            return CODES[ancestor]
+    listed = next((ancestor for ancestor in type(error).__mro__ if ancestor in CODES), None)
+    if listed is not None:
+        return CODES[listed]
     if isinstance(error, FileNotFoundError):
         return NOT_FOUND
     if isinstance(error, OSError) and error.errno in _WRITE_ERRNOS:

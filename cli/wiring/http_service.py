@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import logging
 import os
 import signal
 import sys
 import threading
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from cli.wiring.errors import INTERRUPTED
-from cli.wiring.record_loop import Terminated
-from cli.wiring.signals import ending, stoppable
+from cli.wiring.signals import Terminated, ending, stoppable
+from cli.wiring.task import completed
+from engine.commands.tokens import Role
+from engine.errors import Conflict, NotConfigured
+from engine.providers import registry
+from engine.providers.task import Completed, Draft
+from engine.settings.values import host, port
+from events.store.store import store_at
+from projections.api.access.hosts import listens_on_loopback, trusts_loopback
+from projections.api.access.tokens import Tokens
+from projections.api.app import build_app
+from projections.api.feed.feed import Feed
+from projections.api.server import Server, allow_many_connections, bound
+from projections.api.service import Service
+from projections.models.live_projector import Projector
+from projections.store.reader_pool import Pool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from cli.wiring.app import App
+    from engine.fold.run import Run
     from engine.live.live_world import LiveWorld
+    from events.clock import Clock
     from events.store.store import Store, Where
-    from projections.api.server import Server
-    from projections.api.service import Service
 
 _log = logging.getLogger("steno.api")
 _WARM_UP = 3.0
@@ -41,20 +56,13 @@ def serving(app: App, record: Where, live: LiveWorld | None = None) -> Iterator[
         Conflict: another process has the port.
         ServerFailed: it could not begin.
     """
-    from engine.settings.values import host, port
-    from projections.api.app import build_app
-    from projections.api.server import Server as Serving
-    from projections.api.server import allow_many_connections, bound
-
     at = host(app.settings.value("api.host") or "")
     service = assembled(app, record, live)
     expect_guarded(service, at)
     warn_of_local(service, at)
     allow_many_connections()
-    sockets = bound(at, port(app.settings.value("api.port") or ""))
     stack = ExitStack()
-    for one in sockets:
-        stack.callback(one.close)
+    sockets = [stack.enter_context(one) for one in bound(at, port(app.settings.value("api.port") or ""))]
     try:
         application = build_app(service)
 
@@ -68,8 +76,11 @@ def serving(app: App, record: Where, live: LiveWorld | None = None) -> Iterator[
         application.log.start()
         stack.callback(service.projector.stop)
         service.projector.start()
-        stack.callback(_warming_up(service.outside.provider).join, _WARM_UP)
-        server = Serving(application, sockets, starting=service.feed.start, stopping=stop_streams)
+        provider = service.outside.provider
+        warming = threading.Thread(target=_warm_up, args=(provider,), name="steno-warm-up", daemon=True)
+        warming.start()
+        stack.callback(warming.join, _WARM_UP)
+        server = Server(application, sockets, starting=service.feed.start, stopping=stop_streams)
         stack.callback(server.stop)
         server.start()
         yield server
@@ -120,19 +131,11 @@ def serve_until_stopped(app: App, record: Store, *, show: bool) -> None:
 
 def assembled(app: App, record: Where, live: LiveWorld | None = None) -> Service:
     """Everything the service stands on, nothing of it started."""
-    from cli.wiring.provider_calls import Provided
-    from events.store.store import store_at
-    from projections.api.access.tokens import Tokens
-    from projections.api.feed.feed import Feed
-    from projections.api.service import Service as Parts
-    from projections.models.live_projector import Projector
-    from projections.store.reader_pool import Pool
-
     store = store_at(record)
     feed = Feed(store, clock=app.clock, live=live)
     projector = Projector(store, clock=app.clock, live=feed.live)
     feed.listen(lambda _position: projector.wake())
-    return Parts(
+    return Service(
         clock=app.clock,
         ids=app.ids,
         settings=app.settings,
@@ -151,9 +154,6 @@ def expect_guarded(service: Service, host: str) -> None:
     Raises:
         NotConfigured: there is none, or the file they are in cannot be read.
     """
-    from engine.errors import NotConfigured
-    from projections.api.access.hosts import listens_on_loopback, trusts_loopback
-
     usable = service.tokens.usable()
     if service.tokens.trouble is not None:
         raise NotConfigured(f"{service.tokens.trouble}: correct the file, or move it away and create the tokens again")
@@ -172,9 +172,6 @@ def expect_guarded(service: Service, host: str) -> None:
 
 def warn_of_local(service: Service, host: str) -> None:
     """Say who else may run commands as this user: on `local` every token that may submit."""
-    from engine.commands.tokens import Role
-    from projections.api.access.hosts import listens_on_loopback
-
     if service.outside.provider != "local":
         return
     if service.tokens.usable(Role.SUBMIT) or not listens_on_loopback(host):
@@ -186,18 +183,52 @@ def warn_of_local(service: Service, host: str) -> None:
         )
 
 
-def _warming_up(provider: str) -> threading.Thread:
-    """Import meanwhile what the first submission needs."""
-    thread = threading.Thread(target=_warm_up, args=(provider,), name="steno-warm-up", daemon=True)
-    thread.start()
-    return thread
-
-
 def _warm_up(provider: str) -> None:
-    from engine.providers import registry
-
+    """Import meanwhile what the first submission needs."""
     with suppress(ImportError):  # the first submission says what is missing
         registry.kind(provider).warm_up()
     # What is imported stays. Looking through it for garbage again and again stops every stream for a tenth of a second.
     gc.collect()
     gc.freeze()
+
+
+class Provided:
+    """What only a provider can do, for the HTTP service: each call with a provider of its own."""
+
+    def __init__(self, app: App, record: Store) -> None:
+        self._app = app
+        self._record = record
+
+    @property
+    def provider(self) -> str:
+        """The name of the settings' provider."""
+        return self._app.settings.provider
+
+    def project(self) -> str:
+        """Whose runs these are at the provider.
+
+        Raises:
+            NotConfigured, ProjectNotFound: the settings name none.
+        """
+        return registry.kind(self.provider).project(self._app.settings)
+
+    def complete(self, configuration: Mapping[str, object], *, run_id: str, where: str) -> Completed:
+        """The task, valid and named, as `steno submit -f` would make it; nothing of this machine is in it.
+
+        Raises:
+            TaskInvalid: the provider would refuse it, or it takes something from this machine.
+        """
+        draft = Draft(configuration=copy.deepcopy(dict(configuration)), where=where, environ={})
+        return completed(registry.kind(self.provider), draft, self._app.settings, run_id=run_id)
+
+    def logs(self, run: Run, *, follow: bool, clock: Clock) -> Iterator[bytes]:
+        """The run's output, asked of its own provider.
+
+        Raises:
+            Conflict: the run has not reached its provider.
+            RunNotFound, NotConfigured, ProviderUnreachable, ProviderRefused, ProviderError: as they say.
+        """
+        if run.provider_id is None:
+            raise Conflict(f"{run.name} has not reached its provider, so there is no output yet")
+        with closing(self._app.copied(clock).provider_of(run, self._record)) as provider:
+            yield from provider.logs(run.provider_id, run.name or "", follow=follow)

@@ -4,11 +4,12 @@ import contextlib
 import functools
 import logging
 import sys
+import time
 from collections.abc import Sequence
 
 import click
 
-from cli.render.paint import visible
+from cli.render.paint import visible, visible_json
 from cli.wiring.terminal import colour_wanted
 
 
@@ -37,32 +38,24 @@ class _Handler(logging.Handler):
         self._highest = highest
         self._err = err
         self._json = json
-        self.setFormatter(_Line("%(asctime)s.%(msecs)03dZ %(levelname)-7s %(message)s", "%Y-%m-%dT%H:%M:%S"))
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One line; a traceback never reaches a terminal."""
-        if record.levelno > self._highest:
-            return
-        if self._json:
-            click.echo(_object(round(record.created * 1_000_000), record.levelname, record.getMessage()), err=self._err)
-            (sys.stderr if self._err else sys.stdout).flush()
-            return
-        red = self._err and record.levelno >= logging.ERROR and colour_wanted(sys.stderr.isatty())
-        line = visible(" ".join(self.format(record).splitlines()))
-        click.echo(click.style(line, fg="red") if red else line, err=self._err, color=red)
-        (sys.stderr if self._err else sys.stdout).flush()
+        """One line; of an exception only its type and text, as a traceback never reaches a terminal."""
+        text = record.getMessage()
+        if record.exc_info and record.exc_info[0] is not None and not self._json:
+            text += f" ({record.exc_info[0].__name__}: {record.exc_info[1]})"
+        self.emit_many(record.levelno, [(round(record.created * 1_000_000), " ".join(text.splitlines()))])
 
     def emit_many(self, level: int, lines: Sequence[tuple[int, str]]) -> None:
-        """Lines of one level, each as of its moment (microseconds, UTC), written at once and uncoloured."""
+        """Lines of one level, each as of its moment (microseconds, UTC), written at once."""
         if not self.level <= level <= self._highest:
             return
         name = logging.getLevelName(level)
-        if self._json:
-            text = "".join(f"{_object(at, name, message)}\n" for at, message in lines)
-        else:
-            text = "".join(f"{_stamp(at)} {name:<7} {message}\n" for at, message in lines)
+        form, safe = (_object, visible_json) if self._json else (_line, visible)
+        text = safe("\n".join(form(at, name, message) for at, message in lines))
+        red = not self._json and self._err and level >= logging.ERROR and colour_wanted(sys.stderr.isatty())
         with self.lock or contextlib.nullcontext():
-            click.echo(visible(text), err=self._err, nl=False)
+            click.echo(click.style(text, fg="red") if red else text, err=self._err, color=red)
             (sys.stderr if self._err else sys.stdout).flush()
 
 
@@ -71,33 +64,17 @@ def _object(at: int, level: str, message: str) -> str:
 
     from events.clock import format_time
 
-    value = {"at": format_time(at), "level": level.lower(), "message": " ".join(message.splitlines())}
-    return msgspec.json.encode(value).decode()
+    return msgspec.json.encode({"at": format_time(at), "level": level.lower(), "message": message}).decode()
 
 
-def _stamp(at: int) -> str:
-    """`2026-11-20T15:00:02.123Z`, as other lines begin."""
-    return f"{_second(at // 1_000_000)}.{at // 1000 % 1000:03}Z"
+def _line(at: int, level: str, message: str) -> str:
+    """`2026-11-20T15:00:02.123Z INFO    message`."""
+    return f"{_second(at // 1_000_000)}.{at // 1000 % 1000:03}Z {level:<7} {message}"
 
 
 @functools.lru_cache(maxsize=4)
 def _second(at: int) -> str:
-    import time
-
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at))
-
-
-class _Line(logging.Formatter):
-    """UTC times, and of an exception only its type and text."""
-
-    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802 - logging's name
-        import time
-
-        return time.strftime(datefmt or "%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-
-    def formatException(self, ei: object) -> str:  # noqa: N802 - logging's name
-        kind, error, _ = ei if isinstance(ei, tuple) else (None, None, None)
-        return f"({getattr(kind, '__name__', kind)}: {error})"
 
 
 def _install(*handlers: logging.Handler, level: int) -> None:

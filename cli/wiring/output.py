@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.render.paint import visible, visible_json
-from cli.wiring.errors import say
 from cli.wiring.terminal import colour_wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from cli.wiring.app import App
 
 
 def emit(text: str) -> None:
@@ -21,31 +22,27 @@ def emit(text: str) -> None:
     click.echo(visible(text), color=colour_wanted(sys.stdout.isatty()))
 
 
-def emit_json(value: object) -> None:
-    """One JSON value on stdout: indented on a terminal, one line in a pipe."""
+def emit_json(value: object, *, lines: bool = False) -> None:
+    """One JSON value on stdout: indented on a terminal, one line in a pipe, and with `lines` (JSON Lines)."""
     import msgspec
 
     encoded = msgspec.json.encode(value)
-    if sys.stdout.isatty():
+    if not lines and sys.stdout.isatty():
         encoded = msgspec.json.format(encoded, indent=2)
     click.echo(visible_json(encoded.decode()))
 
 
-def emit_json_line(value: object) -> None:
-    """One JSON value on one line of stdout, as in JSON Lines."""
-    import msgspec
-
-    click.echo(visible_json(msgspec.json.encode(value).decode()))
+def show(app: App, value: Callable[[], object] | object, text: Callable[[], str] | str) -> None:
+    """The value as JSON with --json, else the text; of what takes time to make, a function that makes it."""
+    if app.json:
+        emit_json(value() if callable(value) else value)
+    else:
+        emit(text if isinstance(text, str) else text())
 
 
 def hint(text: str) -> None:
     """A dim line on stderr, for the person at the terminal."""
     click.secho(visible(text), err=True, dim=True, color=colour_wanted(sys.stderr.isatty()))
-
-
-def warn(text: str) -> None:
-    """A warning on stderr; the command goes on."""
-    say(text)
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cli.wiring.daemon_log import DaemonLog
 from cli.wiring.errors import INTERRUPTED
-from cli.wiring.signals import ending, stoppable
+from cli.wiring.signals import Terminated, ending, stoppable
 from engine.act.executor import GLANCE
 from events.clock import SECOND
 from events.errors import RecordLocked
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("steno.record")
 _RETRY = 2 * SECOND
-
-
-class Terminated(BaseException):
-    """SIGTERM: stop in good order. No `except Exception` on the way takes it for a failure of its own."""
 
 
 class PartFailed(RuntimeError):
@@ -52,16 +48,18 @@ def record_forever(recorder: Recorder, *checks: Callable[[], None]) -> None:
             with ending(INTERRUPTED):
                 _log.info("stopped by SIGTERM")
                 _stopped(recorder, "SIGTERM")
-        except KeyboardInterrupt:
-            _stopped(recorder, "interrupted")
+        except (KeyboardInterrupt, PartFailed) as error:
+            _stopped(recorder, str(error) or "interrupted")
             raise
-        except PartFailed as error:
-            _stopped(recorder, str(error))
-            raise
+
+
+def _stopped(recorder: Recorder, why: str) -> None:
+    if recorder.holds:
+        recorder.stopped(why)
 
 
 def _rounds(recorder: Recorder, checks: Sequence[Callable[[], None]]) -> None:
-    said = DaemonLog(recorder.source)
+    said, store = DaemonLog(recorder), recorder.live.record.store
     held: bool | None = None
     while True:
         for check in checks:
@@ -78,15 +76,10 @@ def _rounds(recorder: Recorder, checks: Sequence[Callable[[], None]]) -> None:
             if held:
                 recorder.started(f"steno {version('steno')}")
             else:
-                process = recorder.live.record.store.lease_holder(recorder.source)
+                process = store.lease_holder(recorder.source)
                 _log.warning("process %s records %s already; standing by", process, recorder.source)
-        said.round(found, recorder)
+        said.round(found)
         _wait(recorder, found.pause, seen, checks)
-
-
-def _stopped(recorder: Recorder, why: str) -> None:
-    if recorder.holds:
-        recorder.stopped(why)
 
 
 def _wait(recorder: Recorder, pause: int, seen: int, checks: Sequence[Callable[[], None]]) -> None:

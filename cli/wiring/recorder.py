@@ -5,17 +5,26 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from engine.act.executor import Threads
+from engine.live.live_world import LiveWorld, Progress
+from engine.notify.webhook import Webhook
+from engine.providers.readings import READINGS
+from engine.recorder.interval import Pace
+from engine.recorder.recorder import Recorder, TraceSink
+from engine.settings.policy import policy_from
+from engine.settings.values import alerts
+from events.clock import SECOND
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cli.wiring.app import App
-    from engine.live.live_world import LiveWorld, Progress
-    from engine.notify.webhook import Webhook
     from engine.providers.base import Provider
-    from engine.recorder.interval import Pace
-    from engine.recorder.recorder import Recorder, TraceSink
     from engine.settings.settings import Settings
     from events.store.record import Record
+
+_NEARBY = Pace(fast=SECOND // 5, slow=5 * SECOND)
+"""This machine can be asked more often than a server elsewhere."""
 
 
 @contextmanager
@@ -45,25 +54,18 @@ def watching(
     Raises:
         NotConfigured: the settings make no policy.
     """
-    from engine.act.executor import Threads
-    from engine.live.live_world import LiveWorld as World
-    from engine.providers.readings import READINGS
-    from engine.recorder.recorder import Recorder as Polling
-    from engine.settings.policy import policy_from
-
-    live = live if live is not None else World(READINGS, keep=True)
+    live = live or LiveWorld(READINGS, keep=True)
     live.open(record)
     live.catch_up(progress)
     in_force = provider.source in live.state.policies
-    policy = None if in_force and not adopt else policy_from(app.settings, provider.name)
-    recorder = Polling(
+    recorder = Recorder(
         live=live,
         provider=provider,
         clock=app.clock,
-        policy=policy,
+        policy=None if in_force and not adopt else policy_from(app.settings, provider.name),
         notify=webhook_of(app.settings),
         since=since,
-        pace=pace if pace is not None else _pace(provider),
+        pace=pace or (_NEARBY if provider.nearby else Pace()),
         trace=trace,
         executor=Threads(),
     )
@@ -78,20 +80,9 @@ def webhook_of(settings: Settings) -> Webhook | None:
     url = settings.value("alerts.webhook")
     if not url:
         return None
-    from engine.notify.webhook import Webhook
-    from engine.settings.values import alerts
-
     return Webhook(
         url=url,
         secret=settings.value("alerts.secret") or None,
         kinds=alerts(settings.value("alerts.on") or "off"),
         dashboard=settings.value("api.url") or None,
     )
-
-
-def _pace(provider: Provider) -> Pace:
-    """This machine can be asked more often than a server elsewhere."""
-    from engine.recorder.interval import Pace
-    from events.clock import SECOND
-
-    return Pace(fast=SECOND // 5, slow=5 * SECOND) if provider.nearby else Pace()

@@ -14,8 +14,6 @@ from cli.wiring.terminal import colour_wanted, columns
 from events.clock import parse_time
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from engine.objects import RunObject
     from events.clock import Clock
 
@@ -38,7 +36,7 @@ class RunProgress:
         self._run: RunObject | None = None
         self._observability = "fresh"
         self._queued: str | None = None
-        self._said: tuple[str, str, int, str | None] | None = None
+        self._said: tuple[object, ...] = ()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._spin, daemon=True)
 
@@ -47,9 +45,7 @@ class RunProgress:
             self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         if self._terminal:
             self._thread.join()

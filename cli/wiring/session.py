@@ -6,8 +6,9 @@ import getpass
 import signal
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from cli.render import words
 from cli.wiring.errors import Detached, WaitEnded
@@ -15,9 +16,11 @@ from cli.wiring.output import hint
 from cli.wiring.recorder import watching
 from cli.wiring.run_progress import RunProgress
 from cli.wiring.signals import stoppable
+from engine.act.executor import GRACE
 from engine.commands.dispatcher import Dispatcher, raise_failure
 from engine.commands.stop import request_stop
 from engine.commands.submit import admit, request_run
+from engine.decide.queue import queue
 from engine.errors import ProviderError, ProviderRefused, ProviderUnreachable
 from engine.fold.sources import observability
 from engine.money.costs import Costs
@@ -31,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cli.wiring.app import App
-    from engine.decide.queue import Queued
     from engine.fold.run import Run
     from engine.providers.base import Provider
     from engine.providers.task import Completed
@@ -40,18 +42,21 @@ if TYPE_CHECKING:
 
 OUTCOME_TIMEOUT = 60 * SECOND
 """Microseconds to wait for the outcome of a request while another process holds the lease."""
+END_TIMEOUT = 30 * SECOND
+"""Microseconds to wait for the end after that: a server may take 2 s to stop a run and up to 30 to abort one."""
 SILENCE = 3.0
 """Seconds without an answer after which a hint is printed."""
 
 
-@dataclass(frozen=True, slots=True)
-class SubmittedRun:
+class SubmittedRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run that its provider has, or that waits in the queue."""
 
     run_id: str
     provider_id: str | None
     """None while it waits."""
     name: str
+    provider: str
+    project: str
     position: int
     """Of the request."""
     state: str
@@ -78,9 +83,14 @@ class RunSession:
             TaskInvalid, NameInUse, ProjectNotFound: the provider refuses it, which ends it.
             ProviderUnreachable, ProviderRefused, ProviderError: it stays requested; the message says what can be done.
         """
-        journal, provider = self._recorder.journal, self._provider
+        journal, provider, policy = self._recorder.journal, self._provider, self._recorder.policy
         submitter = getpass.getuser()
-        self._admit(task, submitter)
+        if not policy.free:
+            self._recorder.catch_up()
+        state, now = self._recorder.world.state, self._app.clock.now()
+        worst = admit(provider.name, task.configuration, submitter, policy, state, now, task.fallback)
+        if worst is not None and worst.amount is None and policy.budget_total is not None:
+            hint(worst.lines[0])
         accepted = request_run(
             journal,
             run_id=run_id,
@@ -102,12 +112,20 @@ class RunSession:
             raise_failure(outcome)
         except (ProviderUnreachable, ProviderRefused) as error:
             raise type(error)(f"{error}{self._last_answer()}; {task.name} was not submitted: submit it again") from None
+        queued = None
         if isinstance(outcome, types.RunHeld):
             self._recorder.catch_up()
-            waits = self._waits(run_id) or outcome.detail
-            return SubmittedRun(run_id, None, task.name, accepted.position, state="queued", queued=waits)
-        provider_id = journal.ledger().provider_ids[run_id]
-        return SubmittedRun(run_id, provider_id, task.name, accepted.position, state="requested")
+            queued = self._waits(run_id) or outcome.detail
+        return SubmittedRun(
+            run_id=run_id,
+            provider_id=None if queued else journal.ledger().provider_ids[run_id],
+            name=task.name,
+            provider=provider.name,
+            project=provider.project,
+            position=accepted.position,
+            state="queued" if queued else "requested",
+            queued=queued,
+        )
 
     def stop(self, run: Run, *, abort: bool) -> None:
         """Request the stop of a run, and wait until the provider has accepted it.
@@ -128,7 +146,24 @@ class RunSession:
         run = self._recorder.world.state.runs.get(submitted.run_id)
         if run is None or submitted.queued is not None:
             return submitted
-        return replace(submitted, state=run.state.value)
+        return msgspec.structs.replace(submitted, state=run.state.value)
+
+    def to_the_end(self, submitted: SubmittedRun, *, timeout: int | None = None) -> RunObject:
+        """As `follow`, for a person who waits.
+
+        Raises:
+            WaitEnded: the timeout; the run goes on.
+            Detached: Ctrl-C; the run goes on.
+        """
+        name = submitted.name
+        then = f"`steno timeline {name}` shows it, `steno stop {name}` stops it"
+        try:
+            run = self.follow(submitted.run_id, name, timeout=timeout)
+        except KeyboardInterrupt:
+            raise Detached(f"{name} still runs: {then}") from None
+        if run is None:
+            raise WaitEnded(f"{name} still runs after --timeout: {then}")
+        return run
 
     def follow(self, run_id: str, name: str, *, timeout: int | None) -> RunObject | None:
         """The run object once it has a verdict; None after `timeout` microseconds.
@@ -175,27 +210,17 @@ class RunSession:
         last = None if source is None else source.last_answered
         return "" if last is None else f"; its last answer came at {words.moment(last)}"
 
-    def _admit(self, task: Completed, submitter: str) -> None:
-        """Check machine limit and budget against the record's head; a hint if no price is known."""
-        policy = self._recorder.policy
-        if not policy.free:
-            self._recorder.catch_up()
-        state, now = self._recorder.world.state, self._app.clock.now()
-        worst = admit(self._provider.name, task.configuration, submitter, policy, state, now, task.fallback)
-        if worst is not None and worst.amount is None and policy.budget_total is not None:
-            hint(worst.lines[0])
-
     def _waits(self, run_id: str) -> str | None:
-        """Its place in the queue and why it waits; None if it does not."""
+        """`position 2, starts about 2026-11-20 14:05:00Z: 3 of 3 machines are in use`; None if it does not wait."""
         run = self._recorder.world.state.runs.get(run_id)
         if run is None or run.held is None:
             return None
-        from engine.decide.queue import queue
-
         state, source = self._recorder.world.state, self._provider.source
         for one in queue(state, source, self._recorder.policy, self._app.clock.now()):
             if one.run_id == run_id:
-                return waiting(one)
+                start = one.estimated_start
+                about = "" if start is None else f", starts about {words.moment(start)}"
+                return f"position {one.position}{about}: {one.detail or one.why}"
         return None
 
     def _run(self, run_id: str) -> RunObject | None:
@@ -220,54 +245,8 @@ def session(
     Raises:
         RecordNotWritable: the lease cannot be opened, so nothing was requested.
     """
-    from engine.act.executor import GRACE
-
     with watching(app, record, provider, adopt=adopt) as recorder:
         recorder.stays = stays
         yield RunSession(app, record, provider, recorder)
         # What this process gave a place to, it also submits: no other process may be there to do it.
         recorder.effects.wait(GRACE, until=lambda: not recorder.effects.busy)
-
-
-def submit(
-    app: App, record: Record, provider: Provider, task: Completed, run_id: str, *, stays: bool = False
-) -> SubmittedRun:
-    """As `Session.submit`, in a session of its own."""
-    with session(app, record, provider, stays=stays) as here:
-        return here.submit(task, run_id)
-
-
-def follow(
-    app: App, record: Record, provider: Provider, submitted: SubmittedRun, *, timeout: int | None, stays: bool = False
-) -> RunObject:
-    """As `to_the_end`, in a session of its own."""
-    with session(app, record, provider, stays=stays) as here:
-        return to_the_end(here, submitted, timeout=timeout)
-
-
-def to_the_end(here: RunSession, submitted: SubmittedRun, *, timeout: int | None) -> RunObject:
-    """The run object once it has a verdict; a live line on stderr meanwhile.
-
-    Args:
-        timeout: microseconds; None: no limit.
-
-    Raises:
-        WaitEnded: the timeout; the run goes on.
-        Detached: Ctrl-C; the run goes on.
-    """
-    name = submitted.name
-    then = f"`steno timeline {name}` shows it, `steno stop {name}` stops it"
-    try:
-        run = here.follow(submitted.run_id, name, timeout=timeout)
-    except KeyboardInterrupt:
-        raise Detached(f"{name} still runs: {then}") from None
-    if run is None:
-        raise WaitEnded(f"{name} still runs after --timeout: {then}")
-    return run
-
-
-def waiting(queued: Queued) -> str:
-    """`position 2, starts about 2026-11-20 14:05:00Z: 3 of 3 machines are in use`."""
-    start = queued.estimated_start
-    about = "" if start is None else f", starts about {words.moment(start)}"
-    return f"position {queued.position}{about}: {queued.detail or queued.why}"

@@ -9,6 +9,10 @@ from contextlib import contextmanager
 from types import FrameType
 
 
+class Terminated(BaseException):
+    """SIGTERM: stop in good order. No `except Exception` on the way takes it for a failure of its own."""
+
+
 @contextmanager
 def stoppable(number: signal.Signals, error: type[BaseException]) -> Iterator[Callable[[], None]]:
     """Inside the block the signal raises `error`; the yielded function raises it again if the signal has come.

@@ -10,20 +10,19 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.wiring.trace_files import existing
+from engine.providers import registry
+from engine.providers.naming import check_name, choose_name
+from engine.providers.task import Completed, Draft, overlaid
+from engine.providers.task_file import read_task_file
+from engine.settings.profiles import PROFILES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from engine.providers.kind import Option
-    from engine.providers.task import Completed
+    from engine.providers.kind import Option, ProviderKind
     from engine.settings.settings import Settings
 
-COMMON = frozenset(
-    {
-        *("name", "image", "env", "gpu", "cpu", "memory", "disk"),
-        *("creation_policy", "idle_duration", "max_duration"),
-    }
-)
+COMMON = {"name", "image", "env", "gpu", "cpu", "memory", "disk", "creation_policy", "idle_duration", "max_duration"}
 """Fields of a task that every provider has an option for."""
 _MODEL = re.compile("[A-Za-z][A-Za-z0-9_-]*")
 
@@ -50,11 +49,6 @@ def described(
             takes along is not there.
         click.UsageError: there is neither a file nor a command, or the command is blank.
     """
-    from engine.providers import registry
-    from engine.providers.naming import check_name, choose_name
-    from engine.providers.task import Completed, Draft, overlaid
-    from engine.providers.task_file import read_task_file
-
     if command and not "".join(command).strip():
         raise click.UsageError("the command is blank: write one behind --, or leave -- out")
     kind = registry.kind(provider or settings.provider)
@@ -65,7 +59,6 @@ def described(
     language = kind if kind.task_files else registry.task_language()
     _expect_options(kind.name, fields, (*kind.options, *language.options))
     found = _file(file, command, language.task_files)
-    folder = (found.parent if found is not None else Path()).resolve()
     draft = Draft(
         configuration=overlaid(
             None if found is None else read_task_file(found),
@@ -76,30 +69,43 @@ def described(
         environ=os.environ,
         fallback=fallback,
         bare=found is None,
-        folder=folder,
+        folder=(found.parent if found is not None else Path()).resolve(),
     )
-    configuration = kind.complete(draft, settings)
-    apply_profile(configuration, flags, flags.get("profile"), settings.value("profile"))
-    given = configuration.get("name")
     stem = command[0].rsplit("/", 1)[-1].split()[0] if command and command[0].split() else None
+    return completed(kind, draft, settings, run_id=run_id, stem=stem, flags=flags)
+
+
+def completed(
+    kind: ProviderKind,
+    draft: Draft,
+    settings: Settings,
+    *,
+    run_id: str,
+    stem: str | None = None,
+    flags: Mapping[str, object] | None = None,
+) -> Completed:
+    """The draft as its provider takes it, with the profile laid over it, and named.
+
+    Args:
+        stem: what a generated name begins with.
+
+    Raises:
+        TaskInvalid: the provider would refuse it, or it takes something that is not there.
+    """
+    flags = flags or {}
+    task = kind.complete(draft, settings)
+    chosen = flags.get("profile") or settings.value("profile")
+    if chosen is not None:
+        for key in ("idle_duration", "creation_policy"):
+            wanted = getattr(PROFILES[str(chosen)], key)
+            is_open = flags.get("profile") is not None or task.get(key) is None
+            if wanted is not None and flags.get(key) is None and is_open:
+                task[key] = wanted
+    given = task.get("name")
     name = check_name(str(given)) if given else choose_name(run_id, stem)
-    configuration["name"] = name
-    return Completed(name=name, configuration=configuration, base=str(folder), fallback=fallback)
-
-
-def apply_profile(
-    configuration: dict[str, object], flags: Mapping[str, object], chosen: object, ambient: str | None
-) -> None:
-    """Lay the profile of the command line over the configuration, or let the setting's fill in what it leaves open."""
-    from engine.settings.profiles import PROFILES
-
-    name = chosen if isinstance(chosen, str) else ambient
-    if name is None:
-        return
-    for key in ("idle_duration", "creation_policy"):
-        wanted = getattr(PROFILES[name], key)
-        if wanted is not None and flags.get(key) is None and (chosen is not None or configuration.get(key) is None):
-            configuration[key] = wanted
+    task["name"] = name
+    base = None if draft.folder is None else str(draft.folder)
+    return Completed(name=name, configuration=task, base=base, fallback=draft.fallback)
 
 
 def _expect_options(provider: str, fields: Mapping[str, object], own: Sequence[Option]) -> None:

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from cli.wiring.app import App
     from events.store.record import Record
     from projections.models.position_at import Beyond
-    from projections.models.view import View
 
 _AGO = re.compile(r"(\d+\s*(?:s|m|h|d|w))(?:\s*ago)?")
 
@@ -25,11 +24,10 @@ def moment(text: str, now: int) -> int:
     from events.clock import parse_time
     from events.duration import parse_duration
 
+    text = text.strip()
     try:
-        ago = _AGO.fullmatch(text.strip())
-        if ago is not None:
-            return now - parse_duration(ago[1])
-        return parse_time(text.strip())
+        ago = _AGO.fullmatch(text)
+        return parse_time(text) if ago is None else now - parse_duration(ago[1])
     except ValueError:
         raise click.BadParameter(
             f"{text!r} is not a time; use 2026-11-20T15:00:00Z, or 15m for 15 minutes ago"
@@ -50,21 +48,25 @@ def length(text: str) -> int:
         raise click.BadParameter(f"{text!r} is not a duration; write 90s, 15m, 2h or plain seconds") from None
 
 
-def position_or_time(text: str, now: int) -> tuple[int | None, int | None]:
-    """(position, None) or (None, time): what `--at` and `--until` take.
+def _position_or_time(app: App, record: Record, text: str) -> tuple[int, int | None]:
+    """(position, None), or (the record's last position, time): what `--at` and `--from` take.
 
     Raises:
-        click.BadParameter: neither, or a time to come, or a position below 1.
+        click.BadParameter: neither, or a time to come, or a position that the record does not have.
     """
+    head = record.head().position
     if text.strip().isdecimal():
         position = int(text)
         if position < 1:
             raise click.BadParameter("positions start at 1")
+        if position > head:
+            raise click.BadParameter(f"the record ends at position {head}; {position} is beyond it")
         return position, None
+    now = app.clock.now()
     time = moment(text, now)
     if time > now:
         raise click.BadParameter(f"{text} is in the future")
-    return None, time
+    return head, time
 
 
 def at_position(app: App, record: Record, text: str) -> int:
@@ -73,16 +75,10 @@ def at_position(app: App, record: Record, text: str) -> int:
     Raises:
         click.BadParameter: it is neither, or lies beyond the record's end.
     """
-    position, time = position_or_time(text, app.clock.now())
-    head = record.head().position
-    if position is not None:
-        if position > head:
-            raise click.BadParameter(f"the record ends at position {head}; {position} is beyond it")
-        return position
-    assert time is not None  # noqa: S101 - one of the two is set
     from projections.models.position_at import last_before
 
-    return last_before(record, time, head)
+    position, time = _position_or_time(app, record, text)
+    return position if time is None else last_before(record, time, position)
 
 
 def at_moment(app: App, record: Record, text: str) -> tuple[int, Beyond]:
@@ -95,22 +91,17 @@ def at_moment(app: App, record: Record, text: str) -> tuple[int, Beyond]:
     from projections.models.projector import caught_up
     from projections.models.view import View
 
-    time = position_or_time(text, app.clock.now())[1]
+    position, time = _position_or_time(app, record, text)
     if time is None:
-        return at_position(app, record, text), NOTHING
+        return position, NOTHING
     with caught_up(record) as store:
         archives = View(store).imported_at()
-    return moment_at(record, time, record.head().position, archives)
+    return moment_at(record, time, position, archives)
 
 
-def after_position(app: App, record: Record, text: str | None) -> int:
-    """The position before the first one of `--from`: a position includes itself, a time starts after it."""
-    if text is None:
-        return 0
-    found = at_position(app, record, text)
-    return found - 1 if text.strip().isdecimal() else found
-
-
-def seen_from(app: App, view: View, at: str | None) -> int:
-    """The moment a view is looked at: now, or with `--at` the last moment it knows."""
-    return app.clock.now() if at is None else view.last_at or app.clock.now()
+def between(app: App, record: Record, start: str | None, end: str | None) -> tuple[int, int]:
+    """The positions (after, until) of `--from` and `--to`: a position includes itself, a time starts after it."""
+    after = 0 if start is None else at_position(app, record, start)
+    if start is not None and start.strip().isdecimal():
+        after -= 1
+    return after, record.head().position if end is None else at_position(app, record, end)

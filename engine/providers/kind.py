@@ -10,6 +10,8 @@ import msgspec
 from engine.providers.task import Draft, complete_plain
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from engine.providers.base import Provider
     from engine.providers.checks import Checkup
     from engine.providers.reading import Reading
@@ -92,6 +94,13 @@ class ProviderKind(ABC):
     def check(self, draft: Draft) -> dict[str, object]:
         """The task as its language has it, for a provider that takes task files of this one's form; see `complete`."""
         return complete_plain(draft)
+
+    def kept_here(self, record: Store) -> Callable[[str], bool] | None:  # noqa: ARG002
+        """Whether a machine of that id is, or was, one of this host; None: nothing of this provider can go on here.
+
+        What goes on here is polled before the record is shown: that needs no network.
+        """
+        return None
 
     def warm_up(self) -> None:  # noqa: B027 - most have nothing slow
         """Import what the first `complete` would wait for."""

@@ -75,7 +75,7 @@ def isolated(record: Path, **settings: str) -> App:
     app.flags = {"record": str(record), "api.port": "0"}
     app.flags |= {name.replace("__", "."): value for name, value in settings.items()}
     nobody = record.parent / "nobody"
-    app._settings = load_settings(flags=app.flags, environ={}, cwd=nobody, home=nobody, config=nobody, data=nobody)
+    app.settings = load_settings(flags=app.flags, environ={}, cwd=nobody, home=nobody, config=nobody, data=nobody)
     return app
 
 

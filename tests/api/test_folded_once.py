@@ -12,7 +12,6 @@ import pytest
 
 from cli.wiring.app import App
 from cli.wiring.http_service import serving
-from cli.wiring.providers import named
 from cli.wiring.recorder import watching
 from engine.fold.record_fold import RecordFold
 from engine.fold.world import World
@@ -54,12 +53,12 @@ def test_up_folds_each_event_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     app = App()
     app.flags = {"record": str(tmp_path / "record.db"), "api.port": "0"}
     nobody = tmp_path / "nobody"
-    app._settings = load_settings(flags=app.flags, environ={}, cwd=nobody, home=nobody, config=nobody, data=nobody)
+    app.settings = load_settings(flags=app.flags, environ={}, cwd=nobody, home=nobody, config=nobody, data=nobody)
     live = LiveWorld(READINGS, keep=True)
     path = tmp_path / "record.db"
     with (
         Record.open(path, write=True, create=True, shapes=READINGS.shape, clock=app.clock) as record,
-        closing(named(app, "local", record.store)) as provider,
+        closing(app.provider("local", record.store)) as provider,
         serving(app, record.store, live) as server,
         watching(app, record, provider, live=live, pace=Pace(fast=SECOND // 20, slow=SECOND)) as recorder,
         httpx.Client(base_url=server.url_here, timeout=DEADLINE, trust_env=False) as client,

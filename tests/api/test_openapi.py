@@ -127,7 +127,7 @@ def service(town: Path) -> Service:
     from engine.providers.registry import load_settings
 
     app, nobody = App(), town.parent / "nobody"
-    app._settings = load_settings(
+    app.settings = load_settings(
         flags={"record": str(town)}, environ={}, cwd=nobody, home=nobody, config=nobody, data=nobody
     )
     return assembled(app, town)

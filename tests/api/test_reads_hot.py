@@ -27,7 +27,7 @@ async def router(scope: Any, receive: Any, send: Any) -> None:
 def test_a_run_by_its_id_is_answered_without_the_router_and_nothing_else_is(town: Path) -> None:
     """The router is asked until the file is open, and for names, parameters, other methods and longer paths."""
     app, nobody = App(), town.parent / "nobody"
-    app._settings = load_settings(
+    app.settings = load_settings(
         flags={"record": str(town)}, environ={}, cwd=nobody, home=nobody, config=nobody, data=nobody
     )
     service = assembled(app, town)

@@ -10,7 +10,6 @@ import pytest
 from stenotest.command_line import Steno
 
 from cli.wiring.app import App
-from cli.wiring.providers import named
 from cli.wiring.recorder import watching
 from engine.fold.world_codec import WorldState
 from engine.providers.readings import READINGS
@@ -30,7 +29,7 @@ def decided_from(home: Path) -> Iterator[tuple[WorldState, WorldState]]:
     app.set_flag("record", str(home / "record.db"))
     with (
         Record.open(home / "record.db", write=True, shapes=READINGS.shape, clock=SystemClock()) as record,
-        closing(named(app, "local", record.store)) as provider,
+        closing(app.provider("local", record.store)) as provider,
         watching(app, record, provider) as recorder,
     ):
         yield recorder.world.state, world_of(record).state

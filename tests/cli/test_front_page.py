@@ -9,7 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from cli.catalogue import ENTRIES, near, page
+from cli.catalogue import HELP, near, page
 from cli.commands.replay import _NAMES
 from cli.program import steno
 from cli.wiring.app import App
@@ -58,7 +58,7 @@ def test_colour_only_adds_bold() -> None:
     assert re.sub(r"\x1b\[\d+m", "", page(colour=True)) == page(colour=False)
 
 
-@pytest.mark.parametrize("name", sorted(ENTRIES))
+@pytest.mark.parametrize("name", sorted(HELP))
 def test_every_command_has_a_help_with_an_example(name: str) -> None:
     """Each help says what the command gives, shows a line to copy, and takes --record and --json."""
     text = help_of(name)
@@ -90,8 +90,8 @@ def test_every_command_takes_record_and_json_after_its_name() -> None:
 
 def test_a_mistyped_command_suggests_the_near_ones() -> None:
     """The error says what to do next."""
-    assert near("replya", list(ENTRIES)).startswith("; did you mean replay")
-    assert near("zzzz", list(ENTRIES)) == ""
+    assert near("replya", list(HELP)).startswith("; did you mean replay")
+    assert near("zzzz", list(HELP)) == ""
 
 
 def test_replay_takes_the_names_of_all_rule_sets() -> None:
@@ -99,7 +99,7 @@ def test_replay_takes_the_names_of_all_rule_sets() -> None:
     assert set(_NAMES) == set(RULE_SETS)
 
 
-@pytest.mark.parametrize("name", sorted(ENTRIES))
+@pytest.mark.parametrize("name", sorted(HELP))
 def test_every_help_fits_a_terminal_of_eighty_columns(name: str) -> None:
     """Examples and tables too, which click does not wrap."""
     shown = CliRunner().invoke(steno, [name, "--help"], obj=App(), terminal_width=80).output

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import shutil
@@ -17,6 +18,7 @@ from engine.settings.values import price
 from events.duration import parse_duration, span
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from engine.providers.local.provider import LocalProvider
@@ -96,6 +98,13 @@ class LocalKind(ProviderKind):
         if draft.bare and not set(draft.configuration) & _OF_MACHINES:
             return complete_plain(draft)
         return registry.task_language().check(draft)
+
+    def kept_here(self, record: Store) -> Callable[[str], bool] | None:
+        """The machines that have, or had, a process of their own."""
+        from engine.providers.local.machines import was_kept
+
+        folder = runs_folder(record)
+        return functools.partial(was_kept, folder) if folder.is_dir() else None
 
     def warm_up(self) -> None:
         """What task files need."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from stenotest.story import Story, single
 
-from cli.wiring.record_loop import Terminated
+from cli.wiring.signals import Terminated
 from engine.fold.snapshot_store import SnapshotStore
 from engine.fold.world import World
 from engine.live import live_world

@@ -1,0 +1,112 @@
+"""`steno config`, `steno machine` and `steno completion`: what Steno is set to, is made of, and completes."""
+
+from typing import Literal
+
+import click
+
+from cli.wiring.app import App
+from cli.wiring.command import CommandGroup, steno_command
+from cli.wiring.options import project_option, provider_option
+from cli.wiring.output import emit_json, show
+
+
+@steno_command("config")
+@provider_option
+@project_option
+def config_command(app: App) -> None:
+    """Show every setting and where its value comes from.
+
+    Later wins: defaults, dstack's own configuration file, steno.toml of your configuration folder, steno.toml of the
+    current folder, .env of the current folder, the environment, flags. Secrets are shown as "set". A file can also set
+    rates.<GPU> (dollars an hour of any GPU model), billing.<backend>.minimum and billing.<backend>.granularity.
+
+    With --json: {"settings": {name: {"value", "source"}}, "variables": {name: [strongest first]}}.
+
+    \b
+    Examples:
+      steno config
+      steno config --json
+    """
+    from cli.render import paint
+
+    entries = app.settings.entries
+    rows = {entry.name: {"value": entry.shown, "source": entry.source} for entry in entries}
+    cells = [(entry.name, entry.shown or "–", paint.dim(entry.source)) for entry in entries]
+    value = {"settings": rows, "variables": app.settings.variables}
+    show(app, value, paint.table(("SETTING", "VALUE", "FROM"), cells))
+
+
+@steno_command("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion_command(_: App, shell: str) -> None:
+    """Print the completion script for your shell.
+
+    It completes commands, options and the names of the runs in your record.
+
+    \b
+    Examples:
+      steno completion bash > ~/.local/share/bash-completion/completions/steno
+      steno completion zsh  > "${fpath[1]}/_steno"
+      steno completion fish > ~/.config/fish/completions/steno.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    from cli.program import steno
+
+    kind = get_completion_class(shell)
+    assert kind is not None  # noqa: S101 - the choice above lists click's own shells
+    script = kind(steno, {}, "steno", "_STENO_COMPLETE")
+    click.echo(script.source_template % script.source_vars())
+
+
+@click.group("machine", cls=CommandGroup)
+def machine_command() -> None:
+    """Draw a state machine that the verdicts come from.
+
+    \b
+    Examples:
+      steno machine run --format mermaid
+      steno machine vm --format dot | dot -Tsvg > vm.svg
+    """
+
+
+_notation = click.option(
+    "--format", "form", type=click.Choice(["mermaid", "dot"]), default="mermaid", show_default=True, help="Notation."
+)
+
+
+@machine_command.command("run")
+@_notation
+def run(app: App, form: Literal["mermaid", "dot"]) -> None:
+    """The Run machine. With --json: {"machine", "format", "diagram"}.
+
+    \b
+    Examples:
+      steno machine run
+      steno machine run --format dot | dot -Tsvg > run.svg
+    """
+    from engine.fold.state_machines import RUN
+
+    _draw(app, "run", form, RUN.diagram(form))
+
+
+@machine_command.command("vm")
+@_notation
+def vm(app: App, form: Literal["mermaid", "dot"]) -> None:
+    """The VM machine. With --json: {"machine", "format", "diagram"}.
+
+    \b
+    Examples:
+      steno machine vm
+      steno machine vm --format dot | dot -Tsvg > vm.svg
+    """
+    from engine.fold.state_machines import VM
+
+    _draw(app, "vm", form, VM.diagram(form))
+
+
+def _draw(app: App, machine: str, form: str, text: str) -> None:
+    if app.json:
+        emit_json({"machine": machine, "format": form, "diagram": text})
+    else:
+        click.echo(text, nl=False)

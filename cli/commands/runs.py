@@ -1,0 +1,135 @@
+"""`steno ps`, `steno show` and `steno timeline`: runs in a list, one in full, and where its time went."""
+
+import click
+
+from cli.wiring.app import App
+from cli.wiring.command import steno_command
+from cli.wiring.options import at_option, hidden_option, run_argument
+from cli.wiring.output import emit, emit_json, hint, show
+from cli.wiring.terminal import columns
+
+
+@steno_command("ps")
+@click.option("--all", "-a", "everything", is_flag=True, help="Also runs that ended more than a day ago.")
+@hidden_option
+@at_option
+def ps_command(app: App, everything: bool, hidden: bool, at: str | None) -> None:
+    """List runs, newest first: those that have not ended, and those submitted within the last day.
+
+    Imported runs are marked `archive`.
+
+    A run in Steno's queue shows its place and its estimated start. COST is the cost of its machine's time, or the
+    provider's figure in brackets if the machine is unknown.
+
+    With --json: {"runs": [run objects, as in replay], "sources": [{"source", "observability", "last_answered_at"}],
+    "position", "queue": [{"run_id", "position", "why", "detail", "estimated_start"}]}.
+
+    \b
+    Examples:
+      steno ps
+      steno ps --all --json | jq '.runs[] | {name, state, reason}'
+      steno ps --at 2026-11-20T15:00:00Z
+    """
+    from cli.wiring.view import DAY, say_unseen, seen_from, source_objects, viewing
+    from projections.models.queue_rows import queued_run
+    from projections.models.wire import wire
+
+    with viewing(app, at) as (_, view):
+        now = seen_from(app, view, at)
+        runs = view.runs(open_or_since=None if everything else now - DAY, newest_first=True, hidden=hidden)
+        sources, waiting = view.sources(now), view.queued(now)
+        if app.json:
+            queue = [wire(queued_run(one)) for one in waiting.values()]
+            found = {"runs": runs, "sources": source_objects(sources), "position": view.position, "queue": queue}
+            emit_json(found)
+            return
+        from cli.render.runs import listing
+        from cli.render.words import count
+
+        if runs:
+            names = {run.vm_id: view.vm(run.vm_id).name or run.vm_id[:8] for run in runs if run.vm_id is not None}
+            emit(listing(runs, now, columns(), waiting=waiting, machines=names))
+        total = view.count()
+        if total == 0:
+            hint("no runs yet; `steno submit -- COMMAND` runs one here, `steno up` watches dstack")
+        elif len(runs) < total:
+            hint(f"{count(total - len(runs), 'older run')} not shown; --all lists every run")
+        watched = {run.provider for run in runs if not run.ended and run.archive is None}
+        say_unseen([one for one in sources if one.name.split("/")[0] in watched], now)
+
+
+@steno_command("show")
+@run_argument
+@at_option
+def show_command(app: App, run: str, at: str | None) -> None:
+    """Show one run: the verdict with its evidence, and separately what the provider reported.
+
+    RUN is a run id or its first characters, the provider's id, or a name (the open run Steno submitted under it, else
+    the newest). With --json the run object, as in replay, with "observability", "anomalies", "position" and "queued"
+    (its place in Steno's queue as in `ps`, or null).
+
+    \b
+    Examples:
+      steno show matmul-4f0c
+      steno show 5f0c --json | jq '.reported'
+      steno show matmul --at 1204
+    """
+    import msgspec
+
+    from cli.render.runs import anomaly_table, in_full
+    from cli.wiring.view import seen_from, viewing
+    from projections.models.queue_rows import queued_run
+    from projections.models.wire import wire
+
+    with viewing(app, at) as (_, view):
+        row = view.row(run)
+        found, anomalies = view.run(row.run_id), view.anomalies_of(row.run_id)
+        now = seen_from(app, view, at)
+        source, queued = view.source_of(row, now), view.queued(now).get(row.run_id)
+        machine = None if found.vm_id is None else view.vm(found.vm_id).name
+        position = view.position
+    if app.json:
+        beside = {
+            "observability": None if source is None else source.observability,
+            "anomalies": anomalies,
+            "position": position,
+            "queued": None if queued is None else wire(queued_run(queued)),
+        }
+        emit_json(msgspec.to_builtins(found) | beside)
+        return
+    emit(in_full(found, now, queued=queued, machine=machine))
+    if anomalies:
+        emit("\n" + anomaly_table(anomalies))
+    if source is not None and source.observability != "fresh" and not found.ended:
+        emit(f"\n{source.name} is {source.observability.value}: the data above may be old")
+
+
+@steno_command("timeline")
+@run_argument
+@at_option
+def timeline_command(app: App, run: str, at: str | None) -> None:
+    """Draw where a run's time went: a bar for each state, its attempts, its machine, and gaps without an answer.
+
+    With --json: {"run_id", "name", "state", "reason", "from", "until", "first_poll_at", "spans": [{"state", "attempt",
+    "from", "to", "seconds", "position"}], "blind": [{"source", "from", "to", "seconds"}], "machine": {"vm_id", "start",
+    "phases": [{"phase", "from", "to", "seconds"}]}, "phases": [{"phase", "from", "to", "seconds", "position"}]}; the
+    last are the phases that a kernel's task reports.
+
+    \b
+    Examples:
+      steno timeline matmul
+      steno timeline matmul --json | jq '.spans[] | {state, seconds}'
+    """
+    from cli.render.timeline import draw
+    from cli.wiring.view import seen_from, viewing
+    from projections.models.timeline import timeline
+    from projections.models.wire import wire
+    from projections.store.world_table import decode_run
+
+    with viewing(app, at) as (_, view):
+        row = view.row(run)
+        found = view.run(row.run_id)
+        vm = None if found.vm_id is None else view.vm(found.vm_id)
+        folded, now = decode_run(row.folded), view.clock(row.archive, seen_from(app, view, at))
+        life = timeline(found, view.blind_of(row), now, vm, folded.said, folded.later_attempts)
+    show(app, lambda: wire(life), lambda: draw(found, life, columns()))

@@ -1,0 +1,172 @@
+"""`steno export` and `steno import`: any part of the record as a trace, and a trace as an archive of the record."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+
+from cli.wiring.app import App
+from cli.wiring.command import steno_command
+from cli.wiring.options import from_option, to_option
+from cli.wiring.output import hint, show
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from events.store.record import Record
+    from projections.store.store import RunRow
+
+_POLLS = frozenset({"PollRecorded", "PollFailed"})
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+@steno_command("export")
+@click.argument("run", metavar="[RUN]", required=False)
+@click.option("--trace", "target", metavar="FILE", required=True, help="The trace to write: .jsonl, .jsonl.zst, or -.")
+@from_option
+@to_option
+def export_command(app: App, run: str | None, target: str, start: str | None, end: str | None) -> None:
+    """Write polls of the record to a trace file; `replay` and `import` read it on any machine.
+
+    With RUN: the polls of its sources, from the first that shows it to the last that changed it. Without RUN: the whole
+    record, or the part between --from and --to. Lists are exported as they were received, so they contain the other
+    runs of the project too. Secrets are never in a trace.
+
+    With --json: {"trace", "polls", "first_position", "last_position"}.
+
+    \b
+    Examples:
+      steno export matmul --trace matmul.jsonl.zst
+      steno export --from 2h --trace - | steno replay - --rules 2025-12-sdk
+    """
+    from cli.render.words import count
+    from cli.wiring.time_arguments import between
+    from cli.wiring.view import viewing
+    from events.traces.trace import write_trace_line
+
+    polls = 0
+    first = last = None
+    with viewing(app) as (record, view):
+        after, until = between(app, record, start, end)
+        sources: frozenset[str] | None = None
+        if run is not None:
+            begun, ended, sources = _part_of_run(record, view.row(run))
+            after, until = max(after, begun - 1), min(until, ended)
+        with _opened(target) as file:
+            for stored in record.read(after=after, until=until, types=_POLLS):
+                if sources is None or stored.stream.removeprefix("source/") in sources:
+                    file.write(write_trace_line(record.poll(stored.position)))
+                    polls += 1
+                    first, last = first or stored.position, stored.position
+    if target == "-":
+        hint(f"{polls} polls written")
+        return
+    value = {"trace": target, "polls": polls, "first_position": first, "last_position": last}
+    show(app, value, f"{count(polls, 'poll')} written to {target}; `steno replay {target}` shows them")
+
+
+def _part_of_run(record: Record, row: RunRow) -> tuple[int, int, frozenset[str]]:
+    """(first position, last position, sources) of the polls about a run."""
+    from events.clock import foreign_run_id
+    from events.types import RunObserved
+    from projections.store.world_table import decode_run
+
+    run = decode_run(row.folded)
+    last = max([run.first_position, *run.evidence, *(step.position for step in run.transitions)])
+    streams = {f"run/{run.run_id}"}
+    if run.provider_id is not None:
+        streams.add(f"run/{foreign_run_id(run.provider, run.provider_id)}")
+    for stream in streams:
+        for stored in record.read(stream=stream, types={"RunObserved"}, backwards=True, limit=1):
+            if isinstance(stored.data, RunObserved):
+                last = max(last, stored.data.poll)
+    if not row.ended:
+        last = max(last, run.last_position)
+    return run.first_position, last, frozenset(run.started)
+
+
+@contextmanager
+def _opened(target: str) -> Iterator[BinaryIO]:
+    """A file that gets its name when it is complete, or standard output; `.zst` is compressed.
+
+    Raises:
+        OSError: the file cannot be written; nothing is left of it.
+    """
+    if target == "-":
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    path = Path(target)
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), target)
+    part = path.with_name(path.name + ".part")
+    try:
+        with part.open("wb") as file:
+            if path.suffix == ".zst":
+                import zstandard
+
+                with zstandard.ZstdCompressor(level=10).stream_writer(file, closefd=False) as packed:
+                    yield packed
+            else:
+                yield file
+        part.replace(path)
+    except OSError as error:
+        error.filename = target
+        raise
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@steno_command("import")
+@click.argument("trace", metavar="TRACE")
+@click.option("--lenient", is_flag=True, help="Skip broken lines and print how many.")
+@click.option("--as", "name", metavar="NAME", help="Import as the source PROVIDER/NAME.")
+def import_command(app: App, trace: str, lenient: bool, name: str | None) -> None:
+    """Append a trace's polls to the record, in order, as an archive; importing it again adds nothing.
+
+    TRACE is a .jsonl or .jsonl.zst file, or - for standard input. If a line is broken, nothing is imported and the
+    error names the line; --lenient skips broken lines. With --json: {"polls", "skipped",
+    "first_position", "last_position"}.
+
+    An archive ends with its last poll. Its open machines are billed up to that poll. An archive is never blind, raises
+    no alert, and counts towards no budget and no machine limit. Steno never acts on it.
+
+    A source that is recorded live in this record is refused (exit 5): use --as. `steno sources` lists the archives, and
+    `steno sources hide NAME` hides one.
+
+    \b
+    Examples:
+      steno import incident.jsonl.zst
+      steno import incident.jsonl.zst --as march-outage
+      steno import - --record /tmp/incident.db < incident.jsonl
+    """
+    from cli.render.words import count
+    from cli.wiring.trace_files import existing, trace_reading
+    from events.traces.importing import import_trace
+
+    existing(trace)
+    if name is not None and _NAME.fullmatch(name) is None:
+        raise click.BadParameter(f"{name!r}: use 1–64 letters, digits, '.', '_' and '-'", param_hint="--as")
+    with app.writing() as record:
+        found = import_trace(record, trace, trace_reading(), lenient=lenient, name=name)
+    parts = [count(found.polls, "poll") + " imported"]
+    if found.first_position is not None:
+        parts[0] += f", positions {found.first_position:,} to {found.last_position:,}"
+    if found.known:
+        parts.append(f"{count(found.known, 'poll')} already in the record")
+    if found.skipped:
+        parts.append(f"{count(found.skipped, 'broken line')} skipped")
+    value = {
+        "polls": found.polls,
+        "skipped": found.skipped,
+        "first_position": found.first_position,
+        "last_position": found.last_position,
+    }
+    show(app, value, "; ".join(parts))
