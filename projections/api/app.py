@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 
-from projections.api import commands, hot, openapi, streams
+from projections.api import commands, openapi, reads, streams
 from projections.api.access import session
 from projections.api.access.middleware import AccessMiddleware
 from projections.api.amd import routes as amd
-from projections.api.failures import Failures, handlers
+from projections.api.hot import HotReads
 from projections.api.operations import routes as operations
-from projections.api.reads import routes as reads
+from projections.api.problems import HANDLERS, Failures
 from projections.dashboard import routes as dashboard
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ PARTS = (reads, commands, session, streams, operations, amd, dashboard)
 def build_app(service: Service) -> AccessMiddleware:
     """The application that a server serves; `service.closing` is closed when it does not any more."""
     routes = [route for part in PARTS for route in part.routes(service)]
-    router = Starlette(routes=[*routes, openapi.route(PARTS)], exception_handlers=handlers())
+    router = Starlette(routes=[*routes, openapi.route(PARTS)], exception_handlers=HANDLERS)
     router.router.redirect_slashes = False
-    hot_reads = hot.in_front(service, Failures(router))
+    hot_reads = HotReads(service, Failures(router))
     return AccessMiddleware(service, hot_reads, hot_reads.ready)

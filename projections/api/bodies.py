@@ -1,11 +1,13 @@
-"""JSON bodies of requests: checked, decoded, and converted to the Struct of their route."""
+"""JSON bodies: of requests, checked and converted; of answers, with entity tag and position."""
 
 from __future__ import annotations
 
 import re
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
+from starlette.responses import Response
 
 from events.shape.depth import MAX_DEPTH, too_deep
 from projections.api.problems import Problem
@@ -14,6 +16,9 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 T = TypeVar("T")
+JSON = "application/json"
+STENO_POSITION = "Steno-Position"
+"""The header that names the position an answer shows."""
 _TYPE = "Content-Type"
 _SHOWN = 60
 """Characters of a field's name that a problem repeats."""
@@ -48,17 +53,17 @@ def expect_json(request: Request) -> str:
     """
     given = request.headers.get("content-type", "")
     kind, _, rest = given.partition(";")
-    if kind.strip().lower() != "application/json":
+    if kind.strip().lower() != JSON:
         said = f"the Content-Type is {given[:60]!r}" if given else "there is no Content-Type"
-        raise Problem(415, f"{said}; send application/json", field=_TYPE, headers=(("Accept", "application/json"),))
+        raise Problem(415, f"{said}; send application/json", field=_TYPE, headers=(("Accept", JSON),))
     return rest
 
 
 def _decoded(request: Request, body: bytes) -> Any:
     if not body:
         return None
-    rest = expect_json(request)
-    if "charset" in rest.lower() and "utf-8" not in rest.lower():
+    rest = expect_json(request).lower()
+    if "charset" in rest and "utf-8" not in rest:
         raise Problem(415, "JSON is UTF-8: leave the charset out", field=_TYPE)
     if too_deep(body):
         raise Problem(400, f"the body nests deeper than {MAX_DEPTH}", field="body")
@@ -68,3 +73,35 @@ def _decoded(request: Request, body: bytes) -> Any:
         raise Problem(400, "the body is not valid UTF-8", field="body") from None
     except (msgspec.MsgspecError, RecursionError) as error:
         raise Problem(400, f"the body is not valid JSON: {str(error)[:120]}", field="body") from None
+
+
+def etag_of(body: bytes) -> str:
+    """The tag of a body, quoted as a header has it."""
+    return f'"{blake2b(body, digest_size=12).hexdigest()}"'
+
+
+def matches(header: str | None, etag: str) -> bool:
+    """Whether `If-None-Match` names this tag: the client has these bytes already (RFC 9110, weak comparison)."""
+    if header is None:
+        return False
+    named = {one.strip().removeprefix("W/") for one in header.split(",")}
+    return etag in named or "*" in named
+
+
+def read_answer(request: Request, body: bytes, position: int | None = None) -> Response:
+    """A read as 200, or as 304 where `If-None-Match` names its tag; a client asks whether its copy still holds."""
+    tag = etag_of(body)
+    headers = {"Cache-Control": "no-cache", "ETag": tag}
+    if position is not None:
+        headers[STENO_POSITION] = str(position)
+    if matches(request.headers.get("if-none-match"), tag):
+        return Response(status_code=304, headers=headers)
+    return Response(body, media_type=JSON, headers=headers)
+
+
+def made_answer(value: object, position: int, *, status: int = 202, location: str | None = None) -> Response:
+    """The answer to a command; a read that shows `position` shows it done."""
+    headers = {"Cache-Control": "no-store", STENO_POSITION: str(position)}
+    if location is not None:
+        headers["Location"] = location
+    return Response(msgspec.json.encode(value), status_code=status, media_type=JSON, headers=headers)

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
+from anyio import to_thread
 from msgspec import Meta
-from starlette.responses import Response
 from starlette.routing import Route
 
-from projections.api import stopping, submission
-from projections.api.answers import made_answer
-from projections.api.bodies import json_body
-from projections.api.parameters import KEY_HEADER, asked_of, idempotency_key
-from projections.api.reads.read import check_path, path_parameters
-from projections.api.writing import Writer
+from engine.commands.stop import needs_stop, needs_vm_stop, request_stop, request_vm_stop
+from projections.api.bodies import json_body, made_answer
+from projections.api.openapi import components, json_answer, json_content
+from projections.api.parameters import KEY_HEADER, asked_of, idempotency_key, path_parameters
+from projections.api.service import Writer
+from projections.api.submission import HttpSubmission, submit
+from projections.store.world_table import decode_run
 
 if TYPE_CHECKING:
     from starlette.requests import Request
+    from starlette.responses import Response
     from starlette.routing import BaseRoute
 
+    from engine.act.journal import Journal
     from engine.fold.run import Run
     from engine.fold.vm import Vm
     from projections.api.service import Service
-
-_REF: Final = "#/components/schemas/{name}"
-
 
 _NAME: Final = "Overrides the configuration's name; without either, a name is generated."
 _PROJECT: Final = "Default: the project of the settings."
@@ -99,130 +97,126 @@ class VmStop(msgspec.Struct, frozen=True, kw_only=True):
     asked: Annotated[bool, Meta(description="False: it had already ended, and nothing was requested.")]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
-    """One POST route, as the OpenAPI document describes it."""
-
-    path: str
-    operation: str
-    summary: str
-    tag: str
-    body: type
-    answer: type
-    needs_body: bool = False
-    done: str | None = None
-    """What 200 means instead of 202; None: it does not occur."""
-    keyed: bool = False
-    """It takes an `Idempotency-Key`."""
-
-    def described(self) -> dict[str, Any]:
-        """The operation."""
-        content = {"application/json": {"schema": {"$ref": _REF.format(name=self.answer.__name__)}}}
-        body: dict[str, Any] = {"$ref": _REF.format(name=self.body.__name__)}
-        if not self.needs_body:
-            body = {"anyOf": [body, {"type": "null"}]}
-        responses: dict[str, Any] = {"202": {"description": "The request is in the record.", "content": content}}
-        if self.done is not None:
-            responses["200"] = {"description": self.done, "content": content}
-        return {
-            "operationId": self.operation,
-            "summary": self.summary,
-            "tags": [self.tag],
-            "parameters": [*path_parameters(self.path), *([KEY_HEADER] if self.keyed else [])],
-            "requestBody": {"required": self.needs_body, "content": {"application/json": {"schema": body}}},
-            "responses": responses,
-        }
-
-
-SUBMIT: Final = Command(
-    path="/api/runs",
-    operation="submitRun",
-    summary="Submit a run",
-    tag="runs",
-    body=SubmitBody,
-    answer=RunAccepted,
-    needs_body=True,
-    keyed=True,
-)
-STOP_RUN: Final = Command(
-    path="/api/runs/{id}/stop",
-    operation="stopRun",
-    summary="Stop a run",
-    tag="runs",
-    body=StopRunBody,
-    answer=RunStop,
-    done="It had already ended; nothing was requested.",
-)
-STOP_VM: Final = Command(
-    path="/api/vms/{id}/stop",
-    operation="stopVm",
-    summary="Stop a machine",
-    tag="machines",
-    body=StopVmBody,
-    answer=VmStop,
-    done="It had already ended; nothing was requested.",
-)
-
-
-def _described(*commands: Command) -> dict[str, Any]:
-    shapes = [shape for command in commands for shape in (command.body, command.answer)]
-    _, schemas = msgspec.json.schema_components(shapes, ref_template=_REF)
-    return {
-        "paths": {command.path: {"post": command.described()} for command in commands},
-        "components": {"schemas": schemas},
-    }
-
-
-OPENAPI: Final[dict[str, Any]] = _described(SUBMIT, STOP_RUN, STOP_VM)
-
-
 def routes(service: Service) -> list[BaseRoute]:
     """The routes of all commands."""
-    writer = Writer(service.store, clock=service.clock)
-    service.closing.callback(writer.close)
+    writer = Writer(service)
 
-    async def submit(request: Request) -> Response:
+    async def submit_run(request: Request) -> Response:
+        asked_of(request, ())
         body = await json_body(request, SubmitBody)
-        wanted = submission.HttpSubmission(
+        wanted = HttpSubmission(
             name=body.name,
             project=body.project,
             configuration=body.configuration,
-            submitter=who(request),
+            submitter=_submitter(request),
             key=idempotency_key(request),
         )
-        made = await submission.submit(service, writer, wanted)
-        answer = {"run_id": made.run_id, "name": made.name, "position": made.position}
+        made = await submit(service, writer, wanted)
+        answer = RunAccepted(run_id=made.run_id, name=made.name, position=made.position)
         return made_answer(answer, made.position, location=f"/api/runs/{made.run_id}")
 
-    async def stop_run(request: Request) -> Response:
+    async def stop_a_run(request: Request) -> Response:
+        word = asked_of(request, ())["id"]
         body = await json_body(request, StopRunBody, StopRunBody())
-        word = request.path_params["id"]
-        stop = await stopping.stop_run(service, writer, word, abort=body.abort, submitter=who(request))
-        return _stopped({"run_id": stop.thing.run_id}, stop)
+        stop = await stop_run(service, writer, word, abort=body.abort, submitter=_submitter(request))
+        return made_answer(stop, stop.position, status=202 if stop.asked else 200)
 
-    async def stop_vm(request: Request) -> Response:
+    async def stop_a_vm(request: Request) -> Response:
+        word = asked_of(request, ())["id"]
         body = await json_body(request, StopVmBody, StopVmBody())
-        word = request.path_params["id"]
-        stop = await stopping.stop_vm(service, writer, word, when_idle=body.when_idle, submitter=who(request))
-        return _stopped({"vm_id": stop.thing.vm_id}, stop)
+        stop = await stop_vm(service, writer, word, when_idle=body.when_idle, submitter=_submitter(request))
+        return made_answer(stop, stop.position, status=202 if stop.asked else 200)
 
-    return [_route(SUBMIT, submit), _route(STOP_RUN, stop_run), _route(STOP_VM, stop_vm)]
-
-
-def _route(command: Command, work: Callable[[Request], Awaitable[Response]]) -> Route:
-    async def endpoint(request: Request) -> Response:
-        check_path(asked_of(request, ()))
-        return await work(request)
-
-    return Route(command.path, endpoint, methods=["POST"])
+    return [
+        Route("/api/runs", submit_run, methods=["POST"]),
+        Route("/api/runs/{id}/stop", stop_a_run, methods=["POST"]),
+        Route("/api/vms/{id}/stop", stop_a_vm, methods=["POST"]),
+    ]
 
 
-def _stopped(name: dict[str, str], stop: stopping.Stop[Run] | stopping.Stop[Vm]) -> Response:
-    answer = name | {"position": stop.position, "state": stop.thing.state.value, "asked": stop.requested}
-    return made_answer(answer, stop.position, status=202 if stop.requested else 200)
-
-
-def who(request: Request) -> str:
+def _submitter(request: Request) -> str:
     """The name of the authenticated caller."""
     name: str = request.scope["steno.caller"].name
     return name
+
+
+async def stop_run(service: Service, writer: Writer, word: str, *, abort: bool, submitter: str) -> RunStop:
+    """Request the stop of the run that a word names.
+
+    Raises:
+        RunNotFound: none, or more than one.
+        Conflict: it is part of an archive.
+    """
+
+    def find() -> tuple[Run, int, bool]:
+        with service.pool.latest() as look:
+            run = decode_run(look.view.row(word).folded)
+            return run, look.position, needs_stop(run, look.view.world().state, service.settings, look.now)
+
+    def append(journal: Journal) -> int:
+        project = run.project or service.outside.project()
+        return request_stop(journal, run, project=project, abort=abort, submitter=submitter)
+
+    run, position, needed = await to_thread.run_sync(find)
+    if needed:
+        position = await writer.do(append)
+        service.projector.wake()
+    return RunStop(run_id=run.run_id, position=position, state=run.state.value, asked=needed)
+
+
+async def stop_vm(service: Service, writer: Writer, word: str, *, when_idle: bool, submitter: str) -> VmStop:
+    """Request the stop of the machine that a word names.
+
+    Raises:
+        VmNotFound: none, or more than one.
+        Conflict: Steno did not create it, or it is part of an archive.
+    """
+
+    def find() -> tuple[Vm, int, bool]:
+        with service.pool.latest() as look:
+            vm = look.view.machine(look.view.vm_row(word).vm_id)
+            return vm, look.position, needs_vm_stop(vm)
+
+    def append(journal: Journal) -> int:
+        project = vm.facts.project or service.outside.project()
+        return request_vm_stop(journal, vm, project=project, when_idle=when_idle, submitter=submitter)
+
+    vm, position, needed = await to_thread.run_sync(find)
+    if needed:
+        position = await writer.do(append)
+        service.projector.wake()
+    return VmStop(vm_id=vm.vm_id, position=position, state=vm.state.value, asked=needed)
+
+
+def _operation(name: str, summary: str, tag: str, path: str, answer: type) -> dict[str, Any]:
+    return {
+        "operationId": name,
+        "summary": summary,
+        "tags": [tag],
+        "parameters": path_parameters(path),
+        "responses": {"202": json_answer("The request is in the record.", answer)},
+    }
+
+
+def _submit() -> dict[str, Any]:
+    operation = _operation("submitRun", "Submit a run", "runs", "/api/runs", RunAccepted)
+    body = {"required": True, "content": json_content(SubmitBody)}
+    return operation | {"parameters": [KEY_HEADER], "requestBody": body}
+
+
+def _stop(name: str, summary: str, tag: str, path: str, body: type, answer: type) -> dict[str, Any]:
+    operation = _operation(name, summary, tag, path, answer)
+    operation["responses"]["200"] = json_answer("It had already ended; nothing was requested.", answer)
+    (given,) = json_content(body).values()
+    content = {"application/json": {"schema": {"anyOf": [given["schema"], {"type": "null"}]}}}
+    return operation | {"requestBody": {"required": False, "content": content}}
+
+
+_STOPS: Final = (
+    ("stopRun", "Stop a run", "runs", "/api/runs/{id}/stop", StopRunBody, RunStop),
+    ("stopVm", "Stop a machine", "machines", "/api/vms/{id}/stop", StopVmBody, VmStop),
+)
+OPENAPI: Final[dict[str, Any]] = {
+    "paths": {"/api/runs": {"post": _submit()}, **{stop[3]: {"post": _stop(*stop)} for stop in _STOPS}},
+    "components": components(SubmitBody, StopRunBody, StopVmBody, RunAccepted, RunStop, VmStop),
+}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from projections.api.answers import etag_of, matches
+from projections.api.bodies import etag_of, matches
 from projections.store.read_models import ReadModels
 from projections.store.store import Checkpoint
 
@@ -35,11 +35,10 @@ _checkpoint = msgspec.json.Decoder(Checkpoint)
 
 
 class Ready:
-    """One answer, made: as a server takes it in one piece, and as the messages of ASGI.
+    """One stored answer: as a server takes it in one piece, and as the messages of ASGI.
 
     Args:
-        body: what is answered.
-        position: what it is of.
+        position: what the body shows.
     """
 
     __slots__ = ("body", "head", "head_unchanged", "headers", "tag")
@@ -63,11 +62,6 @@ class Ready:
     def matches(self, named: bytes | None) -> bool:
         """Whether the client that sends this `If-None-Match` has this body already."""
         return named is not None and matches(named.decode("latin-1"), self.tag)
-
-
-def in_front(service: Service, app: ASGIApp) -> HotReads:
-    """The hot reads of a service in front of its router."""
-    return HotReads(service, app)
 
 
 class HotReads:
@@ -125,53 +119,45 @@ class HotReads:
         return ready
 
     def _renew(self) -> None:
-        """Read from a new snapshot, which is let go of soon; from none where no file is open, or another has come."""
+        """Start a new snapshot, which ends soon; open a file in a thread where none is open or another has come."""
         database = self._database
-        stamp = self._models.stamp()
-        if database is None or stamp != self._stamp:
+        if database is None or self._models.stamp() != self._stamp:
             self._answers.clear()
-            self._open()
+            if self._opening is None or self._opening.done():
+                self._opening = asyncio.get_running_loop().create_task(self._open())
             return
         if self._shown >= 0:
             self._shown = -1
             database.execute("ROLLBACK")
         else:
-            asyncio.get_running_loop().call_later(_HELD, self._let_go)
+            asyncio.get_running_loop().call_later(_HELD, self._end_snapshot)
         database.execute("BEGIN")
         self._shown = _checkpoint.decode(database.execute(_CHECKPOINT).fetchone()[0]).position
         if self._shown != self._of:
             self._answers.clear()
             self._of = self._shown
 
-    def _let_go(self) -> None:
-        """End the snapshot: held on to, it would keep the file's log from being taken into it."""
+    def _end_snapshot(self) -> None:
+        """A longer snapshot would keep the file's log from being merged into it."""
         if self._database is not None and self._shown >= 0:
             self._shown = -1
             with suppress(sqlite3.Error):
                 self._database.execute("ROLLBACK")
 
-    def _open(self) -> None:
-        """Open the newest file in a thread: that may have to wait."""
-        if self._opening is None or self._opening.done():
-            self._opening = asyncio.get_running_loop().create_task(self._opened())
-
-    async def _opened(self) -> None:
+    async def _open(self) -> None:
         self._drop()
-        found = await asyncio.to_thread(self._newest)
-        if found is None:
+        self._stamp, self._database = await asyncio.to_thread(self._newest)
+        if self._database is None:
             await asyncio.sleep(_AGAIN)
-            return
-        self._stamp, self._database = found
 
-    def _newest(self) -> tuple[object, sqlite3.Connection] | None:
+    def _newest(self) -> tuple[object, sqlite3.Connection | None]:
         """What the pool reads, opened for the loop; None while there is nothing."""
         try:
             with self._service.pool.now() as look:
                 stamp = look.view.store.stamp
-            database = self._models.connect_mapped(stamp, _MAPPED)
-        except Exception:  # noqa: BLE001 - whatever it is, the router meets it too and tells it
-            return None
-        return None if database is None else (stamp, database)
+            return stamp, self._models.connect_mapped(stamp, _MAPPED)
+        except Exception:  # noqa: BLE001 - the router meets it too, and answers
+            return None, None
 
     def _drop(self) -> None:
         database, self._database, self._shown = self._database, None, -1

@@ -1,9 +1,10 @@
-"""GET /openapi.json: the document of all routes, merged from the fragments of the parts."""
+"""GET /openapi.json: the document of all routes, merged from the fragments that the parts make with these functions."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Sequence
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -12,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from projections.api.answers import FRESH, JSON, etag_of, matches
+from projections.api.bodies import JSON, read_answer
 from projections.api.parameters import asked_of
 from projections.api.problems import MEDIA_TYPE, ProblemObject
 
@@ -58,20 +59,42 @@ _COMMAND_PROBLEMS = {
 }
 
 
+_REF = "#/components/schemas/{name}"
+
+
+def components(*shapes: type) -> dict[str, Any]:
+    """The schemas of these structures and of all they hold."""
+    return {"schemas": msgspec.json.schema_components(shapes, ref_template=_REF)[1]}
+
+
+def json_content(shape: type) -> dict[str, Any]:
+    """A body of this structure."""
+    return {JSON: {"schema": {"$ref": _REF.format(name=shape.__name__)}}}
+
+
+def json_answer(description: str, shape: type) -> dict[str, Any]:
+    """An answer of this structure."""
+    return {"description": description, "content": json_content(shape)}
+
+
+def operation_name(method: str, path: str) -> str:
+    """`getRunTimeline` of GET /api/runs/{id}/timeline."""
+    words = [part for part in path.removeprefix("/api/").split("/") if not part.startswith("{")]
+    if "{" in path and len(words[0]) > 1:
+        words[0] = words[0].removesuffix("s")
+    return method + "".join(word.capitalize() for word in words)
+
+
 def route(parts: Sequence[Any]) -> BaseRoute:
     """The route that serves the document of an application made of these parts."""
-    made: list[tuple[bytes, str]] = []
+
+    @cache
+    def body() -> bytes:
+        return msgspec.json.encode(document(parts))
 
     async def endpoint(request: Request) -> Response:
         asked_of(request, ())
-        if not made:
-            body = msgspec.json.encode(document(parts))
-            made.append((body, etag_of(body)))
-        body, tag = made[0]
-        headers = {**FRESH, "ETag": tag}
-        if matches(request.headers.get("if-none-match"), tag):
-            return Response(status_code=304, headers=headers)
-        return Response(body, media_type=JSON, headers=headers)
+        return read_answer(request, body())
 
     return Route(PATH, endpoint, methods=["GET"])
 
@@ -83,12 +106,10 @@ def document(parts: Iterable[Any]) -> dict[str, Any]:
     for fragment in (*(part.OPENAPI for part in parts), _OWN):
         for path, methods in copy.deepcopy(fragment.get("paths", {})).items():
             paths.setdefault(path, {}).update(methods)
-        schemas |= copy.deepcopy(fragment.get("components", {}).get("schemas", {}))
+        schemas |= fragment.get("components", {}).get("schemas", {})
     for path, methods in paths.items():
         for method, operation in methods.items():
             _complete(path, method, operation)
-    _, problem = msgspec.json.schema_components([ProblemObject], ref_template="#/components/schemas/{name}")
-    schemas |= problem
     return {
         "openapi": "3.1.0",
         "info": {
@@ -99,9 +120,9 @@ def document(parts: Iterable[Any]) -> dict[str, Any]:
         },
         "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
         "security": [{"bearer": []}],
-        "paths": {path: paths[path] for path in sorted(paths)},
+        "paths": dict(sorted(paths.items())),
         "components": {
-            "schemas": {name: schemas[name] for name in sorted(schemas)},
+            "schemas": dict(sorted(schemas.items())),
             "securitySchemes": {
                 "bearer": {
                     "type": "http",
@@ -114,33 +135,22 @@ def document(parts: Iterable[Any]) -> dict[str, Any]:
 
 
 def _complete(path: str, method: str, operation: dict[str, Any]) -> None:
-    """What holds for every operation: its problems, and whether it needs a token."""
+    """Add what holds for every operation: its problems, and whether it needs a token."""
     reads = method == "get"
-    operation.setdefault("operationId", _name(path, method))
-    responses: dict[str, Any] = operation["responses"]
-    known = dict(_READ_PROBLEMS if reads else _COMMAND_PROBLEMS)
+    operation.setdefault("operationId", operation_name(method, path))
+    known = {str(status): text for status, text in (_READ_PROBLEMS if reads else _COMMAND_PROBLEMS).items()}
     if path in OPEN:
         operation["security"] = []
-        for status in (401, 403):
-            known.pop(status)
+        del known["401"], known["403"]
     if "{" not in path and reads:
-        known.pop(404)
-    for status, text in known.items():
-        responses.setdefault(str(status), _problem(text))
-    responses.setdefault("default", _problem("Any other error."))
+        del known["404"]
+    schema = {"$ref": _REF.format(name=ProblemObject.__name__)}
+    for status, text in (*known.items(), ("default", "Any other error.")):
+        problem = {"description": text, "content": {MEDIA_TYPE: {"schema": schema}}}
+        operation["responses"].setdefault(status, problem)
 
 
-def _name(path: str, method: str) -> str:
-    """`getRunsStream` of GET /api/runs/{id}/stream."""
-    words = [part for part in path.removeprefix("/api/").split("/") if part and not part.startswith("{")]
-    return method + "".join(word.capitalize() for word in words)
-
-
-def _problem(text: str) -> dict[str, Any]:
-    schema = {"$ref": f"#/components/schemas/{ProblemObject.__name__}"}
-    return {"description": text, "content": {MEDIA_TYPE: {"schema": schema}}}
-
-
+_DOCUMENT = {"type": "object", "required": ["openapi", "paths"]}
 _OWN: dict[str, Any] = {
     "paths": {
         PATH: {
@@ -148,13 +158,9 @@ _OWN: dict[str, Any] = {
                 "operationId": "getOpenapi",
                 "summary": "This document",
                 "tags": ["operations"],
-                "responses": {
-                    "200": {
-                        "description": "OpenAPI 3.1.",
-                        "content": {JSON: {"schema": {"type": "object", "required": ["openapi", "paths"]}}},
-                    }
-                },
+                "responses": {"200": {"description": "OpenAPI 3.1.", "content": {JSON: {"schema": _DOCUMENT}}}},
             }
         }
-    }
+    },
+    "components": components(ProblemObject),
 }

@@ -1,10 +1,10 @@
-"""Query parameters: each reads its text or says what it should have been, and describes itself for the OpenAPI."""
+"""Parameters of requests: each reads its text or says what it must be, and describes itself for the OpenAPI."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 
 from starlette.requests import Request
@@ -13,7 +13,6 @@ from events.clock import parse_time
 from projections.api.problems import Problem
 
 KEY: Final = "Idempotency-Key"
-_KEY: Final = re.compile("[!-~]{1,255}")
 KEY_HEADER: Final = {
     "name": KEY,
     "in": "header",
@@ -22,13 +21,26 @@ KEY_HEADER: Final = {
     "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
 }
 """The header as the OpenAPI document describes it."""
-_SHOWN = 60
+LONGEST: Final = 100
+"""Characters of a run's or machine's id or name in a path: no name is longer, and each character of an unknown one
+makes the search for similar names slower."""
+NAMED: Final = (
+    "An id, the provider's id, a name (Steno's own active run of that name, else the newest), or a unique prefix of "
+    "an id."
+)
+"""How a path names a run or a machine: every route finds it alike (`View.row`, `View.vm_row`)."""
+POSITION: Final = re.compile("[0-9]{1,18}")
+MOST_POSITION: Final = 10**18 - 1
+_KEY: Final = re.compile("[!-~]{1,255}")
+_SHOWN: Final = 60
 """Characters of a wrong value that an answer repeats."""
-_INTEGER = re.compile(r"-?[0-9]{1,18}")
-_TIME = re.compile(
+_INTEGER: Final = re.compile(r"-?[0-9]{1,18}")
+_TIME: Final = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.,][0-9]{1,9})?)?(Z|[+-][0-9:]{2,6})?)?"
 )
-_A_TIME = "a time as 2026-11-20T15:00:00Z"
+
+Asked = Mapping[str, Any]
+"""What a request names: the parts of its path as text, and its parameters' values; left out, their defaults."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,57 +54,46 @@ class Parameter:
     """Raises ValueError, whose text says what the value must be."""
     default: object = None
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What a request names: the parts of its path, and its parameters with their defaults."""
-
-    path: Mapping[str, str]
-    given: Mapping[str, Any] = field(default_factory=dict)
-
-    def number(self, name: str) -> int:
-        """A parameter that is a number and has a default."""
-        value = self.given[name]
-        if not isinstance(value, int):
-            raise TypeError(f"{name} is not a number")
-        return value
-
-    def text(self, name: str) -> str | None:
-        """A parameter that is a text; None where it was left out."""
-        value = self.given[name]
-        return value if isinstance(value, str) else None
-
-    def time(self, name: str) -> int | None:
-        """A parameter that is a time (microseconds, UTC); None where it was left out."""
-        value = self.given[name]
-        return value if isinstance(value, int) else None
-
-    def flag(self, name: str) -> bool:
-        """A parameter that is a switch."""
-        return self.given[name] is True
+    def described(self) -> dict[str, Any]:
+        """The parameter as OpenAPI has it."""
+        schema = dict(self.schema) if self.default is None else {**self.schema, "default": self.default}
+        return {"name": self.name, "in": "query", "required": False, "description": self.help, "schema": schema}
 
 
 def asked_of(request: Request, parameters: Iterable[Parameter]) -> Asked:
     """What a request asks for, checked.
 
     Raises:
-        Problem: 400, with the parameter that is unknown, repeated or no value of its kind.
+        Problem: 400, with the parameter that is unknown, repeated or invalid; 404, a path's name is too long.
     """
     known = {one.name: one for one in parameters}
-    found: dict[str, object] = {one.name: one.default for one in known.values()}
-    seen: set[str] = set()
+    found: dict[str, Any] = {}
     for name, text in request.query_params.multi_items():
         if name not in known:
             there = ", ".join(known) or "none"
             raise Problem(400, f"unknown parameter {_cut(name)}; known: {there}", field=_cut(name))
-        if name in seen:
+        if name in found:
             raise Problem(400, f"{name} is given more than once", field=name)
-        seen.add(name)
         try:
             found[name] = known[name].read(text)
         except ValueError as error:
             raise Problem(400, f"{name} is {_cut(text)!r}; it must be {error}", field=name) from None
-    return Asked(path=request.path_params, given=found)
+    for name, word in request.path_params.items():
+        if len(word) > LONGEST:
+            raise Problem(404, f"no name is that long ({len(word)} characters)", field=name)
+    return {**{one.name: one.default for one in known.values()}, **found, **request.path_params}
+
+
+def path_parameters(path: str) -> list[dict[str, Any]]:
+    """The parts of a path in braces, as OpenAPI has them."""
+    word = {"type": "string", "minLength": 1, "maxLength": LONGEST}
+    number = {"type": "integer", "minimum": 1, "maximum": MOST_POSITION}
+    known = {"id": (word, NAMED), "position": (number, "A position of the record.")}
+    names = [part.strip("{}") for part in path.split("/") if part.startswith("{")]
+    return [
+        {"name": name, "in": "path", "required": True, "schema": known[name][0], "description": known[name][1]}
+        for name in names
+    ]
 
 
 def idempotency_key(request: Request) -> str | None:
@@ -111,44 +112,37 @@ def idempotency_key(request: Request) -> str | None:
 
 def integer(name: str, help_: str, *, low: int, high: int, default: int | None = None) -> Parameter:
     """A whole number within bounds."""
-    said = f"a whole number from {low} to {high}"
 
     def read(text: str) -> int:
         if _INTEGER.fullmatch(text) is None or not low <= int(text) <= high:
-            raise ValueError(said)
+            raise ValueError(f"a whole number from {low} to {high}")
         return int(text)
 
-    schema: dict[str, object] = {"type": "integer", "minimum": low, "maximum": high}
-    if default is not None:
-        schema["default"] = default
+    schema = {"type": "integer", "minimum": low, "maximum": high}
     return Parameter(name=name, help=help_, schema=schema, read=read, default=default)
 
 
 def choice(name: str, help_: str, among: Iterable[str], default: str | None = None) -> Parameter:
     """One of a few words."""
-    words = tuple(among)
+    words = list(among)
 
     def read(text: str) -> str:
         if text not in words:
             raise ValueError(f"one of {', '.join(words)}")
         return text
 
-    schema: dict[str, object] = {"type": "string", "enum": list(words)}
-    if default is not None:
-        schema["default"] = default
-    return Parameter(name=name, help=help_, schema=schema, read=read, default=default)
+    return Parameter(name=name, help=help_, schema={"type": "string", "enum": words}, read=read, default=default)
 
 
 def flag(name: str, help_: str) -> Parameter:
     """`true` or `false`; left out, false."""
-    words = {"true": True, "false": False}
 
     def read(text: str) -> bool:
-        if text not in words:
+        if text not in {"true", "false"}:
             raise ValueError("true or false")
-        return words[text]
+        return text == "true"
 
-    return Parameter(name=name, help=help_, schema={"type": "boolean", "default": False}, read=read, default=False)
+    return Parameter(name=name, help=help_, schema={"type": "boolean"}, read=read, default=False)
 
 
 HIDDEN = flag("hidden", "Include hidden archives (`steno sources hide`).")
@@ -174,14 +168,26 @@ def read_time(text: str) -> int:
     """Microseconds, UTC, of a time as people and programs write it.
 
     Raises:
-        ValueError: it is none; the text says what it must be.
+        ValueError: it is not a time; the text says what it must be.
     """
-    if _TIME.fullmatch(text) is None:
-        raise ValueError(_A_TIME)
     try:
-        return parse_time(text.upper())
+        if _TIME.fullmatch(text) is not None:
+            return parse_time(text.upper())
     except (ValueError, OverflowError):
-        raise ValueError(_A_TIME) from None
+        pass
+    raise ValueError("a time as 2026-11-20T15:00:00Z")
+
+
+def position(name: str, help_: str, default: int | None = None) -> Parameter:
+    """A position of the record, from 0."""
+
+    def read(text: str) -> int:
+        if POSITION.fullmatch(text) is None:
+            raise ValueError("a position: a whole number")
+        return int(text)
+
+    schema = {"type": "integer", "minimum": 0, "maximum": MOST_POSITION}
+    return Parameter(name=name, help=help_, schema=schema, read=read, default=default)
 
 
 def _cut(given: str) -> str:
@@ -193,41 +199,34 @@ def _cut(given: str) -> str:
 MOST = 500
 LIMIT = integer("limit", "Maximum number of rows.", low=1, high=MOST, default=50)
 _Row = TypeVar("_Row")
-_PAGE_POSITION = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?")
 
 
 class PagePosition(NamedTuple):
-    """Where a page ended: what rows are sorted by, and what tells equal ones apart."""
+    """Where a page ended: the value that rows are sorted by, and the one that tells equal rows apart."""
 
     first: int
     second: int
 
 
-def _single(text: str) -> int:
-    if _PAGE_POSITION.fullmatch(text) is None or "." in text:
-        raise ValueError("the `next` value of the previous page")
-    return int(text)
+def _cursor(pattern: str, made: Callable[..., object]) -> Parameter:
+    def read(text: str) -> object:
+        if re.fullmatch(pattern, text) is None:
+            raise ValueError("the `next` value of the previous page")
+        return made(*map(int, text.split(".")))
+
+    help_ = "The `next` value of the previous page, unchanged."
+    return Parameter(name="cursor", help=help_, schema={"type": "string", "pattern": f"^{pattern}$"}, read=read)
 
 
-def _double(text: str) -> PagePosition:
-    first, dot, second = text.partition(".")
-    if _PAGE_POSITION.fullmatch(text) is None or not dot:
-        raise ValueError("the `next` value of the previous page")
-    return PagePosition(int(first), int(second))
-
-
-_HELP = "The `next` value of the previous page, unchanged."
-CURSOR = Parameter(name="cursor", help=_HELP, schema={"type": "string", "pattern": "^[0-9]{1,18}$"}, read=_single)
+CURSOR = _cursor("[0-9]{1,18}", int)
 """Of lists sorted by one number."""
-SORTED_CURSOR = Parameter(
-    name="cursor", help=_HELP, schema={"type": "string", "pattern": r"^[0-9]{1,18}\.[0-9]{1,18}$"}, read=_double
-)
+SORTED_CURSOR = _cursor(r"[0-9]{1,18}\.[0-9]{1,18}", PagePosition)
 """Of lists sorted by a time, in which two rows may share one."""
 
 
 def cursor_of(place: int | PagePosition) -> str:
     """The text of a cursor."""
-    return ".".join(str(part) for part in place) if isinstance(place, PagePosition) else str(place)
+    return ".".join(map(str, place)) if isinstance(place, PagePosition) else str(place)
 
 
 def cut(rows: Sequence[_Row], limit: int) -> tuple[Sequence[_Row], bool]:

@@ -1,8 +1,16 @@
-"""What goes wrong over HTTP, as RFC 9457 problems: one table from our errors to statuses."""
+"""What goes wrong over HTTP, as RFC 9457 problems: one table from our errors to statuses, and who answers with them."""
 
+import logging
+from collections.abc import Callable, Coroutine
 from http import HTTPStatus
+from typing import Any
 
 import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Match
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from engine import errors as engine
 from engine.commands.tokens import without_secrets
@@ -10,6 +18,7 @@ from events import errors as events
 from projections.models.build_progress import Building
 from projections.store.reader_pool import Behind, BeingBuilt
 
+_log = logging.getLogger(__name__)
 MEDIA_TYPE = "application/problem+json"
 
 
@@ -19,7 +28,7 @@ class Problem(Exception):
     Args:
         field: the part of the request that is wrong, as its sender wrote it: `limit`, `problem_def.tests[0].sizes`.
         headers: further headers of the answer, as `Retry-After`.
-        progress: how far what is waited for is.
+        progress: how far the read models are built.
     """
 
     def __init__(
@@ -48,7 +57,7 @@ class ProblemObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     field: str | None = None
     """The part of the request that is wrong."""
     progress: Building | None = None
-    """How far the read models are that are being built; there where they are what is waited for."""
+    """How far the read models are built, where the request has to wait for them."""
 
 
 STATUSES: dict[type[BaseException], int] = {
@@ -84,7 +93,7 @@ STATUSES: dict[type[BaseException], int] = {
 
 
 def problem_of(error: BaseException) -> Problem:
-    """An error of ours as a problem; anything else is a mistake of Steno's, told without its text."""
+    """An error of ours as a problem; of anything else, a bug in Steno, the answer does not show the text."""
     if isinstance(error, Problem):
         return error
     for ancestor in type(error).__mro__:
@@ -107,3 +116,67 @@ def problem_body(problem: Problem) -> bytes:
             progress=problem.progress,
         )
     )
+
+
+def problem_answer(problem: Problem) -> Response:
+    """A problem as RFC 9457 has it."""
+    headers = {"Cache-Control": "no-store", **dict(problem.headers)}
+    return Response(problem_body(problem), status_code=problem.status, media_type=MEDIA_TYPE, headers=headers)
+
+
+class Failures:
+    """In front of the router: answers errors that the router's handlers did not, and sends no body for HEAD."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begun = False
+
+        async def sending(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            if scope["method"] == "HEAD" and message["type"] == "http.response.body":
+                message = {**message, "body": b""}
+            await send(message)
+
+        try:
+            await self._app(scope, receive, sending)
+        except Exception as error:  # noqa: BLE001 - the router has logged it
+            if not begun:
+                await problem_answer(problem_of(error))(scope, receive, sending)
+
+
+async def _raised(_: Request, error: Exception) -> Response:
+    return problem_answer(problem_of(error))
+
+
+async def _refused(request: Request, error: HTTPException) -> Response:
+    """What Starlette refuses: an unknown path, or a method that it does not have."""
+    said, headers = str(error.detail), dict(error.headers or {})
+    if error.status_code == 404:
+        said = "there is nothing at this path; /openapi.json lists all paths"
+    if error.status_code == 405:
+        fitting = [route for route in request.app.routes if route.matches(dict(request.scope))[0] is not Match.NONE]
+        methods = {method for route in fitting for method in getattr(route, "methods", None) or ()}
+        said = "this path does not support this method; Allow lists those it supports"
+        headers["Allow"] = ", ".join(sorted(methods))
+    return problem_answer(Problem(error.status_code, said, headers=tuple(headers.items())))
+
+
+async def _logged(request: Request, error: Exception) -> Response:
+    path = without_secrets(request.url.path)
+    _log.error("%s %s: %s: %s", request.method, path, type(error).__name__, without_secrets(str(error)))
+    return problem_answer(problem_of(error))
+
+
+HANDLERS: dict[Any, Callable[[Request, Any], Coroutine[Any, Any, Response]]] = {
+    Problem: _raised,
+    events.StenoError: _raised,
+    HTTPException: _refused,
+    Exception: _logged,
+}
+"""What the router answers to the errors of its routes."""

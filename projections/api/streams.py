@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -14,9 +13,9 @@ from starlette.routing import BaseRoute, Route
 
 from engine.objects import RunObject, VmObject
 from projections.api.feed.listener import cancelling
-from projections.api.parameters import Parameter, asked_of
+from projections.api.openapi import components
+from projections.api.parameters import POSITION, asked_of, path_parameters, position
 from projections.api.problems import Problem
-from projections.api.reads.read import check_word, path_parameters
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -32,22 +31,13 @@ _HEADERS: Final = (
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
 )
-_POSITION: Final = re.compile("[0-9]{1,18}")
 _PATIENCE: Final = 30.0
 """Seconds until the feed must know where the record stands."""
 
 
-def _read_position(text: str) -> int:
-    if _POSITION.fullmatch(text) is None:
-        raise ValueError("a position: a whole number, 0 for the start")
-    return int(text)
-
-
-_AFTER = Parameter(
-    name="after",
-    help=f"Start after this position (0: at the start). {LAST_EVENT_ID} takes precedence. Without either: from now on.",
-    schema={"type": "integer", "minimum": 0, "maximum": 10**18 - 1},
-    read=_read_position,
+_AFTER = position(
+    "after",
+    f"Start after this position (0: at the start). {LAST_EVENT_ID} takes precedence. Without either: from now on.",
 )
 
 
@@ -104,15 +94,15 @@ def _after(request: Request) -> tuple[int, str] | None:
     Raises:
         Problem: 400, what it says is no position.
     """
-    given = asked_of(request, (_AFTER,)).given["after"]
+    given: int | None = asked_of(request, (_AFTER,))["after"]
     last = [one.strip() for one in request.headers.getlist(LAST_EVENT_ID) if one.strip()]
     if len(last) > 1:
         raise Problem(400, f"{LAST_EVENT_ID} is given more than once", field=LAST_EVENT_ID)
     if last:
-        if _POSITION.fullmatch(last[0]) is None:
+        if POSITION.fullmatch(last[0]) is None:
             raise Problem(400, f"{last[0][:60]!r} is not a position of a record: a whole number", field=LAST_EVENT_ID)
         return int(last[0]), LAST_EVENT_ID
-    return (given, "after") if isinstance(given, int) else None
+    return None if given is None else (given, "after")
 
 
 async def _ready(feed: Feed) -> None:
@@ -141,9 +131,8 @@ def run_named(service: Service, word: str) -> str:
 
     Raises:
         RunNotFound: none, or more than one.
-        Problem: 404, no name is that long; 503, the record is still being read.
+        Problem: 503, the record is still being read.
     """
-    check_word("id", word)
     with service.feed.state() as state:
         if word in state.runs:
             return word
@@ -151,13 +140,10 @@ def run_named(service: Service, word: str) -> str:
         return look.view.row(word).run_id
 
 
-# -- what the parts of the application ask for ----------------------------------------------------------------------
-
-
 def routes(service: Service) -> list[BaseRoute]:
     """Both streams."""
     stream = Stream(service)
-    return [Route(path, stream, methods=["GET"]) for path in _SUMMARIES]
+    return [Route(path, stream, methods=["GET"]) for path in OPENAPI["paths"]]
 
 
 class StreamMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,41 +165,34 @@ class StreamMessage(msgspec.Struct, frozen=True, kw_only=True):
     """Other machines that the event moved."""
 
 
-_SUMMARIES: Final = {
-    "/api/stream": "All changes as server-sent events; polls without a change are left out",
-    "/api/runs/{id}/stream": "As /api/stream, for one run and its machine only",
-}
-
-
-def _described(path: str, summary: str) -> dict[str, object]:
+def _described(path: str, name: str, summary: str) -> dict[str, Any]:
     problem = {"description": "A problem (RFC 9457); `field` names the part of the request."}
-    parameters: list[dict[str, object]] = [
-        {"name": _AFTER.name, "in": "query", "description": _AFTER.help, "schema": dict(_AFTER.schema)},
-        {
-            "name": LAST_EVENT_ID,
-            "in": "header",
-            "description": "The position of the last message received; the stream resumes after it.",
-            "schema": dict(_AFTER.schema),
-        },
-    ]
-    parameters += path_parameters(path)
+    last = "The position of the last message received; the stream resumes after it."
     schema = {"type": "string", "x-data": {"$ref": "#/components/schemas/StreamMessage"}}
-    answers: dict[str, object] = {
-        "200": {
-            "description": "Server-sent events, until the client or the server closes the stream.",
-            "content": {_SSE: {"schema": schema}},
+    return {
+        "operationId": name,
+        "summary": summary,
+        "tags": ["streams"],
+        "parameters": [
+            _AFTER.described(),
+            {"name": LAST_EVENT_ID, "in": "header", "description": last, "schema": dict(_AFTER.schema)},
+            *path_parameters(path),
+        ],
+        "responses": {
+            "200": {
+                "description": "Server-sent events, until the client or the server closes the stream.",
+                "content": {"text/event-stream": {"schema": schema}},
+            },
+            **dict.fromkeys(("400", "503", *(("404",) if "{id}" in path else ())), problem),
         },
-        "400": problem,
-        "503": problem,
     }
-    if "{id}" in path:
-        answers["404"] = problem
-    return {"get": {"summary": summary, "tags": ["streams"], "parameters": parameters, "responses": answers}}
 
 
-_SSE: Final = "text/event-stream"
-_, _schemas = msgspec.json.schema_components((StreamMessage,), ref_template="#/components/schemas/{name}")
-OPENAPI: Final[dict[str, object]] = {
-    "paths": {path: _described(path, summary) for path, summary in _SUMMARIES.items()},
-    "components": {"schemas": _schemas},
+_SUMMARIES: Final = (
+    ("/api/stream", "getStream", "All changes as server-sent events; polls without a change are left out"),
+    ("/api/runs/{id}/stream", "getRunsStream", "As /api/stream, for one run and its machine only"),
+)
+OPENAPI: Final[dict[str, Any]] = {
+    "paths": {path: {"get": _described(path, name, summary)} for path, name, summary in _SUMMARIES},
+    "components": components(StreamMessage),
 }

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
     from engine.act.journal import Journal
     from engine.providers.task import Completed
-    from projections.api.service import Service
-    from projections.api.writing import Writer
+    from projections.api.service import Service, Writer
 
     Build = Callable[["HttpSubmission", str], Awaitable["HttpSubmission"]]
 
@@ -69,7 +68,13 @@ async def submit(
         Conflict: the key came with another request.
         RefusedByPolicy, NameInUse: nothing was appended.
     """
-    key, before = await writer.do(lambda journal: _earlier(submission, journal))
+
+    def earlier(journal: Journal) -> tuple[Key, AcceptedRequest | None]:
+        text = submission.key or ""
+        key = key_of(journal, submitter=submission.submitter, text=text, body=submission.body())
+        return key, accepted_before(journal, key)
+
+    key, before = (None, None) if submission.key is None else await writer.do(earlier)
     if before is not None:
         return before
     run_id = service.ids.new() if key is None else key.run_id
@@ -78,7 +83,12 @@ async def submit(
     project = await to_thread.run_sync(_project_of, service, wanted)
 
     def append(journal: Journal) -> AcceptedRequest:
-        _admit(service, journal.record.head().position, project, wanted, task)
+        _wait_for_feed(service, journal.record.head().position)
+        source, now = f"{service.outside.provider}/{project}", service.clock.now()
+        with service.feed.state() as state:
+            refuse_taken_name(state, source, task.name, now)
+            policy = policy_in_force(state, source, service.settings)
+            admit(service.outside.provider, task.configuration, wanted.submitter, policy, state, now)
         return request_run(
             journal,
             run_id=run_id,
@@ -94,14 +104,6 @@ async def submit(
     accepted = await writer.do(append)
     service.projector.wake()
     return accepted
-
-
-def _earlier(submission: HttpSubmission, journal: Journal) -> tuple[Key | None, AcceptedRequest | None]:
-    """(the submission's key, what the first request with this key led to)."""
-    if submission.key is None:
-        return None, None
-    key = key_of(journal, submitter=submission.submitter, text=submission.key, body=submission.body())
-    return key, accepted_before(journal, key)
 
 
 def _completed(service: Service, submission: HttpSubmission, run_id: str) -> Completed:
@@ -136,20 +138,6 @@ def _project_of(service: Service, submission: HttpSubmission) -> str:
         known = ", ".join(sorted({own, *(name.partition("/")[2] for name in sources if "/" in name)}))
         raise Problem(404, f"nobody records the project {wanted[:60]!r}; there are: {known}", field="project")
     return wanted
-
-
-def _admit(service: Service, head: int, project: str, submission: HttpSubmission, task: Completed) -> None:
-    """Check name, machine limit and budget against the world at the record's head.
-
-    Raises:
-        RefusedByPolicy, NameInUse: as they say.
-    """
-    _wait_for_feed(service, head)
-    with service.feed.state() as state:
-        source, now = f"{service.outside.provider}/{project}", service.clock.now()
-        refuse_taken_name(state, source, task.name, now)
-        policy = policy_in_force(state, source, service.settings)
-        admit(service.outside.provider, task.configuration, submission.submitter, policy, state, now)
 
 
 def _wait_for_feed(service: Service, head: int) -> None:

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from projections.api.answers import matches
+from projections.api.bodies import matches
 from projections.api.problems import Problem
 from projections.dashboard.bundle import PAGES, Bundle, File
 

@@ -15,12 +15,11 @@ from engine.kernel.definition import DTYPES, Definition, KernelProblem, problems
 from engine.kernel.submission import ENDPOINTS, GPUS, Payload
 from projections.api.amd.story import StatusObject
 from projections.api.amd.stream import Resume, Submit, isolated
-from projections.api.answers import read_answer
-from projections.api.parameters import KEY_HEADER, asked_of
+from projections.api.bodies import read_answer
+from projections.api.parameters import KEY_HEADER, asked_of, path_parameters
 from projections.api.reads.money import policy_at
-from projections.api.reads.read import path_parameters
+from projections.api.service import Writer
 from projections.api.streams import LAST_EVENT_ID
-from projections.api.writing import Writer
 
 if TYPE_CHECKING:
     from projections.api.service import Service
@@ -39,8 +38,7 @@ class Problems(msgspec.Struct, frozen=True, kw_only=True):
 
 def routes(service: Service) -> list[BaseRoute]:
     """All of them."""
-    writer = Writer(service.store, clock=service.clock)
-    service.closing.callback(writer.close)
+    writer = Writer(service)
     offered = Problems(problems=problems(), dtypes=DTYPES, endpoints=ENDPOINTS, gpus=GPUS, isolated=isolated(service))
     published = {PROBLEMS: msgspec.json.encode(offered), SCHEMA: msgspec.json.encode(schema())}
 
@@ -51,7 +49,7 @@ def routes(service: Service) -> list[BaseRoute]:
     async def figures(request: Request) -> Response:
         asked_of(request, ())
         found, position = await to_thread.run_sync(_figures, service)
-        return read_answer(request, found, position)
+        return read_answer(request, msgspec.json.encode(found), position)
 
     return [
         Route(SUBMIT, Submit(service, writer), methods=["POST"]),

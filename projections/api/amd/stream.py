@@ -15,17 +15,16 @@ from events.errors import StenoError
 from projections.api.amd.story import Story
 from projections.api.amd.submitting import submit
 from projections.api.bodies import expect_json
+from projections.api.commands import stop_run
 from projections.api.parameters import asked_of, idempotency_key
 from projections.api.problems import Problem
-from projections.api.stopping import stop_run
 from projections.api.streams import LAST_EVENT_ID, RETRY, left, run_named
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from projections.api.access.roles import Caller
-    from projections.api.service import Service
-    from projections.api.writing import Writer
+    from projections.api.service import Service, Writer
 
 HEARTBEAT: Final = 15.0
 """Seconds."""

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from engine.commands.submit import AcceptedRequest
     from engine.kernel.executor import KernelExecutor
     from engine.kernel.submission import KernelSubmission
-    from projections.api.service import Service
-    from projections.api.writing import Writer
+    from projections.api.service import Service, Writer
 
 
 def executor_of(service: Service) -> KernelExecutor:

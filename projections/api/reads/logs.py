@@ -7,15 +7,14 @@ import threading
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
-from anyio import CapacityLimiter, WouldBlock, to_thread
+from anyio import to_thread
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from engine.errors import Conflict
 from events.clock import SECOND
-from projections.api.parameters import asked_of, flag
+from projections.api.parameters import asked_of, flag, path_parameters
 from projections.api.problems import Problem
-from projections.api.reads.read import check_path, parameter_object, path_parameters
 from projections.api.streams import left
 from projections.store.world_table import decode_run
 
@@ -30,77 +29,52 @@ if TYPE_CHECKING:
 PATH = "/api/runs/{id}/logs"
 AT_ONCE = 64
 """Outputs streamed at the same time; the provider blocks, so each has a thread."""
-_FOLLOW = flag("follow", "Continue until the run has ended.")
-_KIND = "text/plain; charset=utf-8"
 AHEAD = 16
 """Pieces read ahead of the client; then the provider waits."""
+_FOLLOW = flag("follow", "Continue until the run has ended.")
+_KIND = "text/plain; charset=utf-8"
+_HEADERS = {"Cache-Control": "no-store"}
 _LOOK = 0.5
 """Seconds between checks whether a client that reads nothing is still connected."""
 
 
 def route(service: Service) -> BaseRoute:
     """The route."""
-    limiters: list[CapacityLimiter] = []
+    streaming: set[Output] = set()
 
     async def endpoint(request: Request) -> Response:
         asked = asked_of(request, (_FOLLOW,))
-        check_path(asked)
-        run = await to_thread.run_sync(_run, service, asked.path["id"])
+        run = await to_thread.run_sync(_run, service, asked["id"])
         if request.method == "HEAD":
             return Response(media_type=_KIND, headers=_HEADERS)
-        if not limiters:
-            limiters.append(CapacityLimiter(AT_ONCE))
-        limiter = limiters[0]
-        output = Output(service, run, follow=asked.flag("follow"))
-        try:
-            limiter.acquire_on_behalf_of_nowait(output)
-        except WouldBlock:
+        if len(streaming) >= AT_ONCE:
             said = f"{AT_ONCE} outputs are being streamed already: retry"
-            raise Problem(503, said, headers=(("Retry-After", "5"),)) from None
+            raise Problem(503, said, headers=(("Retry-After", "5"),))
+        output = Output(service, run, streaming, follow=asked["follow"])
         there = False
         try:
-            there = await _begun(output, request.receive)
+            there = await output.begin(request.receive)
         finally:
             if not there:
                 output.end()
-                limiter.release_on_behalf_of(output)
         # Nobody gets a 499; the log shows it, as nginx does.
-        return _Passed(output, limiter) if there else Response(status_code=499)
+        return OutputResponse(output) if there else Response(status_code=499)
 
     return Route(PATH, endpoint, methods=["GET"])
 
 
-class _Passed(StreamingResponse):
+class OutputResponse(StreamingResponse):
     """Streams the pieces of an output, and ends it however the response ends."""
 
-    def __init__(self, output: Output, limiter: CapacityLimiter) -> None:
+    def __init__(self, output: Output) -> None:
         super().__init__(output, media_type=_KIND, headers=_HEADERS)
         self._output = output
-        self._limiter = limiter
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
             self._output.end()
-            self._limiter.release_on_behalf_of(self._output)
-
-
-async def _begun(output: Output, receive: Receive) -> bool:
-    """Wait for the first piece or the end, hours for a silent run; False: the client disconnected before.
-
-    Raises:
-        RunNotFound, ProviderUnreachable, ProviderRefused, ProviderError, Conflict: the output is not available.
-    """
-    begun, leaving = asyncio.ensure_future(output.begin()), asyncio.ensure_future(left(receive))
-    try:
-        await asyncio.wait({begun, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if begun.done():
-            await begun
-        return begun.done()
-    finally:
-        begun.cancel()
-        leaving.cancel()
 
 
 def _run(service: Service, word: str) -> Run:
@@ -137,39 +111,51 @@ class ClientClock:
 
 
 class Output:
-    """The pieces of one run's output, for one client. `begin`, then iterate; `end` whatever happened."""
+    """The pieces of one run's output, for one client. `begin`, then iterate; `end` whatever happened.
 
-    def __init__(self, service: Service, run: Run, *, follow: bool) -> None:
+    Args:
+        streaming: it is among these until its end.
+    """
+
+    def __init__(self, service: Service, run: Run, streaming: set[Output], *, follow: bool) -> None:
         self._service = service
         self._run = run
         self._follow = follow
+        self._streaming = streaming
         self._loop = asyncio.get_running_loop()
         self._gone = threading.Event()
         self._room = threading.Semaphore(AHEAD)
         self._pieces: asyncio.Queue[bytes | Exception | None] = asyncio.Queue()
         self._first: bytes | None = None
+        streaming.add(self)
 
-    async def begin(self) -> None:
-        """Start, and wait for the first piece or the end.
+    async def begin(self, receive: Receive) -> bool:
+        """Wait for the first piece or the end, hours for a silent run; False: the client disconnected before.
 
         Raises:
             RunNotFound, ProviderUnreachable, ProviderRefused, ProviderError, Conflict: the output is not available.
         """
         threading.Thread(target=self._work, name="steno-output", daemon=True).start()
-        self._first = await self._next()
+        first, leaving = asyncio.ensure_future(self._next()), asyncio.ensure_future(left(receive))
+        try:
+            await asyncio.wait({first, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if first.done():
+                self._first = await first
+            return first.done()
+        finally:
+            first.cancel()
+            leaving.cancel()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        try:
-            piece = self._first
-            while piece is not None:
-                yield piece
-                piece = await self._next()
-        finally:
-            self.end()
+        piece = self._first
+        while piece is not None:
+            yield piece
+            piece = await self._next()
 
     def end(self) -> None:
         """The client has gone: the thread ends at its next wait or piece."""
         self._gone.set()
+        self._streaming.discard(self)
 
     async def _next(self) -> bytes | None:
         piece = await self._pieces.get()
@@ -200,23 +186,18 @@ class Output:
             self._gone.set()
 
 
-_HEADERS = {"Cache-Control": "no-store"}
-
-OPENAPI: dict[str, Any] = {
-    "paths": {
-        PATH: {
-            "get": {
-                "operationId": "getRunLogs",
-                "summary": "The output of a run, read from its provider; not part of the record",
-                "tags": ["runs"],
-                "parameters": [*path_parameters(PATH), parameter_object(_FOLLOW)],
-                "responses": {
-                    "200": {
-                        "description": "The output as it arrives: any bytes, usually text.",
-                        "content": {"text/plain": {"schema": {"type": "string"}}},
-                    }
-                },
-            }
+_TEXT = {"text/plain": {"schema": {"type": "string"}}}
+PATHS: dict[str, Any] = {
+    PATH: {
+        "get": {
+            "operationId": "getRunLogs",
+            "summary": "The output of a run, read from its provider; not part of the record",
+            "tags": ["runs"],
+            "parameters": [*path_parameters(PATH), _FOLLOW.described()],
+            "responses": {
+                "200": {"description": "The output as it arrives: any bytes, usually text.", "content": _TEXT}
+            },
         }
     }
 }
+"""What the OpenAPI document says of it."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from engine.decide.budget import account
-from engine.money.report import By
 from engine.objects import AnomalyObject, VmObject
 from engine.settings.policy import policy_from
 from projections.api.parameters import CURSOR, HIDDEN, LIMIT, MOST, Asked, choice, cut, flag, integer
@@ -68,9 +67,9 @@ class BudgetAnswer(BudgetObject, frozen=True, kw_only=True):
 
 
 def _machines(_: Service, look: Look, asked: Asked) -> object:
-    limit = asked.number("limit")
+    limit = asked["limit"]
     found = look.view.store.vms.page(
-        behind=asked.given["cursor"], limit=limit + 1, live=asked.flag("live"), hidden=asked.flag("hidden")
+        behind=asked["cursor"], limit=limit + 1, live=asked["live"], hidden=asked["hidden"]
     )
     rows, more = cut(found, limit)
     return page_object("vms", [msgspec.Raw(value) for _, value in rows], rows[-1][0] if more else None, look)
@@ -78,7 +77,7 @@ def _machines(_: Service, look: Look, asked: Asked) -> object:
 
 def _machine(_: Service, look: Look, asked: Asked) -> object:
     view = look.view
-    found = view.vm(asked.path["id"])
+    found = view.vm(asked["id"])
     source = view.source_named(found.source, look.now)
     return (
         msgspec.to_builtins(found)
@@ -93,14 +92,14 @@ def _machine(_: Service, look: Look, asked: Asked) -> object:
 
 
 def _costs(_: Service, look: Look, asked: Asked) -> object:
-    found = costs(look.view.store, cast(By, asked.text("by")))
-    behind, newest = asked.given["cursor"], asked.text("order") == "newest"
+    found = costs(look.view.store, asked["by"])
+    behind, newest = asked["cursor"], asked["order"] == "newest"
     rows = list(zip(found.places, found.report.rows, strict=True))
     if newest:
         rows.reverse()
     if behind is not None:
         rows = [row for row in rows if (row[0] < behind if newest else row[0] > behind)]
-    shown, more = cut(rows, asked.given["limit"] or len(rows))
+    shown, more = cut(rows, asked["limit"] or len(rows))
     report = msgspec.structs.replace(found.report, rows=tuple(row for _, row in shown))
     return report_object(report) | {
         "next": str(shown[-1][0]) if more else None,

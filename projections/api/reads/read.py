@@ -10,10 +10,10 @@ import msgspec
 from anyio import CapacityLimiter, to_thread
 from starlette.routing import BaseRoute, Route
 
-from projections.api.answers import read_answer
-from projections.api.at import MOMENT, look
-from projections.api.parameters import Asked, PagePosition, Parameter, asked_of, cursor_of
-from projections.api.problems import Problem
+from projections.api.bodies import STENO_POSITION, read_answer
+from projections.api.openapi import json_answer, operation_name
+from projections.api.parameters import Asked, PagePosition, Parameter, asked_of, cursor_of, path_parameters
+from projections.api.reads.moment import MOMENT, look
 from projections.models.wire import Position, Shape
 
 if TYPE_CHECKING:
@@ -23,16 +23,15 @@ if TYPE_CHECKING:
     from projections.api.service import Service
     from projections.store.reader_pool import Look
 
-LONGEST = 100
-"""Characters of a run's or machine's id or name in a path: no name is longer, and a guess at what was meant costs time
-with every character."""
 AT_ONCE = 16
 """Reads that are worked on at the same time; further ones wait."""
-
-Answer = Callable[["Service", "Look", Asked], object]
-"""What a read answers, as JSON values or as their text; called in a worker thread."""
-
-
+_HEADERS = {
+    "ETag": {"description": "The entity tag of this body.", "schema": {"type": "string"}},
+    STENO_POSITION: {
+        "description": "The position of the record that the answer shows.",
+        "schema": {"type": "integer", "minimum": 0},
+    },
+}
 Cursor = Annotated[str, msgspec.Meta(description="The `cursor` of the next page.")]
 
 
@@ -53,131 +52,39 @@ class Read:
 
     path: str
     summary: str
-    answer: Answer
+    answer: Callable[[Service, Look, Asked], object]
+    """What it answers, as JSON values or as their text; called in a worker thread."""
     shape: type
     """The structure its JSON has."""
     parameters: tuple[Parameter, ...] = ()
     tag: str = "runs"
 
-    @property
-    def takes(self) -> tuple[Parameter, ...]:
-        """All its parameters."""
-        return (*self.parameters, *MOMENT)
-
-    def route(self, service: Service, limiter: Callable[[], CapacityLimiter]) -> BaseRoute:
+    def route(self, service: Service, limiter: CapacityLimiter) -> BaseRoute:
         """The route that serves it."""
 
+        def work(asked: Asked) -> tuple[bytes, int]:
+            with look(service, asked) as seen:
+                found = self.answer(service, seen, asked)
+                return found if isinstance(found, bytes) else msgspec.json.encode(found), seen.position
+
         async def endpoint(request: Request) -> Response:
-            asked = asked_of(request, self.takes)
-            check_path(asked)
-            body, position = await to_thread.run_sync(self._work, service, asked, limiter=limiter())
-            return read_answer(request, body, position)
+            asked = asked_of(request, (*self.parameters, *MOMENT))
+            return read_answer(request, *await to_thread.run_sync(work, asked, limiter=limiter))
 
         return Route(self.path, endpoint, methods=["GET"])
 
-    def _work(self, service: Service, asked: Asked) -> tuple[bytes, int]:
-        with look(service, asked) as seen:
-            found = self.answer(service, seen, asked)
-            body = found if isinstance(found, bytes) else msgspec.json.encode(found)
-            return body, seen.position
-
-
-def check_path(asked: Asked) -> None:
-    """That the words of a path can name something.
-
-    Raises:
-        Problem: 404, one of them is longer than any name.
-    """
-    for name, word in asked.path.items():
-        check_word(name, word)
-
-
-def check_word(name: str, word: str) -> None:
-    """As `check_path`, of one part of a path."""
-    if len(word) > LONGEST:
-        raise Problem(404, f"no name is that long ({len(word)} characters)", field=name)
-
-
-def limiter() -> Callable[[], CapacityLimiter]:
-    """The one limiter of all reads, made in the loop that needs it."""
-    made: list[CapacityLimiter] = []
-
-    def one() -> CapacityLimiter:
-        if not made:
-            made.append(CapacityLimiter(AT_ONCE))
-        return made[0]
-
-    return one
-
-
-def described(reads: tuple[Read, ...]) -> dict[str, Any]:
-    """The reads as a part of an OpenAPI document."""
-    _, schemas = msgspec.json.schema_components(
-        [read.shape for read in reads], ref_template="#/components/schemas/{name}"
-    )
-    return {"paths": {read.path: {"get": _operation(read)} for read in reads}, "components": {"schemas": schemas}}
-
-
-def _operation(read: Read) -> dict[str, Any]:
-    return {
-        "operationId": _name(read.path),
-        "summary": read.summary,
-        "tags": [read.tag],
-        "parameters": [*path_parameters(read.path), *(parameter_object(one) for one in read.takes)],
-        "responses": {
-            "200": {
-                "description": "The state at the position in the header.",
-                "headers": ANSWER_HEADERS,
-                "content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{read.shape.__name__}"}}},
+    def operation(self) -> dict[str, Any]:
+        """The route as OpenAPI has it."""
+        return {
+            "operationId": operation_name("get", self.path),
+            "summary": self.summary,
+            "tags": [self.tag],
+            "parameters": [
+                *path_parameters(self.path),
+                *(one.described() for one in (*self.parameters, *MOMENT)),
+            ],
+            "responses": {
+                "200": {**json_answer("The state at the position in the header.", self.shape), "headers": _HEADERS},
+                "304": {"description": "Unchanged since the client's copy (If-None-Match)."},
             },
-            "304": {"description": "Unchanged since the client's copy (If-None-Match)."},
-        },
-    }
-
-
-ANSWER_HEADERS: dict[str, Any] = {
-    "ETag": {"description": "The entity tag of this body.", "schema": {"type": "string"}},
-    "Steno-Position": {
-        "description": "The position of the record that the answer shows.",
-        "schema": {"type": "integer", "minimum": 0},
-    },
-}
-
-
-def path_parameters(path: str) -> list[dict[str, Any]]:
-    """The parts of a path in braces."""
-    found = []
-    for part in path.split("/"):
-        if part.startswith("{"):
-            name, _, _ = part.strip("{}").partition(":")
-            schema: dict[str, Any] = (
-                {"type": "integer", "minimum": 1, "maximum": 10**18 - 1}
-                if name == "position"
-                else {"type": "string", "minLength": 1, "maxLength": LONGEST}
-            )
-            found.append({"name": name, "in": "path", "required": True, "schema": schema, "description": _PATHS[name]})
-    return found
-
-
-NAMED = (
-    "An id, the provider's id, a name (Steno's own active run of that name, else the newest), or a unique prefix of "
-    "an id."
-)
-"""How a path names a run or a machine: every route finds it alike (`View.row`, `View.vm_row`)."""
-_PATHS = {
-    "id": NAMED,
-    "position": "A position of the record.",
-}
-
-
-def parameter_object(one: Parameter) -> dict[str, Any]:
-    """A query parameter as OpenAPI has it."""
-    return {"name": one.name, "in": "query", "required": False, "description": one.help, "schema": dict(one.schema)}
-
-
-def _name(path: str) -> str:
-    """`getRunTimeline` of `/api/runs/{id}/timeline`."""
-    words = [part for part in path.removeprefix("/api/").split("/") if not part.startswith("{")]
-    if "{" in path and len(words[0]) > 1:
-        words[0] = words[0].removesuffix("s")
-    return "get" + "".join(word.capitalize() for word in words)
+        }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,6 +13,7 @@ from events.types import NAMES
 from projections.api.parameters import (
     CURSOR,
     LIMIT,
+    POSITION,
     SORTED_CURSOR,
     Asked,
     PagePosition,
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from projections.api.service import Service
     from projections.store.reader_pool import Look
 
-_POSITION = re.compile("[0-9]{1,18}")
 _BACKWARDS = flag("backwards", "Newest first.")
 
 
@@ -48,7 +47,7 @@ def _overview(service: Service, look: Look, _: Asked) -> object:
 
 
 def _record(service: Service, look: Look, asked: Asked) -> object:
-    since, until = asked.time("since"), asked.time("until")
+    since, until = asked["since"], asked["until"]
     if since is not None and until is not None and until < since:
         raise Problem(400, "until is before since", field="until")
     return wire(record_object(look, service.projector.lag, since=since, until=until))
@@ -60,40 +59,40 @@ def _offers(service: Service, look: Look, _: Asked) -> object:
 
 
 def _events(_: Service, look: Look, asked: Asked) -> object:
-    kind = asked.text("type")
+    kind = asked["type"]
     page = browse.events(
         look,
-        behind=asked.given["cursor"],
-        limit=asked.number("limit"),
-        stream=asked.text("stream"),
+        behind=asked["cursor"],
+        limit=asked["limit"],
+        stream=asked["stream"],
         types=None if kind is None else (kind,),
-        backwards=asked.flag("backwards"),
+        backwards=asked["backwards"],
     )
     return page_object("events", page.rows, page.next, look)
 
 
 def _event(_: Service, look: Look, asked: Asked) -> object:
-    return browse.event(look, position_of(asked))
+    return browse.event(look, _position(asked))
 
 
 def _polls(_: Service, look: Look, asked: Asked) -> object:
     page = browse.polls(
         look,
-        behind=asked.given["cursor"],
-        limit=asked.number("limit"),
-        source=asked.text("source"),
-        failed=asked.flag("failed"),
-        backwards=asked.flag("backwards"),
+        behind=asked["cursor"],
+        limit=asked["limit"],
+        source=asked["source"],
+        failed=asked["failed"],
+        backwards=asked["backwards"],
     )
     return page_object("polls", page.rows, page.next, look)
 
 
 def _poll(_: Service, look: Look, asked: Asked) -> object:
-    return browse.poll(look, position_of(asked))
+    return browse.poll(look, _position(asked))
 
 
 def _incidents(_: Service, look: Look, asked: Asked) -> object:
-    found = incidents(look, behind=asked.given["cursor"], limit=asked.number("limit"))
+    found = incidents(look, behind=asked["cursor"], limit=asked["limit"])
     behind = None if found.next is None else PagePosition(*found.next)
     page = page_object("anomalies", [wire(one) for one in found.anomalies], behind, look)
     return page | {"blind": found.blind}
@@ -103,14 +102,14 @@ def _sources(_: Service, look: Look, __: Asked) -> object:
     return {"sources": [wire(row) for row in source_rows(look.record, look.view)], "position": look.position}
 
 
-def position_of(asked: Asked) -> int:
+def _position(asked: Asked) -> int:
     """The position in a path.
 
     Raises:
         Problem: 400, it is no number.
     """
-    word = asked.path["position"]
-    if _POSITION.fullmatch(word) is None:
+    word = asked["position"]
+    if POSITION.fullmatch(word) is None:
         raise Problem(400, f"{word[:60]!r} is not a position; use a whole number", field="position")
     return int(word)
 

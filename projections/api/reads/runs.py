@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 
 
 def _list(_: Service, look: Look, asked: Asked) -> object:
-    limit = asked.number("limit")
+    limit = asked["limit"]
     found = look.view.store.page_of_runs(
-        behind=asked.given["cursor"],
+        behind=asked["cursor"],
         limit=limit + 1,
-        state=asked.text("state"),
-        name=asked.text("name"),
-        hidden=asked.flag("hidden"),
-        newest_first=asked.text("order") == "newest",
+        state=asked["state"],
+        name=asked["name"],
+        hidden=asked["hidden"],
+        newest_first=asked["order"] == "newest",
     )
     rows, more = cut(found, limit)
     behind = PagePosition(*rows[-1][0]) if more else None
@@ -54,12 +54,12 @@ def _list(_: Service, look: Look, asked: Asked) -> object:
 
 
 def _one(_: Service, look: Look, asked: Asked) -> object:
-    return look.view.row(asked.path["id"]).object
+    return look.view.row(asked["id"]).object
 
 
 def _timeline(_: Service, look: Look, asked: Asked) -> object:
     view = look.view
-    row = view.row(asked.path["id"])
+    row = view.row(asked["id"])
     run = view.run(row.run_id)
     vm = None if run.vm_id is None else view.vm(run.vm_id)
     folded, now = decode_run(row.folded), view.clock(row.archive, look.now)
@@ -69,7 +69,7 @@ def _timeline(_: Service, look: Look, asked: Asked) -> object:
 
 def _explain(_: Service, look: Look, asked: Asked) -> object:
     view = look.view
-    row = view.row(asked.path["id"])
+    row = view.row(asked["id"])
     source, queued = view.source_of(row, look.now), view.queued(look.now).get(row.run_id)
     return wire(explain(look.record, view, row, look.now)) | {
         "not_warm": view.why_not_warm(row.run_id),
@@ -80,13 +80,13 @@ def _explain(_: Service, look: Look, asked: Asked) -> object:
 
 
 def _events(_: Service, look: Look, asked: Asked) -> object:
-    stream = f"run/{look.view.row(asked.path['id']).run_id}"
-    page = events(look, behind=asked.given["cursor"], limit=asked.number("limit"), stream=stream)
+    stream = f"run/{look.view.row(asked['id']).run_id}"
+    page = events(look, behind=asked["cursor"], limit=asked["limit"], stream=stream)
     return page_object("events", page.rows, page.next, look)
 
 
 def _costs(_: Service, look: Look, asked: Asked) -> object:
-    row = look.view.row(asked.path["id"])
+    row = look.view.row(asked["id"])
     run, shown, state = decode_run(row.folded), look.view.run(row.run_id), look.view.world().state
     found = (state.vms.get(vm_id) for vm_id in stored_machines_of(run, row.against))
     vms = {vm.vm_id: vm for vm in sorted((vm for vm in found if vm is not None), key=lambda vm: vm.first_position)}
