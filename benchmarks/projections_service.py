@@ -50,9 +50,9 @@ READS = 40
 
 MODELS: dict[str, Callable[[Look], object]] = {
     "overview": lambda look: wire(overview(look, POLICY)),
-    "50 newest runs": lambda look: [msgspec.Raw(one) for _, one in look.view.store.page_of_runs(limit=50)],
+    "50 newest runs": lambda look: [msgspec.Raw(one) for _, one in look.view.store.runs.page(limit=50)],
     "50 newest failed runs": lambda look: [
-        msgspec.Raw(one) for _, one in look.view.store.page_of_runs(limit=50, state="failed")
+        msgspec.Raw(one) for _, one in look.view.store.runs.page(limit=50, state="failed")
     ],
     "one run": lambda look: msgspec.Raw(look.view.row("run-77").object),
     "incidents": lambda look: [wire(one) for one in incidents(look).anomalies],

@@ -32,7 +32,7 @@ def explain_command(app: App, run: str, at: str | None) -> None:
     from cli.wiring.view import seen_from, viewing
     from projections.models.explain import explain
     from projections.models.wire import wire
-    from projections.store.vm_table import VmRow
+    from projections.store.schema import VmRow
 
     with viewing(app, at) as (record, view):
         now = seen_from(app, view, at)

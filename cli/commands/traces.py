@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from events.store.record import Record
-    from projections.store.store import RunRow
+    from projections.store.schema import RunRow
 
 _POLLS = frozenset({"PollRecorded", "PollFailed"})
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

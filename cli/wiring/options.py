@@ -90,11 +90,11 @@ def _known(
 
 
 _vms = _known(lambda store, begun: (*store.vms.names(begun), *store.vms.ids(begun)))
-run_argument = click.argument("run", metavar="RUN", shell_complete=_known(lambda store, begun: store.names(begun)))
+run_argument = click.argument("run", metavar="RUN", shell_complete=_known(lambda store, begun: store.runs.names(begun)))
 run_or_vm_argument = click.argument(
     "run",
     metavar="RUN|VM",
-    shell_complete=_known(lambda store, begun: (*store.names(begun), *store.vms.names(begun))),
+    shell_complete=_known(lambda store, begun: (*store.runs.names(begun), *store.vms.names(begun))),
 )
 vm_argument = click.argument("vm", metavar="VM", shell_complete=_vms)
 optional_vm_argument = click.argument("vm", metavar="[VM]", required=False, shell_complete=_vms)

@@ -92,10 +92,10 @@ def _look_here(app: App, record: Record) -> None:
 
 def _goes_on(record: Record, provider: str, kept: Callable[[str], bool]) -> bool:
     with caught_up_view(record) as view:
-        if any(row.provider == provider for row in view.store.runs(open_or_since=_NEVER)):
+        if any(row.provider == provider for row in view.store.runs.all(since=_NEVER)):
             return True
         # a machine that outlived its run goes by itself, and nobody may have seen that
-        return any(kept(row.provider_id) for row in view.store.vms.all(billed_or_since=_NEVER))
+        return any(kept(row.provider_id) for row in view.store.vms.all(since=_NEVER))
 
 
 def say_unseen(sources: Iterable[SourceView], now: int) -> None:

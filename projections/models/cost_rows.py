@@ -11,7 +11,7 @@ from engine.money.costs import Costs, runs_on
 from engine.money.reconcile import reconcile_run
 from engine.objects import vm_object
 from projections.models.bill_sums import Basis, decode_against, encode_against, encode_paid
-from projections.store.vm_table import VmRow
+from projections.store.schema import VmRow
 
 _spans = msgspec.msgpack.Encoder()
 Money = tuple[int | None, bytes | None]

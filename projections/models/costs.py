@@ -82,7 +82,7 @@ def _runs(store: ProjectionStore, by: By) -> _Runs:
     users: dict[str, str] = {}
     ours = theirs = 0
     sums: dict[str, int] = {}
-    for run_id, name, user, kept in store.against():
+    for run_id, name, user, kept in store.runs.against():
         if by == "run" and name:
             names[run_id] = name
         elif by == "user" and user:

@@ -18,7 +18,7 @@ from projections.models.rule_sentences import sentence
 from projections.models.timeline import Gap, timeline
 from projections.models.view import View
 from projections.models.wire import Position, Shape, Time
-from projections.store.store import RunRow
+from projections.store.schema import RunRow
 from projections.store.world_table import decode_run
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from projections.models.queue_rows import QueuedRun, queued_run
 from projections.models.view import SourceView
 from projections.models.wire import Position, Shape, Stretched, Time, Usd
 from projections.store.reader_pool import Look
+from projections.store.schema import VmRow
 from projections.store.store import ProjectionStore
-from projections.store.vm_table import VmRow
 from projections.store.world_table import decode_vm
 
 _RUNNING: Final = 500
@@ -115,9 +115,9 @@ def overview(look: Look, policy: Policy) -> Overview:
         at=look.now,
         head=look.record.head().position,
         sources=view.sources(look.now),
-        running=_stored(value for _, value in store.page_of_runs(limit=_RUNNING, active=True)),
+        running=_stored(value for _, value in store.runs.page(limit=_RUNNING, live=True)),
         queued={run_id: queued_run(one) for run_id, one in view.queued(look.now).items()},
-        recent=_stored(store.last_ended(_RECENT)),
+        recent=_stored(store.runs.last_ended(_RECENT)),
         today=today(look),
         budget=budget_object(account(state, policy, look.now, settled), view.world().state, policy),
         burn=burn(look),
@@ -138,10 +138,10 @@ def today(look: Look) -> Today:
     store = look.view.store
     midnight = look.now - look.now % DAY
     spent = 0
-    for row in store.vms.all(billed_or_since=midnight):
+    for row in store.vms.all(since=midnight):
         if row.archive is None:
             spent += sum(part.cost for part in decode_paid(row.paid).parts if part.day * DAY >= midnight)
-    ended = store.ended_since(midnight)
+    ended = store.runs.ended_since(midnight)
     counts = {state: ended.get(state, 0) for state in ("succeeded", "failed", "stopped")}
     return Today(start=midnight, spent=spent, **counts)
 
@@ -159,7 +159,7 @@ def lanes(look: Look, window: int = WINDOW) -> tuple[Window, tuple[LaneObject, .
     """Machines billed in the last `window` microseconds; where none was, the newest machine's whole life."""
     store, end = look.view.store, look.now
     start = end - window
-    rows = list(store.vms.all(billed_or_since=start, hidden=False))
+    rows = list(store.vms.all(since=start, hidden=False))
     if not rows and (newest := store.vms.newest()) is not None:
         rows, start = [newest], newest.created
         end = max(start, end if newest.ended_at is None else newest.ended_at)
@@ -175,7 +175,7 @@ def _lane(store: ProjectionStore, row: VmRow, start: int, end: int) -> LaneObjec
     for one in vm.occupancies:
         if one.since > end or (one.until is not None and one.until < start):
             continue
-        known = store.run(one.run_id)
+        known = store.runs.get(one.run_id)
         run = None if known is None else _run.decode(known.object)
         runs.append(
             RunOnLane(

@@ -30,7 +30,8 @@ from engine.states import VmState
 from projections.models.cost_rows import Money, costed
 from projections.models.live_cut import LiveCut, cut_of
 from projections.store.mark_table import Mark
-from projections.store.store import Checkpoint, ProjectionStore, RunRow
+from projections.store.schema import RunRow
+from projections.store.store import Checkpoint, ProjectionStore
 from projections.store.world_table import (
     APART,
     StoredIds,
@@ -235,7 +236,7 @@ class ProjectionWriter:
                 vm_ids.append(vm_id)
         for run_id in cut.gone:
             state.runs.pop(run_id, None)
-        self.store.drop_runs([one for one in cut.gone if self.store.run(one) is not None], cut.position)
+        self.store.runs.drop([one for one in cut.gone if self.store.runs.get(one) is not None], cut.position)
         return run_ids, vm_ids
 
     def _is_known(self, stream: str, data: bytes) -> bool:
@@ -247,7 +248,7 @@ class ProjectionWriter:
     def _adopted(self, state: WorldState, end: int) -> None:
         """A run was taken into another: the fold has made a new dict, without the one that is no more."""
         found, runs = state.runs, StoredRuns(self.store)
-        self.store.drop_runs([row.run_id for row in self.store.runs() if row.run_id not in found], end)
+        self.store.runs.drop([row.run_id for row in self.store.runs.all() if row.run_id not in found], end)
         runs.update(found)
         state.runs = runs
 
@@ -273,7 +274,7 @@ class ProjectionWriter:
             changed[run_id] = encode_run(runs[run_id])
         in_order = [run_id for run_id in dict.keys(runs) if run_id in changed]
         found = [_row(runs[run_id], money[run_id], changed[run_id]) for run_id in in_order]
-        self.store.put_runs(found, end)
+        self.store.runs.put(found, end)
         self.store.vms.put(rows, end)
         self._notes(state, end)
         marks = [*_run_marks(runs[run_id] for run_id in in_order), *_vm_marks(vms[vm_id] for vm_id in machines)]
@@ -308,12 +309,12 @@ class ProjectionWriter:
         adopted = [step.at for steps in state.policies.values() for step in steps if step.position > after]
         if not adopted:
             return {}
-        there = [row.vm_id for row in self.store.vms.all(billed_or_since=min(adopted)) if row.vm_id not in but]
+        there = [row.vm_id for row in self.store.vms.all(since=min(adopted)) if row.vm_id not in but]
         return {vm_id: encode_vm(state.vms[vm_id]) for vm_id in there}
 
     def _money_of(self, run_id: str) -> Money:
         if run_id not in self._money:
-            self._money[run_id] = self.store.money_of(run_id)
+            self._money[run_id] = self.store.runs.money_of(run_id)
         return self._money[run_id]
 
     def _fill_costs(self, runs: StoredRuns, run_ids: Iterable[str]) -> None:

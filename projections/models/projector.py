@@ -84,7 +84,7 @@ def build(record: "Record", models: ReadModels, progress: Progress | None = None
         with models.writing():
             keeper.advance(record.head().position)
             publish()
-        return store.count()
+        return store.runs.count()
 
 
 def _bring_up(record: "Record", models: ReadModels, progress: Progress | None) -> None:

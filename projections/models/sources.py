@@ -31,7 +31,7 @@ class SourceRow(Shape, frozen=True, kw_only=True):
 def source_rows(record: "Record", view: "View") -> tuple[SourceRow, ...]:
     """Every source by name; reads every poll's row, so it takes a moment on a long record."""
     sources = view.world().state.sources
-    runs = Counter(row.archive or source_of(decode_run(row.folded)) for row in view.store.runs())
+    runs = Counter(row.archive or source_of(decode_run(row.folded)) for row in view.store.runs.all())
     machines = Counter(row.archive or decode_vm(row.folded).source for row in view.store.vms.all())
     return tuple(
         SourceRow(

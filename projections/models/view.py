@@ -20,8 +20,8 @@ from engine.providers.readings import READINGS
 from engine.rules.sets import CURRENT
 from projections.models.queue_rows import queues, waits
 from projections.models.wire import Shape, Time
-from projections.store.store import ProjectionStore, RunRow
-from projections.store.vm_table import VmRow
+from projections.store.schema import RunRow, VmRow
+from projections.store.store import ProjectionStore
 from projections.store.world_table import decode_run, decode_vm, take_up, take_up_whole
 
 _run = msgspec.json.Decoder(RunObject)
@@ -99,12 +99,12 @@ class View:
 
         Of archives none is open now. With `hidden`, also the runs of hidden archives.
         """
-        rows = self._store.runs(open_or_since=open_or_since, newest_first=newest_first, hidden=hidden)
+        rows = self._store.runs.all(since=open_or_since, newest_first=newest_first, hidden=hidden)
         return tuple(_run.decode(row.object) for row in rows)
 
     def count(self) -> int:
         """How many runs there are."""
-        return self._store.count()
+        return self._store.runs.count()
 
     def row(self, word: str) -> RunRow:
         """The run a person means: run id, provider's id, the newest of a name, or a unique prefix of an id.
@@ -112,12 +112,12 @@ class View:
         Raises:
             RunNotFound: none, or more than one.
         """
-        found = self._store.matching(word)
+        found = self._store.runs.matching(word)
         if len(found) == 1:
             return found[0]
         if found:
             raise RunNotFound(_several(word, "runs", found))
-        raise RunNotFound(f"there is no run {word!r}; {_near(word, self._store.names(), 'steno ps --all')}")
+        raise RunNotFound(f"there is no run {word!r}; {_near(word, self._store.runs.names(), 'steno ps --all')}")
 
     def run(self, word: str) -> RunObject:
         """The object of the run a person means.
@@ -136,7 +136,7 @@ class View:
 
         Of archives none is billed now. With `hidden`, also the machines of hidden archives.
         """
-        rows = self._store.vms.all(billed_or_since=billed_or_since, hidden=hidden)
+        rows = self._store.vms.all(since=billed_or_since, hidden=hidden)
         return tuple(_vm.decode(row.object) for row in rows)
 
     def count_vms(self) -> int:
@@ -162,7 +162,7 @@ class View:
         Raises:
             RunNotFound: none, or more than one.
         """
-        found: tuple[RunRow | VmRow, ...] = (*self._store.matching(word), *self._store.vms.matching(word))
+        found: tuple[RunRow | VmRow, ...] = (*self._store.runs.matching(word), *self._store.vms.matching(word))
         exact = [one for one in found if word in (_id_of(one), one.provider_id, one.name)]
         match exact or found:
             case ():
@@ -201,8 +201,8 @@ class View:
         listed = [source.machines_position for source in state.sources.values()]
         came = [state.vms[vm_id].first_position for vm_id in state.open_vms]
         rows = (
-            *self._store.newest_runs(_LEARNT_FROM),
-            *self._store.runs_changed_since(min((*listed, *came), default=0)),
+            *self._store.runs.newest(_LEARNT_FROM),
+            *self._store.runs.changed_since(min((*listed, *came), default=0)),
         )
         runs = {run_id: state.runs[run_id] for run_id in state.unsettled}
         runs |= {row.run_id: decode_run(row.folded) for row in rows if row.run_id not in runs}
@@ -215,7 +215,7 @@ class View:
         Archives are in neither.
         """
         state = self.world().state
-        there = {row.vm_id: row for row in self._store.vms.all(billed_or_since=now - DAY)}
+        there = {row.vm_id: row for row in self._store.vms.all(since=now - DAY)}
         there |= {row.vm_id: row for row in self._store.vms.kinds() if row.vm_id not in there}
         there = {vm_id: row for vm_id, row in there.items() if row.archive is None}
         total, first = self._store.vms.spent()

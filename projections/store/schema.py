@@ -1,95 +1,128 @@
 """The tables of the read models; a change here is a new VERSION, and older ones are built again.
 
-`changed` is the position a row was written at. A row that a moment of the past still needs is kept in the table of the
-same name with `_was`, from `changed` up to the position where it was written again: `until`. Money is in micro-dollars,
-time in microseconds, UTC.
+A row of runs or machines has the columns of its struct. `ordinal` is its place in order of first sight, `changed` the
+position it was written at. A row that a moment of the past still needs is kept in the table of the same name with
+`_was`, from `changed` up to the position where it was written again: `until`. Money is in micro-dollars, time in
+microseconds, UTC.
 """
 
+from collections.abc import Iterator
 from functools import cache
-from typing import Any, Final
+from types import UnionType
+from typing import Any, Final, get_args
 
+import msgspec
 from sqlalchemy import Column, Index, Integer, LargeBinary, MetaData, Table, Text, text
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-VERSION: Final = 8
+from events.clock import foreign_run_id
+
+VERSION: Final = 9
 
 metadata = MetaData()
 
 
-def _integer(name: str, *, null: bool = False) -> Column[Any]:
-    return Column(name, Integer, nullable=null)
+class RunRow(msgspec.Struct, frozen=True):
+    """One run as it is stored."""
+
+    run_id: str
+    provider: str
+    provider_id: str | None
+    name: str | None
+    state: str = ""
+    ended: bool = False
+    sort_at: int = 0
+    """When it was submitted, else first seen."""
+    cost: int | None = None
+    """None: unknown."""
+    odd: bytes | None = None
+    """The anomaly that its cost is, as JSON."""
+    user: str | None = None
+    """Who submitted it."""
+    against: bytes | None = None
+    """Its cost beside the provider's figure, encoded by `bill_sums`; None: neither side charges it."""
+    archive: str | None = None
+    """The archive that alone shows it; None: it is live."""
+    hidden: bool = False
+    """Lists leave it out."""
+    object: bytes = b""
+    """The run object as JSON."""
+    folded: bytes = b""
+    """The engine's own run, so that the fold can go on; see `world_table`."""
+
+    @property
+    def foreign(self) -> bool:
+        """Whether somebody else submitted it."""
+        return self.provider_id is not None and self.run_id == foreign_run_id(self.provider, self.provider_id)
 
 
-def _text(name: str, *, null: bool = False, unique: bool = False) -> Column[Any]:
-    return Column(name, Text, nullable=null, unique=unique or None)
+class VmRow(msgspec.Struct, frozen=True):
+    """One machine as it is stored."""
+
+    vm_id: str
+    provider_id: str
+    name: str | None
+    billed: bool = False
+    """It may be billed now; never in an archive."""
+    ended_at: int | None = None
+    """None: it has not ended. In an archive, the end of its bill."""
+    created: int = 0
+    cost: int = 0
+    """So far."""
+    last_at: int = 0
+    """The newest poll that showed it."""
+    kind: str = ""
+    """Machines of one kind cost the same."""
+    spans: bytes = b"\x90"
+    """(since, until, cost) of its stretches at one price, as msgpack."""
+    paid: bytes = b""
+    """What its bill is made of, encoded by `bill_sums`."""
+    archive: str | None = None
+    """The archive that alone shows it; None: it is live."""
+    hidden: bool = False
+    """Lists leave it out."""
+    object: bytes = b""
+    """The machine object as JSON."""
+    folded: bytes = b""
+    """The engine's own machine; see `world_table`."""
 
 
-def _bytes(name: str, *, null: bool = False) -> Column[Any]:
-    return Column(name, LargeBinary, nullable=null)
+_TYPES: Final[dict[Any, Any]] = {str: Text, int: Integer, bool: Integer, bytes: LargeBinary}
+RUN_GOES_ON: Final = "ended = 0 AND archive IS NULL"
+VM_GOES_ON: Final = "billed = 1 OR ended_at IS NULL"
+SHOWN: Final = "hidden = 0"
+
+
+def _column(name: str, kind: Any, **options: Any) -> Column[Any]:
+    null = isinstance(kind, UnionType)
+    return Column(name, _TYPES[get_args(kind)[0] if null else kind], nullable=null, **options)
 
 
 def _ordinal() -> Column[Any]:
-    """The place in order of first sight."""
     return Column("ordinal", Integer, primary_key=True)
 
 
-def _run_columns(*, unique: bool) -> list[Column[Any]]:
-    return [
-        _text("run_id", unique=unique),
-        _text("provider"),
-        _text("provider_id", null=True),
-        _text("name", null=True),
-        _text("state"),
-        _integer("ended"),
-        _integer("sort_at"),  # when it was submitted, else first seen
-        _integer("changed"),
-        _integer("cost", null=True),  # NULL: unknown
-        _bytes("odd", null=True),  # the anomaly that its cost is, JSON; NULL: none
-        _text("user", null=True),  # who submitted it
-        _bytes("against", null=True),  # its cost against the provider's figure, msgpack; NULL: neither charges it
-        _text("archive", null=True),  # the archive that alone shows it; NULL: it is live
-        _integer("hidden"),  # lists leave it out
-        _bytes("object"),  # the run object, JSON
-        _bytes("folded"),  # the engine's own run, so that the fold can go on
-    ]
-
-
-def _vm_columns(*, unique: bool) -> list[Column[Any]]:
-    return [
-        _text("vm_id", unique=unique),
-        _text("provider_id"),
-        _text("name", null=True),
-        _integer("billed"),  # it may be billed now; never in an archive
-        _integer("ended_at", null=True),  # NULL: it has not ended; in an archive, the end of its bill
-        _integer("created"),
-        _integer("changed"),
-        _integer("cost"),  # so far
-        _integer("last_at"),  # the newest poll that showed it
-        _text("kind"),  # machines of one kind cost the same
-        _bytes("spans"),  # (since, until, cost) of stretches at one price, msgpack
-        _bytes("paid"),  # what its bill is made of, msgpack
-        _text("archive", null=True),  # the archive that alone shows it; NULL: it is live
-        _integer("hidden"),  # lists leave it out
-        _bytes("object"),  # the machine object, JSON
-        _bytes("folded"),  # the engine's own machine
-    ]
+def _row_columns(row: type[msgspec.Struct], key: str | None = None) -> Iterator[Column[Any]]:
+    yield _column("changed", int)
+    for field in msgspec.structs.fields(row):
+        yield _column(field.name, field.type, unique=field.name == key or None)
 
 
 def _where(condition: str) -> dict[str, Any]:
     return {"sqlite_where": text(condition), "postgresql_where": text(condition)}
 
 
-Table("meta", metadata, Column("key", Text, primary_key=True), _bytes("value"), sqlite_with_rowid=False)
+meta = Table("meta", metadata, Column("key", Text, primary_key=True), _column("value", bytes), sqlite_with_rowid=False)
 
 runs = Table(
     "runs",
     metadata,
     _ordinal(),
-    *_run_columns(unique=True),
+    *_row_columns(RunRow, "run_id"),
     Index("runs_name", "name", "ordinal"),
     Index("runs_provider_id", "provider_id", "provider"),
-    Index("runs_open", "sort_at", **_where("ended = 0 AND archive IS NULL")),
+    Index("runs_open", "sort_at", **_where(RUN_GOES_ON)),
     Index("runs_sort", "sort_at", "ordinal"),
     Index("runs_state", "state", "sort_at", "ordinal"),
     Index("runs_changed", "changed"),
@@ -98,20 +131,11 @@ runs = Table(
     # all that costs are summed from
     Index("runs_against", "run_id", "name", "user", "against", "hidden", "changed"),
 )
-Table(
-    "runs_was",
-    metadata,
-    _integer("ordinal"),
-    *_run_columns(unique=False),
-    _integer("until"),
-    Index("runs_was_id", "run_id"),
-)
-
 vms = Table(
     "vms",
     metadata,
     _ordinal(),
-    *_vm_columns(unique=True),
+    *_row_columns(VmRow, "vm_id"),
     Index("vms_name", "name", "ordinal"),
     Index("vms_provider_id", "provider_id"),
     Index("vms_billed", "ordinal", **_where("billed = 1")),
@@ -124,24 +148,27 @@ vms = Table(
     # all that costs are summed from
     Index("vms_paid", "vm_id", "name", "paid", "archive", "hidden", "changed"),
 )
-Table(
-    "vms_was",
-    metadata,
-    _integer("ordinal"),
-    *_vm_columns(unique=False),
-    _integer("until"),
-    Index("vms_was_id", "vm_id"),
-)
+WAS: Final = {
+    table.name: Table(
+        f"{table.name}_was",
+        metadata,
+        _column("ordinal", int),
+        *_row_columns(row),
+        _column("until", int),
+        Index(f"{table.name}_was_id", key),
+    )
+    for table, row, key in ((runs, RunRow, "run_id"), (vms, VmRow, "vm_id"))
+}
 
 anomalies = Table(
     "anomalies",
     metadata,
     _ordinal(),
-    _integer("changed"),
-    _text("subject"),
-    _integer("position"),
-    _text("archive", null=True),
-    _bytes("object"),
+    _column("changed", int),
+    _column("subject", str),
+    _column("position", int),
+    _column("archive", str | None),
+    _column("object", bytes),
     Index("anomalies_subject", "subject"),
     Index("anomalies_position", "position", "ordinal"),
 )
@@ -151,10 +178,10 @@ blind = Table(
     "blind",
     metadata,
     _ordinal(),
-    _integer("changed"),
-    _text("source"),
-    _text("archive", null=True),
-    _bytes("object"),
+    _column("changed", int),
+    _column("source", str),
+    _column("archive", str | None),
+    _column("object", bytes),
     Index("blind_source", "source", "ordinal"),
 )
 
@@ -163,30 +190,30 @@ marks = Table(
     "marks",
     metadata,
     _ordinal(),
-    _integer("changed"),
-    _integer("position"),
-    _integer("at"),
-    _text("kind"),
-    _text("subject"),
-    _integer("track"),  # of the tape: 0 anomalies, 1 ends of runs, 2 machines
+    _column("changed", int),
+    _column("position", int),
+    _column("at", int),
+    _column("kind", str),
+    _column("subject", str),
+    _column("track", int),  # of the tape: 0 anomalies, 1 ends of runs, 2 machines
     Index("marks_track", "track", "at", "position"),
 )
 
 # the fold as it was at some positions, evenly spaced: any moment is opened from the one before it
-Table("moments", metadata, Column("position", Integer, primary_key=True), _bytes("world"), _bytes("lasting"))
+moments = Table(
+    "moments",
+    metadata,
+    Column("position", Integer, primary_key=True),
+    _column("world", bytes),
+    _column("lasting", bytes),
+)
 
 # runs that a moment's own fold took away
-Table("gone", metadata, Column("run_id", Text, primary_key=True), sqlite_with_rowid=False)
+gone = Table("gone", metadata, Column("run_id", Text, primary_key=True), sqlite_with_rowid=False)
 
 
-def _names(table: Table) -> str:
-    return ", ".join(column.name for column in table.columns)
-
-
-RUN_COLUMNS: Final = _names(runs)
-VM_COLUMNS: Final = _names(vms)
-NOTES: Final = {table.name: _names(table) for table in (anomalies, blind, marks)}
-"""Tables that only grow, with their columns."""
+ORDERED: Final = (runs, vms, anomalies, blind, marks)
+"""Tables in order of first sight."""
 
 
 @cache
@@ -200,23 +227,25 @@ def ddl() -> str:
     return ";".join(statements) + ";"
 
 
-def seen_at(position: int) -> str:
+def views_below(position: int) -> str:
     """Views in an empty store that show what the attached store `base` knew at one of its moments, below what the empty
     store itself gets.
     """
     found = []
-    for table, columns, key in (("runs", RUN_COLUMNS, "run_id"), ("vms", VM_COLUMNS, "vm_id")):
-        newer = f"AND {key} NOT IN (SELECT {key} FROM main.{table})"  # noqa: S608 - names of ours
-        newer += " AND run_id NOT IN (SELECT run_id FROM main.gone)" if table == "runs" else ""
+    then = f"WHERE changed <= {position}"
+    for table, key in ((runs, "run_id"), (vms, "vm_id")):
+        columns = ", ".join(table.columns.keys())
+        below = f"AND {key} NOT IN (SELECT {key} FROM main.{table})"  # noqa: S608 - names of ours
+        below += " AND run_id NOT IN (SELECT run_id FROM main.gone)" if table is runs else ""
         found.append(
             f"CREATE TEMP VIEW {table} AS SELECT {columns} FROM main.{table} "  # noqa: S608
-            f"UNION ALL SELECT {columns} FROM base.{table} WHERE changed <= {position} {newer} "
-            f"UNION ALL SELECT {columns} FROM base.{table}_was "
-            f"WHERE changed <= {position} AND until > {position} {newer}"
+            f"UNION ALL SELECT {columns} FROM base.{table} {then} {below} "
+            f"UNION ALL SELECT {columns} FROM base.{table}_was {then} AND until > {position} {below}"
         )
-    found += [
-        f"CREATE TEMP VIEW {table} AS SELECT {columns} FROM main.{table} "  # noqa: S608
-        f"UNION ALL SELECT {columns} FROM base.{table} WHERE changed <= {position}"
-        for table, columns in NOTES.items()
-    ]
+    for notes in (anomalies, blind, marks):
+        columns = ", ".join(notes.columns.keys())
+        found.append(
+            f"CREATE TEMP VIEW {notes} AS SELECT {columns} FROM main.{notes} "  # noqa: S608
+            f"UNION ALL SELECT {columns} FROM base.{notes} {then}"
+        )
     return ";".join(found)

@@ -83,7 +83,7 @@ class StoredRuns(dict[str, Run]):
         """run id → the poll that its provider's cost was read from."""
 
     def __missing__(self, run_id: str) -> Run:
-        row = self._store.run(run_id)
+        row = self._store.runs.get(run_id)
         if row is None:
             raise KeyError(run_id)
         return self.meet(run_id, row.folded)
@@ -105,7 +105,7 @@ class StoredRuns(dict[str, Run]):
         """Every run there is, in order of first sight."""
         met = dict(dict.items(self))
         self.clear()
-        for row in self._store.runs():
+        for row in self._store.runs.all():
             if row.run_id in met:
                 self[row.run_id] = met.pop(row.run_id)
             else:
@@ -114,7 +114,7 @@ class StoredRuns(dict[str, Run]):
         return super().items()
 
     def __contains__(self, run_id: object) -> bool:
-        return super().__contains__(run_id) or (isinstance(run_id, str) and self._store.run(run_id) is not None)
+        return super().__contains__(run_id) or (isinstance(run_id, str) and self._store.runs.get(run_id) is not None)
 
 
 class StoredVms(dict[str, Vm]):
@@ -127,7 +127,7 @@ class StoredVms(dict[str, Vm]):
         self.kept: dict[str, int] = {}
 
     def __missing__(self, vm_id: str) -> Vm:
-        row = None if self._all else self._store.vms.row(vm_id)
+        row = None if self._all else self._store.vms.get(vm_id)
         if row is None:
             raise KeyError(vm_id)
         return self.meet(vm_id, row.folded)
@@ -185,7 +185,7 @@ class StoredIds(dict[str, str]):
 
     def __missing__(self, key: str) -> str:
         provider, _, provider_id = key.partition("/")
-        run_id = self._store.run_of(provider, provider_id)
+        run_id = self._store.runs.of_provider(provider, provider_id)
         if run_id is None:
             raise KeyError(key)
         self[key] = run_id
@@ -229,7 +229,7 @@ def take_up_whole(store: ProjectionStore, kept: tuple[bytes, bytes] | None = Non
     state = take_up(store, kept)
     if state is None:
         return None
-    state.runs = {row.run_id: decode_run(row.folded) for row in store.runs()}
+    state.runs = {row.run_id: decode_run(row.folded) for row in store.runs.all()}
     state.vms = {row.vm_id: decode_vm(row.folded) for row in store.vms.all()}
     state.by_provider = {
         f"{run.provider}/{run.provider_id}": run.run_id for run in state.runs.values() if run.provider_id is not None

@@ -120,7 +120,7 @@ def compare(store: ProjectionStore) -> None:
     for by in BYS:
         assert summed(store, by) == reckoned(store, by)
     state = View(store).whole()
-    assert {row.run_id: row.cost for row in store.runs() if row.cost is not None} == Costs(state).of_runs()
+    assert {row.run_id: row.cost for row in store.runs.all() if row.cost is not None} == Costs(state).of_runs()
 
 
 @pytest.fixture
@@ -227,13 +227,13 @@ def test_an_event_that_arrives_late_moves_what_is_kept_of_a_machine_and_its_runs
     with Telling(tmp_path / "record.db") as told:
         told.look([], [machine_item(status="idle")], after=1)
         told.look([run], [gone], after=100)
-        (before,) = [one.cost for one in told.caught_up().runs()]
+        (before,) = [one.cost for one in told.caught_up().runs.all()]
         compare(told.store)
         told.look([run], [gone], after=500)
         compare(told.caught_up())
         log = [machine_event("idle", "busy", 20), machine_event("busy", "idle", 40)]
         told.look([run], [gone], log=log)
-        (after,) = [one.cost for one in told.caught_up().runs()]
+        (after,) = [one.cost for one in told.caught_up().runs.all()]
         compare(told.store)
     assert (before, after) == (21_558, 11_055)
 
@@ -274,7 +274,7 @@ def test_a_run_asked_for_again_pays_for_the_machine_it_had_before(tmp_path: Path
         for anew in (False, True):
             told.event(f"run/{OURS}", types.RunPlaced(run_id=OURS, provider="dstack"))
             compare(told.caught_up(anew=anew))
-        (row,) = told.store.runs()
+        (row,) = told.store.runs.all()
         assert row.cost
         assert row.cost == Costs(View(told.store).whole()).of_run(OURS)
 

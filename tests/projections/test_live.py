@@ -58,10 +58,10 @@ def test_one_look_is_of_one_position(growing: Growing, live: tuple[Projector, Po
     projector, pool = live
     patiently(looked(pool, growing.record.head().position))
     with pool.now() as look:
-        before = [row.object for row in look.view.store.runs()]
+        before = [row.object for row in look.view.store.runs.all()]
         head = growing.grow(80)
         patiently(lambda: projector.position >= head)
-        assert [row.object for row in look.view.store.runs()] == before
+        assert [row.object for row in look.view.store.runs.all()] == before
         assert look.view.position == look.position < head
     with pool.now() as look:
         assert look.position >= head
@@ -107,7 +107,7 @@ def test_readers_never_stop_nor_go_back_while_files_are_swapped(growing: Growing
                 with pool.now() as look:
                     assert look.position >= last, "it went back"
                     last = look.position
-                    assert look.view.store.count() == len(list(look.view.store.runs()))
+                    assert look.view.store.runs.count() == len(list(look.view.store.runs.all()))
                     assert look.view.position == look.position
                     seen[number] += 1
         except BaseException as error:  # noqa: BLE001 - whatever it is, the test fails by it
@@ -200,7 +200,7 @@ def test_a_lost_or_damaged_file_is_built_anew_under_the_service(
 
     def is_well() -> bool:
         with contextlib.suppress(Behind), pool.now() as look:
-            return look.position >= head and len(list(look.view.store.runs())) > 0
+            return look.position >= head and len(list(look.view.store.runs.all())) > 0
         return False
 
     patiently(is_well)

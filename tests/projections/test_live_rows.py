@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from stenotest.growing_record import Growing
-from stenotest.read_models import replayed, said
+from stenotest.read_models import kept_moments, replayed, said
 
 from engine.fold.record_fold import RecordFold
 from engine.live.live_world import LiveWorld
@@ -24,7 +24,7 @@ Recorded = Callable[[Path, Sequence[Poll]], Record]
 
 def folded(store: ProjectionStore) -> list[object]:
     """Every run and machine as the engine has it."""
-    return [*(decode_run(row.folded) for row in store.runs()), *(decode_vm(row.folded) for row in store.vms.all())]
+    return [*(decode_run(row.folded) for row in store.runs.all()), *(decode_vm(row.folded) for row in store.vms.all())]
 
 
 @pytest.mark.parametrize("step", [1, 7, 60])
@@ -54,7 +54,7 @@ def test_rows_from_the_live_world_are_those_of_a_fold(
             ProjectionWriter(record, other, spacing=64).advance(record.head().position)
             assert folded(store) == folded(other)
             assert said(store) == said(other) == replayed(record)
-            assert [one // 64 for one in store.moments()] == [one // 64 for one in other.moments()]
+            assert [one // 64 for one in kept_moments(store)] == [one // 64 for one in kept_moments(other)]
 
 
 def test_a_writer_behind_what_the_live_world_knows_reads_the_record(growing: Growing) -> None:

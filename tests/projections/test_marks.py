@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.store.store import Mark, ProjectionStore
+from projections.store.mark_table import Mark
+from projections.store.store import ProjectionStore
 
 DAY = 86_400_000_000
 

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from stenotest.read_models import kept_moments
 from stenotest.records import read_models_file
 
 from engine.providers.readings import READINGS
@@ -44,11 +45,11 @@ def everything(store: ProjectionStore) -> dict[str, object]:
     view = View(store)
     world = view.whole()
     return {
-        "runs": [msgspec.json.decode(row.object) for row in store.runs()],
-        "newest first": [row.run_id for row in store.runs(newest_first=True)],
-        "page": [value for _, value in store.page_of_runs(limit=3)],
+        "runs": [msgspec.json.decode(row.object) for row in store.runs.all()],
+        "newest first": [row.run_id for row in store.runs.all(newest_first=True)],
+        "page": [value for _, value in store.runs.page(limit=3)],
         "vms": [msgspec.json.decode(row.object) for row in store.vms.all()],
-        "billed": [row.vm_id for row in store.vms.all(billed_or_since=1 << 62)],
+        "billed": [row.vm_id for row in store.vms.all(since=1 << 62)],
         "spans": [(row.cost, row.spans) for row in store.vms.all()],
         "anomalies": store.anomalies(),
         "newest": [one for _, one in store.newest_anomalies(5)],
@@ -118,7 +119,7 @@ def test_a_run_that_turns_out_to_be_ours_is_two_before_and_one_after(
         )
         record.append_many([Batch(stream=f"run/{ours}", events=[request], expected_version=ANY)])
         with caught_up(record) as store:
-            theirs = next(row for row in store.runs() if row.run_id != ours)
+            theirs = next(row for row in store.runs.all() if row.run_id != ours)
         before = record.head().position
         outcome = types.SubmitSucceeded(
             run_id=ours, provider="dstack", provider_id=str(theirs.provider_id), name="same-run", found=True
@@ -132,7 +133,7 @@ def test_a_run_that_turns_out_to_be_ours_is_two_before_and_one_after(
             with store, as_it_was(record, position) as folded:
                 assert base > 0
                 assert everything(store) == everything(folded)
-                assert (theirs.run_id in [row.run_id for row in store.runs()]) is (position <= before)
+                assert (theirs.run_id in [row.run_id for row in store.runs.all()]) is (position <= before)
 
 
 @pytest.mark.usefixtures("close_moments")
@@ -144,7 +145,7 @@ def test_moments_are_few_and_evenly_spaced(
     polls = recording("dstack-0.22.5/warm_reuse")
     for start in range(0, len(polls), 40):
         with recorded(tmp_path / "record.db", polls[start : start + 40]) as record, caught_up(record) as store:
-            moments, head = store.moments(), record.head().position
+            moments, head = kept_moments(store), record.head().position
             assert len(moments) <= 4
             if head > 128:
                 assert len(moments) >= 2

@@ -160,7 +160,7 @@ for turn in range(6):
         if turn % 3 == int(sys.argv[2]):
             rebuilt(record)
         with caught_up(record) as store:
-            assert store.count() == 2, store.count()
+            assert store.runs.count() == 2, store.runs.count()
 """
 
 
@@ -188,13 +188,13 @@ def test_a_run_that_turns_out_to_be_ours_is_one_run(tmp_path: Path, recording: P
         )
         record.append_many([Batch(stream=f"run/{request.run_id}", events=[request], expected_version=ANY)])
         with caught_up(record) as store:
-            ours = next(row for row in store.runs() if row.run_id == request.run_id)
-            theirs = next(row for row in store.runs() if row.run_id != request.run_id)
-            assert (ours.provider_id, store.count()) == (None, 2)
+            ours = next(row for row in store.runs.all() if row.run_id == request.run_id)
+            theirs = next(row for row in store.runs.all() if row.run_id != request.run_id)
+            assert (ours.provider_id, store.runs.count()) == (None, 2)
         outcome = types.SubmitSucceeded(
             run_id=request.run_id, provider="dstack", provider_id=str(theirs.provider_id), name="same-run", found=True
         )
         record.append_many([Batch(stream=f"run/{request.run_id}", events=[outcome], expected_version=ANY)])
         with caught_up(record) as store:
-            assert [row.run_id for row in store.runs()] == [request.run_id]
+            assert [row.run_id for row in store.runs.all()] == [request.run_id]
             assert said(store) == replayed(record)

@@ -4,8 +4,8 @@ import pytest
 
 from engine.errors import VmNotFound
 from projections.models.view import View
+from projections.store.schema import VmRow
 from projections.store.store import ProjectionStore
-from projections.store.vm_table import VmRow
 
 
 def row(vm_id: str, name: str, provider_id: str, *, billed: bool = False, ended_at: int | None = 5) -> VmRow:
@@ -59,7 +59,7 @@ def test_a_machine_replaced_keeps_its_place(store: ProjectionStore) -> None:
 
 def test_the_listing_can_leave_out_what_is_long_gone(store: ProjectionStore) -> None:
     """What may be billed is always listed."""
-    assert [found.vm_id for found in store.vms.all(billed_or_since=5)] == ["aab2", "bbb3"]
+    assert [found.vm_id for found in store.vms.all(since=5)] == ["aab2", "bbb3"]
 
 
 @pytest.mark.parametrize(

@@ -67,12 +67,10 @@ class BudgetAnswer(BudgetObject, frozen=True, kw_only=True):
 
 
 def _machines(_: Service, look: Look, asked: Asked) -> object:
-    limit = asked["limit"]
-    found = look.view.store.vms.page(
-        behind=asked["cursor"], limit=limit + 1, live=asked["live"], hidden=asked["hidden"]
-    )
+    limit, behind = asked["limit"], None if asked["cursor"] is None else (asked["cursor"],)
+    found = look.view.store.vms.page(behind=behind, limit=limit + 1, live=asked["live"], hidden=asked["hidden"])
     rows, more = cut(found, limit)
-    return page_object("vms", [msgspec.Raw(value) for _, value in rows], rows[-1][0] if more else None, look)
+    return page_object("vms", [msgspec.Raw(value) for _, value in rows], rows[-1][0][0] if more else None, look)
 
 
 def _machine(_: Service, look: Look, asked: Asked) -> object:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 def _list(_: Service, look: Look, asked: Asked) -> object:
     limit = asked["limit"]
-    found = look.view.store.page_of_runs(
+    found = look.view.store.runs.page(
         behind=asked["cursor"],
         limit=limit + 1,
         state=asked["state"],

@@ -52,7 +52,7 @@ def folded(record: Record) -> list[tuple[list[str], list[str], list[str]]]:
     found = replay_record(record).to_json()
     rebuilt(record)
     with caught_up(record) as store:
-        rows = ([row.object for row in store.runs()], [row.object for row in store.vms.all()], [*store.anomalies()])
+        rows = ([row.object for row in store.runs.all()], [row.object for row in store.vms.all()], [*store.anomalies()])
     runs, vms, anomalies = (msgspec.json.decode(b"[" + b",".join(some) + b"]") for some in rows)
     return [live, _named(found["runs"], found["vms"], found["anomalies"]), _named(runs, vms, anomalies)]
 

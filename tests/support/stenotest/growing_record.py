@@ -78,7 +78,7 @@ def same_as_replay(look: Look) -> None:
         found = replay_record(record, until=Until(position=look.position)).to_json()
     store = look.view.store
     for name, shown in (
-        ("runs", (row.object for row in store.runs())),
+        ("runs", (row.object for row in store.runs.all())),
         ("vms", (row.object for row in store.vms.all())),
         ("anomalies", store.anomalies()),
     ):

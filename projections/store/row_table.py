@@ -1,0 +1,215 @@
+"""Rows of one kind in an open store, found by any word a person has for one: what runs and machines share."""
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+from itertools import starmap
+from typing import Any, ClassVar, Final, Generic, TypeVar
+
+import msgspec
+import sqlalchemy
+from sqlalchemy import Delete, Insert, Select, bindparam, delete, func, select, text, tuple_
+from sqlalchemy.dialects.sqlite import insert
+
+from projections.store.database import Database
+from projections.store.schema import SHOWN, WAS
+
+Row = TypeVar("Row", bound=msgspec.Struct)
+_AFTER_ANY: Final = "\U0010ffff"
+_SEVERAL: Final = 6
+"""Rows told where the beginning of an id is that of more."""
+_LIVE_FIRST: Final = "archive IS NOT NULL, ordinal DESC"
+
+
+class RowTable(Generic[Row]):
+    """One table of an open store. Its statements are built once for each class."""
+
+    row: type[Row]
+    """Its fields are the columns that are read."""
+    table: ClassVar[sqlalchemy.Table]
+    key: ClassVar[str]
+    live: ClassVar[str]
+    """The condition of what goes on: every list of the present has it."""
+    since: ClassVar[str]
+    """The time that decides about other rows."""
+    listed_by: ClassVar[str] = "ordinal"
+    """The order of a list of the present."""
+    paged_by: ClassVar[tuple[str, ...]] = ("ordinal",)
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.newest_moment: int | None = None
+        """The newest moment that is kept: a row that it shows is copied before it is written again."""
+
+    def put(self, rows: Iterable[Row], changed: int = 0) -> None:
+        """Insert or replace rows at a position; a new one comes after all others."""
+        given: list[dict[str, Any]] = []
+        for row in rows:
+            place = None if self._database.last_place is None else self._place(getattr(row, self.key))
+            given.append({"ordinal": place, "changed": changed, **msgspec.structs.asdict(row)})
+        self._keep((one[self.key] for one in given), changed)
+        self._database.execute_many(self._upsert(), given)
+
+    def drop(self, ids: Iterable[str], changed: int = 0) -> None:
+        """Delete rows at a position."""
+        found = list(ids)
+        self._keep(found, changed)
+        self._database.execute_many(self._delete(), ({"id": one} for one in found))
+
+    def get(self, row_id: str) -> Row | None:
+        """The row of that id."""
+        return self._first(f"{self.key} = :word", word=row_id)
+
+    def matching(self, word: str) -> tuple[Row, ...]:
+        """The row a person means: its id, the provider's, the newest of that name, or a prefix of an id.
+
+        More than one where a prefix is not unique, none where nothing matches.
+        """
+        found = self.get(word) or self._first("provider_id = :word", word=word) or self._named(word)
+        if found is not None:
+            return (found,)
+        between = "BETWEEN :word AND :last"
+        condition = f"{self.key} {between} OR provider_id {between}"
+        return tuple(self._rows(condition, "", limit=_SEVERAL, word=word, last=word + _AFTER_ANY)) if word else ()
+
+    def all(self, *, since: int | None = None, newest_first: bool = False, hidden: bool = True) -> Iterator[Row]:
+        """Rows in order of first sight, or of pages; all, or only those that go on or are not older than a moment.
+
+        Without `hidden`, those that lists leave out are left out.
+        """
+        conditions = [] if hidden else [SHOWN]
+        order = "ordinal"
+        if newest_first:
+            order = ", ".join(f"{name} DESC" for name in self.paged_by)
+        if since is None:
+            return self._rows(" AND ".join(conditions), order)
+        conditions.append(f"(({self.live}) OR {self.since} >= :since)")
+        return self._rows(" AND ".join(conditions), order if newest_first else self.listed_by, since=since)
+
+    def page(
+        self,
+        *,
+        behind: tuple[int, ...] | None = None,
+        limit: int = 50,
+        live: bool = False,
+        hidden: bool = False,
+        newest_first: bool = True,
+        **equal: str | None,
+    ) -> tuple[tuple[tuple[int, ...], bytes], ...]:
+        """Objects in order, each with its place; `behind` is the place of the last one seen.
+
+        Args:
+            live: only those that go on now; a row of an archive does not.
+            hidden: also those that lists leave out.
+            equal: only rows with these values.
+        """
+        given: dict[str, Any] = {name: value for name, value in equal.items() if value is not None}
+        statement = self._page(tuple(given), behind=bool(behind), live=live, hidden=hidden, newest_first=newest_first)
+        given |= {f"behind_{name}": place for name, place in zip(self.paged_by, behind or (), strict=False)}
+        return tuple((row[1:], row[0]) for row in self._database.execute(statement, limit=limit, **given))
+
+    def count(self) -> int:
+        """How many rows there are that are not hidden."""
+        count: int = self._database.first(self._count())[0]
+        return count
+
+    def names(self, prefix: str = "", limit: int = 1000) -> tuple[str, ...]:
+        """Names that begin so, the newest first."""
+        found = self._database.execute(self._names(), word=prefix, last=prefix + _AFTER_ANY, limit=limit)
+        return tuple(row[0] for row in found)
+
+    def ids(self, prefix: str, limit: int = 100) -> tuple[str, ...]:
+        """Ids that begin so, the newest first; none where nothing is given of one."""
+        condition = f"{self.key} BETWEEN :word AND :last"
+        found = self._rows(condition, "ordinal DESC", limit=limit, word=prefix, last=prefix + _AFTER_ANY)
+        return tuple(getattr(row, self.key) for row in found) if prefix else ()
+
+    def _named(self, name: str) -> Row | None:
+        """The row that a person means by a name."""
+        return self._first("name = :word", word=name)
+
+    def _first(self, condition: str, **given: Any) -> Row | None:
+        """The row first seen last, one that is live before any of an archive."""
+        return next(self._rows(condition, _LIVE_FIRST, limit=1, **given), None)
+
+    def _rows(self, condition: str = "", order: str = "ordinal", **given: Any) -> Iterator[Row]:
+        statement = self._select(condition, order, limited="limit" in given)
+        return starmap(self.row, self._database.execute(statement, **given))
+
+    def _place(self, row_id: str) -> int | None:
+        """The place of a row that is below, else a new one."""
+        found = self._database.first(self._ordinal(), id=row_id)
+        return self._database.next_place() if found is None else found[0]
+
+    def _keep(self, ids: Iterable[str], changed: int) -> None:
+        if self.newest_moment is not None:
+            moment = {"until": changed, "moment": self.newest_moment}
+            self._database.execute_many(self._copy(), ({"id": one, **moment} for one in ids))
+
+    # -- statements ---
+
+    @classmethod
+    @cache
+    def _upsert(cls) -> Insert:
+        names = ["changed", *cls.row.__struct_fields__]
+        made = insert(cls.table).values({name: bindparam(name) for name in ("ordinal", *names)})
+        replaced = {name: made.excluded[name] for name in names if name != cls.key}
+        return made.on_conflict_do_update(index_elements=[cls.key], set_=replaced)
+
+    @classmethod
+    @cache
+    def _copy(cls) -> Insert:
+        """Keeps a row that the newest moment shows, as it is."""
+        found = cls.table.c
+        shown = select(*found, bindparam("until")).where(
+            found[cls.key] == bindparam("id"), found.changed <= bindparam("moment")
+        )
+        return insert(WAS[cls.table.name]).from_select([*found.keys(), "until"], shown)
+
+    @classmethod
+    @cache
+    def _ordinal(cls) -> Select[Any]:
+        return select(cls.table.c.ordinal).where(cls.table.c[cls.key] == bindparam("id"))
+
+    @classmethod
+    @cache
+    def _delete(cls) -> Delete:
+        return delete(cls.table).where(cls.table.c[cls.key] == bindparam("id"))
+
+    @classmethod
+    @cache
+    def _select(cls, condition: str, order: str, *, limited: bool) -> Select[Any]:
+        made = select(*(cls.table.c[name] for name in cls.row.__struct_fields__))
+        made = made.where(text(condition)) if condition else made
+        made = made.order_by(text(order)) if order else made
+        return made.limit(bindparam("limit")) if limited else made
+
+    @classmethod
+    @cache
+    def _page(
+        cls, equal: tuple[str, ...], *, behind: bool, live: bool, hidden: bool, newest_first: bool
+    ) -> Select[Any]:
+        columns = cls.table.c
+        places = [columns[name] for name in cls.paged_by]
+        made = select(columns.object, *places).where(*(columns[name] == bindparam(name) for name in equal))
+        if not hidden:
+            made = made.where(text(SHOWN))
+        if live:
+            made = made.where(text(f"({cls.live})"))
+        if behind:
+            seen = tuple_(*(bindparam(f"behind_{name}") for name in cls.paged_by))
+            made = made.where(tuple_(*places) < seen if newest_first else tuple_(*places) > seen)
+        order = [place.desc() if newest_first else place for place in places]
+        return made.order_by(*order).limit(bindparam("limit"))
+
+    @classmethod
+    @cache
+    def _count(cls) -> Select[Any]:
+        every = select(func.count()).select_from(cls.table)
+        return select(every.scalar_subquery() - every.where(text("hidden = 1")).scalar_subquery())
+
+    @classmethod
+    @cache
+    def _names(cls) -> Select[Any]:
+        name = cls.table.c.name
+        named = select(name).where(name.between(bindparam("word"), bindparam("last")))
+        return named.group_by(name).order_by(func.max(cls.table.c.ordinal).desc()).limit(bindparam("limit"))
