@@ -3,18 +3,24 @@
 A moment is an `int`: microseconds since 1970-01-01T00:00:00Z. A duration is an `int` of microseconds.
 """
 
+import re
 import time
 import uuid
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from decimal import Decimal
+from typing import Final, Protocol
 
 SECOND = 1_000_000
 """Microseconds in a second."""
+UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+"""Seconds of each unit of a duration."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _FIRST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 _LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+_DURATION = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,6})?)\s*(ms|s|m|h|d|w)?")
+_LONGEST = 366 * UNITS["d"] * SECOND
 _STENO_NAMESPACE = uuid.UUID("b3a1c5f2-6c0e-5e0b-9a3e-57e000000001")
 
 
@@ -80,6 +86,40 @@ def format_time(moment: int) -> str:
 def format_second(moment: int) -> str:
     """`YYYY-MM-DDTHH:MM:SSZ`, cut to the second: for sentences."""
     return f"{format_time(moment)[:19]}Z"
+
+
+def parse_duration(text: str) -> int:
+    """`600` (seconds), `200ms`, `90s`, `10m`, `2h`, `1d`, `1w`; 0 is one.
+
+    Raises:
+        ValueError: it is not a duration, or longer than a year.
+    """
+    found = _DURATION.fullmatch(text.strip().lower())
+    if found is not None:
+        unit = SECOND // 1000 if found[2] == "ms" else UNITS[found[2] or "s"] * SECOND
+        duration = Decimal(found[1]) * unit
+        if duration == int(duration) and duration <= _LONGEST:
+            return int(duration)
+    raise ValueError("a duration up to a year: 600 (seconds), 90s, 10m, 2h")
+
+
+def span(duration: int) -> str:
+    """`24h`, `1h30m` or `12.5s`: exact below a minute, else to the second."""
+    if duration < 0:
+        return f"-{span(-duration)}"
+    if duration % SECOND and duration < 60 * SECOND:
+        return f"{duration / SECOND:g}s"
+    seconds, parts = round(duration / SECOND), []
+    for unit in ("h", "m", "s"):
+        count, seconds = divmod(seconds, UNITS[unit])
+        if count:
+            parts.append(f"{count}{unit}")
+    return "".join(parts) or "0s"
+
+
+def backoff(failures: int, *, first: int, most: int) -> int:
+    """The pause after so many failures in a row (1 or more): doubles from `first` up to `most`."""
+    return min(most, first << min(failures - 1, 20))
 
 
 def foreign_run_id(provider: str, provider_id: str) -> str:

@@ -1,82 +1,75 @@
-"""Every kind of event: one frozen structure a fact, past tense, with a stable name and a version.
+"""Every kind of event: one frozen structure a fact, past tense, with a stable name and number.
 
 A name and its fields never change meaning; a new shape is a new version, read through `events.codec`. Times are
 microseconds since the epoch (UTC); `bytes` fields hold JSON text whose secrets are already commitments. The union
-`Event` is closed: code that matches on it ends in `assert_never`, so that a new kind fails the type check wherever it
-is not handled.
+`Event` is closed, so that a match which ends in `assert_never` fails the type check where a new kind is not handled.
 """
 
-from typing import Literal
+from typing import Final, Literal
 
-from events.machine_types import (
-    Fact,
-    PolicyAdopted,
-    RunHeld,
-    RunPlaced,
-    RunRequeued,
-    VmDrainCancelled,
-    VmDrainStarted,
-    VmGoneConfirmed,
-    VmStopFailed,
-    VmStopIntended,
-    VmStopRequested,
-    VmStopSucceeded,
-)
+from events.codec import KINDS, Fact
 
-__all__ = [
-    "NAMES", "AlertsAdopted", "BudgetCrossed", "Event", "FleetEnsured", "FleetFailed", "FleetIntended",
-    "IntentAbandoned", "NoticeDelivered", "NoticeFailed", "NoticeIntended", "PolicyAdopted", "PollFailed",
-    "PollRecorded", "ProviderEventSeen", "RecorderStarted", "RecorderStopped", "RunHeld", "RunObserved", "RunPlaced",
-    "RunRequested", "RunRequeued", "SourceHidden", "SourceShown", "StopFailed", "StopIntended", "StopRequested",
-    "StopSucceeded", "SubmitFailed", "SubmitIntended", "SubmitSucceeded", "TaskReported", "TokenCreated",
-    "TokenRevoked", "VmDrainCancelled", "VmDrainStarted", "VmGoneConfirmed", "VmObserved", "VmStopFailed",
-    "VmStopIntended", "VmStopRequested", "VmStopSucceeded",
-]  # fmt: skip
+
+class OfRun(Fact):
+    run_id: str
+    provider: str
+
+
+class OfVm(Fact):
+    vm_id: str
+    provider: str
+
+
+class OfFleet(Fact):
+    provider: str
+    project: str
+    name: str
+
+
+class OfSource(Fact):
+    source: str
+
 
 # -- what a provider said
 
 
-class PollRecorded(Fact, frozen=True, kw_only=True):
-    """A source answered; the answer itself is rebuilt by `Record.poll(position)`."""
+class PollRecorded(Fact, kind=1):
+    """A source answered; `Record.poll(position)` rebuilds the answer."""
 
 
-class PollFailed(Fact, frozen=True, kw_only=True):
-    """A source did not answer, or answered with something that is no answer; kept verbatim like any poll."""
+class PollFailed(Fact, kind=2):
+    """A source did not answer, or its answer is not usable; kept verbatim like any poll."""
 
 
-class RunObserved(Fact, frozen=True, kw_only=True):
-    """The poll at `poll` showed this run otherwise than the one before it."""
-
-    poll: int
-    provider_id: str
-
-
-class VmObserved(Fact, frozen=True, kw_only=True):
-    """The poll at `poll` showed this machine otherwise than the one before it."""
+class Observed(Fact):
+    """The poll at `poll` differs from the one before it in this thing."""
 
     poll: int
     provider_id: str
 
 
-class ProviderEventSeen(Fact, frozen=True, kw_only=True):
-    """The poll at `poll` listed this entry of the provider's own event log for the first time."""
+class RunObserved(Observed, kind=3):
+    """A run changed."""
 
-    poll: int
-    provider_id: str
+
+class VmObserved(Observed, kind=4):
+    """A machine changed."""
+
+
+class ProviderEventSeen(Observed, kind=5):
+    """The poll listed this entry of the provider's own event log for the first time."""
 
 
 # -- what somebody asked for
 
 
-class RunRequested(Fact, frozen=True, kw_only=True):
+class RunRequested(OfRun, kind=10):
     """Somebody wants this task run; nothing has been said to the provider yet."""
 
-    run_id: str
-    provider: str
     project: str
     name: str
     configuration: bytes
-    """JSON text of a dstack task configuration; secret values are commitments into the vault."""
+    """A task configuration; secret values are commitments into the vault."""
     base: str | None = None
     """The folder relative paths of the configuration start from."""
     submitter: str
@@ -84,132 +77,201 @@ class RunRequested(Fact, frozen=True, kw_only=True):
     fallback: tuple[str, ...] = ()
     """GPU models to ask for, in this order, where the first has no capacity."""
     kernel: bytes | None = None
-    """JSON text of an `engine.kernel.mark.Mark`: the task reports in framed lines of its output, and these are read.
+    """An `engine.kernel.mark.Mark`: the task reports in framed lines of its output, and these are read.
     None: a task like any other."""
 
 
-class StopRequested(Fact, frozen=True, kw_only=True):
+class StopRequested(OfRun, kind=11):
     """Somebody, or a policy, wants this run ended."""
 
-    run_id: str
-    provider: str
     name: str
     provider_id: str | None = None
-    """Where it was known at the request; a run not handed over yet has none."""
+    """None: not known at the request, because the run was not handed over yet."""
     project: str = ""
     abort: bool = False
     by: Literal["user", "policy"] = "user"
     submitter: str
 
 
+class VmStopRequested(OfVm, kind=28):
+    """Somebody wants this machine gone."""
+
+    project: str
+    provider_id: str
+    when_idle: bool = False
+    """True: only once no run is on it; False: a run on it is stopped first."""
+    submitter: str
+
+
 # -- what we are about to do, and what came of it
 
 
-class SubmitIntended(Fact, frozen=True, kw_only=True):
+class SubmitIntended(OfRun, kind=12):
     """We are about to hand the task to the provider under this name."""
 
-    run_id: str
-    provider: str
     name: str
     marked: bool = False
     """The provider is told to keep our run id with the run. False: written before it was told."""
 
 
-class SubmitSucceeded(Fact, frozen=True, kw_only=True):
+class SubmitSucceeded(OfRun, kind=13):
     """The provider has the task."""
 
-    run_id: str
-    provider: str
     provider_id: str
     name: str
     found: bool = False
     """True where an earlier call, whose answer was lost, had already brought it there."""
 
 
-class SubmitFailed(Fact, frozen=True, kw_only=True):
+class SubmitFailed(OfRun, kind=14):
     """The provider does not have the task and will not get it from this request."""
 
-    run_id: str
-    provider: str
     error: str
     reason: Literal["rejected", "name_in_use", "no_project", "refused", "unreachable"] = "rejected"
     """`rejected` by the provider's own check, a name another active run has, a project we cannot see, a token that is
     `refused`, or a provider that was certainly not reached."""
 
 
-class StopIntended(Fact, frozen=True, kw_only=True):
+class StopIntended(OfRun, kind=15):
     """We are about to ask the provider to end the run."""
 
-    run_id: str
-    provider: str
     provider_id: str
     abort: bool = False
     by: Literal["user", "policy"] = "user"
 
 
-class StopSucceeded(Fact, frozen=True, kw_only=True):
-    """The provider took the stop; that the run has ended is for its polls to say."""
-
-    run_id: str
-    provider: str
+class StopSucceeded(OfRun, kind=16):
+    """The provider accepted the stop; only its polls say that the run has ended."""
 
 
-class StopFailed(Fact, frozen=True, kw_only=True):
+class StopFailed(OfRun, kind=17):
     """The provider refused the stop."""
 
-    run_id: str
-    provider: str
     error: str
 
 
-class FleetIntended(Fact, frozen=True, kw_only=True):
-    """We are about to create the fleet a task needs."""
+class FleetIntended(OfFleet, kind=18):
+    """We are about to create the fleet."""
 
-    provider: str
-    project: str
-    name: str
     configuration: bytes
-    """JSON text of the fleet's configuration."""
 
 
-class FleetEnsured(Fact, frozen=True, kw_only=True):
+class FleetEnsured(OfFleet, kind=19):
     """The fleet is there."""
 
-    provider: str
-    project: str
-    name: str
 
-
-class FleetFailed(Fact, frozen=True, kw_only=True):
+class FleetFailed(OfFleet, kind=20):
     """The fleet could not be made."""
 
-    provider: str
-    project: str
-    name: str
     error: str
 
 
-class IntentAbandoned(Fact, frozen=True, kw_only=True):
+class IntentAbandoned(OfRun, kind=21):
     """A request or an intent will never become a call."""
 
-    run_id: str
-    provider: str
     intent: Literal["submit", "stop"]
     why: str
     policy: bool = False
     """A policy (budget, concurrency) refuses it."""
 
 
+DrainCause = Literal["idle", "user", "create", "room", "orphan"]
+"""Idle for too long; a user's request; made for a run that wanted one of its own; room for a run that needs another;
+one that nobody asked for."""
+
+
+class VmDrainStarted(OfVm, kind=29):
+    """No new run may be placed on this machine; if the next poll still shows it empty, it is stopped."""
+
+    by: DrainCause
+    detail: str = ""
+
+
+class VmDrainCancelled(OfVm, kind=30):
+    """A run came, or the request was withdrawn: the machine stays."""
+
+    why: str
+
+
+class VmStopIntended(OfVm, kind=31):
+    """We are about to ask the provider to end this machine."""
+
+    provider_id: str
+    by: DrainCause
+
+
+class VmStopSucceeded(OfVm, kind=32):
+    """The provider accepted it; only its polls say that the machine is gone."""
+
+
+class VmStopFailed(OfVm, kind=33):
+    """The provider refused: the machine stays, and is billed."""
+
+    error: str
+
+
+class VmGoneConfirmed(OfVm, kind=34):
+    """Somebody looked in the cloud's own console: the machine ended then, whatever the provider still says."""
+
+    ended_at: int
+    submitter: str
+
+
+# -- where a run goes
+
+
+class PolicyAdopted(OfSource, kind=24):
+    """From now on decisions about this source are made by this policy."""
+
+    policy: bytes
+    """An `engine.policy.Policy`."""
+
+
+class RunHeld(OfRun, kind=25):
+    """The run waits in Steno's queue; except for `ambiguous`, nothing has been said to the provider."""
+
+    why: Literal["cap", "capacity", "machine", "user", "ambiguous"]
+    """`cap`: as many machines as allowed; `capacity`: the provider had none; `machine`: the one it must reuse is not
+    there; `user`: no idle machine is this submitter's; `ambiguous`: the answer to the call was lost, and the provider
+    has a run that may be this one."""
+    detail: str = ""
+    not_before: int | None = None
+    """When it may be tried again at the earliest."""
+
+
+class RunPlaced(OfRun, kind=26):
+    """The run may be handed over: a place under the cap is reserved for it until it has a machine or ends."""
+
+    slot: str | None = None
+    """The fleet of one machine it goes to; None where the provider chooses among its own."""
+    vm_id: str | None = None
+    """The warm machine it is meant for; None where one may be made."""
+    creation: Literal["reuse", "reuse-or-create"] = "reuse-or-create"
+    """What the provider is told."""
+    gpu: str | None = None
+    """The GPU model asked for instead of the task's own, from its fallback list."""
+    idle: int | None = None
+    """The `idle_duration` the provider is told, microseconds (-1: off); None: left to the provider."""
+
+
+class RunRequeued(OfRun, kind=27):
+    """The provider had no capacity for the run `provider_id`; the same request is going to be made again."""
+
+    provider_id: str
+    attempt: int
+    """The number of the next attempt, from 2."""
+    gpu: str | None = None
+    """The GPU model to be asked for next; None: the task's own."""
+    not_before: int
+
+
 # -- what a task itself says
 
 
-class TaskReported(Fact, frozen=True, kw_only=True):
+class TaskReported(OfRun, kind=41):
     """The task said this in a framed line of its output; or nothing more of its output will be read."""
 
-    run_id: str
-    provider: str
     provider_id: str
-    """The provider's id of the attempt that said it."""
     seq: int
     """1, 2, 3 … in the order of the output."""
     frame: bytes = b""
@@ -218,10 +280,10 @@ class TaskReported(Fact, frozen=True, kw_only=True):
     """True: nothing more is read, whatever the task said or did not say."""
 
 
-# -- money
+# -- money and notices
 
 
-class BudgetCrossed(Fact, frozen=True, kw_only=True):
+class BudgetCrossed(Fact, kind=35):
     """What was spent reached a threshold of the budget, for the first time."""
 
     threshold: int
@@ -231,144 +293,108 @@ class BudgetCrossed(Fact, frozen=True, kw_only=True):
     total: int
 
 
-class AlertsAdopted(Fact, frozen=True, kw_only=True):
+class AlertsAdopted(OfSource, kind=42):
     """The notices sent about a source from here on; nothing that ended before is ever sent."""
 
-    source: str
     kinds: tuple[str, ...]
-    """Empty: nothing is told any more."""
+    """Empty: no more notices are sent."""
 
 
-class NoticeIntended(Fact, frozen=True, kw_only=True):
-    """We are about to tell the webhook."""
-
+class OfNotice(Fact):
     notice_id: str
+
+
+class NoticeIntended(OfNotice, kind=36):
+    """We are about to call the webhook."""
+
     kind: Literal["budget", "orphan", "run_end", "anomaly", "test"]
     body: bytes
-    """The JSON text sent."""
     about: tuple[str, ...] = ()
-    """The ids of the facts that a digest tells together; empty: the notice is about one, under its own id."""
+    """The ids of the facts in a digest; empty: the notice is about one, under its own id."""
 
 
-class NoticeDelivered(Fact, frozen=True, kw_only=True):
-    """The webhook took it."""
+class NoticeDelivered(OfNotice, kind=37):
+    """The webhook accepted it."""
 
-    notice_id: str
     status: int
     attempt: int
 
 
-class NoticeFailed(Fact, frozen=True, kw_only=True):
-    """The webhook did not take it."""
+class NoticeFailed(OfNotice, kind=38):
+    """The webhook did not accept it."""
 
-    notice_id: str
     error: str
     attempt: int
     final: bool = False
     """True: it is not tried again."""
 
 
-# -- who may ask
+# -- sources and tokens
 
 
-class RecorderStarted(Fact, frozen=True, kw_only=True):
+class RecorderStarted(OfSource, kind=22):
     """A recorder began to poll this source."""
 
-    source: str
     software: str
-    """The version of Steno."""
 
 
-class RecorderStopped(Fact, frozen=True, kw_only=True):
+class RecorderStopped(OfSource, kind=23):
     """A recorder stopped on purpose; a killed one leaves none of these."""
 
-    source: str
     why: str
 
 
-class SourceHidden(Fact, frozen=True, kw_only=True):
-    """Lists leave out what was imported as this source, from now on."""
-
-    source: str
+class OfArchive(OfSource):
     by: str
     """Who asked for it."""
 
 
-class SourceShown(Fact, frozen=True, kw_only=True):
-    """Lists show what was imported as this source again."""
-
-    source: str
-    by: str
-    """Who asked for it."""
+class SourceHidden(OfArchive, kind=45):
+    """Lists leave it out from now on."""
 
 
-class TokenCreated(Fact, frozen=True, kw_only=True):
-    """Somebody may use the HTTP service from now on; the token itself is in no record, nor is its hash."""
+class SourceShown(OfArchive, kind=46):
+    """Lists show it again."""
+
+
+class OfToken(Fact):
+    """A fact about a token of the HTTP service; the token itself is in no record, nor is its hash."""
 
     token_id: str
     name: str
     """What commands under this token are recorded as."""
     role: Literal["read", "submit", "admin"]
     expires_at: int | None = None
-    """Microseconds, UTC; None: it holds until revoked."""
+    """None: it holds until revoked."""
     by: str
-    """Who made it."""
+    """Who made or revoked it."""
 
 
-class TokenRevoked(Fact, frozen=True, kw_only=True):
-    """That token is worth nothing from now on."""
-
-    token_id: str
-    name: str
-    role: Literal["read", "submit", "admin"]
-    expires_at: int | None = None
-    by: str
-    """Who revoked it."""
+class TokenCreated(OfToken, kind=39):
+    """Somebody may use the HTTP service from now on."""
 
 
-Event = (
-    PollRecorded
-    | PollFailed
-    | RunObserved
-    | VmObserved
-    | ProviderEventSeen
-    | RunRequested
-    | StopRequested
-    | SubmitIntended
-    | SubmitSucceeded
-    | SubmitFailed
-    | StopIntended
-    | StopSucceeded
-    | StopFailed
-    | FleetIntended
-    | FleetEnsured
-    | FleetFailed
-    | IntentAbandoned
-    | RecorderStarted
-    | RecorderStopped
-    | PolicyAdopted
-    | RunHeld
-    | RunPlaced
-    | RunRequeued
-    | VmStopRequested
-    | VmDrainStarted
-    | VmDrainCancelled
-    | VmStopIntended
-    | VmStopSucceeded
-    | VmStopFailed
-    | VmGoneConfirmed
-    | BudgetCrossed
-    | AlertsAdopted
-    | NoticeIntended
-    | NoticeDelivered
-    | NoticeFailed
-    | TaskReported
-    | TokenCreated
-    | TokenRevoked
-    | SourceHidden
-    | SourceShown
-)
-"""Any fact."""
+class TokenRevoked(OfToken, kind=40):
+    """The token is not accepted from now on."""
 
-NAMES = frozenset(kind.__name__ for kind in Event.__args__)
-"""The name of every kind of event."""
+
+PollEvent = PollRecorded | PollFailed
+ObservedEvent = RunObserved | VmObserved | ProviderEventSeen
+SubmitEvent = RunRequested | SubmitIntended | SubmitSucceeded | SubmitFailed | IntentAbandoned | TaskReported
+StopEvent = StopRequested | StopIntended | StopSucceeded | StopFailed
+QueueEvent = PolicyAdopted | RunHeld | RunPlaced | RunRequeued
+PlaceEvent = FleetIntended | FleetEnsured | FleetFailed | VmDrainStarted | VmDrainCancelled | VmGoneConfirmed
+VmStopEvent = VmStopRequested | VmStopIntended | VmStopSucceeded | VmStopFailed
+NoticeEvent = BudgetCrossed | AlertsAdopted | NoticeIntended | NoticeDelivered | NoticeFailed
+SourceEvent = RecorderStarted | RecorderStopped | SourceHidden | SourceShown | TokenCreated | TokenRevoked
+OwnEvent = SubmitEvent | StopEvent | QueueEvent | PlaceEvent | VmStopEvent | NoticeEvent | SourceEvent
+Event = PollEvent | ObservedEvent | OwnEvent
+
+NAMES: Final = frozenset(name for name, _ in KINDS.values())
+
+OBSERVED: Final[dict[str, type[ObservedEvent]]] = {
+    "run": RunObserved,
+    "vm": VmObserved,
+    "provider_event": ProviderEventSeen,
+}
+"""The observation event that an item of each shape kind gives."""

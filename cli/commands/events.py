@@ -61,9 +61,9 @@ def events_command(
 
 def _check_types(types: tuple[str, ...]) -> None:
     from cli.catalogue import near
-    from events.kinds import KINDS
+    from events.types import NAMES
 
-    known = sorted({name for name, _ in KINDS.values()})
+    known = sorted(NAMES)
     for name in types:
         if name not in known:
             raise click.BadParameter(f"there is no event type {name}{near(name, known)}", param_hint="--type")

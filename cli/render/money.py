@@ -10,8 +10,7 @@ import click
 from cli.render import paint, words
 from engine.money.projection import ClaimVerdict
 from engine.money.words import money, rate, usd
-from events.clock import SECOND
-from events.duration import span
+from events.clock import SECOND, span
 from projections.models.money_objects import LINES
 
 if TYPE_CHECKING:

@@ -21,8 +21,7 @@ def moment(text: str, now: int) -> int:
     Raises:
         click.BadParameter: it is neither.
     """
-    from events.clock import parse_time
-    from events.duration import parse_duration
+    from events.clock import parse_duration, parse_time
 
     text = text.strip()
     try:

@@ -15,7 +15,7 @@ from engine.policy import Policy
 from engine.providers.readings import READINGS
 from events import types
 from events.errors import IdConflict, VersionConflict
-from events.secrets import PREFIX
+from events.shape.secrets import PREFIX
 
 if TYPE_CHECKING:
     from engine.act.journal import Journal

@@ -21,8 +21,7 @@ from engine.money.words import rate, usd
 from engine.policy import BACKSTOP, DOLLAR, OFF, Policy
 from engine.requirements import Requirements
 from engine.states import VmState
-from events.clock import SECOND
-from events.duration import span
+from events.clock import SECOND, span
 from events.types import BudgetCrossed
 
 DAY = 24 * HOUR

@@ -14,8 +14,7 @@ from engine.fold.sources import BLIND_AFTER
 from engine.fold.vm import Drain, DrainBy, Vm
 from engine.policy import HOUR, MINUTE
 from engine.states import VmState
-from events.clock import SECOND
-from events.duration import backoff
+from events.clock import SECOND, backoff
 from events.types import StopRequested, VmDrainCancelled, VmDrainStarted, VmStopIntended
 
 STENO: Final = "steno"

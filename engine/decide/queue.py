@@ -18,8 +18,7 @@ from engine.fold.run import Held, Run
 from engine.fold.world_codec import WorldState
 from engine.policy import MINUTE, Policy
 from engine.states import Reason, State, VmState
-from events.clock import SECOND, format_second
-from events.duration import backoff, span
+from events.clock import SECOND, backoff, format_second, span
 from events.types import IntentAbandoned, RunHeld, RunPlaced, RunRequeued
 
 BEHIND: Final = "another run is ahead in the queue"

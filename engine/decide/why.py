@@ -18,8 +18,7 @@ from engine.fold.world_codec import WorldState
 from engine.money.prices import in_force
 from engine.policy import Policy
 from engine.states import VmReason, VmState
-from events.clock import SECOND, format_time
-from events.duration import span
+from events.clock import SECOND, format_time, span
 
 
 def why_not_warm(state: WorldState, run: Run) -> tuple[str, ...]:

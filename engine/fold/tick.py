@@ -10,7 +10,7 @@ import msgspec
 from engine.facts import RunFacts, VmEvent, VmFacts
 from engine.providers.reading import Listing, Reading, Readings, Scope
 from events.poll import Poll
-from events.shape.items import split
+from events.shape.cut import split
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 T = TypeVar("T")

@@ -22,8 +22,7 @@ from engine.kernel.mark import is_genuine, read_frame, read_mark
 from engine.providers.base import Provider
 from engine.states import State
 from events import types
-from events.clock import SECOND, Clock, foreign_run_id
-from events.duration import backoff
+from events.clock import SECOND, Clock, backoff, foreign_run_id
 from events.errors import IdConflict
 
 LONGEST: Final = 256 * 1024

@@ -13,8 +13,7 @@ import msgspec
 from engine.money.prices import HOUR
 from engine.money.words import usd
 from engine.policy import DOLLAR, MINUTE
-from events.clock import SECOND
-from events.duration import span
+from events.clock import SECOND, span
 
 Pattern = Literal["no reuse", "one batch a day", "evenly spread"]
 PATTERNS: Final[tuple[Pattern, ...]] = ("one batch a day", "no reuse", "evenly spread")

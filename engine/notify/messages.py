@@ -17,8 +17,7 @@ from engine.money.words import rate, usd
 from engine.notify.news import ANOMALY, ORPHAN, RUN_END, NewsItem
 from engine.objects import anomaly_object, run_object
 from engine.rules.sets import CURRENT
-from events.clock import SECOND, format_second
-from events.duration import span
+from events.clock import SECOND, format_second, span
 from events.types import BudgetCrossed
 
 _LONGEST = 2900

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from events.clock import SECOND
-from events.duration import backoff
+from events.clock import SECOND, backoff
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from engine.fold.world_codec import WorldState
 from engine.policy import Billing, Policy, Rate
 from engine.settings.settings import Settings
 from engine.settings.values import budget, machines, positive_duration, rate, thresholds, timeout
-from events.duration import parse_duration
+from events.clock import parse_duration
 
 _MINIMUM, _GRANULARITY = ".minimum", ".granularity"
 

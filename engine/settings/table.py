@@ -22,7 +22,7 @@ from engine.settings.values import (
     timeout,
     webhook,
 )
-from events.duration import parse_duration
+from events.clock import parse_duration
 
 GENERAL: tuple[Known, ...] = (
     Known(name="record", variables=("STENO_RECORD",), help="where the record is: a path (SQLite) or an SQLAlchemy URL"),

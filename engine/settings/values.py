@@ -7,8 +7,7 @@ from decimal import Decimal
 from typing import Final
 from urllib.parse import urlsplit
 
-from events.clock import SECOND
-from events.duration import UNITS, parse_duration
+from events.clock import SECOND, UNITS, parse_duration
 
 _DOLLARS: Final = 1_000_000_000
 _RATE: Final = 10_000

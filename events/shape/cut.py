@@ -1,33 +1,31 @@
-"""Cuts an answer's items along a shape: what moves at every poll leaves a hole, what hardly ever moves becomes a part
-of its own.
+"""Cuts an answer into items and an item along its shape: a volatile value leaves a hole, a cold one becomes a part.
 
 In the text that is left, byte 0 stands for a volatile value and byte 1 for a part, in order. Neither can occur in JSON
 text.
 """
 
+import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, lru_cache
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from events.secrets import is_secret_name
-from events.shape.shape import Node
+from events.shape.secrets import is_secret_name
+from events.shape.shape import LINES, BodyShape, Node
 
 HOLE: Final = b"\x00"
 PART: Final = b"\x01"
 SMALL: Final = 64
 """A cold value shorter than this (`null`, `{}`) stays where it is: a part would cost more."""
 
-_MARKS: Final = re.compile(rb"([\x00\x01])")
-_PLAIN: Final = re.compile(
-    rb'-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|null|true|false|"[0-9TZ:.+-]{0,40}"'
-)  # fmt: skip
+_PLAIN: Final = re.compile(rb'-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|null|true|false|"[0-9TZ:.+-]{0,40}"')
+_LINE: Final = re.compile(rb"(?:[^\\]|\\[^n])*")
+"""Up to the next line break, in the text of a JSON string."""
 _object: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_raw: Final = msgspec.json.Decoder(msgspec.Raw)
 _list: Final = msgspec.json.Decoder(list[msgspec.Raw])
-_names: dict[str, bytes] = {}
-_member_decoders: dict[str, msgspec.json.Decoder[Any]] = {}
 _BRACE, _BRACKET = b"{["
 
 
@@ -54,87 +52,56 @@ def cut(item: bytes, node: Node) -> Cut:
     keys), nothing is cut out of it.
 
     Raises:
-        msgspec.DecodeError, RecursionError: the text is no JSON that can be walked.
+        msgspec.DecodeError, RecursionError: the text is not JSON that can be walked.
     """
-    values: list[Piece] = []
-    cold: list[Piece] = []
-    text = _walk(item, node, Cut(b"", values, cold, ()), secret=False)
+    taken = Cut(b"", [], [], ())
+    text = _walk(item, node, taken, secret=False)
     if HOLE not in item and PART not in item:
-        segments = _mended(text, PART, [piece.raw for piece in cold]).split(HOLE)
-        if _woven(segments, [piece.raw for piece in values]) == item:
-            return Cut(text, values, cold, tuple(segments))
+        segments = woven(text.split(PART), [piece.raw for piece in taken.cold]).split(HOLE)
+        if woven(segments, [piece.raw for piece in taken.values]) == item:
+            return taken._replace(text=text, segments=tuple(segments))
     return Cut(item, [], [], (item,))
 
 
-def _mended(text: bytes, mark: bytes, given: Sequence[bytes]) -> bytes:
-    """The text with each mark replaced by the next of as many that are given."""
-    return _woven(text.split(mark), given) if given else text
+def _walk(raw: bytes, node: Node, taken: Cut, secret: bool) -> bytes:
+    secret = secret or node.secret
+    if node.volatile:
+        taken.values.append(Piece(raw, node, secret))
+        return HOLE
+    if node.cold and len(raw) >= SMALL:
+        taken.cold.append(Piece(raw, node, secret))
+        return PART
+    first = raw[0]
+    if first == _BRACE and (node.keys or node.any is not None):
+        return _walk_object(raw, node, taken, secret)
+    if first == _BRACKET and node.each is not None:
+        each = node.each
+        return b"[" + b",".join([_walk(bytes(value), each, taken, secret) for value in _list.decode(raw)]) + b"]"
+    return raw
 
 
-def _woven(segments: Sequence[bytes], between: Sequence[bytes]) -> bytes:
-    out = [segments[0]]
-    for given, segment in zip(between, segments[1:], strict=True):
-        out += (given, segment)
-    return b"".join(out)
+def _walk_object(raw: bytes, node: Node, taken: Cut, secret: bool) -> bytes:
+    keys, any_key = node.keys, node.any
+    out: list[bytes | msgspec.Raw] = []
+    for key, value in _object.decode(raw).items():
+        out.append(_name(key))
+        below = keys.get(key, any_key)
+        if below is None:
+            out.append(value)
+        else:
+            out.append(_walk(bytes(value), below, taken, secret or is_secret_name(key)))
+    return b"{" + b"".join(out)[1:] + b"}"
 
 
-def fill(text: bytes, values: Iterable[bytes], parts: Iterable[bytes]) -> bytes:
-    """The text with its marks replaced, each by the next value or part.
-
-    Raises:
-        ValueError: there are more marks than values or parts.
-    """
-    if HOLE not in text and PART not in text:
-        return text
-    pieces = _MARKS.split(text)
-    holes, refs = iter(values), iter(parts)
-    try:
-        for index in range(1, len(pieces), 2):
-            pieces[index] = next(holes if pieces[index] == HOLE else refs)
-    except StopIteration:
-        raise ValueError("a part has more holes than there are values") from None
-    return b"".join(pieces)
-
-
-def elements(body: bytes) -> list[bytes] | None:
-    """The elements of a JSON list, as text; None if the text is JSON but no list.
-
-    Raises:
-        msgspec.DecodeError, RecursionError: it is no JSON.
-    """
-    try:
-        return [bytes(raw) for raw in _list.decode(body)]
-    except msgspec.ValidationError:
-        return None
-
-
-def strip(body: bytes) -> bytes:
-    """JSON text without white space around it.
-
-    Raises:
-        msgspec.DecodeError, RecursionError: it is no JSON.
-    """
-    return bytes(_raw.decode(body))
-
-
-def member(item: bytes, key: str) -> bytes | None:
-    """The value under a key of a JSON object, as text; the last one if the key is repeated.
-
-    Raises:
-        msgspec.MsgspecError: it is no object.
-    """
-    decoder = _member_decoders.get(key)
-    if decoder is None:
-        # A structure of one field: the members nobody asked for are passed over, not made.
-        struct = msgspec.defstruct("Member", [("value", msgspec.Raw, msgspec.Raw(b""))], rename={"value": key})
-        decoder = _member_decoders[key] = msgspec.json.Decoder(struct)
-    return bytes(decoder.decode(item).value) or None
+@lru_cache(maxsize=10_000)
+def _name(key: str) -> bytes:
+    return b"," + msgspec.json.encode(key) + b":"
 
 
 class Template:
     """An item seen before: recognises the same item with other volatile values by comparing memory, without parsing."""
 
-    __slots__ = ("_first", "_rest", "holes", "identity", "item", "size")
+    __slots__ = ("_first", "_rest", "identity", "item", "size")
 
     def __init__(self, taken: Cut, identity: str, item: int) -> None:
         """`taken` is the cut of the text as the provider sent it; `item` the part that holds it, secrets replaced."""
@@ -142,14 +109,12 @@ class Template:
         self._rest = taken.segments[1:]
         self.identity = identity
         self.item = item
-        self.holes = len(self._rest)
         self.size = sum(map(len, taken.segments))
 
     def match(self, text: bytes, start: int, values: list[bytes]) -> int:
         """Where this item ends in `text` if it begins at `start` (its values are appended), or -1.
 
-        Only plain values are taken (numbers, times, null, true, false): anything else is looked at properly, secrets
-        and all.
+        Only plain values match (numbers, times, null, true, false): any other is cut again, and its secrets replaced.
         """
         if not text.startswith(self._first, start):
             return -1
@@ -167,40 +132,136 @@ class Template:
         return end
 
 
-def _walk(raw: bytes, node: Node, result: Cut, secret: bool) -> bytes:
-    secret = secret or node.secret
-    if node.volatile:
-        result.values.append(Piece(raw, node, secret))
-        return HOLE
-    if node.cold and len(raw) >= SMALL:
-        result.cold.append(Piece(raw, node, secret))
-        return PART
-    first = raw[0]
-    if first == _BRACE and (node.keys or node.any is not None):
-        return _walk_object(raw, node, result, secret)
-    if first == _BRACKET and node.each is not None:
-        each = node.each
-        return b"[" + b",".join([_walk(bytes(value), each, result, secret) for value in _list.decode(raw)]) + b"]"
-    return raw
+def woven(segments: Sequence[bytes], between: Sequence[bytes]) -> bytes:
+    """The text whose segments stand around what is `between` them.
+
+    Raises:
+        ValueError: there is not exactly one more segment.
+    """
+    out = [segments[0]]
+    for given, segment in zip(between, segments[1:], strict=True):
+        out += (given, segment)
+    return b"".join(out)
 
 
-def _walk_object(raw: bytes, node: Node, result: Cut, secret: bool) -> bytes:
-    keys, any_key, names = node.keys, node.any, _names
-    out: list[bytes | msgspec.Raw] = []
-    for key, value in _object.decode(raw).items():
-        out.append(names.get(key) or _name(key))
-        below = keys.get(key, any_key)
-        if below is None:
-            out.append(value)
-        else:
-            out.append(_walk(bytes(value), below, result, secret or is_secret_name(key)))
-    if not out:
-        return b"{}"
-    return b"{" + b"".join(out)[1:] + b"}"
+def fill(text: bytes, values: Iterable[bytes], parts: Sequence[bytes]) -> bytes:
+    """The text with its marks replaced, each by the next value or part.
+
+    Raises:
+        ValueError: there are more marks than values or parts.
+    """
+    if HOLE not in text and PART not in text:
+        return text
+    segments = woven(text.split(PART), parts).split(HOLE)
+    return woven(segments, tuple(islice(values, len(segments) - 1)))
 
 
-def _name(key: str) -> bytes:
-    encoded = b"," + msgspec.json.encode(key) + b":"
-    if len(_names) < 10_000:
-        _names[key] = encoded
-    return encoded
+def member(item: bytes, key: str) -> bytes | None:
+    """The value under a key of a JSON object, as text; the last one if the key is repeated.
+
+    Raises:
+        msgspec.MsgspecError: it is not an object.
+    """
+    return bytes(_member(key).decode(item).value) or None
+
+
+@cache
+def _member(key: str) -> msgspec.json.Decoder[Any]:
+    # A structure of one field: the members nobody asked for are skipped, not made.
+    struct = msgspec.defstruct("Member", [("value", msgspec.Raw, msgspec.Raw(b""))], rename={"value": key})
+    return msgspec.json.Decoder(struct)
+
+
+def identity(item: bytes, key: str) -> str:
+    """The text under the key that names an item; "" where it has none."""
+    raw = member(item, key) if item[:1] == b"{" and key else None
+    if raw is None:
+        return ""
+    if raw[:1] == b'"' and b"\\" not in raw:
+        return raw[1:-1].decode()
+    found = json.loads(raw)
+    return "" if found is None or isinstance(found, (dict, list)) else str(found)
+
+
+def identity_of(item: bytes, shape: BodyShape) -> str:
+    """What names an item of an answer; "" where nothing does."""
+    if shape.items != LINES:
+        return identity(item, shape.identity)
+    columns = str(json.loads(item)).split(shape.separator)
+    number = int(shape.identity)
+    return columns[number].strip() if number < len(columns) else ""
+
+
+class Split(NamedTuple):
+    """An answer taken apart."""
+
+    items: list[bytes]
+    """JSON text each; of a text, its lines as JSON strings."""
+    frame: bytes
+    """The text around them, with byte 1 in the place of an item; of a text, byte 0 and what follows the last line."""
+    plain: bool
+    """The frame and the items give the text back byte for byte."""
+
+
+def split(body: bytes, shape: BodyShape | None, clean: Callable[[bytes], bytes] = bytes) -> Split | None:
+    """The items of an answer; None where the answer has not the form that the shape declares.
+
+    Args:
+        clean: replaces the secrets in the text around the items.
+
+    Raises:
+        msgspec.MsgspecError, RecursionError: the answer is not JSON.
+    """
+    if shape is None or not shape.items:
+        return None
+    if shape.items == LINES:
+        return _lines(body)
+    path = [key for key in shape.items.removesuffix("[]").split(".") if key]
+    text = msgspec.json.format(body, indent=-1) if path else body
+    found = _inside(text, path, bytes)
+    if found is None:
+        return None
+    whole = woven(found.frame.split(PART), found.items) == text
+    if not path:
+        return found._replace(plain=whole)
+    # Keys that are repeated, or written with escapes, would not come back.
+    return _inside(text, path, clean) if whole else None
+
+
+def _inside(raw: bytes, path: list[str], clean: Callable[[bytes], bytes]) -> Split | None:
+    try:
+        if not path:
+            items = [bytes(one) for one in _list.decode(raw)]
+            return Split(items, b"[" + b",".join([PART] * len(items)) + b"]", plain=False)
+        members = _object.decode(raw)
+    except msgspec.ValidationError:
+        return None
+    below = _inside(bytes(members[path[0]]), path[1:], clean) if path[0] in members else None
+    if below is None:
+        return None
+    out = []
+    for key, value in members.items():
+        name = _name(key)[1:]
+        out.append(name + below.frame if key == path[0] else clean(b"{" + name + bytes(value) + b"}")[1:-1])
+    return below._replace(frame=b"{" + b",".join(out) + b"}")
+
+
+def _lines(body: bytes) -> Split | None:
+    text = body.strip()
+    if text[:1] != b'"':
+        return None
+    inner = text[1:-1]
+    lines, at = [], 0
+    while at < len(inner):
+        found = _LINE.match(inner, at)
+        end = len(inner) if found is None else found.end()
+        lines.append(b'"' + inner[at:end] + b'"')
+        at = end + 2
+    # The break behind the last line belongs to the frame: a text is not one line longer for it.
+    rest = rb"\n" if lines and at == len(inner) else b""
+    return Split(lines, HOLE + rest, plain=text == body)
+
+
+def joined_lines(frame: bytes, lines: Sequence[bytes]) -> bytes:
+    """The JSON string that was split into lines."""
+    return b'"' + rb"\n".join([line[1:-1] for line in lines]) + frame.removeprefix(HOLE) + b'"'

@@ -1,19 +1,18 @@
-"""How an answer is built, as data the engine hands in: which values move at every poll, which rarely, which are secret.
+"""The shape of an answer, given by the engine as data: which values move at every poll, which rarely, which are secret.
 
 A path is keys joined by dots; `name[]` is every element of the list under `name`, `*` every key of an object:
 `jobs[].job_submissions[].last_processed_at`, `run_spec.configuration.env.*`.
 """
 
 import re
-from typing import Final, Protocol
+from collections.abc import Callable
+from functools import cached_property
+from typing import Final
 
 import msgspec
 
 LINES: Final = "lines"
 """`BodyShape.items` of an answer that is a text."""
-
-_ANYTHING: Final = re.compile(b"")
-_NOTHING: Final = re.compile(b"(?!)")
 
 
 class BodyShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,15 +33,11 @@ class BodyShape(msgspec.Struct, frozen=True, kw_only=True):
     cold: tuple[str, ...] = ()
     """Paths whose values hardly ever move; stored apart, once."""
     secret: tuple[str, ...] = ()
-    """Paths, besides the defaults of `events.secrets`, under which every value is a secret."""
+    """Paths, besides the defaults of `events.shape.secrets`, under which every value is a secret."""
 
 
-class Router(Protocol):
-    """The shape of what an endpoint answers."""
-
-    def __call__(self, path: str, req: bytes, /) -> BodyShape | None:
-        """The shape, or None for an endpoint nobody declared: its body is stored as one part."""
-        ...
+Router = Callable[[str, bytes], BodyShape | None]
+"""(path, req) → the shape of the answer; None for an endpoint nobody declared: its body is stored as one part."""
 
 
 def no_shapes(_path: str, _req: bytes, /) -> BodyShape | None:
@@ -53,14 +48,11 @@ def no_shapes(_path: str, _req: bytes, /) -> BodyShape | None:
 class Node:
     """One step of compiled paths."""
 
-    __slots__ = ("_guard", "any", "cold", "each", "keys", "secret", "volatile")
-
     def __init__(self) -> None:
         self.keys: dict[str, Node] = {}
         self.any: Node | None = None
         self.each: Node | None = None
         self.volatile = self.cold = self.secret = False
-        self._guard: re.Pattern[bytes] | None = None
 
     def key(self, name: str) -> "Node | None":
         """The step under an object's key, if any path goes there."""
@@ -71,16 +63,17 @@ class Node:
 
         Keys written with escapes are not found by it.
         """
-        if self._guard is None:
-            names = _guarded(self, "")
-            if "" in names:
-                self._guard = _ANYTHING
-            elif names:
-                keys = b"|".join(re.escape(name.encode()) for name in sorted(names))
-                self._guard = re.compile(rb'"(?:%s)"\s*:\s*(?!null|\{\s*\}|\[\s*\]|"")' % keys)
-            else:
-                self._guard = _NOTHING
         return self._guard.search(text) is not None
+
+    @cached_property
+    def _guard(self) -> re.Pattern[bytes]:
+        names = _guarded(self, "")
+        if "" in names:
+            return re.compile(b"")
+        if not names:
+            return re.compile(b"(?!)")
+        keys = b"|".join(re.escape(name.encode()) for name in sorted(names))
+        return re.compile(rb'"(?:%s)"\s*:\s*(?!null|\{\s*\}|\[\s*\]|"")' % keys)
 
 
 def _guarded(node: Node, name: str) -> set[str]:
@@ -98,9 +91,7 @@ def _guarded(node: Node, name: str) -> set[str]:
 def compile_paths(shape: BodyShape | None) -> Node:
     """The paths of a shape as one tree, walked beside an item."""
     root = Node()
-    if shape is None:
-        return root
-    for mark in ("volatile", "cold", "secret"):
+    for mark in ("volatile", "cold", "secret") if shape is not None else ():
         for path in getattr(shape, mark):
             setattr(_step_to(root, path), mark, True)
     return root
@@ -112,11 +103,7 @@ def compile_answer(shape: BodyShape | None) -> Node:
     if shape is None or not shape.items or shape.items == LINES:
         return node
     whole = Node()
-    *above, last = shape.items.split(".")
-    step = whole
-    for name in (*above, last.removesuffix("[]")):
-        step = step.keys.setdefault(name, Node()) if name else step
-    step.each = node
+    _step_to(whole, shape.items.removesuffix("[]")).each = node
     return whole
 
 

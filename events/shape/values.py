@@ -1,8 +1,8 @@
 """The values that move at every poll, in a few bytes each: times as distance from the poll, decimals as digits, repeats
 by number.
 
-A value is one byte (type in the high half, length in the low half) and that many bytes of a big-endian number. What
-does not come back the same, byte for byte, is kept as it is.
+A value is one byte (type in the high half, length in the low half) and that many bytes of a big-endian number. A value
+that would not come back byte for byte is kept as it is.
 """
 
 import re
@@ -12,7 +12,6 @@ from typing import Final
 from events.clock import format_time, parse_time
 
 _TIME_Z, _TIME_OFFSET, _DECIMAL, _INTEGER, _REPEAT, _LITERAL, _WORD = (number << 4 for number in range(7))
-_TIMES: Final = frozenset({_TIME_Z, _TIME_OFFSET})
 _WORDS: Final = (b"null", b"true", b"false", b'""')
 _ZONES: Final = frozenset({b'Z"', b'+00:00"'})
 _SHORTEST_TIME: Final = 29
@@ -32,16 +31,9 @@ def encode_values(values: Sequence[bytes], moment: int) -> bytes:
         if len(raw) > _WORTH_REPEATING:
             before = seen.setdefault(raw, index)
             if before != index:
-                _number(out, _REPEAT, before)
+                write_number(out, before, _REPEAT)
                 continue
-        _value(out, raw, moment)
-    return bytes(out)
-
-
-def encode_value(raw: bytes, moment: int) -> bytes:
-    """One value alone."""
-    out = bytearray()
-    _value(out, raw, moment)
+        write_value(out, raw, moment)
     return bytes(out)
 
 
@@ -49,7 +41,7 @@ def decode_values(data: bytes, start: int, moment: int) -> list[bytes]:
     """All values from byte `start` to the end.
 
     Raises:
-        ValueError: the bytes are no values.
+        ValueError: the bytes are not values.
     """
     values: list[bytes] = []
     while start < len(data):
@@ -61,7 +53,7 @@ def decode_values(data: bytes, start: int, moment: int) -> list[bytes]:
 def decode_value(data: bytes, start: int, moment: int, before: Sequence[bytes] = ()) -> tuple[bytes, int]:
     """One value and where the next begins."""
     kind, number, end = _read(data, start)
-    if kind in _TIMES:
+    if kind in (_TIME_Z, _TIME_OFFSET):
         text = format_time(moment + unfold(number)).encode()
         return (b'"%s"' % text if kind == _TIME_Z else b'"%s+00:00"' % text[:-1]), end
     if kind == _INTEGER:
@@ -70,26 +62,17 @@ def decode_value(data: bytes, start: int, moment: int, before: Sequence[bytes] =
         digits, places = divmod(number, 16)
         whole = b"%0*d" % (places + 1, digits)
         return whole[:-places] + b"." + whole[-places:], end
-    if kind == _REPEAT:
-        if number >= len(before):
-            raise ValueError("a value repeats one that is not there")
+    if kind == _REPEAT and number < len(before):
         return before[number], end
-    if kind == _LITERAL:
-        if end + number > len(data):
-            raise ValueError("a value is cut")
+    if kind == _LITERAL and end + number <= len(data):
         return data[end : end + number], end + number
     if kind == _WORD and number < len(_WORDS):
         return _WORDS[number], end
-    raise ValueError("unknown kind of value")
-
-
-def write_number(out: bytearray, number: int) -> None:
-    """A number of no particular kind."""
-    _number(out, _INTEGER, number)
+    raise ValueError("unknown kind of value, or a value that is cut")
 
 
 def read_number(data: bytes, start: int) -> tuple[int, int]:
-    """A number of no particular kind and where the next value begins.
+    """A number that is not a value, and where the next one begins.
 
     Raises:
         ValueError: there is none.
@@ -101,11 +84,7 @@ def read_number(data: bytes, start: int) -> tuple[int, int]:
 
 
 def read_numbers(data: bytes, start: int, count: int) -> tuple[list[int], int]:
-    """`count` numbers that follow each other, and where the next value begins: `read_number` in one step for many.
-
-    Raises:
-        ValueError: there are fewer.
-    """
+    """As `read_number`, `count` times in one loop."""
     numbers: list[int] = []
     size = len(data)
     for _ in range(count):
@@ -113,23 +92,11 @@ def read_numbers(data: bytes, start: int, count: int) -> tuple[list[int], int]:
             raise ValueError("a value is missing")
         tag = data[start]
         end = start + 1 + (tag & 15)
-        if end > size:
-            raise ValueError("a value is cut")
-        if tag & 0xF0 != _INTEGER:
+        if end > size or tag & 0xF0 != _INTEGER:
             raise ValueError("a number is expected")
         numbers.append(int.from_bytes(data[start + 1 : end], "big"))
         start = end
     return numbers, start
-
-
-def fold(number: int) -> int:
-    """A signed number as an unsigned one, small if it was near zero."""
-    return number << 1 if number >= 0 else (-number << 1) - 1
-
-
-def unfold(number: int) -> int:
-    """The signed number again."""
-    return number >> 1 if not number & 1 else -((number + 1) >> 1)
 
 
 def _read(data: bytes, start: int) -> tuple[int, int, int]:
@@ -142,29 +109,41 @@ def _read(data: bytes, start: int) -> tuple[int, int, int]:
     return tag & 0xF0, int.from_bytes(data[start + 1 : end], "big"), end
 
 
-def _number(out: bytearray, kind: int, number: int) -> None:
+def fold(number: int) -> int:
+    """A signed number as an unsigned one, small if it was near zero."""
+    return number << 1 if number >= 0 else (-number << 1) - 1
+
+
+def unfold(number: int) -> int:
+    """The signed number again."""
+    return number >> 1 if not number & 1 else -((number + 1) >> 1)
+
+
+def write_number(out: bytearray, number: int, kind: int = _INTEGER) -> None:
+    """Append a number, which need not be a value."""
     length = (number.bit_length() + 7) >> 3
     out.append(kind | length)
     out += number.to_bytes(length, "big")
 
 
-def _value(out: bytearray, raw: bytes, moment: int) -> None:
+def write_value(out: bytearray, raw: bytes, moment: int) -> None:
+    """Append one value of a poll that was answered at `moment`."""
     if len(raw) >= _SHORTEST_TIME and raw[0] == _QUOTE:
         at = _microseconds(raw)
         if at is not None:
-            _number(out, _TIME_Z if len(raw) == _SHORTEST_TIME else _TIME_OFFSET, fold(at - moment))
+            write_number(out, fold(at - moment), _TIME_Z if len(raw) == _SHORTEST_TIME else _TIME_OFFSET)
             return
     elif (number := _NUMBER.fullmatch(raw)) is not None:
         whole, places = number.groups()
         if places is None:
-            _number(out, _INTEGER, int(whole))
+            write_number(out, int(whole))
         else:
-            _number(out, _DECIMAL, int(whole + places) * 16 + len(places))
+            write_number(out, int(whole + places) * 16 + len(places), _DECIMAL)
         return
     elif raw in _WORDS:
-        _number(out, _WORD, _WORDS.index(raw))
+        write_number(out, _WORDS.index(raw), _WORD)
         return
-    _number(out, _LITERAL, len(raw))
+    write_number(out, len(raw), _LITERAL)
     out += raw
 
 

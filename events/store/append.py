@@ -1,37 +1,44 @@
 """The one way into a record: whole batches, in one transaction, in order, chained."""
 
-import sqlite3
 import uuid
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from enum import Enum
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+from sqlalchemy import bindparam, insert, literal_column, select, update
 
-from events.codec import encode
-from events.errors import IdConflict, StenoError, VersionConflict
-from events.kinds import CODES, type_of
+from events.codec import CODES, encode, type_of
+from events.errors import IdConflict, VersionConflict
 from events.store.chain import MARK_BYTES, SEAL_EVERY, chained, committer, subject
-from events.store.schema import driver
+from events.store.schema import events, head, streams
 from events.types import Event
 
 if TYPE_CHECKING:
     from events.store.store import Session
 
-_INSERT: Final = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_ADVANCE: Final = "UPDATE head SET position = ?, hash = ? WHERE id = 1"
-_STREAM: Final = "UPDATE streams SET version = ?, item_id = ?, since = ? WHERE id = ?"
+_HEAD: Final = select(head.c.position, head.c.hash)
+_INSERT: Final = insert(events)
+_ADVANCE: Final = (
+    update(head).values(position=bindparam("at"), hash=bindparam("digest")).where(head.c.id == literal_column("1"))
+)
+_MOVE: Final = (
+    update(streams)
+    .values(version=bindparam("now"), item_id=bindparam("item"), since=bindparam("asked"))
+    .where(streams.c.id == bindparam("stream"))
+)
+_STREAM: Final = select(
+    streams.c.id, streams.c.name, streams.c.version, streams.c.item_id, streams.c.since
+).where(streams.c.name == bindparam("stream"))  # fmt: skip
+_NEW: Final = insert(streams).values(name=bindparam("stream"), version=literal_column("0")).returning(streams.c.id)
+_BY_ID: Final = select(events.c.position, events.c.stream_id, events.c.kind, events.c.data).where(
+    events.c.event_id == bindparam("known")
+)
 _STREAMS_KEPT: Final = 100_000
 
-
-class AnyVersion(Enum):
-    """No expectation of a stream's version."""
-
-    ANY = "any"
-
-
-ANY: Final = AnyVersion.ANY
+ANY: Final = None
+"""No expectation of a stream's version."""
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -39,26 +46,24 @@ class Batch(msgspec.Struct, frozen=True):
 
     stream: str
     events: Sequence[Event]
-    expected_version: int | AnyVersion = ANY
+    expected_version: int | None = ANY
     """The version the stream must be at (0: it must be new)."""
     ids: Sequence[str | None] | None = None
     """For each event an identity (a UUID, or up to 16 bytes as hex): appending it again adds nothing."""
 
 
+@dataclass(slots=True)
 class StreamHead:
     """A stream as the writer knows it."""
 
-    __slots__ = ("changed", "id", "item", "name", "since", "subjects", "version")
-
-    def __init__(self, stream_id: int, name: str, version: int, item: int | None, since: int | None) -> None:
-        self.id = stream_id
-        self.name = name
-        self.version = version
-        self.item = item
-        self.since = since
-        self.changed = False
-        self.subjects: dict[int, bytes] = {}
-        """By kind, as far as `about` has been asked."""
+    id: int
+    name: str
+    version: int
+    item: int | None
+    since: int | None
+    changed: bool = False
+    subjects: dict[int, bytes] = field(default_factory=dict)
+    """By kind, as far as `about` has been asked."""
 
     def about(self, kind: int) -> bytes:
         """What the headers of this stream's events of one kind share."""
@@ -71,19 +76,14 @@ class Appender:
 
     def __init__(self, session: "Session") -> None:
         self._session = session
-        self._connection = session.connection
         self.commit = committer(session.identity.key)
-        self._position = -1
+        self.position = -1
+        """That of the newest event, inside a transaction."""
         self._hash = b""
         self._streams: dict[str, StreamHead] = {}
         self._dirty: list[StreamHead] = []
         self._rows: list[tuple[object, ...]] = []
         self.on_rollback: list[Callable[[], None]] = []
-
-    @property
-    def position(self) -> int:
-        """The position of the newest event, inside a transaction."""
-        return self._position
 
     @contextmanager
     def transaction(self, *, durable: bool) -> Iterator[None]:
@@ -95,15 +95,20 @@ class Appender:
         with self._session.guard():
             try:
                 self._session.begin(durable=durable)
-                position, digest = driver(self._connection).execute("SELECT position, hash FROM head").fetchone()
-                if position != self._position or digest != self._hash:
-                    self._position, self._hash = position, digest
+                position, digest = self._session.run(_HEAD).fetchone()
+                if position != self.position or digest != self._hash:
+                    self.position, self._hash = position, digest
                     self._forget_streams()
                 yield
                 self._flush()
-                self._connection.commit()
+                self._session.commit()
             except BaseException:
-                self._rolled_back()
+                self._rows = []
+                self.position, self._hash = -1, b""
+                self._forget_streams()
+                for forget in self.on_rollback:
+                    forget()
+                self._session.rollback()
                 raise
 
     def add(
@@ -121,7 +126,7 @@ class Appender:
         """Append one event inside a transaction; its position. `commitments` are those of its parts, in order: data,
         scope, body.
         """
-        position = self._position = self._position + 1
+        position = self.position = self.position + 1
         stream.version += 1
         self._touch(stream)
         scope, body = parts
@@ -155,27 +160,40 @@ class Appender:
             for batch, events in zip(batches, ready, strict=True):
                 if not events:
                     continue
-                stream = self.stream(batch.stream)
-                ids = [event_id_bytes(one) for one in batch.ids] if batch.ids is not None else None
-                known = self._known(ids) if ids is not None else {}
-                self._expect(batch, stream, sum(one in known for one in ids or ()))
-                if ids is None:
+                stream = self._at_version(batch)
+                if batch.ids is None:
                     positions += self._add_all(stream, events, now)
                     continue
-                for event_id, (kind, data, commitment) in zip(ids, events, strict=True):
-                    if event_id is not None and event_id in known:
-                        positions.append(self._same(known[event_id], stream, kind, data))
-                        continue
-                    position = self.add(stream, kind, now, 0, now, event_id, (None, None), data, commitment)
-                    if event_id is not None:
-                        known[event_id] = (position, stream.id, kind, data)
+                for event_id, (kind, data, commitment) in zip(map(event_id_bytes, batch.ids), events, strict=True):
+                    known = self._known(event_id)
+                    if known is None:
+                        position = self.add(stream, kind, now, 0, now, event_id, (None, None), data, commitment)
+                    elif known[1:] == (stream.id, kind, data):
+                        position = known[0]
+                    else:
+                        raise IdConflict(
+                            f"The event id is already used at position {known[0]} by another event: use a new id."
+                        )
                     positions.append(position)
         return tuple(positions)
 
+    def _at_version(self, batch: Batch) -> StreamHead:
+        """The stream of a batch, at the version that it expects; a batch that is all there already expects none."""
+        stream = self.stream(batch.stream)
+        if (
+            batch.expected_version is not ANY
+            and batch.expected_version != stream.version
+            and (batch.ids is None or None in [self._known(event_id_bytes(one)) for one in batch.ids])
+        ):
+            raise VersionConflict(
+                f"{batch.stream} is at version {stream.version}, not {batch.expected_version}: read it again and retry."
+            )
+        return stream
+
     def _add_all(self, stream: StreamHead, events: Sequence[tuple[int, bytes, bytes]], now: int) -> range:
         """As `add` for many events without identity or parts, in one loop: half of what appending takes is here."""
-        first, version, digest, subjects = self._position + 1, stream.version, self._hash, stream.subjects
-        position, rows, stream_id = self._position, self._rows, stream.id
+        first, version, digest, subjects = self.position + 1, stream.version, self._hash, stream.subjects
+        position, rows, stream_id = self.position, self._rows, stream.id
         for kind, data, commitment in events:
             position += 1
             version += 1
@@ -183,7 +201,7 @@ class Appender:
             digest = chained(digest, position, version, now, 0, now, None, 1, about, commitment)
             kept = digest if position % SEAL_EVERY == 0 else digest[:MARK_BYTES]
             rows.append((position, stream_id, version, kind, None, now, 0, 0, None, None, data, kept))
-        self._position, self._hash, stream.version = position, digest, version
+        self.position, self._hash, stream.version = position, digest, version
         self._touch(stream)
         return range(first, position + 1)
 
@@ -196,80 +214,40 @@ class Appender:
         """A stream by its name, made if it is new."""
         stream = self._streams.get(name)
         if stream is None:
-            execute = driver(self._connection).execute
-            row = execute("SELECT id, name, version, item_id, since FROM streams WHERE name = ?", (name,)).fetchone()
+            row = self._session.run(_STREAM, name).fetchone()
             if row is None:
-                made = execute("INSERT INTO streams (name, version) VALUES (?, 0) RETURNING id", (name,)).fetchall()
-                stream = StreamHead(made[0][0], name, 0, None, None)
-            else:
-                stream = StreamHead(*row)
+                row = (self._session.run(_NEW, name).fetchall()[0][0], name, 0, None, None)
             if len(self._streams) > _STREAMS_KEPT and not self._dirty:
                 self._streams.clear()
-            self._streams[name] = stream
+            stream = self._streams[name] = StreamHead(*row)
         return stream
 
-    def has_id(self, event_id: bytes) -> bool:
-        """Whether a committed event has this id."""
-        found = driver(self._connection).execute("SELECT 1 FROM events WHERE event_id = ?", (event_id,)).fetchone()
-        return found is not None
-
-    def _known(self, ids: Collection[bytes | None]) -> dict[bytes, tuple[int, int, int, bytes]]:
-        known: dict[bytes, tuple[int, int, int, bytes]] = {}
+    def _known(self, event_id: bytes | None) -> tuple[int, int, int, bytes] | None:
+        """Position, stream, kind and data of the event of that id."""
+        if event_id is None:
+            return None
         self._flush_rows()
-        for event_id in ids:
-            if event_id is not None:
-                row = (
-                    driver(self._connection)
-                    .execute("SELECT position, stream_id, kind, data FROM events WHERE event_id = ?", (event_id,))
-                    .fetchone()
-                )
-                if row is not None:
-                    known[event_id] = (row[0], row[1], row[2], row[3])
-        return known
-
-    def _expect(self, batch: Batch, stream: StreamHead, repeated: int) -> None:
-        if batch.expected_version is ANY or (repeated and repeated == len(batch.events)):
-            return
-        if stream.version != batch.expected_version:
-            raise VersionConflict(
-                f"{batch.stream} is at version {stream.version}, not {batch.expected_version}: read it again and retry."
-            )
-
-    def _same(self, known: tuple[int, int, int, bytes], stream: StreamHead, kind: int, data: bytes) -> int:
-        if known[1:] != (stream.id, kind, data):
-            raise IdConflict(f"The event id is already used at position {known[0]} by another event: use a new id.")
-        return known[0]
+        row = self._session.run(_BY_ID, event_id).fetchone()
+        return None if row is None else (row[0], row[1], row[2], row[3])
 
     def _flush_rows(self) -> None:
         if self._rows:
-            driver(self._connection).executemany(_INSERT, self._rows)
+            self._session.run_many(_INSERT, self._rows)
             self._rows = []
 
     def _flush(self) -> None:
         self._flush_rows()
         if not self._dirty:
             return
-        raw = driver(self._connection)
-        raw.executemany(_STREAM, [(s.version, s.item, s.since, s.id) for s in self._dirty])
+        self._session.run_many(_MOVE, [(s.version, s.item, s.since, s.id) for s in self._dirty])
         for stream in self._dirty:
             stream.changed = False
         self._dirty = []
-        raw.execute(_ADVANCE, (self._position, self._hash))
+        self._session.run(_ADVANCE, self.position, self._hash)
 
     def _forget_streams(self) -> None:
         self._streams.clear()
         self._dirty = []
-
-    def _rolled_back(self) -> None:
-        self._rows = []
-        self._position, self._hash = -1, b""
-        self._forget_streams()
-        for forget in self.on_rollback:
-            forget()
-        try:
-            self._connection.rollback()
-        except (sqlite3.Error, StenoError):
-            self._connection.invalidate()
 
 
 def event_id_bytes(given: str | None) -> bytes | None:

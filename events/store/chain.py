@@ -1,4 +1,4 @@
-"""The hash chain: what makes a changed, missing or inserted byte show.
+"""The hash chain, which shows every changed, missing or inserted byte.
 
 `hash = SHA256(previous ‖ header ‖ c1 ‖ … ‖ cn)`, one commitment `ci = SHA256(salt_i ‖ part_i)` per part of the event,
 with `salt_i = HMAC(record key, SHA256(part_i))`. A part that refers to other parts commits to their commitments, so a
@@ -18,14 +18,11 @@ change costs a forger as much as with whole hashes; the mark only says *where* t
 """
 
 SEAL_EVERY: Final = 100
-"""Every so many positions the row keeps the whole hash, so that after a damaged event the walk picks the chain up
-again.
-"""
+"""The row of every such position keeps the whole hash, so that the walk goes on after a damaged event."""
 
 _HEADER: Final = struct.Struct(">QQqqqBB")
 _sha256: Final = hashlib.sha256
 _COUNT: Final = struct.Struct(">I")
-_BLOCK: Final = 64
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +37,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
 def committer(key: bytes) -> Callable[[bytes], bytes]:
     """The function from a part's bytes to its commitment, under one record's key."""
     sha = _sha256
-    padded = key.ljust(_BLOCK, b"\0")
+    padded = key.ljust(64, b"\0")
     # HMAC by hand: the keyed states are made once, which is twice as fast as hmac.digest on 32 bytes.
     inner = sha(bytes(byte ^ 0x36 for byte in padded))
     outer = sha(bytes(byte ^ 0x5C for byte in padded))
@@ -55,12 +52,6 @@ def committer(key: bytes) -> Callable[[bytes], bytes]:
     return commit
 
 
-def genesis(format_number: int, record_id: str, created_at: int, key: bytes) -> bytes:
-    """The hash before position 1: it holds the record's own description, so that a change there shows too."""
-    own = f"steno record {format_number} {record_id} {created_at}\n".encode()
-    return hashlib.sha256(own + hashlib.sha256(key).digest()).digest()
-
-
 def canonical_part(text: bytes, children: tuple[bytes, ...]) -> bytes:
     """The bytes a part commits to: how many parts it refers to, their commitments, its own text."""
     return b"".join((_COUNT.pack(len(children)), *children, text))
@@ -70,29 +61,6 @@ def subject(stream: str, type_name: str, type_version: int) -> bytes:
     """The part of a header that every event of one type on one stream shares."""
     name, kind = stream.encode(), type_name.encode()
     return b"".join((_COUNT.pack(len(name)), name, _COUNT.pack(len(kind)), kind, _COUNT.pack(type_version)))
-
-
-def header(
-    position: int,
-    version: int,
-    observed_at: int,
-    took: int,
-    recorded_at: int,
-    event_id: bytes | None,
-    has: int,
-    about: bytes,
-) -> bytes:
-    """The canonical bytes of an event's header.
-
-    `has` tells which parts follow (1 data, 2 scope, 4 body); `about` is `subject()`.
-    """
-    own = event_id or b""
-    return _HEADER.pack(position, version, observed_at, took, recorded_at, has, len(own)) + own + about
-
-
-def link(previous: bytes, head: bytes, commitments: bytes) -> bytes:
-    """The hash of an event after `previous`."""
-    return hashlib.sha256(previous + head + commitments).digest()
 
 
 def chained(
@@ -107,10 +75,15 @@ def chained(
     about: bytes,
     commitments: bytes,
 ) -> bytes:
-    """`link` of `header` in one step, for a writer: it runs for every event."""
+    """The hash of an event after `previous`.
+
+    Args:
+        has: which parts follow: 1 data, 2 scope, 4 body.
+        about: the event's `subject`.
+    """
     own = event_id or b""
-    head = _HEADER.pack(position, version, observed_at, took, recorded_at, has, len(own))
-    return _sha256(b"".join((previous, head, own, about, commitments))).digest()
+    header = _HEADER.pack(position, version, observed_at, took, recorded_at, has, len(own))
+    return _sha256(b"".join((previous, header, own, about, commitments))).digest()
 
 
 def mark(position: int, digest: bytes) -> bytes:

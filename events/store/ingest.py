@@ -1,30 +1,36 @@
 """Polls into the record: secrets out, questions and answers to parts, and an observation event for whatever changed."""
 
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final
 
 import msgspec
 
 from events.clock import foreign_run_id
-from events.errors import IdConflict
-from events.kinds import OBSERVED, POLL_FAILED, POLL_RECORDED
+from events.codec import CODES
+from events.errors import IdConflict, PositionNotFound
 from events.poll import Poll
-from events.secrets import Replace, is_secret_name, scrub
-from events.shape.answer import Answer, Answers
-from events.shape.items import split
-from events.shape.shape import BodyShape, Router, compile_answer
+from events.shape.cut import split
+from events.shape.secrets import is_secret_name, scrub
+from events.shape.shape import BodyShape, Node, Router, compile_answer
 from events.shape.values import write_number
+from events.store.answers import Answer, Answers
 from events.store.append import Appender, StreamHead, event_id_bytes
 from events.store.parts import Parts
 from events.store.question import EarlierPoll, encode_data, scope_text
+from events.store.read import Reader
 from events.store.vault import Vault
+from events.types import OBSERVED, PollFailed, PollRecorded
 
 StreamOf = Callable[[str, str, bytes], str]
 """(kind, the provider's id, the item as the provider sent it) → the stream its observations go to."""
 
 _SCOPES_KEPT: Final = 10_000
 _IDS_KEPT: Final = 200_000
+_OBSERVED: Final = {shown: CODES[kind] for shown, kind in OBSERVED.items()}
+_RECORDED, _FAILED = CODES[PollRecorded], CODES[PollFailed]
 
 
 class PollAppended(msgspec.Struct, frozen=True):
@@ -37,56 +43,47 @@ class PollAppended(msgspec.Struct, frozen=True):
     """False if a poll of that id was there already."""
 
 
+@dataclass(slots=True)
 class _Scope:
     """What is remembered of one question."""
 
-    __slots__ = ("answer", "base", "commitment", "id", "listing", "observed", "shape", "shown")
-
-    def __init__(self, scope_id: int, commitment: bytes, shape: BodyShape | None) -> None:
-        self.id = scope_id
-        self.commitment = commitment
-        self.shape = shape
-        self.answer: Answer | None = None
-        self.listing: bytes = b""
-        self.base: EarlierPoll | None = None
-        self.observed: Answer | None = None
-        """The answer whose items were last compared with their streams."""
-        self.shown: dict[str, int] = {}
-        """The part each item of that answer was shown as."""
+    id: int
+    commitment: bytes
+    shape: BodyShape | None
+    answer: Answer | None = None
+    listing: bytes = b""
+    base: EarlierPoll | None = None
+    observed: Answer | None = None
+    """The answer whose items were last compared with their streams."""
+    shown: dict[str, int] = field(default_factory=dict)
+    """The part each item of that answer was shown as."""
 
 
 class Ingest:
     """Appends polls for one record."""
 
-    def __init__(self, appender: Appender, parts: Parts, vault: Vault, router: Router) -> None:
+    def __init__(self, appender: Appender, parts: Parts, vault: Vault, router: Router, reader: Reader) -> None:
         self._appender = appender
         self._parts = parts
+        self._reader = reader
         self._replace = vault.replacement
         self._router = router
         self._answers = Answers(parts, vault.replacement)
         self._scopes: dict[Hashable, _Scope] = {}
         self._foreign: dict[tuple[str, str, str], str] = {}
         self._event_ids: set[bytes] = set()
-        appender.on_rollback += (parts.forget, self._answers.forget, self._forget)
+        appender.on_rollback += (parts.forget, self._answers.forget, self._scopes.clear, self._event_ids.clear)
 
     def append_polls(
-        self,
-        polls: Sequence[Poll],
-        now: int,
-        *,
-        ids: Sequence[str] | None,
-        stream_of: StreamOf | None,
-        known: Callable[[bytes, Poll], int | None],
+        self, polls: Sequence[Poll], now: int, *, ids: Sequence[str] | None, stream_of: StreamOf | None
     ) -> tuple[PollAppended, ...]:
-        """Append polls in order, in one transaction. `known` gives the position of a poll that is there already."""
+        """Append polls in order, in one transaction."""
         results: list[PollAppended] = []
         new: dict[bytes, tuple[int, Poll]] = {}
         with self._appender.transaction(durable=False):
             for index, poll in enumerate(polls):
                 event_id = None if ids is None else event_id_bytes(ids[index])
-                position = None
-                if event_id is not None:
-                    position = _again(new, event_id, poll) or known(event_id, poll)
+                position = None if event_id is None else self._known(event_id, poll, new)
                 if position is not None:
                     results.append(PollAppended(position, (), appended=False))
                     continue
@@ -97,27 +94,44 @@ class Ingest:
 
     def scrubbed(self, poll: Poll) -> Poll:
         """The poll with its secrets replaced, as `append_polls` stores it."""
-        shape = self._router(poll.path, poll.req) if poll.answered else None
-        node = compile_answer(shape)
-        replace = self._replace
+
+        def clean(text: bytes, node: Node | None = None, *, secret: bool = False) -> bytes:
+            return scrub(text, self._replace, node, secret=secret)
+
+        node = compile_answer(self._router(poll.path, poll.req) if poll.answered else None)
+        error = poll.error
+        if error is not None:
+            error = msgspec.json.decode(clean(msgspec.json.encode(error)), type=str)
         return msgspec.structs.replace(
             poll,
-            req=scrub(poll.req, replace),
-            body=None if poll.body is None else scrub(poll.body, replace, node),
-            error=None if poll.error is None else _in_text(poll.error, replace),
-            extra={key: _in_member(key, value, replace) for key, value in poll.extra.items()},
+            req=clean(poll.req),
+            body=None if poll.body is None else clean(poll.body, node),
+            error=error,
+            extra={
+                key: msgspec.Raw(clean(bytes(value), secret=is_secret_name(key))) for key, value in poll.extra.items()
+            },
         )
 
-    def same(self, there: Poll, poll: Poll) -> bool:
+    def _known(self, event_id: bytes, poll: Poll, new: dict[bytes, tuple[int, Poll]]) -> int | None:
+        """The position of a poll of that id, if it is there, or `new` in this transaction, and the same."""
+        position, there = new.get(event_id, (None, None))
+        if there is not None and there != poll:
+            raise IdConflict(f"The event id {event_id.hex()} is given to two different polls: use a new id.")
+        if position is None:
+            position = self._reader.position_of(event_id)
+            if position is not None and not self._is_same(position, poll):
+                raise IdConflict(
+                    f"The poll at position {position} has this event's id and is another: the record was changed by "
+                    "hand (`steno verify`), or an id was given twice."
+                )
+        return position
+
+    def _is_same(self, position: int, poll: Poll) -> bool:
         """Whether `poll`, its secrets replaced, is the one that is there."""
-        new = self.scrubbed(poll)
-        return (
-            msgspec.structs.replace(there, body=None, extra={}) == msgspec.structs.replace(new, body=None, extra={})
-            and {key: bytes(value) for key, value in there.extra.items()}
-            == {key: bytes(value) for key, value in new.extra.items()}
-            and (None if there.body is None else _compact(there.body))
-            == (None if new.body is None else _compact(new.body))
-        )
+        try:
+            return _comparable(self._reader.poll(position)) == _comparable(self.scrubbed(poll))
+        except PositionNotFound:
+            return False
 
     def _append(self, poll: Poll, now: int, event_id: bytes | None, stream_of: StreamOf | None) -> PollAppended:
         appender = self._appender
@@ -133,7 +147,7 @@ class Ingest:
         commitments = b"".join((appender.commit(data), scope.commitment, b"" if answer is None else scope.listing))
         position = appender.add(
             appender.stream("source/" + poll.source),
-            POLL_RECORDED if poll.answered else POLL_FAILED,
+            _RECORDED if poll.answered else _FAILED,
             poll.observed_at,
             poll.observed_at - poll.started_at,
             now,
@@ -144,22 +158,19 @@ class Ingest:
         )
         if alone and values:
             scope.base = EarlierPoll(position, listing, values)
-        if answer is None or answer is scope.observed or answer.kind not in OBSERVED:
-            return PollAppended(position, (), appended=True)
-        changed = self._observe(poll, scope, answer, position, now, stream_of)
-        return PollAppended(position, changed, appended=True)
+        changed: list[tuple[str, str, str]] = []
+        if answer is not None and answer is not scope.observed and answer.kind in OBSERVED:
+            changed = self._observe(poll, scope, answer, position, now, stream_of)
+        return PollAppended(position, tuple(changed), appended=True)
 
     def _scope(self, poll: Poll) -> tuple[_Scope, list[bytes]]:
         counts: list[bytes] = []
-        key: Hashable
+        key: Hashable = (
+            poll.source, poll.path, poll.req, poll.status, poll.error, poll.text, poll.ep, poll.answered, poll.complete,
+        )  # fmt: skip
         if poll.extra:
             text, counts = scope_text(poll)
             key = (poll.source, text)
-        else:
-            key = (
-                poll.source, poll.path, poll.req, poll.status, poll.error, poll.text, poll.ep, poll.answered,
-                poll.complete,
-            )  # fmt: skip
         scope = self._scopes.get(key)
         if scope is None:
             text, counts = scope_text(self.scrubbed(msgspec.structs.replace(poll, body=None)))
@@ -185,11 +196,10 @@ class Ingest:
 
     def _observe(
         self, poll: Poll, scope: _Scope, answer: Answer, position: int, now: int, stream_of: StreamOf | None
-    ) -> tuple[tuple[str, str, str], ...]:
+    ) -> list[tuple[str, str, str]]:
         changed: list[tuple[str, str, str]] = []
+        raws: list[bytes] | None = None
         kind = answer.kind
-        event = kind == "provider_event"
-        raws = _Raws(poll.body or b"", scope.shape)
         # What this question showed before is no news, even if another question has shown it otherwise since.
         before, scope.observed = scope.shown, answer
         scope.shown = {item.identity: item.item for item in answer.items}
@@ -197,29 +207,25 @@ class Ingest:
             if not item.identity or before.get(item.identity) == item.item:
                 continue
             event_id = None
-            if event:
+            if kind == "provider_event":
                 event_id = sha256(f"{poll.source}\n{item.identity}".encode()).digest()[:16]
-                if event_id in self._event_ids or self._is_there(event_id):
-                    continue
-                self._see(event_id)
                 name = "source/" + poll.source
             elif stream_of is not None:
-                name = stream_of(kind, item.identity, raws.item(index))
+                if raws is None:
+                    found = split(poll.body or b"", scope.shape)
+                    raws = [poll.body or b""] if found is None else found.items
+                name = stream_of(kind, item.identity, raws[index])
             else:
-                name = self._default(poll.source, kind, item.identity)
+                name = self._foreign_stream(poll.source, kind, item.identity)
             stream = self._appender.stream(name)
-            if not event and not self._is_news(stream, item.item, poll.started_at):
-                continue
-            self._add(stream, OBSERVED[kind], poll, now, event_id, item.item, position, index)
-            changed.append((kind, item.identity, name))
-        return tuple(changed)
-
-    def _is_news(self, stream: StreamHead, item: int, started_at: int) -> bool:
-        """Whether the stream has not shown this last; an answer asked for before the newest one says nothing new."""
-        if stream.item == item or (stream.since is not None and started_at < stream.since):
-            return False
-        stream.item, stream.since = item, started_at
-        return True
+            if event_id is None:
+                is_news = _is_news(stream, item.item, poll.started_at)
+            else:
+                is_news = self._is_first_sight(event_id)
+            if is_news:
+                self._add(stream, _OBSERVED[kind], poll, now, event_id, item.item, position, index)
+                changed.append((kind, item.identity, name))
+        return changed
 
     def _add(
         self,
@@ -236,31 +242,20 @@ class Ingest:
         data = bytearray()
         write_number(data, appender.position + 1 - position)
         write_number(data, index)
-        own = bytes(data)
-        appender.add(
-            stream,
-            kind,
-            poll.observed_at,
-            poll.observed_at - poll.started_at,
-            now,
-            event_id,
-            (None, item),
-            own,
-            appender.commit(own) + self._parts.commitment(item),
-        )
+        commitments = appender.commit(bytes(data)) + self._parts.commitment(item)
+        took = poll.observed_at - poll.started_at
+        appender.add(stream, kind, poll.observed_at, took, now, event_id, (None, item), bytes(data), commitments)
 
-    def _is_there(self, event_id: bytes) -> bool:
-        there = self._appender.has_id(event_id)
-        if there:
-            self._see(event_id)
-        return there
-
-    def _see(self, event_id: bytes) -> None:
+    def _is_first_sight(self, event_id: bytes) -> bool:
+        """Whether the entry of the provider's log was in no answer before."""
+        if event_id in self._event_ids:
+            return False
         if len(self._event_ids) > _IDS_KEPT:
             self._event_ids.clear()
         self._event_ids.add(event_id)
+        return self._reader.position_of(event_id) is None
 
-    def _default(self, source: str, kind: str, identity: str) -> str:
+    def _foreign_stream(self, source: str, kind: str, identity: str) -> str:
         key = (source, kind, identity)
         name = self._foreign.get(key)
         if name is None:
@@ -269,46 +264,18 @@ class Ingest:
             name = self._foreign[key] = f"{kind}/{foreign_run_id(source.partition('/')[0], identity)}"
         return name
 
-    def _forget(self) -> None:
-        self._scopes.clear()
-        self._event_ids.clear()
+
+def _is_news(stream: StreamHead, item: int, started_at: int) -> bool:
+    """Whether the stream has not shown this last; an answer asked for before the newest one says nothing new."""
+    if stream.item == item or (stream.since is not None and started_at < stream.since):
+        return False
+    stream.item, stream.since = item, started_at
+    return True
 
 
-def _again(new: dict[bytes, tuple[int, Poll]], event_id: bytes, poll: Poll) -> int | None:
-    """The position of a poll of that id appended a moment ago."""
-    found = new.get(event_id)
-    if found is None:
-        return None
-    if found[1] != poll:
-        raise IdConflict(f"The event id {event_id.hex()} is given to two different polls: use a new id.")
-    return found[0]
-
-
-def _in_text(text: str, replace: Replace) -> str:
-    return msgspec.json.decode(scrub(msgspec.json.encode(text), replace), type=str)
-
-
-def _in_member(key: str, value: msgspec.Raw, replace: Replace) -> msgspec.Raw:
-    return msgspec.Raw(scrub(bytes(value), replace, secret=is_secret_name(key)))
-
-
-def _compact(body: bytes) -> bytes:
-    try:
-        return msgspec.json.format(body, indent=-1)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        return body
-
-
-class _Raws:
-    """The items of an answer as the provider sent them, found only if somebody asks."""
-
-    def __init__(self, body: bytes, shape: BodyShape | None) -> None:
-        self._body = body
-        self._shape = shape
-        self._found: list[bytes] | None = None
-
-    def item(self, index: int) -> bytes:
-        if self._found is None:
-            found = split(self._body, self._shape)
-            self._found = [self._body] if found is None else found.items
-        return self._found[index]
+def _comparable(poll: Poll) -> Poll:
+    """The poll with its body without layout."""
+    with suppress(msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        if poll.body is not None:
+            return msgspec.structs.replace(poll, body=msgspec.json.format(poll.body, indent=-1))
+    return poll

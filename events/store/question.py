@@ -7,21 +7,21 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from events.clock import SECOND
 from events.errors import RecordDamaged
 from events.poll import Poll
 from events.shape.cut import HOLE, fill
 from events.shape.values import (
     decode_value,
     decode_values,
-    encode_value,
     encode_values,
     fold,
     read_number,
     unfold,
     write_number,
+    write_value,
 )
 
-SECOND: Final = 1_000_000
 _SWEEP, _SWEEP_TEXT, _SERVER_SECONDS, _SERVER_TIME, _SAME, _CHANGED = (1 << bit for bit in range(6))
 _HEX: Final = frozenset("0123456789abcdef")
 
@@ -34,14 +34,18 @@ class PollScope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     status: int | None = None
     error: str | None = None
     text: bool = False
-    """The answer was no JSON and is kept as a JSON string."""
+    """The answer was not JSON and is kept as a JSON string."""
     ep: str | None = None
     answered: bool = False
     complete: bool = False
     plain_req: bool = False
-    """The question's body was no JSON and is kept as a JSON string."""
+    """The question's body was not JSON and is kept as a JSON string."""
     extra: dict[str, msgspec.Raw] = {}
     """Keys of a trace line we do not know."""
+
+
+SHARED: Final = ("path", "status", "error", "text", "ep", "answered", "complete")
+"""The fields that a poll and its scope have alike."""
 
 
 class EarlierPoll(NamedTuple):
@@ -56,14 +60,8 @@ def scope_text(poll: Poll) -> tuple[bytes, list[bytes]]:
     """The text of a poll's scope and the numbers in it that differ every time (counts in unknown keys), which leave
     holes.
     """
-    counts: list[bytes] = []
-    extra: dict[str, msgspec.Raw] = {}
-    for key, raw in poll.extra.items():
-        text = bytes(raw)
-        if text.isdigit():
-            counts.append(text)
-            text = HOLE
-        extra[key] = msgspec.Raw(text)
+    extra = {key: bytes(raw) for key, raw in poll.extra.items()}
+    counts = [text for text in extra.values() if text.isdigit()]
     req, plain = poll.req, False
     try:
         msgspec.json.decode(req, type=msgspec.Raw)
@@ -72,16 +70,10 @@ def scope_text(poll: Poll) -> tuple[bytes, list[bytes]]:
     except (msgspec.MsgspecError, ValueError, RecursionError):
         req, plain = msgspec.json.encode(req.decode("utf-8", "backslashreplace")), True
     scope = PollScope(
-        path=poll.path,
+        **{name: getattr(poll, name) for name in SHARED},
         req=msgspec.Raw(req),
-        status=poll.status,
-        error=poll.error,
-        text=poll.text,
-        ep=poll.ep,
-        answered=poll.answered,
-        complete=poll.complete,
         plain_req=plain,
-        extra=extra,
+        extra={key: msgspec.Raw(HOLE if text.isdigit() else text) for key, text in extra.items()},
     )
     return msgspec.json.encode(scope), counts
 
@@ -90,7 +82,7 @@ def read_scope(text: bytes, counts: Sequence[bytes] | None = None) -> PollScope:
     """The scope a part holds; without `counts`, the numbers that differ every time read as null.
 
     Raises:
-        RecordDamaged: the text is no scope.
+        RecordDamaged: the text is not a scope.
     """
     try:
         given = [b"null"] * text.count(HOLE) if counts is None else counts
@@ -122,7 +114,7 @@ def encode_data(poll: Poll, values: list[bytes], base: EarlierPoll | None, posit
             last = 0
             for index in changed:
                 write_number(out, index - last)
-                out += encode_value(values[index], poll.observed_at)
+                write_value(out, values[index], poll.observed_at)
                 last = index
             return bytes(out), False
     out[0] = flags
@@ -144,17 +136,10 @@ def decode_data(data: bytes, observed_at: int, position: int) -> Own:
     """The data of a poll's row.
 
     Raises:
-        RecordDamaged: the bytes are no poll's.
+        ValueError, IndexError, OverflowError: the bytes are not a poll's.
     """
-    try:
-        return _decode(data, observed_at, position)
-    except (ValueError, IndexError, OverflowError, UnicodeDecodeError) as error:
-        raise RecordDamaged(f"The poll at position {position} cannot be read ({error}): run `steno verify`.") from error
-
-
-def _decode(data: bytes, observed_at: int, position: int) -> Own:
     flags, at = data[0], 1
-    sweep = server_time = base = None
+    sweep = server_time = None
     if flags & _SWEEP:
         length, at = read_number(data, at)
         raw = data[at : at + length]
@@ -167,11 +152,10 @@ def _decode(data: bytes, observed_at: int, position: int) -> Own:
     if not flags & (_SAME | _CHANGED):
         return Own(sweep, server_time, None, decode_values(data, at, observed_at), {})
     back, at = read_number(data, at)
-    base = position - back
     changed: dict[int, bytes] = {}
     index = 0
     while at < len(data):
         step, at = read_number(data, at)
         index += step
         changed[index], at = decode_value(data, at, observed_at)
-    return Own(sweep, server_time, base, [], changed)
+    return Own(sweep, server_time, position - back, [], changed)

@@ -1,60 +1,91 @@
-"""Reads the events of a record: in order, by kind, and for a fold. Nothing here writes."""
+"""Reads a record: its events in order, by kind and for a fold; its polls, rebuilt from parts and values."""
 
-from collections.abc import Collection, Iterator, Sequence
+import sys
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from heapq import merge
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
-from sqlalchemy import literal_column, select
+from sqlalchemy import bindparam, func, literal_column, or_, select, type_coerce
+from sqlalchemy.types import NULLTYPE
 
-from events.codec import decode
+from events.codec import CODES, KINDS, POLLS, decode, type_of
 from events.errors import PositionNotFound, RecordDamaged
-from events.kinds import KINDS, POLL_FAILED, POLL_RECORDED, type_of
-from events.shape.values import read_number
+from events.poll import Poll
+from events.shape.cut import HOLE, identity
+from events.shape.values import read_numbers
+from events.store.answers import bare_text, body_text, item_texts, read_listing
 from events.store.chain import Head
-from events.store.polls import LAST, Columns, EventRow, PollRows, readable
-from events.store.schema import as_stored, events, streams
-from events.types import Event, PollFailed, PollRecorded, ProviderEventSeen, RunObserved, VmObserved
+from events.store.parts import Parts
+from events.store.question import SHARED, Own, PollScope, decode_data, read_scope
+from events.store.schema import events, head, streams
+from events.types import OBSERVED, Event, ObservedEvent, PollFailed, PollRecorded
 
 if TYPE_CHECKING:
-    from sqlalchemy import UnaryExpression
+    from sqlalchemy import Executable
 
+    from events.store.store import Session
 
 Row: TypeAlias = tuple[int, int, int, int, int, int | None, int | None]
 """position, kind, stream, observed_at, took, scope part, listing part: integers alone, half the cost of whole rows."""
+_T = TypeVar("_T")
 
+LAST: Final = (1 << 63) - 1
 _CHUNK: Final = 2000
 _SCANNED: Final = 500
 """Rows a scan holds at a time: fewer than make Python look for garbage."""
-_OBSERVED: Final[dict[int, type[RunObserved | VmObserved | ProviderEventSeen]]] = {
-    3: RunObserved,
-    4: VmObserved,
-    5: ProviderEventSeen,
-}
+_SCOPES_KEPT: Final = 10_000
+_OBSERVED: Final = {CODES[kind]: kind for kind in OBSERVED.values()}
+
+_C = events.c
+_AT: Final = _C.position == bindparam("at")
+# Of no type, as the driver gives them: a hand may have put any type there, which the declared type cannot read.
 _ROW: Final = [
-    as_stored(column)
+    type_coerce(column, NULLTYPE)
     for column in (
-        events.c.position, streams.c.name, events.c.version, events.c.kind, events.c.event_id, events.c.observed_at,
-        events.c.took, events.c.recorded_after, events.c.scope_id, events.c.body_id, events.c.data, events.c.hash,
+        _C.position, streams.c.name, _C.version, _C.kind, _C.event_id, _C.observed_at, _C.took, _C.recorded_after,
+        _C.scope_id, _C.body_id, _C.data, _C.hash,
     )
 ]  # fmt: skip
 """The columns of `EventRow`."""
-
-# These run once an event of a fold or poll of an import, so they go past SQLAlchemy (`driver`).
+_ONE: Final = select(*_ROW).join(streams).where(_AT)
+_DATA: Final = select(_C.kind, _C.data).where(_AT)
+_ID: Final = select(_C.event_id).where(_AT)
+_BY_ID: Final = select(_C.position).where(_C.event_id == bindparam("id"))
+_STREAM: Final = select(streams.c.name).where(streams.c.id == bindparam("stream"))
+_NAMED: Final = select(streams.c.id, streams.c.version).where(streams.c.name == bindparam("stream"))
+_HEAD: Final = select(head.c.position, head.c.hash)
 _SCAN: Final = (
-    "SELECT position, kind, stream_id, observed_at, took, scope_id, body_id FROM events "
-    "WHERE position > ? AND position <= ? AND (kind < 3 OR kind > 5) ORDER BY position LIMIT ?"
+    select(_C.position, _C.kind, _C.stream_id, _C.observed_at, _C.took, _C.scope_id, _C.body_id)
+    .where(_C.position > bindparam("after"), _C.position <= bindparam("until"))
+    .where(or_(_C.kind < literal_column("3"), _C.kind > literal_column("5")))
+    .order_by(_C.position)
+    .limit(_SCANNED)
 )
-_HEAD: Final = "SELECT position, hash FROM head"
-"""Asked up to a hundred times a second by whoever follows the record."""
-_DATA: Final = "SELECT kind, data FROM events WHERE position = ?"
-_STREAM: Final = "SELECT name FROM streams WHERE id = ?"
 
-_NOT_ANSWERED: Final = events.c.kind > literal_column("1")
+_NOT_ANSWERED: Final = _C.kind > literal_column("1")
 """The condition of the index on kinds, word for word, so that SQLite uses it."""
-_NO_POLL: Final = events.c.kind > literal_column("2")
+_NO_POLL: Final = _C.kind > literal_column("2")
 """That of the index on streams."""
+
+
+class EventRow(NamedTuple):
+    """An event's row, its stream by name."""
+
+    position: int
+    stream: str
+    version: int
+    kind: int
+    event_id: bytes | None
+    observed_at: int
+    took: int
+    recorded_after: int
+    scope: int | None
+    body: int | None
+    data: bytes
+    hash: bytes
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,23 +101,26 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     event_id: str | None
     observed_at: int
     took: int
-    """Microseconds from question to answer; 0 for what is no poll."""
+    """Microseconds from question to answer; 0 for other events than polls."""
     recorded_at: int
     data: Event
     scope: int | None
     """The part with a poll's question (`Record.scope`)."""
     body: int | None
-    """The part with a poll's answer (`Record.listing`), or with what an observation saw (`Record.item`)."""
+    """The part with a poll's answer (`Record.children`), or with what an observation saw (`Record.item`)."""
     hash: str
     """The first 16 hex digits of its hash (all 64 at every hundredth position)."""
 
 
-def _ordered(*, backwards: bool) -> "UnaryExpression[int]":
-    return events.c.position.desc() if backwards else events.c.position.asc()
-
-
-class Reader(PollRows):
+class Reader:
     """Reads one record through one connection."""
+
+    def __init__(self, session: "Session", parts: Parts) -> None:
+        self._session = session
+        self._parts = parts
+        self._scopes: dict[int, PollScope] = {}
+
+    # -- events
 
     def read(
         self,
@@ -99,75 +133,43 @@ class Reader(PollRows):
         backwards: bool = False,
     ) -> Iterator[Stored]:
         """Events with after < position ≤ until, of one stream and of some types if given, in order or backwards."""
-        low, high, left = after, LAST if until is None else until, limit
+        low, high, left = after, LAST if until is None else until, sys.maxsize if limit is None else limit
         codes = None if types is None else [code for code, (name, _) in KINDS.items() if name in types]
-        of_source = stream is not None and stream.startswith("source/")
-        stream_id = None
+        of_source = stream is None or stream.startswith("source/")
+        wanted = [] if of_source else [_NO_POLL]  # polls are on sources' streams only
         if stream is not None:
-            stream_id = self._scalar(select(streams.c.id).where(streams.c.name == stream))
-            if stream_id is None:
+            there = self._first(_NAMED, stream)
+            if there is None:
                 return
-        by_kind = codes is not None and POLL_RECORDED not in codes and (stream is None or of_source)
-        while left is None or left > 0:
-            size = _CHUNK if left is None else min(_CHUNK, left)
+            wanted.append(_C.stream_id == there[0])
+        by_kind = codes is not None and CODES[PollRecorded] not in codes and of_source
+        if codes is not None and not by_kind:
+            wanted.append(_C.kind.in_(codes))
+        order = _C.position.desc() if backwards else _C.position.asc()
+        while left > 0:
+            size = min(_CHUNK, left)
+            span = (*wanted, _C.position > low, _C.position <= high)
             if by_kind and codes is not None:
-                found = self._positions(codes, low, high, size, stream_id, backwards=backwards)
-                yield from self.at(found, backwards=backwards)
+                # By the index on kinds: one look for each, merged.
+                each = [select(_C.position).where(_C.kind == code, _NOT_ANSWERED, *span) for code in codes]
+                found = [[row[0] for row in self._found(one.order_by(order).limit(size))] for one in each]
+                positions = list(islice(merge(*found, reverse=backwards), size))
+                yield from self.at(positions, backwards=backwards)
             else:
-                rows = self._page(codes, low, high, size, stream_id, of_source=of_source, backwards=backwards)
-                found = [row[0] for row in rows]
-                for row in rows:
-                    yield self._stored(row)
-            if len(found) < size:
+                rows = self._found(select(*_ROW).join(streams).where(*span).order_by(order).limit(size))
+                positions = [row[0] for row in rows]
+                yield from map(self._stored, rows)
+            left -= size
+            if len(positions) < size:
                 return
-            left = None if left is None else left - len(found)
-            if backwards:
-                high = found[-1] - 1
-            else:
-                low = found[-1]
-
-    def _page(
-        self,
-        codes: list[int] | None,
-        low: int,
-        high: int,
-        size: int,
-        stream_id: int | None,
-        *,
-        of_source: bool,
-        backwards: bool,
-    ) -> Sequence[Columns]:
-        query = select(*_ROW).join(streams).where(events.c.position > low, events.c.position <= high)
-        if stream_id is not None:
-            query = query.where(events.c.stream_id == stream_id)
-            if not of_source:
-                query = query.where(_NO_POLL)  # polls are on sources' streams only
-        if codes is not None:
-            query = query.where(events.c.kind.in_(codes))
-        return self._found(query.order_by(_ordered(backwards=backwards)).limit(size))
-
-    def _positions(
-        self, codes: list[int], low: int, high: int, size: int, stream_id: int | None, *, backwards: bool
-    ) -> list[int]:
-        """Where events of some kinds are, none of them answered polls; by the index on kinds."""
-        order = _ordered(backwards=backwards)
-        found: list[list[int]] = []
-        for code in codes:
-            query = select(events.c.position).where(
-                events.c.kind == code, _NOT_ANSWERED, events.c.position > low, events.c.position <= high
-            )
-            if stream_id is not None:
-                query = query.where(events.c.stream_id == stream_id)
-            found.append([row[0] for row in self._found(query.order_by(order).limit(size))])
-        return list(islice(merge(*found, reverse=backwards), size))
+            low, high = (low, positions[-1] - 1) if backwards else (positions[-1], high)
 
     def at(self, positions: Sequence[int], *, backwards: bool = False) -> Iterator[Stored]:
         """The events at these positions, which are in order, or backwards; where there is none, none is given."""
+        order = _C.position.desc() if backwards else _C.position.asc()
         for start in range(0, len(positions), _SCANNED):
-            some = positions[start : start + _SCANNED]
-            query = select(*_ROW).join(streams).where(events.c.position.in_(some))
-            for row in self._found(query.order_by(_ordered(backwards=backwards))):
-                yield self._stored(row)
+            some = _C.position.in_(positions[start : start + _SCANNED])
+            yield from map(self._stored, self._found(select(*_ROW).join(streams).where(some).order_by(order)))
 
     def scan(self, *, after: int = 0, until: int | None = None) -> Iterator[Row]:
         """Polls and intents as plain rows, for a fold: (position, kind, stream, observed_at, took, scope part or None,
@@ -176,34 +178,35 @@ class Reader(PollRows):
         """
         return chain.from_iterable(self._chunks(after, LAST if until is None else until))
 
-    def _chunks(self, after: int, last: int) -> Iterator[list[Columns]]:
-        while rows := self._rows(_SCAN, (after, last, _SCANNED)):
+    def _chunks(self, after: int, last: int) -> Iterator[list[Any]]:
+        while rows := self._rows(_SCAN, after, last):
             yield rows
             if len(rows) < _SCANNED:
                 return
             after = rows[-1][0]
 
     def event(self, position: int) -> Event:
-        """The typed event at a scanned position that is no poll.
+        """The typed event at a scanned position that is not a poll.
 
         Raises:
             PositionNotFound: there is no such position.
         """
-        rows = self._rows(_DATA, (position,))
-        if not rows:
+        row = self._first(_DATA, position)
+        if row is None:
             raise PositionNotFound(f"The record has no position {position}.")
-        return decode(rows[0][0], rows[0][1])
+        event: Event = decode(*row)
+        return event
 
     def stream_name(self, stream_id: int) -> str:
         """The name of a scanned row's stream."""
-        rows = self._rows(_STREAM, (stream_id,))
-        if not rows:
+        row = self._first(_STREAM, stream_id)
+        if row is None:
             raise RecordDamaged(f"Stream {stream_id} is missing from the record: run `steno verify`.")
-        return str(rows[0][0])
+        return str(row[0])
 
     def head(self) -> Head:
         """Where the record ends now."""
-        position, digest = self._rows(_HEAD, ())[0]
+        position, digest = self._rows(_HEAD)[0]
         return Head(position=position, hash=digest.hex())
 
     def streams(self) -> tuple[tuple[str, int], ...]:
@@ -213,20 +216,123 @@ class Reader(PollRows):
 
     def version(self, stream: str) -> int:
         """A stream's version: how many events it has; 0 if there is none of that name."""
-        found = self._scalar(select(streams.c.version).where(streams.c.name == stream))
-        return 0 if found is None else int(found)
+        row = self._first(_NAMED, stream)
+        return 0 if row is None else int(row[1])
 
     def changed(self, position: int) -> tuple[str, ...]:
         """The streams that the poll at `position` moved: their observations follow it."""
         names: list[str] = []
         for stored in self.read(after=position):
-            if not isinstance(stored.data, RunObserved | VmObserved | ProviderEventSeen):
+            if not isinstance(stored.data, ObservedEvent):
                 break
             names.append(stored.stream)
         return tuple(names)
 
-    def _stored(self, columns: Columns) -> Stored:
-        with readable(f"The event at position {columns[0]}"):
+    # -- polls
+
+    def children(self, listing_id: int) -> tuple[str, tuple[int, ...]]:
+        """The kind and the item parts of an answer, in its order."""
+        listing = self._of_part(read_listing, listing_id)
+        return listing.kind, listing.items
+
+    def item(self, item_id: int) -> bytes:
+        """An item's JSON text with null for its volatile values."""
+        return self._of_part(bare_text, item_id)
+
+    def scope(self, scope_id: int) -> PollScope:
+        """What was asked, and how it went."""
+        found = self._scopes.get(scope_id)
+        if found is None:
+            if len(self._scopes) > _SCOPES_KEPT:
+                self._scopes.clear()
+            found = self._scopes[scope_id] = self._of_part(_read_scope, scope_id)
+        return found
+
+    def items(self, position: int) -> tuple[bytes, ...]:
+        """The items of the answer at `position`, whole, in the order of `children`."""
+        with self._reading(position) as (row, _, scope_text, values):
+            if row.body is None:
+                return ()
+            listing = read_listing(self._parts, row.body)
+            return tuple(item_texts(self._parts, listing, values[scope_text.count(HOLE) :]))
+
+    def poll(self, position: int) -> Poll:
+        """The poll at `position`, equal as JSON to what happened, but for secrets.
+
+        Raises:
+            PositionNotFound: there is no poll there.
+            RecordDamaged: its bytes are gone or changed.
+        """
+        with self._reading(position) as (row, own, scope_text, values):
+            counts = scope_text.count(HOLE)
+            scope = read_scope(scope_text, values[:counts])
+            req = bytes(scope.req)
+            return Poll(
+                **{name: getattr(scope, name) for name in SHARED},
+                source=row.stream.removeprefix("source/"),
+                req=msgspec.json.decode(req, type=str).encode() if scope.plain_req else req,
+                started_at=row.observed_at - row.took,
+                observed_at=row.observed_at,
+                body=None if row.body is None else body_text(self._parts, row.body, values[counts:]),
+                sweep=own.sweep,
+                server_time=own.server_time,
+                extra=scope.extra,
+            )
+
+    def position_of(self, event_id: bytes) -> int | None:
+        """Where the event of that id is, or None."""
+        row = self._first(_BY_ID, event_id)
+        return None if row is None else int(row[0])
+
+    def polled(self, *, until: int | None = None) -> list[tuple[str, int, int, int]]:
+        """(source, polls, first and last `observed_at`) of every source that was polled up to `until`. Reads every
+        row.
+        """
+        at = _C.observed_at
+        query = (
+            select(streams.c.name, func.count(), func.min(at), func.max(at))
+            .join_from(events, streams)
+            .where(_C.kind < 3, _C.position <= (LAST if until is None else until))
+            .group_by(streams.c.name)
+        )
+        return [(name.removeprefix("source/"), *rest) for name, *rest in self._found(query)]
+
+    def is_imported(self, position: int) -> bool:
+        """Whether the poll at `position` was imported: an import gives its polls ids, a recorder does not."""
+        row = self._first(_ID, position)
+        return row is not None and row[0] is not None
+
+    @contextmanager
+    def _reading(self, position: int) -> Iterator[tuple[EventRow, Own, bytes, list[bytes]]]:
+        """A poll's row, what it says itself, the text of its scope, and all its values: the scope's first, then the
+        answer's.
+        """
+        row = self._poll_row(position)
+        with self._session.guard(), _readable(f"The poll at position {position}"):
+            own = decode_data(row.data, row.observed_at, position)
+            values = own.values
+            if own.base is not None:
+                base = self._poll_row(own.base)
+                values = decode_data(base.data, base.observed_at, base.position).values
+                for index, value in own.changed.items():
+                    values[index] = value
+            if row.scope is None:
+                raise ValueError("it has no question")
+            yield row, own, self._parts.get(row.scope).text, values
+
+    def _poll_row(self, position: int) -> EventRow:
+        row = self._first(_ONE, position) if 0 < position <= LAST else None
+        if row is None:
+            raise PositionNotFound(f"The record has no position {position}.")
+        found = EventRow._make(row)
+        if found.kind not in POLLS:
+            raise PositionNotFound(f"Position {position} holds {type_of(found.kind)[0]}, which is not a poll.")
+        return found
+
+    # -- rows
+
+    def _stored(self, columns: Sequence[Any]) -> Stored:
+        with _readable(f"The event at position {columns[0]}"):
             row = EventRow._make(columns)
             name, type_version = type_of(row.kind)
             return Stored(
@@ -246,18 +352,48 @@ class Reader(PollRows):
             )
 
     def _fact(self, row: EventRow) -> Event:
-        if row.kind == POLL_RECORDED:
-            return PollRecorded()
-        if row.kind == POLL_FAILED:
-            return PollFailed()
-        if row.kind in _OBSERVED:
-            return self._observed(row)
-        return decode(row.kind, row.data)
-
-    def _observed(self, row: EventRow) -> Event:
-        back, at = read_number(row.data, 0)
-        index, _ = read_number(row.data, at)
+        if row.kind in POLLS:
+            return PollRecorded() if row.kind == CODES[PollRecorded] else PollFailed()
+        observed = _OBSERVED.get(row.kind)
+        if observed is None:
+            event: Event = decode(row.kind, row.data)
+            return event
+        (back, index), _ = read_numbers(row.data, 0, 2)
         poll = self._poll_row(row.position - back)
         if poll.body is None:
             raise ValueError("its poll has no answer")
-        return _OBSERVED[row.kind](poll=poll.position, provider_id=self.listing(poll.body).items[index][1])
+        listing = self._of_part(read_listing, poll.body)
+        return observed(poll=poll.position, provider_id=identity(self.item(listing.items[index]), listing.key))
+
+    def _of_part(self, read: Callable[[Parts, int], _T], part_id: int) -> _T:
+        """What `read` makes of a part. This runs for every answer: the guards are put up only where something fails."""
+        try:
+            return read(self._parts, part_id)
+        except Exception:
+            with self._session.guard(), _readable(f"Part {part_id} of the record"):
+                raise
+
+    def _found(self, query: "Executable") -> list[Any]:
+        with self._session.guard():
+            return self._session.query(query).fetchall()
+
+    def _rows(self, statement: "Executable", *given: object) -> list[Any]:
+        with self._session.guard():
+            return self._session.run(statement, *given).fetchall()
+
+    def _first(self, statement: "Executable", given: object) -> Any:
+        rows = self._rows(statement, given)
+        return rows[0] if rows else None
+
+
+def _read_scope(parts: Parts, scope_id: int) -> PollScope:
+    return read_scope(parts.get(scope_id).text)
+
+
+@contextmanager
+def _readable(what: str) -> Iterator[None]:
+    """Turns what damaged columns do to the functions that read them into one error."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, msgspec.MsgspecError) as error:
+        raise RecordDamaged(f"{what} cannot be read ({error}): run `steno verify`.") from error

@@ -1,39 +1,22 @@
-"""The record: everything that happened, in order, for ever. One class in front of opening, appending, reading and
-verifying.
-"""
+"""The record: everything that happened, in order, for ever."""
 
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Self
 
 from events.clock import SECOND, Clock
-from events.errors import IdConflict, PositionNotFound, RecordNotWritable
+from events.errors import RecordNotWritable
 from events.poll import Poll
-from events.shape.answer import AnswerItems
 from events.shape.shape import Router, no_shapes
-from events.store.append import ANY, AnyVersion, Appender, Batch
-from events.store.chain import Head, committer
+from events.store.append import ANY, Appender, Batch
+from events.store.chain import Head
 from events.store.ingest import Ingest, PollAppended, StreamOf
 from events.store.parts import READER_CACHE, WRITER_CACHE, Parts
-from events.store.question import PollScope
 from events.store.read import Reader, Row, Stored
 from events.store.store import Session, Store, Where, store_at
 from events.store.vault import Vault
 from events.store.verify import Verification, verify
 
-__all__ = [
-    "ANY",
-    "AnswerItems",
-    "AnyVersion",
-    "Batch",
-    "Head",
-    "PollAppended",
-    "PollScope",
-    "Record",
-    "Row",
-    "Stored",
-    "Verification",
-]
+__all__ = ["ANY", "Batch", "Head", "PollAppended", "Record", "Row", "Stored", "Verification"]
 
 _WAIT_STEP = SECOND // 50
 
@@ -48,11 +31,10 @@ class Record(Reader):
         self.vault = Vault(store.blob("vault"), write=write)
         self._clock = clock
         self._write = write
-        commit = committer(session.identity.key)
-        parts = Parts(session.connection, commit, cache=WRITER_CACHE if write else READER_CACHE)
-        super().__init__(session, parts)
         self._appender = Appender(session)
-        self._ingest = Ingest(self._appender, parts, self.vault, router)
+        parts = Parts(session, self._appender.commit, cache=WRITER_CACHE if write else READER_CACHE)
+        super().__init__(session, parts)
+        self._ingest = Ingest(self._appender, parts, self.vault, router, self)
 
     @staticmethod
     def open(
@@ -68,7 +50,7 @@ class Record(Reader):
 
         Args:
             clock: says when events are recorded.
-            write: events will be appended; without it the file is only read.
+            write: events will be appended; without it the record is only read.
             create: make the record (and its folder) if it is not there; only with `write`.
             check: look that the newest events are there; `verify` looks for itself.
             shapes: how the answers of each endpoint are built.
@@ -106,7 +88,7 @@ class Record(Reader):
             IdConflict, RecordLocked, RecordNotWritable: nothing was appended.
         """
         self._expect_writing()
-        return self._ingest.append_polls(polls, self._clock.now(), ids=ids, stream_of=stream_of, known=self._known)
+        return self._ingest.append_polls(polls, self._clock.now(), ids=ids, stream_of=stream_of)
 
     def scrubbed(self, poll: Poll) -> Poll:
         """A poll with its secrets replaced, as it would be stored: what a trace may show."""
@@ -133,27 +115,9 @@ class Record(Reader):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _expect_writing(self) -> None:
         if not self._write:
             raise RecordNotWritable(f"The record {self.store} was opened for reading only.")
-
-    def _known(self, event_id: bytes, poll: Poll) -> int | None:
-        """The position of a poll of that id, if it is there and the same."""
-        position = self.position_of(event_id)
-        if position is None:
-            return None
-        try:
-            there = self.poll(position)
-        except PositionNotFound:
-            there = None
-        if there is None or not self._ingest.same(there, poll):
-            raise IdConflict(
-                f"The poll at position {position} has this event's id and is another: the record was changed by hand "
-                "(`steno verify`), or an id was given twice."
-            )
-        return position

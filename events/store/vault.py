@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from events.errors import RecordDamaged, RecordNotWritable, SecretGone
-from events.secrets import COMMITMENT, PREFIX, scrub, secret_bytes
+from events.shape.secrets import COMMITMENT, PREFIX, scrub, secret_bytes
 from events.shape.shape import BodyShape, Node, compile_paths
 from events.store.store import Blob
 

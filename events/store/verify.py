@@ -1,36 +1,45 @@
 """Says whether every byte of a record that carries data is as it was written, and which positions are not."""
 
-import sqlite3
 import struct
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
 import msgspec
 import zstandard
+from sqlalchemy import bindparam, select
 
+from events.codec import type_of
 from events.errors import StenoError
-from events.kinds import type_of
-from events.store.chain import SEAL_EVERY, Head, canonical_part, committer, header, link, mark, subject
-from events.store.parts import Base, Packer
-from events.store.schema import FORMAT, REVISIONS, driver
+from events.store.chain import SEAL_EVERY, Head, canonical_part, chained, committer, mark, subject
+from events.store.parts import COMPRESSED, WRITER_CACHE, Parts
+from events.store.schema import FORMAT, REVISIONS, events, head, meta, parts, revision, streams
 
 if TYPE_CHECKING:
-    from events.store.store import Session
+    from sqlalchemy import Executable
 
-Columns: TypeAlias = tuple[Any, ...]
-"""A row as the database gives it; a hand may have put any type into any column."""
+    from events.store.store import Cursor, Session
 
 _CHUNK: Final = 1000
 _UNREADABLE: Final = (
-    ArithmeticError, AttributeError, LookupError, MemoryError, StenoError, TypeError, ValueError, sqlite3.Error,
-    struct.error, zstandard.ZstdError,
+    ArithmeticError, AttributeError, LookupError, MemoryError, StenoError, TypeError, ValueError, struct.error,
+    zstandard.ZstdError,
 )  # fmt: skip
 """What damaged columns make of the functions that read them; a hand can put any type into any column."""
 
-_TEXTS_KEPT: Final = 2000
 _MOST: Final = 1000
 """Damages named one by one; a record with more is beyond naming."""
+
+_META: Final = select(meta.c.key)
+_REVISION: Final = select(revision.c.version_num)
+_NAMES: Final = select(streams.c.id, streams.c.name)
+_COMMITMENTS: Final = select(parts.c.id, parts.c.commitment)
+_HEADS: Final = select(head.c.id, head.c.position, head.c.hash)
+_PAGE: Final = select(events).where(events.c.position > bindparam("after")).order_by(events.c.position).limit(_CHUNK)
+_ONE: Final = select(events).where(events.c.position == bindparam("at"))
+_PARTS: Final = select(parts).order_by(parts.c.id)
+_STREAMS: Final = select(streams)
 
 
 class Damage(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,10 +71,8 @@ def verify(
 class _Check:
     def __init__(self, session: "Session", expect: Head | None, progress: Callable[[int, int], None] | None) -> None:
         self._session = session
-        # The driver's rows: a hand may have put any type into any column, which SQLAlchemy's types refuse.
-        self._raw = driver(session.connection)
-        self._packer = Packer()
-        self._identity = identity = session.identity
+        self._identity = session.identity
+        self._commit = committer(session.identity.key)
         self._expect = expect
         self._progress = progress
         self._damage: dict[tuple[int | None, str, str], Damage] = {}
@@ -75,27 +82,17 @@ class _Check:
         self._versions: dict[int, int] = {}
         self._latest: dict[int, tuple[int, int]] = {}
         self._events = 0
-        self._last = (0, identity.genesis())
+        self._last = (0, session.identity.genesis())
 
     def run(self) -> Verification:
-        # One read transaction: what others append meanwhile is not looked at.
-        self._raw.execute("BEGIN")
-        try:
-            for step in (
-                self._database,
-                self._meta,
-                self._load,
-                self._chain,
-                self._parts,
-                self._streams,
-                self._head,
-            ):
+        steps = (self._database, self._meta, self._load, self._chain, self._parts, self._streams, self._head)
+        with self._session.snapshot():
+            for step in steps:
                 try:
-                    step()
-                except (sqlite3.Error, OverflowError, ValueError, TypeError, StenoError) as error:
-                    self._say(None, "page", f"reading stopped: {error}")
-        finally:
-            self._raw.rollback()
+                    with self._session.guard():
+                        step()
+                except (OverflowError, ValueError, TypeError, StenoError) as error:
+                    self._say(None, "page", f"reading stopped: {error.__cause__ or error}")
         found = sorted(self._damage.values(), key=lambda one: (one.position is None, one.position or 0, one.kind))
         position, digest = self._last
         return Verification(
@@ -110,33 +107,33 @@ class _Check:
             (position, kind, detail if position is None else ""), Damage(position=position, kind=kind, detail=detail)
         )
 
+    def _run(self, statement: "Executable", *given: object) -> "Cursor":
+        return self._session.run(statement, *given)
+
     def _database(self) -> None:
         """What the database itself finds: pages, indexes, triggers, schema."""
         for position, kind, detail in self._session.damage():
             self._say(position, kind, detail)
 
     def _meta(self) -> None:
-        """The record's description; the first hash of the chain holds it too."""
-        rows = dict(self._raw.execute("SELECT key, value FROM meta").fetchall())
-        if set(rows) != {"format", "record_id", "key", "created_at"} or self._identity.format != FORMAT:
+        """The record's description; the first hash of the chain covers it too."""
+        keys = {key for (key,) in self._run(_META)}
+        if keys != {"format", "record_id", "key", "created_at"} or self._identity.format != FORMAT:
             self._say(None, "meta", "the record's description of itself was changed")
-        found = self._raw.execute("SELECT version_num FROM alembic_version").fetchall()
+        found = self._run(_REVISION).fetchall()
         if len(found) != 1 or found[0][0] not in REVISIONS:
             self._say(None, "schema", f"the schema says it is {found}, not {REVISIONS[-1]}")
 
     def _load(self) -> None:
-        for stream_id, name in self._raw.execute("SELECT id, name FROM streams"):
-            self._names[stream_id] = name
-        for part_id, commitment in self._raw.execute("SELECT id, commitment FROM parts"):
-            self._commitments[part_id] = commitment
+        self._names = dict(self._run(_NAMES))
+        self._commitments = dict(self._run(_COMMITMENTS))
 
     def _chain(self) -> None:
         """Every event follows from the one before; after a break the walk goes on from the next whole hash."""
-        commit = committer(self._identity.key)
         previous: bytes | None = self._identity.genesis()
         expected = 1
         total = self._total()
-        for row in self._rows():
+        for row in self._rows(total):
             position = row[0]
             if position != expected:
                 self._say(expected, "missing", f"positions {expected} to {position - 1} are missing")
@@ -145,44 +142,43 @@ class _Check:
             self._events += 1
             if self._progress is not None and self._events % _CHUNK == 0:
                 self._progress(self._events, total)
-            previous = self._link(row, previous, commit)
+            previous = self._link(row, previous)
             if previous is not None:
                 self._last = (position, previous)
 
-    def _link(self, row: Columns, previous: bytes | None, commit: Callable[[bytes], bytes]) -> bytes | None:
-        position, stream_id, version, kind, event_id, moment, took, after, scope, body, data, kept = row
-        whole = isinstance(kept, bytes) and len(kept) == 32 and position % SEAL_EVERY == 0
+    def _link(self, row: tuple[Any, ...], previous: bytes | None) -> bytes | None:
+        """The hash of an event, if it is the one its row keeps; what the row keeps of it else, if that is all of it."""
+        position, stream_id, version, kind, _, moment, took, _, scope, body, _, kept = row
+        whole = kept if isinstance(kept, bytes) and len(kept) == 32 and position % SEAL_EVERY == 0 else None
         try:
-            name = self._names[stream_id]
-            about = subject(name, *type_of(kind))
-            has = 1 | (0 if scope is None else 2) | (0 if body is None else 4)
-            own = header(position, version, moment, took, moment + after, event_id, has, about)
-            commitments = commit(data) + b"".join(
-                [self._commitments[part] for part in (scope, body) if part is not None]
-            )
+            digest = self._digest(row, previous or b"")
         except _UNREADABLE as error:
             self._say(position, "chain", f"the event cannot be read ({type(error).__name__}: {error})")
-            return kept if whole else None
+            return whole
         for part in (scope, body):
             if part is not None:
                 self._first_use.setdefault(part, position)
-        self._count(stream_id, version, kind, moment - took, body, position)
-        if previous is None:
-            # The event before is broken: nothing can be said of this one until the next whole hash.
-            return kept if whole else None
-        digest = link(previous, own, commitments)
-        if mark(position, digest) != kept:
-            self._say(position, "chain", "the event or its hash was changed")
-            return kept if whole else None
-        return digest
-
-    def _count(self, stream_id: int, version: int, kind: int, since: int, body: int | None, position: int) -> None:
         expected = self._versions.get(stream_id, 0) + 1
         if version != expected:
             self._say(position, "stream", f"version {version} of {self._names[stream_id]} follows {expected - 1}")
         self._versions[stream_id] = version
         if kind in (3, 4) and body is not None:
-            self._latest[stream_id] = (body, since)
+            self._latest[stream_id] = (body, moment - took)
+        if previous is None:
+            # The event before is broken: nothing can be said of this one until the next whole hash.
+            return whole
+        if mark(position, digest) != kept:
+            self._say(position, "chain", "the event or its hash was changed")
+            return whole
+        return digest
+
+    def _digest(self, row: tuple[Any, ...], previous: bytes) -> bytes:
+        position, stream_id, version, kind, event_id, moment, took, after, scope, body, data, _ = row
+        has = 1 | (0 if scope is None else 2) | (0 if body is None else 4)
+        about = subject(self._names[stream_id], *type_of(kind))
+        own = [self._commitments[part] for part in (scope, body) if part is not None]
+        commitments = b"".join((self._commit(data), *own))
+        return chained(previous, position, version, moment, took, moment + after, event_id, has, about, commitments)
 
     def _parts(self) -> None:
         """Every part is what was committed to; damage is named at the first position that uses it."""
@@ -199,56 +195,37 @@ class _Check:
 
     def _bad_parts(self, users: dict[int, list[int]]) -> Iterator[tuple[int, str]]:
         """Parts that are not what they were, and why; `users` is filled with which parts refer to which."""
-        commit = committer(self._identity.key)
-        texts: dict[int, bytes] = {}
-        for part_id, commitment, base_id, encoding, crc, data in self._raw.execute(
-            "SELECT id, commitment, base_id, encoding, crc, data FROM parts ORDER BY id"
-        ):
+        stored = Parts(self._session, self._commit, cache=WRITER_CACHE)
+        for part_id, commitment, base_id, encoding, crc, data in self._run(_PARTS):
             try:
                 if crc32(data) != crc:
                     # Not every byte of a packed text changes the text: the sum is over the bytes as they lie.
                     raise ValueError("its stored bytes were changed")
-                base = None if base_id is None else Base(base_id, self._text(base_id, texts, 0))
-                if base is not None and not encoding & 1:
+                if base_id is not None and not encoding & COMPRESSED:
                     raise ValueError("a part that is not compressed has a base")
-                text, children = self._packer.unpack(encoding, data, base)
+                with self._session.guard():
+                    text, children = stored.unpack(encoding, data, base_id)
                 for child in children:
                     users.setdefault(child, []).append(part_id)
                 known = tuple([self._commitments[child] for child in children])
-                if commit(canonical_part(text, known)) != commitment:
+                if self._commit(canonical_part(text, known)) != commitment:
                     yield part_id, "its bytes were changed"
             except _UNREADABLE as error:
                 yield part_id, f"it cannot be read ({type(error).__name__}: {error})"
-            if len(texts) > _TEXTS_KEPT:
-                texts.clear()
 
     def _first_uses(self, users: dict[int, list[int]]) -> dict[int, int]:
         """The first position that uses each part, itself or through the parts that refer to it."""
         uses = dict(self._first_use)
         # A part only refers to older ones, so going down every user is known before what it uses.
         for part_id in sorted(self._commitments.keys() | users.keys(), reverse=True):
-            through = [uses[user] for user in users.get(part_id, ()) if user in uses]
+            through = [uses[user] for user in (part_id, *users.get(part_id, ())) if user in uses]
             if through:
-                uses[part_id] = min([*through, uses.get(part_id, through[0])])
+                uses[part_id] = min(through)
         return uses
-
-    def _text(self, part_id: int, texts: dict[int, bytes], depth: int) -> bytes:
-        text = texts.get(part_id)
-        if text is None:
-            if depth > 32:
-                raise ValueError("parts refer to each other in a circle")
-            row = self._raw.execute("SELECT base_id, encoding, data FROM parts WHERE id = ?", (part_id,)).fetchone()
-            if row is None:
-                raise ValueError(f"its base {part_id} is missing")
-            base = None if row[0] is None else Base(row[0], self._text(row[0], texts, depth + 1))
-            text = texts[part_id] = self._packer.unpack(row[1], row[2], base)[0]
-        return text
 
     def _streams(self) -> None:
         """The rows that say where the next event goes."""
-        for stream_id, name, version, item, since in self._raw.execute(
-            "SELECT id, name, version, item_id, since FROM streams"
-        ):
+        for stream_id, name, version, item, since in self._run(_STREAMS):
             if stream_id not in self._versions:
                 self._say(None, "stream", f"no event is on {name}")
             elif version != self._versions[stream_id]:
@@ -257,7 +234,7 @@ class _Check:
                 self._say(None, "stream", f"{name} does not say what it showed last")
 
     def _head(self) -> None:
-        rows = self._raw.execute("SELECT id, position, hash FROM head").fetchall()
+        rows = self._run(_HEADS).fetchall()
         position, digest = self._last
         if len(rows) != 1 or rows[0][0] != 1:
             self._say(None, "head", "there is not one head")
@@ -269,75 +246,54 @@ class _Check:
                 broken = named == self._events and position < named
                 if not broken or not isinstance(kept, bytes) or not self._fits(named, kept):
                     self._say(self._events or None, "head", f"the head names {named}, the last event is {self._events}")
-        if self._expect is not None:
-            self._expected(self._expect.position, self._expect.hash)
-
-    def _fits(self, position: int, kept: bytes) -> bool:
-        row = self._raw.execute("SELECT hash FROM events WHERE position = ?", (position,)).fetchone()
-        return row is not None and len(kept) == 32 and mark(position, kept) == row[0]
-
-    def _expected(self, position: int, digest: str) -> None:
+        if self._expect is None:
+            return
+        position, wanted = self._expect.position, self._expect.hash.lower()
         found = self._hash_at(position)
         if found is None:
             self._say(position, "expect", f"position {position} is not there")
-        elif found.hex() != digest.lower():
+        elif found.hex() != wanted:
             self._say(position, "expect", f"position {position} has the hash {found.hex()}")
+
+    def _fits(self, position: int, kept: bytes) -> bool:
+        row = self._run(_ONE, position).fetchone()
+        return row is not None and len(kept) == 32 and bool(mark(position, kept) == row[-1])
 
     def _hash_at(self, position: int) -> bytes | None:
         """The whole hash at a position, walked from the last whole one before it."""
-        if position == 0:
-            return self._identity.genesis()
-        start = (position - 1) // SEAL_EVERY * SEAL_EVERY
-        previous = self._identity.genesis()
-        if start:
-            row = self._raw.execute("SELECT hash FROM events WHERE position = ?", (start,)).fetchone()
+        start = max(position - 1, 0) // SEAL_EVERY * SEAL_EVERY
+        digest = self._identity.genesis()
+        for at in range(max(start, 1), position + 1):
+            row = self._run(_ONE, at).fetchone()
             if row is None:
                 return None
-            previous = row[0]
-        commit = committer(self._identity.key)
-        last = start
-        for row in self._raw.execute(
-            "SELECT * FROM events WHERE position > ? AND position <= ? ORDER BY position", (start, position)
-        ):
-            last, stream_id, version, kind, event_id, moment, took, after, scope, body, data, _ = row
-            has = 1 | (0 if scope is None else 2) | (0 if body is None else 4)
-            about = subject(self._names[stream_id], *type_of(kind))
-            own = header(last, version, moment, took, moment + after, event_id, has, about)
-            commitments = commit(data) + b"".join(
-                [self._commitments[part] for part in (scope, body) if part is not None]
-            )
-            previous = link(previous, own, commitments)
-        return previous if last == position else None
+            digest = row[-1] if at == start else self._digest(row, digest)
+        return digest
 
     def _total(self) -> int:
-        row = self._raw.execute("SELECT position FROM head").fetchone()
-        return row[0] if row else 0
+        row = self._run(_HEADS).fetchone()
+        return row[1] if row else 0
 
-    def _rows(self) -> Iterator[Columns]:
-        """Every event that can be read; what cannot is stepped over, so that the rest is still looked at."""
+    def _rows(self, last: int) -> Iterator[tuple[Any, ...]]:
+        """Every event that can be read; what cannot is skipped, so that the rest is still looked at."""
         after = 0
         while True:
             try:
-                rows = self._raw.execute(
-                    "SELECT * FROM events WHERE position > ? ORDER BY position LIMIT ?", (after, _CHUNK)
-                ).fetchall()
-            except sqlite3.Error:
-                rows = self._one_by_one(after)
+                with self._session.guard():
+                    rows = self._run(_PAGE, after).fetchall()
+            except StenoError:
+                rows = list(islice(self._one_by_one(after, last), _CHUNK))
             yield from rows
             if not rows:
                 return
             after = rows[-1][0]
 
-    def _one_by_one(self, after: int) -> list[Columns]:
-        last = self._total()
-        found = []
+    def _one_by_one(self, after: int, last: int) -> Iterator[tuple[Any, ...]]:
         for position in range(after + 1, last + 1):
             try:
-                row = self._raw.execute("SELECT * FROM events WHERE position = ?", (position,)).fetchone()
-            except sqlite3.Error:
+                with self._session.guard():
+                    row = self._run(_ONE, position).fetchone()
+            except StenoError:
                 continue
             if row is not None:
-                found.append(row)
-                if len(found) == _CHUNK:
-                    break
-        return found
+                yield row

@@ -20,8 +20,7 @@ import zstandard
 
 from events.clock import SECOND, format_time, parse_time
 from events.errors import UnreadableInput
-from events.poll import Poll
-from events.shape.depth import too_deep, too_wide
+from events.poll import Poll, too_deep, too_wide
 
 SLURM: Final = "slurm:"
 """How the path of a Slurm poll begins; the command follows."""

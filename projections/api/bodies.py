@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from starlette.responses import Response
 
-from events.shape.depth import MAX_DEPTH, too_deep
+from events.poll import MAX_DEPTH, too_deep
 from projections.api.problems import Problem
 
 if TYPE_CHECKING:

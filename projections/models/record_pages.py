@@ -135,7 +135,7 @@ def _observed(record: "Record", stored: "Stored") -> msgspec.Raw | None:
     if poll_position is None:
         return None
     from engine.providers.readings import READINGS
-    from events.shape.answer import identity_of
+    from events.shape.cut import identity_of
 
     poll = record.poll(poll_position)
     shape = READINGS.shape(poll.path, poll.req)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.providers.dstack.answer import HttpAnswer
-from events.shape.depth import MAX_DEPTH, MAX_VALUES, too_deep, too_wide
+from events.poll import MAX_DEPTH, MAX_VALUES, too_deep, too_wide
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(alphabet='[]{}"\\\\a'),

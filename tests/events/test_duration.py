@@ -2,8 +2,7 @@
 
 import pytest
 
-from events.clock import SECOND
-from events.duration import backoff, parse_duration, span
+from events.clock import SECOND, backoff, parse_duration, span
 
 
 @pytest.mark.parametrize(

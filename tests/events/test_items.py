@@ -17,7 +17,7 @@ from engine.providers.reading import Listing, Readings, Scope
 from engine.states import Reason, State
 from events.clock import SECOND, SystemClock
 from events.poll import Poll
-from events.shape.items import joined_lines, split
+from events.shape.cut import joined_lines, split
 from events.shape.shape import LINES, BodyShape
 from events.store.record import Record
 

@@ -22,7 +22,8 @@ from engine.providers.readings import READINGS
 from engine.replay.record import replay_record
 from events.errors import NotARecord, RecordNotFound, RecordTooNew, RecordTooOld
 from events.store.record import Head, Record
-from events.store.schema import REVISION, alembic_config, expected_schema, metadata, plain_sql
+from events.store.schema import REVISION, alembic_config, metadata
+from events.store.sqlite.opening import expected_schema, plain_sql
 from events.store.store import store_at
 
 RECORDS = Path(__file__).with_name("records")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stenotest.records import START, poll_of, temporary_record
 
 from engine.providers.readings import READINGS
-from events.secrets import scrub
+from events.shape.secrets import scrub
 from events.shape.shape import BodyShape, compile_paths
 from events.traces.trace import write_trace_line
 

@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from events import types
-from events.codec import decode, encode, upcast
+from events.codec import CODES, KINDS, POLLS, decode, encode, type_of, upcast
 from events.errors import RecordDamaged, RecordTooNew
-from events.kinds import CODES, KINDS, OBSERVED, POLLS, type_of
 
 FIXTURES = Path(__file__).parent / "fixtures"
-WRITTEN = {kind: named for kind, named in KINDS.items() if kind not in POLLS and kind not in OBSERVED.values()}
+OBSERVED = {CODES[kind] for kind in types.OBSERVED.values()}
+WRITTEN = {kind: named for kind, named in KINDS.items() if kind not in POLLS and kind not in OBSERVED}
 """Polls and observations keep their facts in the columns of their rows; a stored record proves those."""
 
 JSON_TEXTS = {"configuration", "policy", "body", "kernel", "frame"}

@@ -19,7 +19,7 @@ from events import types
 from events.clock import SECOND
 from events.errors import StenoError
 from events.store.record import Batch, Head, Record
-from events.store.schema import TRIGGERS, plain_sql
+from events.store.sqlite.opening import TRIGGERS, plain_sql
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,3 +21,9 @@ def test_it_names_every_room():
         for path in (ROOT / package).glob("*/__init__.py")
     }
     assert rooms <= set(NAMED.findall(PAGE)), sorted(rooms - set(NAMED.findall(PAGE)))
+
+
+def test_the_store_port_knows_no_database():
+    """Only `events/store/sqlite/` speaks to SQLite; another store gets a folder of its own."""
+    words = re.compile(r"sqlite3|PRAGMA|BEGIN|sqlite_schema|sqlalchemy\.dialects")
+    assert not [path.name for path in (ROOT / "events/store").glob("*.py") if words.search(path.read_text())]

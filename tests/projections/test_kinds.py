@@ -6,17 +6,16 @@ from pathlib import Path
 import pytest
 
 from events.clock import SystemClock
-from events.kinds import KINDS
 from events.poll import Poll
 from events.store.append import Batch
 from events.store.record import Record
-from events.types import RecorderStarted
+from events.types import NAMES, RecorderStarted
 from projections.models import record_pages as browse
 from projections.store.reader_pool import Look, Pool
 
 Polls = Callable[[str], tuple[Poll, ...]]
 Recorded = Callable[[Path, Sequence[Poll]], Record]
-TYPES = sorted({name for name, _ in KINDS.values()})
+TYPES = sorted(NAMES)
 
 
 @pytest.fixture

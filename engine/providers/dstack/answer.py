@@ -12,8 +12,7 @@ from engine.errors import (
 from engine.providers.dstack.endpoints import MOST_ITEMS
 from events.clock import SECOND
 from events.errors import StenoError
-from events.poll import Poll
-from events.shape.depth import too_deep, too_wide
+from events.poll import Poll, too_deep, too_wide
 
 GONE = "resource_not_exists"
 """dstack's code for a thing it does not have."""

@@ -6,8 +6,7 @@ import msgspec
 
 from engine.policy import BACKSTOP
 from engine.providers.dstack.fleet import FLEET_IDLE, RUN_IDLE, idle_seconds
-from events.clock import SECOND
-from events.duration import span
+from events.clock import SECOND, span
 
 _LATER = BACKSTOP // SECOND
 """Seconds by which dstack's timer exceeds ours while a recorder runs (`engine.decide.source_view.backstop`)."""

@@ -10,8 +10,7 @@ from engine.errors import ProviderError, ProviderUnreachable
 from engine.providers.dstack import runs
 from engine.providers.dstack.answer import trouble
 from engine.providers.dstack.client import Client
-from events.clock import SECOND, format_time, parse_time
-from events.duration import backoff
+from events.clock import SECOND, backoff, format_time, parse_time
 
 PAGE = 1000
 """Pieces of a page; dstack's limit."""

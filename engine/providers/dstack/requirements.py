@@ -11,8 +11,7 @@ from typing import Any, Final, Literal, cast, get_args
 import msgspec
 
 from engine.requirements import Range, Requirements
-from events.clock import SECOND
-from events.duration import UNITS
+from events.clock import SECOND, UNITS
 
 OFF: Final = -1
 """`idle_duration: off`."""

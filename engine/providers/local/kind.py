@@ -15,7 +15,7 @@ from engine.providers.kind import ProviderKind
 from engine.providers.task import Draft, complete_plain
 from engine.settings.known import Block, Known
 from engine.settings.values import price
-from events.duration import parse_duration, span
+from events.clock import parse_duration, span
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from engine.errors import TaskInvalid
-from events.duration import UNITS
+from events.clock import UNITS
 
 DEFAULT_GRACE = 10
 """Seconds between SIGTERM and SIGKILL where the task sets no `stop_duration`; dstack's runner waits as long."""

@@ -1,29 +1,73 @@
-"""Checks before a SQLite record is used: its file, its description of itself, its head. Nothing is written."""
+"""A whole SQLite record: its file, its schema, its description of itself, its head. Nothing is written."""
 
 import os
+import re
 import sqlite3
 import stat
 import struct
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, create_engine, select
 from sqlalchemy.exc import DBAPIError
 
-from events.errors import (
-    NotARecord,
-    RecordDamaged,
-    RecordNotFound,
-    RecordNotWritable,
-    RecordTooNew,
-    RecordTooOld,
-)
-from events.store.chain import MARK_BYTES, mark
-from events.store.schema import APPLICATION_ID, FORMAT, REVISION, REVISIONS, events, head, meta, revision
+from events.errors import NotARecord, RecordDamaged, RecordNotFound, RecordNotWritable, RecordTooNew, RecordTooOld
+from events.store.chain import mark
+from events.store.schema import FORMAT, REVISION, REVISIONS, events, head, meta, metadata, revision
 from events.store.sqlite.connection import may_write, while_closed
 from events.store.store import Identity
 
+if TYPE_CHECKING:
+    from events.store.store import Session
+
 _MAGIC: Final = b"SQLite format 3\x00"
+_APPLICATION_ID: Final = 0x53544E4F
+"""`STNO`, at byte 68 of the file: how a record is told from any other SQLite file before it is opened."""
+_DESCRIPTION: Final = frozenset({"format", "record_id", "key", "created_at"})
+
+TRIGGERS: Final[dict[str, str]] = {
+    f"{table}_no_{verb.lower()}": (
+        f"CREATE TRIGGER {table}_no_{verb.lower()} BEFORE {verb} ON {table} "
+        f"BEGIN SELECT RAISE(ABORT, 'the record is append-only: no {verb} on {table}'); END"
+    )
+    for verb, tables in (("UPDATE", "events parts meta"), ("DELETE", "events parts meta streams head"))
+    for table in tables.split()
+}
+"""SQLite's triggers by name, as `sqlite_schema` must show them."""
+
+_NEW: Final[dict[str, frozenset[str]]] = {"0001": frozenset({"events_kind"})}
+"""By older revision: what it does not have yet."""
+
+_ALEMBIC: Final = (
+    "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
+    "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
+)
+_QUOTED: Final = re.compile(r'"(\w+)"')
+_LAYOUT: Final = re.compile(r" ?([(),]) ?")
+
+_HEAD: Final = select(head.c.position, head.c.hash)
+_LAST: Final = select(events.c.position, events.c.hash).order_by(events.c.position.desc()).limit(1)
+
+
+def expected_schema(version: str = REVISION) -> dict[str, tuple[str, ...]]:
+    """Kind, table and plain SQL of everything the schema of a record has, by name."""
+    new = _NEW.get(version, frozenset())
+    with create_engine("sqlite://").begin() as connection:
+        metadata.create_all(connection)
+        for sql in (*TRIGGERS.values(), _ALEMBIC):
+            connection.exec_driver_sql(sql)
+        return {name: what for name, what in described(connection).items() if name not in new}
+
+
+def described(connection: Connection) -> dict[str, tuple[str, ...]]:
+    """Kind, table and plain SQL by name, of what a database has."""
+    rows = connection.exec_driver_sql("SELECT name, type, tbl_name, sql FROM sqlite_schema").fetchall()
+    return {str(name): (str(kind), str(table), plain_sql(sql)) for name, kind, table, sql in rows}
+
+
+def plain_sql(sql: object) -> str:
+    """SQL without the layout and the quotes around names that differ between writers of it."""
+    return _LAYOUT.sub(r"\1", _QUOTED.sub(r"\1", " ".join(str(sql).split())))
 
 
 def expect_file(path: Path) -> None:
@@ -50,21 +94,13 @@ def _look_at(path: Path) -> None:
         raise RecordDamaged(f"The record {path} is cut to {size} bytes: restore it from a copy.")
     if not first.startswith(_MAGIC):
         raise NotARecord(f"{path} is not a Steno record.")
-    page_size, pages, application = _header_of(first)
-    if application != APPLICATION_ID:
+    page_size, pages, application = struct.unpack(">16x H 10x I 36x I 28x", first)
+    if application != _APPLICATION_ID:
         raise NotARecord(f"{path} is a SQLite file, but not a Steno record.")
+    whole = pages * (65536 if page_size == 1 else page_size)
     wal = path.with_name(path.name + "-wal")
-    if size < page_size * pages and not (wal.exists() and wal.stat().st_size):
-        raise RecordDamaged(
-            f"The record {path} is cut: {size} of {page_size * pages} bytes are there; restore it from a copy."
-        )
-
-
-def _header_of(first: bytes) -> tuple[int, int, int]:
-    (page_size,) = struct.unpack_from(">H", first, 16)
-    (pages,) = struct.unpack_from(">I", first, 28)
-    (application,) = struct.unpack_from(">I", first, 68)
-    return 65536 if page_size == 1 else page_size, pages, application
+    if size < whole and not (wal.exists() and wal.stat().st_size):
+        raise RecordDamaged(f"The record {path} is cut: {size} of {whole} bytes are there; restore it from a copy.")
 
 
 def expect_writable(path: Path) -> None:
@@ -76,28 +112,36 @@ def expect_writable(path: Path) -> None:
         raise RecordNotWritable(f"The folder {path.parent} is read-only, and a record is written beside itself.")
 
 
-def read_identity(connection: Connection, path: Path, *, write: bool) -> Identity:
-    """What the record says of itself; `write`: its schema must be this version's, else an older one will do.
+def read_identity(connection: Connection, path: Path, *, write: bool, check: bool = True) -> Identity:
+    """What the record says of itself.
+
+    Args:
+        write: its schema must be this version's, else an older one will do.
+        check: it must be whole; else it is read as far as it can be, and verify names what is wrong with it.
 
     Raises:
         RecordDamaged, RecordTooNew, RecordTooOld: as they say.
     """
+    revisions: list[str] = []
+    found: dict[str, bytes] = {}
     try:
-        schema = connection.execute(select(revision.c.version_num)).scalar()
-        found = _described(connection)
-        identity = Identity(
-            format=int(found["format"]),
-            record_id=found["record_id"].decode(),
-            key=found["key"],
-            created_at=int(found["created_at"]),
-        )
-    except (DBAPIError, KeyError, ValueError, TypeError) as error:
-        if isinstance(error, DBAPIError) and "no such table" not in str(error):
+        revisions += map(str, connection.execute(select(revision.c.version_num)).scalars())
+        found |= {str(key): bytes(value) for key, value in connection.execute(select(meta.c.key, meta.c.value))}
+    except (DBAPIError, sqlite3.Error, TypeError) as error:
+        if check and not isinstance(error, TypeError) and "no such table" not in str(error):
             raise
-        raise RecordDamaged(f"The record {path} has lost its own description: restore it from a copy.") from error
-    if identity.format > FORMAT or (schema is not None and str(schema) > REVISION):
-        raise _too_new(path, schema)
-    if schema not in REVISIONS or identity.format < 1:
+    schema = revisions[0] if len(revisions) == 1 else ""
+    identity = Identity(
+        format=_whole_number(found.get("format")),
+        record_id=found.get("record_id", b"").decode("utf-8", "replace"),
+        key=found.get("key", b""),
+        created_at=_whole_number(found.get("created_at")),
+    )
+    if schema > REVISION or (check and identity.format > FORMAT):
+        raise RecordTooNew(f"The record {path} was written by a newer version (schema {schema}): update steno.")
+    if check and (found.keys() < _DESCRIPTION or min(identity.format, identity.created_at) < 0):
+        raise RecordDamaged(f"The record {path} has lost its own description: restore it from a copy.")
+    if check and (schema not in REVISIONS or identity.format < 1):
         raise RecordDamaged(f"The record {path} does not say its schema: restore it from a copy.")
     if write and schema != REVISION:
         raise RecordTooOld(
@@ -107,63 +151,17 @@ def read_identity(connection: Connection, path: Path, *, write: bool) -> Identit
     return identity
 
 
-def read_damaged_identity(connection: Connection, path: Path) -> Identity:
-    """As `read_identity`, as far as it can be read: verify names what is wrong with it.
-
-    Raises:
-        RecordTooNew: a schema of a later version is not ours to judge.
-    """
-    try:
-        revisions = connection.execute(select(revision.c.version_num)).scalars().all()
-    except (DBAPIError, sqlite3.Error):
-        revisions = []
-    if len(revisions) == 1 and str(schema := revisions[0]) > REVISION:
-        raise _too_new(path, schema)
-    try:
-        found = _described(connection)
-    except (DBAPIError, sqlite3.Error, TypeError):
-        found = {}
-    return Identity(
-        format=_whole_number(found.get("format")),
-        record_id=found.get("record_id", b"").decode("utf-8", "replace"),
-        key=found.get("key", b""),
-        created_at=_whole_number(found.get("created_at")),
-    )
-
-
-def expect_head(connection: Connection, path: Path, identity: Identity) -> None:
+def expect_head(session: "Session", path: Path) -> None:
     """The head names the newest event.
 
     Raises:
         RecordDamaged: it does not.
     """
-    # In one transaction: another process may append between the two questions.
-    connection.exec_driver_sql("BEGIN")
-    try:
-        ends = connection.execute(select(head.c.position, head.c.hash)).one_or_none()
-        last = connection.execute(
-            select(events.c.position, events.c.hash).order_by(events.c.position.desc()).limit(1)
-        ).one_or_none()
-    finally:
-        connection.rollback()
-    if ends is not None and last is None and ends[0] == 0 and ends[1] == identity.genesis():
-        return
-    if (
-        ends is None
-        or last is None
-        or ends[0] != last[0]
-        or ends[1][:MARK_BYTES] != last[1][:MARK_BYTES]
-        or mark(ends[0], ends[1]) != last[1]
-    ):
+    with session.snapshot():  # another process may append between the two questions
+        ends = session.run(_HEAD).fetchone()
+        last = session.run(_LAST).fetchone() or (0, session.identity.genesis())
+    if ends is None or ends[0] != last[0] or mark(*ends) != last[1]:
         raise RecordDamaged(f"The newest events of the record {path} are missing or changed: run `steno verify`.")
-
-
-def _described(connection: Connection) -> dict[str, bytes]:
-    return {str(key): bytes(value) for key, value in connection.execute(select(meta.c.key, meta.c.value))}
-
-
-def _too_new(path: Path, schema: object) -> RecordTooNew:
-    return RecordTooNew(f"The record {path} was written by a newer version (schema {schema}): update steno.")
 
 
 def _whole_number(text: bytes | None) -> int:

@@ -7,29 +7,41 @@ import sqlite3
 import stat
 import tempfile
 import uuid
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
-from functools import partial
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache, partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 
-from sqlalchemy import Connection, create_engine, select
+from sqlalchemy import Connection, Executable, create_engine, select
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from events.clock import Clock
-from events.store.schema import FORMAT, described, driver, expected_schema, head, meta, migrate, revision
+from events.store.schema import FORMAT, head, meta, migrate, revision
 from events.store.sqlite.connection import connect, file_id, may_write, translated
 from events.store.sqlite.files import FileBlob, FileLease, locked, sync_folder
 from events.store.sqlite.opening import (
+    described,
     expect_file,
     expect_head,
     expect_writable,
-    read_damaged_identity,
+    expected_schema,
     read_identity,
 )
-from events.store.store import Identity
+from events.store.store import Cursor, Identity
 
 _EVENT_ROW: Final = re.compile(r"^row (\d+) missing from index events_")
+_DIALECT: Final = sqlite.dialect()
+
+
+@cache
+def _compiled(statement: Any) -> tuple[str, tuple[tuple[int, object], ...]]:
+    """A statement's text, and the parameters that it has by itself: (place, value)."""
+    made = statement.compile(dialect=_DIALECT)
+    values = [made.params[name] for name in made.positiontup or ()]
+    return str(made), tuple((place, value) for place, value in enumerate(values) if value is not None)
 
 
 class SqliteSession:
@@ -44,6 +56,18 @@ class SqliteSession:
     def guard(self) -> AbstractContextManager[None]:
         return translated(self._where)
 
+    def run(self, statement: Executable, *given: object) -> sqlite3.Cursor:
+        text, own = _compiled(statement)
+        for place, value in own:
+            given = (*given[:place], value, *given[place:])
+        return self._driver.execute(text, given)
+
+    def run_many(self, statement: Executable, given: Sequence[tuple[object, ...]]) -> None:
+        self._driver.executemany(_compiled(statement)[0], given)
+
+    def query(self, statement: Executable) -> Cursor:
+        return cast(Cursor, self.connection.execute(statement))
+
     def begin(self, *, durable: bool) -> None:
         execute = self.connection.exec_driver_sql
         if durable is not self._full:
@@ -51,9 +75,26 @@ class SqliteSession:
             self._full = durable
         execute("BEGIN IMMEDIATE")
 
+    def commit(self) -> None:
+        self.connection.commit()
+
+    def rollback(self) -> None:
+        try:
+            self.connection.rollback()
+        except (DBAPIError, sqlite3.Error):
+            self.connection.invalidate()
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        self.connection.exec_driver_sql("BEGIN")
+        try:
+            yield
+        finally:
+            self.rollback()
+
     def damage(self) -> Iterator[tuple[int | None, str, str]]:
         try:
-            for (message,) in driver(self.connection).execute("PRAGMA integrity_check(100)"):
+            for (message,) in self._driver.execute("PRAGMA integrity_check(100)"):
                 for line in str(message).splitlines():
                     if line != "ok" and not line.startswith("***"):
                         row = _EVENT_ROW.search(line)
@@ -74,6 +115,11 @@ class SqliteSession:
 
     def close(self) -> None:
         self.connection.close()
+
+    @property
+    def _driver(self) -> sqlite3.Connection:
+        """Asked for each time, as SQLAlchemy makes another after a failure."""
+        return cast(sqlite3.Connection, self.connection.connection.driver_connection)
 
 
 class SqliteStore:
@@ -99,15 +145,13 @@ class SqliteStore:
         connection = connect(path, write=write)
         try:
             with translated(str(path)):
+                session = SqliteSession(path, connection, read_identity(connection, path, write=write, check=check))
                 if check:
-                    identity = read_identity(connection, path, write=write)
-                    expect_head(connection, path, identity)
-                else:
-                    identity = read_damaged_identity(connection, path)
+                    expect_head(session, path)
         except BaseException:
             connection.close()
             raise
-        return SqliteSession(path, connection, identity)
+        return session
 
     def upgrade(self) -> None:
         expect_file(self.path)
@@ -130,7 +174,7 @@ class SqliteStore:
         return may_write(self.path.parent)
 
     def blob(self, name: str) -> FileBlob:
-        return FileBlob(self._beside(name))
+        return FileBlob(self.folder(name))
 
     def lease(self, name: str) -> FileLease | None:
         return FileLease.take(self._lease(name))
@@ -142,16 +186,18 @@ class SqliteStore:
             return None
 
     def folder(self, name: str) -> Path:
-        return self._beside(name)
+        return self.path.with_name(f"{self.path.name}.{name}")
 
     def place(self, name: str) -> str:
-        return f"sqlite:///{self._beside(name)}"
+        return f"sqlite:///{self.folder(name)}"
 
     def _lease(self, name: str) -> Path:
-        return self._beside(f"lease-{name.replace('/', '-')}")
+        return self.folder(f"lease-{name.replace('/', '-')}")
 
-    def _beside(self, name: str) -> Path:
-        return self.path.with_name(f"{self.path.name}.{name}")
+
+def at(place: str) -> SqliteStore:
+    """The store at a path."""
+    return SqliteStore(Path(place).expanduser())
 
 
 def _has_content(path: Path) -> bool:
@@ -176,31 +222,28 @@ def _create(path: Path, clock: Clock) -> None:
 def _create_beside(path: Path, clock: Clock) -> None:
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     os.close(descriptor)
-    made = Path(name)
     try:
-        connect = partial(sqlite3.connect, made, isolation_level=None)
-        with create_engine("sqlite+pysqlite://", creator=connect, poolclass=NullPool).connect() as connection:
+        make = partial(sqlite3.connect, name, isolation_level=None)
+        with create_engine("sqlite+pysqlite://", creator=make, poolclass=NullPool).connect() as connection:
             connection.exec_driver_sql("PRAGMA journal_mode = WAL")
             fill(connection, clock)
-        made.replace(path)
+        Path(name).replace(path)
     finally:
-        for left in (name, f"{name}-wal", f"{name}-shm", f"{name}-journal"):
-            Path(left).unlink(missing_ok=True)
+        for ending in ("", "-wal", "-shm", "-journal"):
+            Path(name + ending).unlink(missing_ok=True)
 
 
 def fill(connection: Connection, clock: Clock) -> None:
     """Write schema, description and head of a new record, in one transaction."""
     connection.exec_driver_sql("BEGIN IMMEDIATE")
     migrate(connection)
-    identity = Identity(format=FORMAT, record_id=str(uuid.uuid4()), key=secrets.token_bytes(32), created_at=clock.now())
-    connection.execute(
-        meta.insert(),
-        [
-            {"key": "format", "value": str(identity.format).encode()},
-            {"key": "record_id", "value": identity.record_id.encode()},
-            {"key": "key", "value": identity.key},
-            {"key": "created_at", "value": str(identity.created_at).encode()},
-        ],
-    )
-    connection.execute(head.insert(), {"id": 1, "position": 0, "hash": identity.genesis()})
+    made = Identity(format=FORMAT, record_id=str(uuid.uuid4()), key=secrets.token_bytes(32), created_at=clock.now())
+    own = {
+        "format": str(made.format).encode(),
+        "record_id": made.record_id.encode(),
+        "key": made.key,
+        "created_at": str(made.created_at).encode(),
+    }
+    connection.execute(meta.insert(), [{"key": key, "value": value} for key, value in own.items()])
+    connection.execute(head.insert(), {"id": 1, "position": 0, "hash": made.genesis()})
     connection.commit()

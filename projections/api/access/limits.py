@@ -8,7 +8,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, unquote_to_bytes
 
-from events.shape.depth import MAX_DEPTH, too_deep
+from events.poll import MAX_DEPTH, too_deep
 from projections.api.problems import Problem
 
 if TYPE_CHECKING:

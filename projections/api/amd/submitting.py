@@ -14,8 +14,8 @@ from engine.kernel.executor import OneTask, Terms
 from engine.kernel.submission import read_submission
 from engine.settings.values import positive_duration
 from events.clock import SECOND
-from events.secrets import PREFIX
-from events.shape.depth import MAX_DEPTH, too_deep
+from events.poll import MAX_DEPTH, too_deep
+from events.shape.secrets import PREFIX
 from projections.api import submission
 from projections.api.problems import Problem
 

@@ -113,14 +113,14 @@ def test_a_listing_names_its_items_and_equal_items_share_a_part(opener: Opener) 
     )
     rows = {row[0]: row for row in record.scan()}
     assert list(rows) == [one.position, two.position, three.position]
-    before, after, single = (record.listing(rows[found.position][6]) for found in (one, two, three))
-    assert [(kind, name) for kind, name, _ in before.items] == [("run", "a"), ("run", "b")]
-    assert before.items[0] == after.items[0] == single.items[0]
-    assert before.items[1] != after.items[1]
-    assert (before.listed, single.listed) == (True, False)
+    before, after, single = (record.children(rows[found.position][6]) for found in (one, two, three))
+    assert before[0] == single[0] == "run"
+    assert [(kind, name) for kind, name, _ in one.changed] == [("run", "a"), ("run", "b")]
+    assert before[1][0] == after[1][0] == single[1][0]
+    assert before[1][1] != after[1][1]
     bare = run("a") | {"cost": None}
     bare["jobs"] = [bare["jobs"][0] | {"seen": None}]
-    assert json.loads(record.item(before.items[0][2])) == bare
+    assert json.loads(record.item(before[1][0])) == bare
     assert [json.loads(item) for item in record.items(two.position)] == [run("a", cost=0.5), run("b", status="done")]
     assert record.scope(rows[one.position][5]).path == "/runs"
 

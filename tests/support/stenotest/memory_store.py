@@ -91,10 +91,10 @@ class MemoryStore:
             fill(self._anchor, clock)
             self._made = True
         connection = self._connect()
-        identity = read_identity(connection, Path(self.url), write=write)
+        session = SqliteSession(Path(self.url), connection, read_identity(connection, Path(self.url), write=write))
         if check:
-            expect_head(connection, Path(self.url), identity)
-        return SqliteSession(Path(self.url), connection, identity)
+            expect_head(session, Path(self.url))
+        return session
 
     def upgrade(self) -> None:
         """It is never older than this process."""

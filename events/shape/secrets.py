@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from events.shape.shape import Node
 
@@ -53,28 +53,27 @@ _WORTH_A_LOOK: Final = re.compile(
 _LITERALS: Final = frozenset({b"true", b"false", b"null", b"\x00", b"\x01", b'""'})
 
 
-class _Frame:
+class _Frame(NamedTuple):
     """One open object or list while the text is walked."""
 
-    __slots__ = ("assigned", "node", "secret")
-
-    def __init__(self, node: Node | None, *, secret: bool, assigned: bool) -> None:
-        self.node = node
-        self.secret = secret
-        self.assigned = assigned
-        """Its strings are `NAME=value`."""
+    node: Node | None
+    secret: bool
+    assigned: bool = False
+    """Its strings are `NAME=value`."""
 
 
 def scrub(text: bytes, replace: Replace, node: Node | None = None, *, secret: bool = False) -> bytes:
-    """`text` with every secret replaced; `node` is where in a shape the text stands, `secret` says all of it is."""
-    if not secret and not _is_suspect(text) and (node is None or not node.may_hold_secret(text)):
+    """`text` with every secret replaced.
+
+    Args:
+        node: where in a shape the text stands.
+        secret: all of it is.
+    """
+    # A key written with escapes is not recognised by a quick look.
+    suspect = secret or b"PRIVATE KEY" in text or b"\\u00" in text or _WORTH_A_LOOK.search(text) is not None
+    if not suspect and (node is None or not node.may_hold_secret(text)):
         return text
     return _Walk(text, replace).run(node, secret=secret)
-
-
-def _is_suspect(text: bytes) -> bool:
-    """Whether a default secret may be in the text; keys written with escapes are."""
-    return b"PRIVATE KEY" in text or b"\\u00" in text or _WORTH_A_LOOK.search(text) is not None
 
 
 class _Walk:
@@ -89,7 +88,7 @@ class _Walk:
 
     def run(self, node: Node | None, *, secret: bool) -> bytes:
         # The root frame holds one value, which stands at `node` itself.
-        frame = root = _Frame(None, secret=secret, assigned=False)
+        frame = root = _Frame(None, secret)
         stack: list[_Frame] = []
         for token in _TOKEN.finditer(self._text):
             if token.lastindex == _CLOSES:
@@ -97,17 +96,15 @@ class _Walk:
                 continue
             key = token[_KEY]
             text, holder, named = _NO_KEY if key is None else _read_key(key)
-            inside_of = frame.node
+            below = frame.node
             if frame is root:
                 below = node
-            elif inside_of is None:
-                below = None
-            else:
-                below = inside_of.each if key is None else inside_of.key(text)
+            elif below is not None:
+                below = below.each if key is None else below.key(text)
             if token[_OPENS] is not None:
                 stack.append(frame)
                 inside = frame.secret or holder or (below is not None and below.secret)
-                frame = _Frame(below, secret=inside, assigned=holder and token[_OPENS] == b"[")
+                frame = _Frame(below, inside, holder and token[_OPENS] == b"[")
             elif frame.secret or self._has_keys or named or (below is not None and below.secret):
                 self._leaf(token, frame, named=named, below=below)
         self._out.append(self._text[self._copied :])
@@ -147,25 +144,16 @@ def is_secret_name(key: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _read_key(token: bytes) -> tuple[str, bool, bool]:
-    """What a key's token says, and whether it is one of the holders or of the names, in any letter case."""
-    text = _text_of(token)
+    """A key's text, and whether it is one of the holders or of the names, in any letter case."""
+    text = secret_bytes(token).decode("utf-8", "replace")
     return text, text.lower() in _HOLDERS, text.lower() in _NAMED
 
 
 _NO_KEY: Final = ("", False, False)
 
 
-def _text_of(token: bytes) -> str:
-    if b"\\" not in token:
-        return token[1:-1].decode("utf-8", "replace")
-    try:
-        return str(json.loads(token))
-    except ValueError:
-        return token[1:-1].decode("utf-8", "replace")
-
-
 def secret_bytes(token: bytes) -> bytes:
-    """The value a secret's token stands for, whatever its escapes: what is committed to."""
+    """The value of a JSON token, whatever its escapes: what a secret's commitment covers."""
     if not token.startswith(b'"'):
         return token
     try:
