@@ -90,22 +90,22 @@ def test(app: App) -> None:
     if webhook is None:
         raise NotConfigured("there is no webhook: set alerts.webhook (STENO_WEBHOOK) to its address")
     with app.writing() as record:
-        answer = send_test_notice(Journal(record), webhook, app.clock, app.ids)
+        notice_id, status, error = send_test_notice(Journal(record), webhook, app.clock, app.ids)
     if app.json:
         emit_json(
             {
-                "notice_id": answer.notice_id,
-                "delivered": answer.error is None,
-                "status": answer.status,
-                "error": answer.error,
+                "notice_id": notice_id,
+                "delivered": error is None,
+                "status": status,
+                "error": error,
                 "signed": webhook.secret is not None,
             }
         )
-    elif answer.error is None:
+    elif error is None:
         signed = "signed" if webhook.secret is not None else "not signed (alerts.secret is not set)"
-        emit(f"the webhook answered {answer.status}: notice {answer.notice_id}, {signed}")
-    if answer.error is not None:
-        say(f"the webhook did not accept the test notice: {answer.error}")
+        emit(f"the webhook answered {status}: notice {notice_id}, {signed}")
+    if error is not None:
+        say(f"the webhook did not accept the test notice: {error}")
         app.exit_code = UNREACHABLE
 
 

@@ -14,7 +14,7 @@ from cli.wiring.options import project_option, provider_option
 from cli.wiring.output import emit, emit_json, hint
 from engine.providers import registry
 from engine.providers.kind import Option, ProviderKind
-from engine.settings.profiles import PROFILES
+from engine.settings.table import PROFILES
 
 
 class TaskCommand(StenoCommand):

@@ -14,7 +14,7 @@ from engine.providers import registry
 from engine.providers.naming import check_name, choose_name
 from engine.providers.task import Completed, Draft, overlaid
 from engine.providers.task_file import read_task_file
-from engine.settings.profiles import PROFILES
+from engine.settings.table import PROFILES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

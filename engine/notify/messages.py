@@ -51,12 +51,17 @@ def one(fact: NewsItem, state: WorldState, now: int) -> tuple[str, str, Fields]:
     match fact.subject:
         case Run() as run:
             cost = Costs(state).of_run(run.run_id)
-            return run_text(run, cost, now), f"/runs/{run.run_id}", _run_fields(run, cost)
+            fields = {"position": run.transitions[-1].position, "run": run_object(run, CURRENT, cost)}
+            return _run_text(run, cost, now), f"/runs/{run.run_id}", fields
         case Anomaly() as anomaly:
-            vm = state.vms.get(anomaly.subject.removeprefix("vm/"))
+            kind, _, name = anomaly.subject.partition("/")
+            vm = state.vms.get(name)
             if fact.kind == ORPHAN and vm is not None:
-                return orphan_text(anomaly, vm), f"/machines/{vm.vm_id}", _orphan_fields(anomaly, vm)
-            return anomaly_text(anomaly, state), page_of(anomaly.subject), anomaly_fields(anomaly)
+                return _orphan_text(anomaly, vm), f"/machines/{vm.vm_id}", _orphan_fields(anomaly, vm)
+            text = f"Steno: {anomaly.kind.value}: {_who(anomaly.subject, state)}: {_clipped(anomaly.detail)}"
+            page = {"run": f"/runs/{name}", "vm": f"/machines/{name}"}.get(kind, "/incidents")
+            told = msgspec.structs.asdict(anomaly_object(anomaly))
+            return text, page, {"anomaly": told.pop("kind"), **told}
 
 
 def digest(facts: Sequence[NewsItem], state: WorldState) -> tuple[str, str, Fields]:
@@ -96,10 +101,7 @@ def _entry(fact: NewsItem, state: WorldState) -> Fields:
             return msgspec.structs.asdict(anomaly_object(anomaly)) | {"of": _who(anomaly.subject, state)}
 
 
-# -- runs
-
-
-def run_text(run: Run, cost: int | None, now: int) -> str:
+def _run_text(run: Run, cost: int | None, now: int) -> str:
     """`Steno: matmul-1 succeeded (exit_zero), ran 2s, cold start, cost $0.0029`."""
     parts = [f"Steno: {run.name or run.run_id} {_verdict(run)}"]
     ran = run.finished_at - run.started_at if run.started_at is not None and run.finished_at is not None else 0
@@ -121,25 +123,7 @@ def _verdict(run: Run) -> str:
     return f"{run.state.value} ({reason})" if reason else run.state.value
 
 
-def _run_fields(run: Run, cost: int | None) -> Fields:
-    return {"position": run.transitions[-1].position, "run": run_object(run, CURRENT, cost)}
-
-
-# -- anomalies
-
-
-def anomaly_text(anomaly: Anomaly, state: WorldState) -> str:
-    """`Steno: contradiction: matmul-1: failed/exit_nonzero (exit 1), now succeeded/exit_zero`."""
-    return f"Steno: {anomaly.kind.value}: {_who(anomaly.subject, state)}: {_clipped(anomaly.detail)}"
-
-
-def anomaly_fields(anomaly: Anomaly) -> Fields:
-    """As the API gives it."""
-    told = msgspec.structs.asdict(anomaly_object(anomaly))
-    return {"anomaly": told.pop("kind"), **told}
-
-
-def orphan_text(anomaly: Anomaly, vm: Vm) -> str:
+def _orphan_text(anomaly: Anomaly, vm: Vm) -> str:
     """What is wrong with the machine, its name, where it is and what it costs."""
     name = vm.facts.name or vm.provider_id
     cost = "" if vm.facts.price is None else f" at {rate(vm.facts.price)}"
@@ -161,12 +145,6 @@ def _orphan_fields(anomaly: Anomaly, vm: Vm) -> Fields:
         "position": anomaly.position,
         "detail": anomaly.detail,
     }
-
-
-def page_of(subject: str) -> str:
-    """Where the dashboard shows what an anomaly is about."""
-    kind, _, name = subject.partition("/")
-    return {"run": f"/runs/{name}", "vm": f"/machines/{name}"}.get(kind, "/incidents")
 
 
 def _who(subject: str, state: WorldState) -> str:

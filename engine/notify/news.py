@@ -3,7 +3,7 @@
 Everything is decided from the record, so every process finds the same news.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -45,17 +45,15 @@ class NewsItem:
 class News:
     """Finds the news of one source, each time what is new since the last call."""
 
-    def __init__(self, record: "Record", source: str, made_again: Callable[[str], bool] | None = None) -> None:
+    def __init__(self, record: "Record", source: str, made_again: Callable[[str], bool]) -> None:
         """
         Args:
             source: the facts of other sources are reported by the processes that watch those.
-            made_again: whether a run (by id) that ended may be submitted again, so that this is not its end; None:
-                never.
+            made_again: whether a run (by id) that ended may be submitted again, so that this is not its end.
         """
         self._record = record
         self._source = source
-        self._made_again = made_again if made_again is not None else _never
-        self._figures = _Figures(record, lambda position: self._poll_of_ours(position) is not None)
+        self._made_again = made_again
         self.forget()
 
     def forget(self) -> None:
@@ -64,14 +62,16 @@ class News:
         self._position = 0
         self._anomalies = 0
         self._waiting: dict[str, NewsItem] = {}
-        self._figures.forget()
+        self._figures: dict[str, None] = {}
+        """Runs whose end is news, each until the provider's cost figure is final: an impossible figure is news too."""
 
     def collect(self, state: WorldState, ledger: Outbox, kinds: frozenset[str], now: int) -> list[NewsItem]:
         """The facts not reported yet, oldest first; those that stay unreported are found again."""
         found = self._waiting | {fact.fact_id: fact for fact in self._new(state, ledger, kinds, now)}
-        noticed = ledger.noticed
         self._waiting = {
-            fact.fact_id: fact for fact in found.values() if fact.fact_id not in noticed and self._stands(fact, state)
+            fact_id: fact
+            for fact_id, fact in found.items()
+            if fact_id not in ledger.noticed and self._stands(fact, state)
         }
         return list(self._waiting.values())
 
@@ -89,8 +89,8 @@ class News:
             elif ANOMALY in kinds and (mark := marks.get(ANOMALY)) is not None and self._is_odd(one, state, mark, now):
                 yield self._fact(ANOMALY, f"{one.kind.value}/{one.subject}/{one.position}/{one.detail}", one)
         if ANOMALY in kinds and (mark := marks.get(ANOMALY)) is not None:
-            self._figures.wait_for(run for run in runs if self._is_new_end(run, mark, now))
-            for one in self._figures.wrong(state, now - TOO_OLD):
+            self._figures |= dict.fromkeys(run.run_id for run in runs if self._is_new_end(run, mark, now))
+            for one in self._wrong_figures(state, now - TOO_OLD):
                 # Not by its position: the same figure stands in every later answer.
                 run = state.runs[one.subject.removeprefix("run/")]
                 yield self._fact(ANOMALY, f"{one.kind.value}/{_name(run)}", one)
@@ -114,10 +114,8 @@ class News:
         return sorted(ended, key=lambda run: (run.finished_at or 0, run.first_position))
 
     def _is_new_end(self, run: Run, mark: NoticeMark, now: int) -> bool:
-        if not run.transitions:
-            return False
-        step = run.transitions[-1]
-        return step.position > mark.position and self._is_live(run, step.position, mark, now)
+        position = run.transitions[-1].position if run.transitions else 0
+        return position > mark.position and self._is_live(run, position, mark, now)
 
     def _end(self, run: Run) -> NewsItem:
         return self._fact(RUN_END, f"{RUN_END}/{_name(run)}/{run.transitions[-1].position}", run)
@@ -125,9 +123,9 @@ class News:
     # -- anomalies
 
     def _is_odd(self, anomaly: Anomaly, state: WorldState, mark: NoticeMark, now: int) -> bool:
-        if anomaly.position <= mark.position:
-            return False
-        return self._is_live(_subject(anomaly, state), anomaly.position, mark, now)
+        kind, _, name = anomaly.subject.partition("/")
+        subject = state.vms.get(name) if kind == "vm" else state.runs.get(name)
+        return anomaly.position > mark.position and self._is_live(subject, anomaly.position, mark, now)
 
     def _is_ours(self, anomaly: Anomaly, state: WorldState) -> bool:
         vm = state.vms.get(anomaly.subject.removeprefix("vm/"))
@@ -142,13 +140,33 @@ class News:
             return False
         return any(self._poll_of_ours(position) is not None for position in (vm.last_position, fact.subject.position))
 
+    def _wrong_figures(self, state: WorldState, since: int) -> tuple[Anomaly, ...]:
+        """Anomalies of the cost figures that are final by now; each run is checked once.
+
+        Args:
+            since: runs that ended earlier are dropped.
+        """
+        final = []
+        for run_id in tuple(self._figures):
+            run = state.runs.get(run_id)
+            if run is None or not run.terminal or run.transitions[-1].at < since:
+                del self._figures[run_id]
+            elif run.cost_at is None or self._poll_of_ours(run.cost_at) is None:
+                continue
+            elif is_settled(run) and not is_cut(run):  # nothing moves the figure, and it counts every submission
+                del self._figures[run_id]
+                final.append(msgspec.structs.replace(run))  # the fold's own has no figure: it is in the record
+        fill_costs(self._record, final)
+        return divergences(WorldState(rules=state.rules, runs={run.run_id: run for run in final}))
+
     # -- what was seen live
 
     def _is_live(self, thing: Run | Vm | None, position: int, mark: NoticeMark, now: int) -> bool:
         """Whether the event at that position was written live by the watcher of this source."""
         seen_at = self._poll_of_ours(position)
         if seen_at is None and isinstance(thing, Run) and f"{thing.provider}/{thing.project}" == self._source:
-            seen_at = self._event_of_ours(position)
+            stored = self._stored(position)  # an intent or outcome of ours
+            seen_at = None if stored is None or stored.type in _POLLS else stored.observed_at
         if seen_at is None or now - seen_at > TOO_OLD:
             return False
         return thing is None or not _was_over(thing, position, seen_at, mark)
@@ -160,20 +178,11 @@ class News:
             return None
         return None if stored.event_id is not None else stored.observed_at  # an import gives its polls ids
 
-    def _event_of_ours(self, position: int) -> int | None:
-        """When that intent or outcome was written; None if it is a poll."""
-        stored = self._stored(position)
-        return None if stored is None or stored.type in _POLLS else stored.observed_at
-
     def _stored(self, position: int) -> "Stored | None":
         return next(self._record.read(after=position - 1, until=position), None)
 
     def _fact(self, kind: str, what: str, subject: Run | Anomaly) -> NewsItem:
         return NewsItem(fact_id=notice_id(self._record.id, what), kind=kind, subject=subject)
-
-
-def _never(run_id: str) -> bool:  # noqa: ARG001 - stands for a question about a run
-    return False
 
 
 def notice_id(record_id: str, what: str) -> str:
@@ -194,52 +203,3 @@ def _was_over(thing: Run | Vm, position: int, seen_at: int, mark: NoticeMark) ->
         return True
     asked = isinstance(thing, Run) and thing.requested_at is not None
     return thing.first_position >= position and not asked and seen_at - thing.finished_at > AT_ONCE
-
-
-def _subject(anomaly: Anomaly, state: WorldState) -> Run | Vm | None:
-    kind, _, name = anomaly.subject.partition("/")
-    things: Mapping[str, Run] | Mapping[str, Vm] = state.vms if kind == "vm" else state.runs
-    return things.get(name)
-
-
-class _Figures:
-    """Runs whose end is news, each until the provider's cost figure is final: an impossible figure is news too."""
-
-    def __init__(self, record: "Record", is_ours: Callable[[int], bool]) -> None:
-        """
-        Args:
-            is_ours: whether the poll at a position was taken by the watcher of this source.
-        """
-        self._record = record
-        self._is_ours = is_ours
-        self._awaited: dict[str, None] = {}
-
-    def forget(self) -> None:
-        """Start from the beginning."""
-        self._awaited.clear()
-
-    def wait_for(self, runs: Iterable[Run]) -> None:
-        """Check the figures of these runs once they are final."""
-        self._awaited.update((run.run_id, None) for run in runs)
-
-    def wrong(self, state: WorldState, since: int) -> tuple[Anomaly, ...]:
-        """Anomalies of the figures that are final by now; each run is checked once.
-
-        Args:
-            since: runs that ended earlier are dropped.
-        """
-        final = []
-        for run_id in tuple(self._awaited):
-            run = state.runs.get(run_id)
-            if run is None or not run.terminal or run.transitions[-1].at < since:
-                del self._awaited[run_id]
-            elif _is_final(run) and run.cost_at is not None and self._is_ours(run.cost_at):
-                del self._awaited[run_id]
-                final.append(msgspec.structs.replace(run))  # the fold's own has no figure: it is in the record
-        fill_costs(self._record, final)
-        return divergences(WorldState(rules=state.rules, runs={run.run_id: run for run in final}))
-
-
-def _is_final(run: Run) -> bool:
-    """Whether nothing can move its figure, and the newest answer counts every submission."""
-    return is_settled(run) and not is_cut(run)

@@ -1,22 +1,19 @@
 """Notices to the webhook: news is recorded as an intent, once, and then delivered."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal, cast
+from typing import Literal, cast
 
 import msgspec
 
 from engine.act.journal import Journal
 from engine.fold.world_codec import WorldState
-from engine.notify.delivery import Delivery, outcome_of
 from engine.notify.messages import Fields, budget_text, digest, envelope, one
 from engine.notify.news import ANOMALY, BUDGET, ORPHAN, RUN_END, News, NewsItem, notice_id
-from engine.notify.webhook import DeliveryResult, Webhook, headers_of, send
+from engine.notify.webhook import Delivery, Webhook, headers_of, outcome_of, send
 from events import types
 from events.clock import SECOND, Clock, Ids, format_time
 from events.errors import IdConflict, VersionConflict
-
-if TYPE_CHECKING:
-    from events.store.record import Batch
+from events.store.append import Batch
 
 Kind = Literal["budget", "orphan", "run_end", "anomaly", "test"]
 
@@ -36,7 +33,7 @@ class Notices:
         webhook: Webhook | None = None,
         *,
         source: str = "",
-        made_again: Callable[[str], bool] | None = None,
+        made_again: Callable[[str], bool] = lambda _: False,
     ) -> None:
         """
         Args:
@@ -72,8 +69,6 @@ class Notices:
 
     def alert(self, crossed: types.BudgetCrossed) -> None:
         """Record that a budget threshold was crossed and, in the same transaction, the intent to report it."""
-        from events.store.record import Batch
-
         event_id = notice_id(self._journal.record.id, f"budget/{crossed.threshold}/{crossed.total}")
         batches = [Batch(stream="budget", events=(crossed,), ids=(event_id,))]
         if self._webhook is not None and BUDGET in self._webhook.kinds:
@@ -94,13 +89,9 @@ class Notices:
         for kind in (ORPHAN, RUN_END, ANOMALY):
             new = [fact for fact in facts if fact.kind == kind]
             while new and room > 0:
-                if len(new) <= room:
-                    for fact in new:
-                        self._report((fact,), state, now)
-                    room -= len(new)
-                    break
-                self._report(new[:MOST], state, now)
-                room, new = room - 1, new[MOST:]
+                told = 1 if len(new) <= room else MOST
+                self._report(new[:told], state, now)
+                room, new = room - 1, new[told:]
 
     def _report(self, facts: Sequence[NewsItem], state: WorldState, now: int) -> None:
         about: tuple[str, ...] = ()
@@ -116,12 +107,8 @@ class Notices:
         except VersionConflict:
             return  # another process did
 
-    def batch(
-        self, kind: Kind, name: str, text: str, page: str, fields: Fields, about: tuple[str, ...] = ()
-    ) -> "Batch":
+    def batch(self, kind: Kind, name: str, text: str, page: str, fields: Fields, about: tuple[str, ...] = ()) -> Batch:
         """The intent to report something, on the notice's own stream, which can hold it only once."""
-        from events.store.record import Batch
-
         ours: Fields = {"kind": kind, "notice_id": name, "record": self._journal.record.id}
         ours |= {"at": format_time(self._clock.now()), **fields}
         dashboard = None if self._webhook is None else self._webhook.dashboard
@@ -149,14 +136,17 @@ class Notices:
             self._delivery.close()
 
 
-def send_test_notice(journal: Journal, webhook: Webhook, clock: Clock, ids: Ids) -> DeliveryResult:
-    """Record a test notice, send it once and at once, and record the outcome; it is never retried."""
+def send_test_notice(journal: Journal, webhook: Webhook, clock: Clock, ids: Ids) -> tuple[str, int | None, str | None]:
+    """Record a test notice, send it once and at once, and record the outcome; it is never retried.
+
+    Returns:
+        Its id, the HTTP status, and the error; None: the webhook accepted it.
+    """
     name, kinds = ids.new(), ", ".join(sorted(webhook.kinds)) or "nothing"
     text = f"Steno: a test notice. This webhook is notified of: {kinds}."
     journal.append(Notices(journal, clock, webhook).batch("test", name, text, "/", {}))
     (intent,) = journal.record.read(stream=f"notice/{name}", types={"NoticeIntended"})
     body: bytes = intent.data.body  # type: ignore[union-attr]
     status, error = send(webhook.url, body, headers_of(webhook, name, body, clock.now() // SECOND))
-    answer = DeliveryResult(notice_id=name, attempt=1, status=status, error=error)
-    journal.write(f"notice/{name}", outcome_of(answer, final=True))
-    return answer
+    journal.write(f"notice/{name}", outcome_of(name, 1, status, error, final=True))
+    return name, status, error

@@ -59,23 +59,17 @@ def load_settings(
     *, flags: Mapping[str, str | None], environ: Mapping[str, str], cwd: Path, home: Path, config: Path, data: Path
 ) -> Settings:
     """The settings of one call, the providers' included: see `engine.settings.settings.load_settings`."""
-    return _load_settings(blocks=_Blocks(), flags=flags, environ=environ, cwd=cwd, home=home, config=config, data=data)
+    table = settings_table()
+    return _load_settings(table, flags=flags, environ=environ, cwd=cwd, home=home, config=config, data=data)
 
 
 def settings_table() -> Table:
     """The settings there are, without those of other packages."""
-    return Table(_Blocks())
+    return Table((one.settings for one in built_in()), names, _block)
 
 
-class _Blocks:
-    def names(self) -> tuple[str, ...]:
-        return names()
-
-    def built_in(self) -> tuple[Block, ...]:
-        return tuple(one.settings for one in built_in())
-
-    def named(self, provider: str) -> Block | None:
-        return kind(provider).settings if provider in names() else None
+def _block(provider: str) -> Block | None:
+    return kind(provider).settings if provider in names() else None
 
 
 @cache

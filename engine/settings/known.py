@@ -1,6 +1,5 @@
 """What a setting is: its name, its variables, its default, and what its text must be."""
 
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,16 +32,6 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     """Gives the value its text means; ValueError says what it must be."""
     unused: bool = False
     """A variable of the project Steno began with that nothing of Steno reads: listed only where somebody sets it."""
-
-
-class Family(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of `steno.toml` whose names are the user's to choose."""
-
-    pattern: str
-    """`rates.<GPU>`: how the names look to a person."""
-    names: re.Pattern[str]
-    parse: Parse
-    help: str
 
 
 def _nothing(values: Values, home: Path) -> StenoError | None:  # noqa: ARG001

@@ -4,10 +4,6 @@ from engine.errors import NotConfigured
 from engine.fold.world_codec import WorldState
 from engine.policy import Billing, Policy, Rate
 from engine.settings.settings import Settings
-from engine.settings.values import budget, machines, positive_duration, rate, thresholds, timeout
-from events.clock import parse_duration
-
-_MINIMUM, _GRANULARITY = ".minimum", ".granularity"
 
 
 def policy_from(settings: Settings, provider: str | None = None) -> Policy:
@@ -21,28 +17,30 @@ def policy_from(settings: Settings, provider: str | None = None) -> Policy:
         NotConfigured: `vms.share = user` without `vms.mode = pool`: a provider chooses among its idle machines without
             asking whose they were.
     """
-    mode, share = _text(settings, "vms.mode"), _text(settings, "vms.share")
-    if share == "user" and mode != "pool":
+    mode, share, text = settings.parsed("vms.mode"), settings.find("vms.share"), settings.parsed
+    if share.value == "user" and mode != "pool":
         raise NotConfigured(
-            f"vms.share is user ({settings.find('vms.share').source}), and only Steno's own pool can see to that: "
-            "set vms.mode to pool"
+            f"vms.share is user ({share.source}), and only Steno's own pool can see to that: set vms.mode to pool"
         )
-    overrides, assumed = _rates(settings)
+    rates: dict[bool, tuple[Rate, ...]] = {True: (), False: ()}
+    for entry in settings.entries:
+        if entry.name.startswith("rates.") and entry.value is not None:
+            rates[entry.given] += (Rate(gpu=entry.name.removeprefix("rates."), hourly=entry.parsed),)
     hourly = settings.hourly(provider)
     if hourly is not None:
-        assumed = (Rate(gpu="", hourly=hourly),) if hourly else ()
+        rates[False] = (Rate(gpu="", hourly=hourly),) if hourly else ()
     return Policy(
-        mode="pool" if mode == "pool" else "provider",
-        max_vms=machines(_text(settings, "vms.max")),
-        idle_timeout=timeout(_text(settings, "vms.idle_timeout")),
-        share="user" if share == "user" else "any",
-        queue_patience=parse_duration(_text(settings, "queue.patience")),
-        rates=overrides,
-        assumed=assumed,
+        mode=mode,
+        max_vms=text("vms.max"),
+        idle_timeout=text("vms.idle_timeout"),
+        share=share.parsed,
+        queue_patience=text("queue.patience"),
+        rates=rates[True],
+        assumed=rates[False],
         billing=_billing(settings),
-        budget_total=budget(_text(settings, "budget.total")),
-        thresholds=thresholds(_text(settings, "budget.alerts")),
-        assumed_duration=positive_duration(_text(settings, "budget.assumed_duration")),
+        budget_total=text("budget.total"),
+        thresholds=text("budget.alerts"),
+        assumed_duration=text("budget.assumed_duration"),
         free=hourly == 0,
     )
 
@@ -57,32 +55,10 @@ def policy_in_force(state: WorldState, source: str, settings: Settings) -> Polic
     return adopted[-1].policy if adopted else policy_from(settings, source.partition("/")[0])
 
 
-def _text(settings: Settings, name: str) -> str:
-    return settings.value(name) or ""
-
-
-def _rates(settings: Settings) -> tuple[tuple[Rate, ...], tuple[Rate, ...]]:
-    """(what somebody set, what is only assumed), each in the order of `steno config`."""
-    found = [
-        (entry.given, Rate(gpu=entry.name.removeprefix("rates."), hourly=rate(entry.value)))
-        for entry in settings.entries
-        if entry.name.startswith("rates.") and entry.value is not None
-    ]
-    return tuple(one for given, one in found if given), tuple(one for given, one in found if not given)
-
-
 def _billing(settings: Settings) -> tuple[Billing, ...]:
-    spans = {
-        entry.name.removeprefix("billing."): parse_duration(entry.value)
-        for entry in settings.entries
-        if entry.name.startswith("billing.") and entry.value is not None
-    }
-    backends = dict.fromkeys(name.rsplit(".", 1)[0] for name in spans)
-    return tuple(
-        Billing(
-            backend=backend,
-            minimum=spans.get(backend + _MINIMUM, 0),
-            granularity=spans.get(backend + _GRANULARITY, 0),
-        )
-        for backend in backends
-    )
+    spans: dict[str, dict[str, int]] = {}
+    for entry in settings.entries:
+        if entry.name.startswith("billing.") and entry.value is not None:
+            backend, _, key = entry.name.removeprefix("billing.").rpartition(".")
+            spans.setdefault(backend, {})[key] = entry.parsed
+    return tuple(Billing(backend=backend, **found) for backend, found in spans.items())

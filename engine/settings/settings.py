@@ -4,16 +4,17 @@ Later wins: defaults, a provider's own files, `steno.toml` of the user's configu
 current folder, `.env` of the current folder, the environment, flags.
 """
 
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from engine.errors import NotConfigured
 from engine.settings.known import Block, Known, Values
-from engine.settings.profiles import PROFILES
-from engine.settings.sources import read_dotenv, read_environment, read_toml
-from engine.settings.table import Blocks, Table
+from engine.settings.table import PROFILES, Table
 from events.errors import StenoError
 
 _SHOWN = 60
@@ -21,15 +22,16 @@ _SHOWN = 60
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting as it stands."""
+    """One setting and its value."""
 
     name: str
     value: str | None
+    """The text, as it was given."""
+    parsed: Any = None
+    """What the text means (`Known.parse`); without such a function, the text."""
     source: str
     """`default`, `flag`, a variable's name (`STENO_RECORD`, `STENO_RECORD in .env`) or a file."""
     secret: bool = False
-    unused: bool = False
-    """Somebody sets it and nothing of Steno reads it."""
 
     @property
     def given(self) -> bool:
@@ -63,8 +65,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         raise KeyError(name)
 
     def value(self, name: str) -> str | None:
-        """The value of that setting."""
+        """The text of that setting."""
         return self.find(name).value
+
+    def parsed(self, name: str) -> Any:
+        """What the text of that setting means; None if it is not set."""
+        return self.find(name).parsed
 
     @property
     def record(self) -> str:
@@ -82,8 +88,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load_settings(
+    table: Table,
     *,
-    blocks: Blocks,
     flags: Mapping[str, str | None],
     environ: Mapping[str, str],
     cwd: Path,
@@ -94,7 +100,6 @@ def load_settings(
     """The settings of one call of Steno.
 
     Args:
-        blocks: the providers' settings.
         flags: settings given on the command line, by name (`record`, `api.port`); None: not given.
         environ: the process environment.
         cwd: the current folder, for `steno.toml` and `.env`.
@@ -105,37 +110,36 @@ def load_settings(
     Raises:
         NotConfigured: a file cannot be read, or a value cannot be one of its setting.
     """
-    table = Table(blocks)
 
     def read() -> Values:
         values: Values = {"record": (str(data / "record.db"), "default")}
-        defaults = ((known.name, known.default) for known in table.known if not known.unused)
-        values.update((name, (default, "default")) for name, default in defaults if default is not None)
+        for known in table.known:
+            if known.default is not None and not known.unused:
+                values[known.name] = (known.default, "default")
         for file in (config / "steno.toml", cwd / "steno.toml"):
-            values.update(read_toml(file, table))
-        values.update(read_dotenv(cwd / ".env", table))
-        values.update(read_environment(environ, table))
+            values.update(_toml(file, table))
+        values.update(_dotenv(cwd / ".env", table))
+        values.update(_variables(environ, table))
         values.update((name, (value, "flag")) for name, value in flags.items() if value is not None)
         return values
 
-    values, count = read(), len(blocks.built_in())
+    built_in, values = len(table.blocks), read()
     table.add(values["provider"][0])
-    if len(table.blocks) > count:
+    if len(table.blocks) > built_in:
         values = read()  # a provider of another package has defaults and variables of its own
     found = ((block.provider, block.own_files(values, home)) for block in table.blocks)
     problems = {provider: error for provider, error in found if error is not None}
-    tabled = {known.name: known for known in table.known}
-    own = [known for name in values if name not in tabled and (known := table.setting(name)) is not None]
-    listed = [known for known in table.known if not known.unused or known.name in values]
-    return _by_profile(
-        Settings(
-            entries=tuple(
-                _checked(known, values.get(known.name)) for known in (*listed, *sorted(own, key=lambda one: one.name))
-            ),
-            variables={known.name: known.variables for known in table.known},
-            blocks=tuple(table.blocks),
-            problems=problems,
-        )
+    profile, _ = values.get("profile", ("", ""))
+    if profile in PROFILES and values["vms.idle_timeout"][1] == "default":
+        values["vms.idle_timeout"] = (PROFILES[profile].idle_duration, f"profile {profile}")
+    tabled = [known for known in table.known if not known.unused or known.name in values]
+    others = sorted(values.keys() - {known.name for known in tabled})
+    own = (known for name in others if (known := table.setting(name)) is not None)
+    return Settings(
+        entries=tuple(_checked(known, values.get(known.name)) for known in (*tabled, *own)),
+        variables={known.name: known.variables for known in table.known},
+        blocks=tuple(table.blocks),
+        problems=problems,
     )
 
 
@@ -143,27 +147,80 @@ def _checked(known: Known, found: tuple[str, str] | None) -> Setting:
     if found is None:
         return Setting(name=known.name, value=None, source="not set", secret=known.secret)
     value, source = found
-    if known.parse is not None:
-        try:
-            known.parse(value)
-        except ValueError as error:
-            said = "set" if known.secret else repr(value if len(value) <= _SHOWN else value[:_SHOWN] + "…")
-            raise NotConfigured(f"{known.name} is {said} ({source}); it must be {error}") from None
+    try:
+        parsed = value if known.parse is None else known.parse(value)
+    except ValueError as error:
+        said = "set" if known.secret else repr(value if len(value) <= _SHOWN else value[:_SHOWN] + "…")
+        raise NotConfigured(f"{known.name} is {said} ({source}); it must be {error}") from None
     return Setting(
         name=known.name,
         # a backend's cloud key is none of our business beyond its presence: its value is dropped here
         value="set" if known.presence_only else value,
+        parsed="set" if known.presence_only else parsed,
         source=f"{source}, not used by Steno: {known.help}" if known.unused else source,
         secret=known.secret,
-        unused=known.unused,
     )
 
 
-def _by_profile(settings: Settings) -> Settings:
-    """The settings with the idle timeout of the profile chosen, where no timeout is set itself."""
-    name, timeout = settings.value("profile"), settings.find("vms.idle_timeout")
-    if name is None or timeout.given:
-        return settings
-    filled = Setting(name=timeout.name, value=PROFILES[name].idle_duration, source=f"profile {name}")
-    entries = tuple(filled if entry.name == timeout.name else entry for entry in settings.entries)
-    return msgspec.structs.replace(settings, entries=entries)
+# -- the places settings come from, each read into setting name → (value, place)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise NotConfigured(f"cannot read {path}: {reason}") from None
+
+
+def _toml(path: Path, table: Table) -> Values:
+    """The settings of a `steno.toml`; none if the file does not exist.
+
+    Raises:
+        NotConfigured: not valid TOML, an unknown or repeated key, or a value that is neither text, a number nor a list
+            of them.
+    """
+    try:
+        with _readable(path):
+            text = path.read_text(encoding="utf-8") if path.exists() else ""
+        content = tomllib.loads(text, parse_float=str)  # 1.99 stays what was written
+    except tomllib.TOMLDecodeError as error:
+        raise NotConfigured(f"{path} is not valid TOML: {error}") from None
+    values: Values = {}
+    for name, value in _flat(content, ""):
+        known = table.setting(name)
+        if known is None:
+            raise NotConfigured(f"{path} has an unknown setting {name}; `steno config` lists them all")
+        parts = value if isinstance(value, list) else [value]
+        if any(isinstance(part, bool) or not isinstance(part, str | int) for part in parts):
+            raise NotConfigured(f"{path}: {name} must be text or a number")
+        if known.name in values:
+            raise NotConfigured(f"{path} has {known.name} twice; GPU models are compared without case")
+        values[known.name] = (", ".join(map(str, parts)), str(path))
+    return values
+
+
+def _flat(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _dotenv(path: Path, table: Table) -> Values:
+    """The settings of a `.env` file; other variables in it are left alone."""
+    if not path.is_file():
+        return {}
+    from dotenv import dotenv_values
+
+    with _readable(path):
+        found = dotenv_values(path, interpolate=False, encoding="utf-8")
+    return _variables(found, table, suffix=" in .env")
+
+
+def _variables(environ: Mapping[str, str | None], table: Table, suffix: str = "") -> Values:
+    """The settings that variables give; an empty variable counts as not set."""
+    found = ((known.name, name) for known in table.known for name in reversed(known.variables))
+    return {setting: (text, name + suffix) for setting, name in found if (text := environ.get(name))}

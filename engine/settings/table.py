@@ -1,13 +1,14 @@
 """The settings there are: names, variables, defaults, and what a value must be."""
 
 import re
-from typing import Protocol
+from collections.abc import Callable, Iterable
+from functools import partial
 
 import msgspec
 
-from engine.settings.known import Block, Family, Known
-from engine.settings.profiles import PROFILES
+from engine.settings.known import Block, Known
 from engine.settings.values import (
+    Parse,
     alerts,
     budget,
     host,
@@ -24,257 +25,156 @@ from engine.settings.values import (
 )
 from events.clock import parse_duration
 
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True):
+    """What a task of this kind asks for where it says nothing itself; dstack's own words."""
+
+    idle_duration: str
+    creation_policy: str | None = None
+    help: str
+
+
+PROFILES: dict[str, Profile] = {
+    "development": Profile(idle_duration="5m", help="you run it again within minutes"),
+    "batch": Profile(idle_duration="15m", help="jobs that come every ten to fifteen minutes"),
+    "infrequent": Profile(idle_duration="2m", help="now and then"),
+    "one-off": Profile(idle_duration="1m", help="once"),
+    "no-reuse": Profile(idle_duration="0m", creation_policy="create", help="a new machine, given back at once"),
+}
+"""Named kinds of work, and how long their machines are kept warm."""
+
+
+def _setting(
+    name: str,
+    *variables: str,
+    default: str | None = None,
+    parse: Parse | None = None,
+    secret: bool = False,
+    unused: bool = False,
+) -> Callable[..., Known]:
+    return partial(Known, name=name, variables=variables, default=default, parse=parse, secret=secret, unused=unused)
+
+
 GENERAL: tuple[Known, ...] = (
-    Known(name="record", variables=("STENO_RECORD",), help="where the record is: a path (SQLite) or an SQLAlchemy URL"),
-    Known(
-        name="profile",
-        variables=("STENO_PROFILE",),
-        help="how long machines are kept warm, by kind of work: development, batch, infrequent, one-off, no-reuse",
-        parse=one_of(*PROFILES),
+    _setting("record", "STENO_RECORD")(help="where the record is: a path (SQLite) or an SQLAlchemy URL"),
+    _setting("profile", "STENO_PROFILE", parse=one_of(*PROFILES))(
+        help="how long machines are kept warm, by kind of work: development, batch, infrequent, one-off, no-reuse"
     ),
-    Known(
-        name="vms.mode",
-        variables=("STENO_VMS_MODE",),
-        default="provider",
-        help="who chooses a run's machine: provider (it reuses its idle ones) or pool (Steno keeps them)",
-        parse=one_of("provider", "pool"),
+    _setting("vms.mode", "STENO_VMS_MODE", default="provider", parse=one_of("provider", "pool"))(
+        help="who chooses a run's machine: provider (it reuses its idle ones) or pool (Steno keeps them)"
     ),
-    Known(
-        name="vms.max",
-        variables=("STENO_MAX_VMS", "AMD_VM_MAX_CONCURRENT"),
-        default="3",
-        help="the most machines of ours at once; more runs wait in Steno's queue; off: no limit",
-        parse=machines,
+    _setting("vms.max", "STENO_MAX_VMS", "AMD_VM_MAX_CONCURRENT", default="3", parse=machines)(
+        help="the most machines of ours at once; more runs wait in Steno's queue; off: no limit"
     ),
-    Known(
-        name="vms.idle_timeout",
-        variables=("STENO_IDLE_TIMEOUT", "AMD_VM_IDLE_TIMEOUT"),
-        default="600",
-        help="how long a machine may idle before it is ended: seconds, 10m, 0, or off; a task's shorter one wins",
-        parse=timeout,
+    _setting("vms.idle_timeout", "STENO_IDLE_TIMEOUT", "AMD_VM_IDLE_TIMEOUT", default="600", parse=timeout)(
+        help="how long a machine may idle before it is ended: seconds, 10m, 0, or off; a task's shorter one wins"
     ),
-    Known(
-        name="vms.share",
-        variables=("STENO_VMS_SHARE",),
-        default="any",
-        help="whose runs may follow one another on one machine: any, or user (needs vms.mode = pool)",
-        parse=one_of("any", "user"),
+    _setting("vms.share", "STENO_VMS_SHARE", default="any", parse=one_of("any", "user"))(
+        help="whose runs may follow one another on one machine: any, or user (needs vms.mode = pool)"
     ),
-    Known(
-        name="queue.patience",
-        variables=("STENO_QUEUE_PATIENCE",),
-        default="30m",
-        help="how long a run is asked for again where the provider has no capacity; 0: it fails at once",
-        parse=parse_duration,
+    _setting("queue.patience", "STENO_QUEUE_PATIENCE", default="30m", parse=parse_duration)(
+        help="how long a run is asked for again where the provider has no capacity; 0: it fails at once"
     ),
-    Known(
-        name="budget.total",
-        variables=("STENO_BUDGET", "AMD_GRANT_CREDITS_TOTAL"),
-        default="1400.00",
-        help="what may be spent in all, dollars; a submission that could overrun it is refused; off: no budget",
-        parse=budget,
+    _setting("budget.total", "STENO_BUDGET", "AMD_GRANT_CREDITS_TOTAL", default="1400.00", parse=budget)(
+        help="what may be spent in all, dollars; a submission that could overrun it is refused; off: no budget"
     ),
-    Known(
-        name="budget.alerts",
-        variables=("STENO_BUDGET_ALERTS", "AMD_COST_ALERT_THRESHOLD"),
-        default="0.8",
-        help="shares of the budget at which an alert is given, once each, with commas between; off: none",
-        parse=thresholds,
+    _setting("budget.alerts", "STENO_BUDGET_ALERTS", "AMD_COST_ALERT_THRESHOLD", default="0.8", parse=thresholds)(
+        help="shares of the budget at which an alert is given, once each, with commas between; off: none"
     ),
-    Known(
-        name="budget.assumed_duration",
-        variables=("STENO_ASSUMED_DURATION",),
-        default="24h",
-        help="what a run without max_duration is taken to last at worst",
-        parse=positive_duration,
+    _setting("budget.assumed_duration", "STENO_ASSUMED_DURATION", default="24h", parse=positive_duration)(
+        help="what a run without max_duration is taken to last at worst"
     ),
-    Known(
-        name="rates.MI300X",
-        variables=("AMD_MI300X_HOURLY_RATE",),
-        default="1.99",
-        help="dollars an hour of one MI300X; set by you it stands instead of the recorded price of on-demand machines",
-        parse=rate,
+    _setting("rates.MI300X", "AMD_MI300X_HOURLY_RATE", default="1.99", parse=rate)(
+        help="dollars an hour of one MI300X; set by you it stands instead of the recorded price of on-demand machines"
     ),
-    Known(
-        name="alerts.webhook",
-        variables=("STENO_WEBHOOK",),
-        help="where alerts are posted; an address can be a key to itself, so it is not shown",
-        secret=True,
-        parse=webhook,
+    _setting("alerts.webhook", "STENO_WEBHOOK", secret=True, parse=webhook)(
+        help="where alerts are posted; an address can be a key to itself, so it is not shown"
     ),
-    Known(
-        name="alerts.secret",
-        variables=("STENO_WEBHOOK_SECRET",),
-        help="what alerts are signed with (HMAC-SHA256)",
-        secret=True,
+    _setting("alerts.secret", "STENO_WEBHOOK_SECRET", secret=True)(help="what alerts are signed with (HMAC-SHA256)"),
+    _setting("alerts.on", "STENO_ALERTS_ON", default="run_end,anomaly,budget,orphan", parse=alerts)(
+        help="notices sent to the webhook: run_end, anomaly, budget, orphan, separated by commas; off: none"
     ),
-    Known(
-        name="alerts.on",
-        variables=("STENO_ALERTS_ON",),
-        default="run_end,anomaly,budget,orphan",
-        help="notices sent to the webhook: run_end, anomaly, budget, orphan, separated by commas; off: none",
-        parse=alerts,
+    _setting("api.url", "STENO_API_URL", parse=webhook)(
+        help="the address of the HTTP service as people reach it, for the links of notices"
     ),
-    Known(
-        name="api.url",
-        variables=("STENO_API_URL",),
-        help="the address of the HTTP service as people reach it, for the links of notices",
-        parse=webhook,
+    _setting("api.host", "STENO_API_HOST", default="127.0.0.1", parse=host)(
+        help="where the HTTP service listens; anywhere but on loopback it needs a token (steno token create)"
     ),
-    Known(
-        name="api.host",
-        variables=("STENO_API_HOST",),
-        default="127.0.0.1",
-        help="where the HTTP service listens; anywhere but on loopback it needs a token (steno token create)",
-        parse=host,
+    _setting("api.loopback", "STENO_API_LOOPBACK", default="open", parse=one_of("open", "token"))(
+        help="who is let in from this machine: open (every user of it, without a token), or token (as from elsewhere)"
     ),
-    Known(
-        name="api.loopback",
-        variables=("STENO_API_LOOPBACK",),
-        default="open",
-        help="who is let in from this machine: open (every user of it, without a token), or token (as from elsewhere)",
-        parse=one_of("open", "token"),
+    _setting("api.port", "STENO_API_PORT", default="8642", parse=port)(
+        help="the HTTP service's port; 0: any that is free"
     ),
-    Known(
-        name="api.port",
-        variables=("STENO_API_PORT",),
-        default="8642",
-        help="the HTTP service's port; 0: any that is free",
-        parse=port,
+    _setting("api.cors", "STENO_API_CORS", parse=origins)(
+        help="origins whose pages may call the HTTP service, with commas between; not set: only its own"
     ),
-    Known(
-        name="api.cors",
-        variables=("STENO_API_CORS",),
-        help="origins whose pages may call the HTTP service, with commas between; not set: only its own",
-        parse=origins,
+    _setting("api.submit_rate", "STENO_API_SUBMIT_RATE", default="30/m", parse=submit_rate)(
+        help="how many runs one caller may ask for over HTTP in a second, minute or hour: 1/s, 30/m; off: no limit"
     ),
-    Known(
-        name="api.submit_rate",
-        variables=("STENO_API_SUBMIT_RATE",),
-        default="30/m",
-        help="how many runs one caller may ask for over HTTP in a second, minute or hour: 1/s, 30/m; off: no limit",
-        parse=submit_rate,
+    _setting("kernel.image", "STENO_KERNEL_IMAGE", default="rocm/dev-ubuntu-24.04:6.4-complete")(
+        help="image of the tasks that kernels are checked and timed in; it has Python and hipcc"
     ),
-    Known(
-        name="kernel.image",
-        variables=("STENO_KERNEL_IMAGE",),
-        default="rocm/dev-ubuntu-24.04:6.4-complete",
-        help="image of the tasks that kernels are checked and timed in; it has Python and hipcc",
+    _setting(
+        "kernel.compiler", "STENO_KERNEL_COMPILER", default="auto", parse=one_of("auto", "hipcc", "g++", "clang++")
+    )(help="what compiles kernels: hipcc, g++, clang++ (both on the CPU), or auto: the first of them that is there"),
+    _setting("kernel.max_duration", "STENO_KERNEL_MAX_DURATION", default="10m", parse=positive_duration)(
+        help="how long a kernel's task may take at most"
     ),
-    Known(
-        name="kernel.compiler",
-        variables=("STENO_KERNEL_COMPILER",),
-        default="auto",
-        help="what compiles kernels: hipcc, g++, clang++ (both on the CPU), or auto: the first of them that is there",
-        parse=one_of("auto", "hipcc", "g++", "clang++"),
+    _setting("kernel.cancel_on_close", "STENO_KERNEL_CANCEL_ON_CLOSE", default="false", parse=one_of("true", "false"))(
+        help="true: a kernel is stopped when whoever submitted it closes the stream; false: it goes on"
     ),
-    Known(
-        name="kernel.max_duration",
-        variables=("STENO_KERNEL_MAX_DURATION",),
-        default="10m",
-        help="how long a kernel's task may take at most",
-        parse=positive_duration,
+    _setting("kernel.unsafe_local", "STENO_KERNEL_UNSAFE_LOCAL", default="false", parse=one_of("true", "false"))(
+        help="true: tokens may submit kernels to the provider local, where they run as the service's user"
     ),
-    Known(
-        name="kernel.cancel_on_close",
-        variables=("STENO_KERNEL_CANCEL_ON_CLOSE",),
-        default="false",
-        help="true: a kernel is stopped when whoever submitted it closes the stream; false: it goes on",
-        parse=one_of("true", "false"),
+    _setting("container.isolation", "AMD_CONTAINER_ISOLATION", default="true", unused=True)(
+        help="one container a task: providers of containers do that anyway"
     ),
-    Known(
-        name="kernel.unsafe_local",
-        variables=("STENO_KERNEL_UNSAFE_LOCAL",),
-        default="false",
-        help="true: tokens may submit kernels to the provider local, where they run as the service's user",
-        parse=one_of("true", "false"),
+    _setting("container.memory_limit", "AMD_CONTAINER_MEMORY_LIMIT", default="16GB", unused=True)(
+        help="memory of a task: say `resources.memory` in the task file"
     ),
-    Known(
-        name="container.isolation",
-        variables=("AMD_CONTAINER_ISOLATION",),
-        default="true",
-        help="one container a task: providers of containers do that anyway",
-        unused=True,
-    ),
-    Known(
-        name="container.memory_limit",
-        variables=("AMD_CONTAINER_MEMORY_LIMIT",),
-        default="16GB",
-        help="memory of a task: say `resources.memory` in the task file",
-        unused=True,
-    ),
-    Known(
-        name="container.cpu_limit",
-        variables=("AMD_CONTAINER_CPU_LIMIT",),
-        default="4.0",
-        help="processors of a task: say `resources.cpu` in the task file",
-        unused=True,
+    _setting("container.cpu_limit", "AMD_CONTAINER_CPU_LIMIT", default="4.0", unused=True)(
+        help="processors of a task: say `resources.cpu` in the task file"
     ),
 )
 
-_MODEL = "[A-Za-z0-9][A-Za-z0-9_-]*"
-FAMILIES: tuple[Family, ...] = (
-    Family(
-        pattern="rates.<GPU>",
-        names=re.compile(rf"rates\.{_MODEL}"),
-        parse=rate,
-        help="dollars an hour of one GPU of that model, instead of the recorded price of on-demand machines",
-    ),
-    Family(
-        pattern="billing.<backend>.minimum",
-        names=re.compile(r"billing\.[a-z][a-z0-9_-]*\.minimum"),
-        parse=parse_duration,
-        help="the least time that backend charges for a machine",
-    ),
-    Family(
-        pattern="billing.<backend>.granularity",
-        names=re.compile(r"billing\.[a-z][a-z0-9_-]*\.granularity"),
-        parse=parse_duration,
-        help="that backend charges whole multiples of this time",
-    ),
+_FAMILIES = (
+    (re.compile(r"rates\.[A-Za-z0-9][A-Za-z0-9_-]*"), rate),
+    (re.compile(r"billing\.[a-z][a-z0-9_-]*\.(minimum|granularity)"), parse_duration),
 )
-
-
-class Blocks(Protocol):
-    """The providers' settings; other packages than Steno are searched only for a name that is not built in."""
-
-    def names(self) -> tuple[str, ...]:
-        """Every provider there is."""
-        ...
-
-    def built_in(self) -> tuple[Block, ...]:
-        """Those that come with Steno."""
-        ...
-
-    def named(self, provider: str) -> Block | None:
-        """That of one provider; None: there is no such provider.
-
-        Raises:
-            NotConfigured: its package cannot be loaded.
-        """
-        ...
+"""Settings of `steno.toml` whose names are the user's to choose, and what reads them: dollars an hour of one GPU; the
+least time that a backend charges for a machine, and the time of which it charges whole multiples."""
 
 
 class Table:
-    """The settings there are in one call: the general ones and those of the providers that matter to it."""
+    """The settings there are in one call: the general ones and those of the providers that matter to it.
 
-    def __init__(self, blocks: Blocks) -> None:
-        self._blocks = blocks
-        self.blocks = list(blocks.built_in())
+    Args:
+        built_in: the settings of the providers that come with Steno.
+        names: gives the name of every provider; it searches the installed packages.
+        named: the settings of one provider; None if there is none. NotConfigured: its package cannot be loaded.
+    """
+
+    def __init__(
+        self,
+        built_in: Iterable[Block],
+        names: Callable[[], tuple[str, ...]],
+        named: Callable[[str], Block | None],
+    ) -> None:
+        self._built_in = tuple(built_in)
+        self._names = names
+        self._named = named
+        self.blocks = list(self._built_in)
         """Blocks in the table; one of another package joins when its name is met."""
 
     @property
     def known(self) -> tuple[Known, ...]:
         """All of them, in the order of `steno config`."""
-        built_in = ", ".join(block.provider for block in self._blocks.built_in())
-        provider = Known(
-            name="provider",
-            variables=("STENO_PROVIDER",),
-            default="local",
-            help=f"where tasks run: {built_in}, or a provider that another package registers",
-            parse=self._provider,
+        built_in = ", ".join(block.provider for block in self._built_in)
+        provider = _setting("provider", "STENO_PROVIDER", default="local", parse=self._provider)(
+            help=f"where tasks run: {built_in}, or a provider that another package registers"
         )
-        project = Known(name="project", variables=("STENO_PROJECT",), help="the project at the provider")
+        project = _setting("project", "STENO_PROJECT")(help="the project at the provider")
         found = [GENERAL[0], provider, project, GENERAL[1], *(one for block in self.blocks for one in block.known)]
         return tuple(map(self._with_variables, (*found, *GENERAL[2:])))
 
@@ -286,7 +186,7 @@ class Table:
         """
         if any(block.provider == provider for block in self.blocks):
             return False
-        block = self._blocks.named(provider)
+        block = self._named(provider)
         if block is not None:
             self.blocks.append(block)
         return block is not None
@@ -302,15 +202,15 @@ class Table:
         found = next((known for known in self.known if known.name == name), None)
         if found is not None:
             return None if found.unused else found
-        for family in FAMILIES:
-            if family.names.fullmatch(name):
-                return Known(name=name, help=family.help, parse=family.parse)
+        for names, parse in _FAMILIES:
+            if names.fullmatch(name):
+                return Known(name=name, help="", parse=parse)
         prefix, dot, _ = name.partition(".")
         return self.setting(name) if dot and self.add(prefix) else None
 
     def _provider(self, name: str) -> str:
-        if all(block.provider != name for block in self.blocks) and self._blocks.named(name) is None:
-            raise ValueError(f"one of {', '.join(self._blocks.names())}")
+        if all(block.provider != name for block in self.blocks) and self._named(name) is None:
+            raise ValueError(f"one of {', '.join(self._names())}")
         return name
 
     def _with_variables(self, known: Known) -> Known:

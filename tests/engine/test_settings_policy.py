@@ -15,8 +15,8 @@ from engine.providers.dstack.settings import default_gpu, fleet_nodes
 from engine.providers.registry import load_settings
 from engine.requirements import Requirements
 from engine.settings.policy import policy_from
-from engine.settings.profiles import PROFILES
 from engine.settings.settings import Settings
+from engine.settings.table import PROFILES
 from events.clock import SECOND
 
 Load = Callable[..., Settings]
