@@ -21,7 +21,7 @@ from engine.providers import registry
 from engine.providers.task import Completed, Draft
 from engine.settings.values import host, port
 from events.store.store import store_at
-from projections.api.access.hosts import listens_on_loopback, trusts_loopback
+from projections.api.access.authentication import listens_on_loopback, trusts_loopback
 from projections.api.access.tokens import Tokens
 from projections.api.app import build_app
 from projections.api.feed.feed import Feed
@@ -134,7 +134,7 @@ def assembled(app: App, record: Where, live: LiveWorld | None = None) -> Service
     store = store_at(record)
     feed = Feed(store, clock=app.clock, live=live)
     projector = Projector(store, clock=app.clock, live=feed.live)
-    feed.listen(lambda _position: projector.wake())
+    feed.live.subscribe(lambda _changes: projector.wake())
     return Service(
         clock=app.clock,
         ids=app.ids,

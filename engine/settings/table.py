@@ -27,7 +27,7 @@ from events.clock import parse_duration
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
-    """What a task of this kind asks for where it says nothing itself; dstack's own words."""
+    """What a task of this kind asks for where it says nothing itself, in the words of a task file."""
 
     idle_duration: str
     creation_policy: str | None = None

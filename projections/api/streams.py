@@ -12,15 +12,17 @@ from starlette.requests import Request
 from starlette.routing import BaseRoute, Route
 
 from engine.objects import RunObject, VmObject
-from projections.api.feed.listener import cancelling
 from projections.api.openapi import components
 from projections.api.parameters import POSITION, asked_of, path_parameters, position
 from projections.api.problems import Problem
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
     from starlette.types import Receive, Scope, Send
 
     from projections.api.feed.feed import Feed
+    from projections.api.feed.listener import Listener
     from projections.api.service import Service
 
 LAST_EVENT_ID: Final = "Last-Event-ID"
@@ -49,34 +51,41 @@ class Stream:
         self._feed = service.feed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope)
-        after = _after(request)
-        await _ready(self._feed)
+        request, feed = Request(scope), self._feed
+        given = asked_of(request, (_AFTER,))["after"]
+        last = last_event_id(request)
+        await expect_ready(feed)
         word = request.path_params.get("id")
         subject = None if word is None else f"run/{await asyncio.to_thread(run_named, self._service, word)}"
+        after, field = (given, "after") if last is None else (last, LAST_EVENT_ID)
         if after is not None:
-            await _expect_there(self._feed, *after)
-        await send({"type": "http.response.start", "status": 200, "headers": list(_HEADERS)})
-        if scope["method"] == "HEAD":
-            await send({"type": "http.response.body", "body": b""})
-            return
-        await _send(self._feed, None if after is None else after[0], subject, scope, receive, send)
+            await expect_there(feed, after, field)
+        with feed.listening(after, scope["steno.abort"], subject) as listener:
+            await send_stream(scope, receive, send, listener, feed.pieces(listener))
 
 
-async def _send(feed: Feed, after: int | None, subject: str | None, scope: Scope, receive: Receive, send: Send) -> None:
-    """Send frames until the client is gone, is dropped or the server stops."""
-    drop = scope.get("steno.abort", cancelling(asyncio.current_task()))
-    with feed.listening(after, drop) as listener:
-        await send({"type": "http.response.body", "body": RETRY, "more_body": True})
-        leaving = asyncio.ensure_future(left(receive))
-        leaving.add_done_callback(lambda _: listener.close())
-        try:
-            async with aclosing(feed.pieces(listener, subject)) as pieces:
+async def send_stream(
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+    listener: Listener,
+    pieces: AsyncGenerator[bytes],
+    *headers: tuple[bytes, bytes],
+) -> bool:
+    """Send pieces until they end or the client is gone, which closes the listener; whether it is gone."""
+    await send({"type": "http.response.start", "status": 200, "headers": [*_HEADERS, *headers]})
+    leaving = asyncio.ensure_future(left(receive))
+    leaving.add_done_callback(lambda _: listener.close())
+    try:
+        async with aclosing(pieces):
+            if scope["method"] != "HEAD":
+                await send({"type": "http.response.body", "body": RETRY, "more_body": True})
                 async for piece in pieces:
                     await send({"type": "http.response.body", "body": piece, "more_body": True})
-        finally:
-            leaving.cancel()
-    await send({"type": "http.response.body", "body": b""})
+        await send({"type": "http.response.body", "body": b""})
+        return leaving.done() or listener.dropped is not None
+    finally:
+        leaving.cancel()
 
 
 async def left(receive: Receive) -> None:
@@ -88,34 +97,34 @@ async def left(receive: Receive) -> None:
 # -- what a request says --------------------------------------------------------------------------------------------
 
 
-def _after(request: Request) -> tuple[int, str] | None:
-    """Where the client was, and the field that says so; None: it wants what comes from now on.
+def last_event_id(request: Request) -> int | None:
+    """The position that the client got last; None: it does not say.
 
     Raises:
-        Problem: 400, what it says is no position.
+        Problem: 400, what it says is not a position.
     """
-    given: int | None = asked_of(request, (_AFTER,))["after"]
     last = [one.strip() for one in request.headers.getlist(LAST_EVENT_ID) if one.strip()]
     if len(last) > 1:
         raise Problem(400, f"{LAST_EVENT_ID} is given more than once", field=LAST_EVENT_ID)
-    if last:
-        if POSITION.fullmatch(last[0]) is None:
-            raise Problem(400, f"{last[0][:60]!r} is not a position of a record: a whole number", field=LAST_EVENT_ID)
-        return int(last[0]), LAST_EVENT_ID
-    return None if given is None else (given, "after")
+    if last and POSITION.fullmatch(last[0]) is None:
+        raise Problem(400, f"{last[0][:60]!r} is not a position of a record: a whole number", field=LAST_EVENT_ID)
+    return int(last[0]) if last else None
 
 
-async def _ready(feed: Feed) -> None:
+async def expect_ready(feed: Feed) -> None:
+    """
+    Raises:
+        Problem: 503, one cannot listen now.
+    """
     if not await feed.ready(_PATIENCE):
-        said = feed.trouble or "the server is stopping"
-        raise Problem(503, said, headers=(("Retry-After", "1"),))
+        raise Problem(503, feed.trouble or "the server is stopping", headers=(("Retry-After", "1"),))
 
 
-async def _expect_there(feed: Feed, after: int, field: str) -> None:
-    """That the record has come as far as the client says.
+async def expect_there(feed: Feed, after: int, field: str) -> None:
+    """Wait until the feed has come as far as the client says it was.
 
     Raises:
-        Problem: 400, it has not: the client was told by another record.
+        Problem: 400, the record ends before: the client was told by another record.
     """
     if after <= feed.position:
         return

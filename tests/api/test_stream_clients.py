@@ -22,13 +22,14 @@ from events.store.record import Record
 from projections.api.feed import backfill
 from projections.api.feed.feed import Feed
 from projections.api.feed.frames import Frame, Framer
-from projections.api.feed.listener import Dropped
-from projections.api.feed.ring import Ring
+from projections.api.feed.listener import Dropped, Ring
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from conftest import Serve
+
+    from engine.live.live_world import ChangeSet
 
 
 def frame(position: int, size: int = 10) -> Frame:
@@ -70,9 +71,7 @@ def test_a_ring_is_bounded_in_number_and_bytes() -> None:
     assert (len(ring), ring.after, ring.size) == (3, 10, 100)
     ring.add([frame(17, 500)], 17)
     assert (len(ring), ring.after, ring.size) == (1, 16, 500)
-    assert [ring.get(ring.find(position)).position for position in (15, 16)] == [17, 17]
-    assert ring.find(17) == ring.end
-    assert not ring.has(ring.end - 2)
+    assert [[frame.position for frame in ring.behind(position)] for position in (15, 16, 17)] == [[17], [17], []]
 
 
 @pytest.mark.slow
@@ -103,10 +102,17 @@ def framed(path: Path) -> bytes:
         return b"".join(one.data for one in Framer(record, World(READINGS), 0).advance(record.head().position))
 
 
+async def pieces(feed: Feed, after: int) -> AsyncGenerator[bytes]:
+    """What a client gets that was at a position."""
+    with feed.listening(after, lambda: None) as listener:
+        async for piece in feed.pieces(listener):
+            yield piece
+
+
 async def received(feed: Feed, after: int, size: int) -> bytes:
     """The first bytes behind a position."""
     found = b""
-    async for piece in feed.frames(after):
+    async for piece in pieces(feed, after):
         found += piece
         if len(found) >= size:
             break
@@ -138,7 +144,7 @@ def test_whoever_falls_behind_the_ring_is_dropped_and_goes_on_where_it_was(
 
     async def play(feed: Feed) -> None:
         before = feed.position
-        slow = feed.frames(before)
+        slow = pieces(feed, before)
         tell(town, 1)
         first = await anext(slow)
         tell(town, 20)
@@ -148,6 +154,33 @@ def test_whoever_falls_behind_the_ring_is_dropped_and_goes_on_where_it_was(
         wanted = framed(town)
         wanted = wanted[wanted.index(first) + len(first) :]
         assert await received(feed, before + 1, len(wanted)) == wanted
+
+    playing(town, play)
+
+
+def test_a_loop_that_is_slower_than_the_fold_loses_nothing(town: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its queue overflows and is emptied: every client is dropped, comes back, and is sent each frame once."""
+    monkeypatch.setattr("projections.api.feed.publisher.FRAMES", 8)
+
+    async def play(feed: Feed) -> None:
+        before = feed.position
+        slow = pieces(feed, before)
+        tell(town, 1)
+        first = await anext(slow)
+        for _ in range(6):  # the loop does nothing else meanwhile, as a busy one
+            tell(town, 5)
+            eventually(lambda: feed.live.position == feed.head())
+        assert len(feed._publisher._queue) < 8
+        assert feed.position == before + 1
+        assert await feed.beyond(before + 31, 120)
+        assert [piece async for piece in slow] == []
+        assert feed.dropped == {Dropped.BEHIND: 1, Dropped.STUCK: 0}
+        whole = framed(town)
+        wanted = whole[whole.index(first) + len(first) :]
+        assert await received(feed, before + 1, len(wanted)) == wanted
+        tell(town, 1)  # the ring goes on behind the gap
+        assert await feed.beyond(before + 32, 120)
+        assert await received(feed, before + 31, 1) == framed(town)[len(whole) :]
 
     playing(town, play)
 
@@ -172,14 +205,18 @@ def test_the_state_is_the_fold_up_to_the_position_told(town: Path) -> None:
 
     async def play(feed: Feed) -> None:
         heard: list[int] = []
-        silence = feed.listen(heard.append)
+
+        def listener(found: ChangeSet) -> None:
+            return heard.append(found.until)
+
+        feed.live.subscribe(listener)
         before = feed.position
         tell(town, 3)
         assert await feed.beyond(before + 3, 120)
         assert not await feed.beyond(before + 4, 0.1)
         while not heard or heard[-1] < before + 3:  # in the feed's thread, behind what the loop is told
             await asyncio.sleep(0.01)
-        silence()
+        feed.live.unsubscribe(listener)
         tell(town, 2)
         assert await feed.beyond(before + 5, 120)
         assert heard[-1] == before + 3

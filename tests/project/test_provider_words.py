@@ -32,7 +32,6 @@ ALLOWED = {
     "cli/render/runs.py",
     "cli/wiring/options.py",
     "engine/money/reconcile.py",
-    "engine/settings/table.py",
     # quotes of answers, as they were given
     "projections/models/evidence.py",
     "projections/models/rule_sentences.py",

@@ -7,7 +7,7 @@ import functools
 import logging
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from engine.commands.tokens import without_secrets
@@ -31,15 +31,6 @@ _QUIET: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 """Requested every few seconds by machines: logged only if the answer is an error."""
 
 _Line = tuple[int, str, bytes, int, int, str]
-
-
-@runtime_checkable
-class TakesMany(Protocol):
-    """A log handler that writes many lines at once: one at a time they cost more than the answers."""
-
-    def emit_many(self, level: int, lines: Sequence[tuple[int, str]]) -> None:
-        """Write lines of that level, each with its time (microseconds, UTC)."""
-        ...
 
 
 class AccessLog:
@@ -82,20 +73,15 @@ class AccessLog:
     def _write(self) -> None:
         lines: list[tuple[int, str]] = []
         while self._lines:
-            line = self._lines.popleft()
+            at, method, path, status, took, caller = self._lines.popleft()
             self._written += 1
-            lines.append((line[0], _text(line)))
+            lines.append((at, f"{method} {_shown(path)} {status or '-'} {took / 1000:.1f} ms {caller}"))
         lost = self._taken - self._written - len(self._lines)
         if lost > 0:
             self._written += lost
             lines.append((self._clock.now(), f"{lost} requests are missing here: the log was too slow"))
-        if lines:
-            _emit(lines)
-
-
-def _text(line: _Line) -> str:
-    _, method, path, status, took, caller = line
-    return f"{method} {_shown(path)} {status or '-'} {took / 1000:.1f} ms {caller}"
+        for handler in logging.getLogger().handlers if lines else ():
+            _emit(handler, lines)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -107,16 +93,11 @@ def _shown(path: bytes) -> str:
     return shown if len(shown) <= _LONGEST else shown[:_LONGEST] + "…"
 
 
-def _emit(lines: Sequence[tuple[int, str]]) -> None:
-    handlers = logging.getLogger().handlers
-    many = [handler for handler in handlers if isinstance(handler, TakesMany)]
-    for handler in many:
+def _emit(handler: logging.Handler, lines: Sequence[tuple[int, str]]) -> None:
+    if hasattr(handler, "emit_many"):  # our own: lines one at a time cost more than the answers
         handler.emit_many(logging.INFO, lines)
-    if len(many) == len(handlers):
         return
-    for at, text in lines:
+    for at, text in lines if handler.level <= logging.INFO else ():
         record = _log.makeRecord(_log.name, logging.INFO, __file__, 0, text, (), None)
         record.created, record.msecs = at / SECOND, at // 1000 % 1000
-        for other in handlers:
-            if other not in many and record.levelno >= other.level:
-                other.handle(record)
+        handler.handle(record)

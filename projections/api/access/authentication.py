@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ipaddress
+import re
+import socket
 from typing import TYPE_CHECKING, Final
 
-from projections.api.access.hosts import is_loopback, names_loopback
 from projections.api.access.roles import LOOPBACK, Caller
 from projections.api.problems import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from engine.settings.settings import Settings
     from projections.api.access.tokens import Tokens
 
 _FORWARDED: Final = frozenset(
@@ -20,6 +23,8 @@ _IDENTIFYING: Final = _FORWARDED | {b"authorization", b"cookie"}
 """Headers that may name another caller than whoever is on this machine."""
 _HOSTS: Final = 100
 """`Host` headers remembered."""
+HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(?::([0-9]{1,5}))?")
+"""A `Host` header: name and port."""
 _CREATE_ONE: Final = "create one with `steno token create`"
 
 
@@ -59,20 +64,15 @@ class Authentication:
         self._tokens.expect_usable(now)
         if b"authorization" in headers:
             return self._by_token(headers[b"authorization"])
-        if b"cookie" in headers:
-            caller = self._by_cookie(headers)
-            if caller is not None:
-                return caller
-        return self._by_address(headers, peer)
+        cookie = self.cookie(headers) if b"cookie" in headers else None
+        caller = None if cookie is None else self._tokens.session(cookie)
+        return caller if caller is not None else self._by_address(headers, peer)
 
     def cookie(self, headers: Mapping[bytes, bytes]) -> str | None:
         """The value of our session cookie, if the request has one."""
-        name = self._tokens.cookie
-        for part in headers.get(b"cookie", b"").decode("latin-1").split(";"):
-            key, _, value = part.strip().partition("=")
-            if key == name and value:
-                return value
-        return None
+        parts = headers.get(b"cookie", b"").decode("latin-1").split(";")
+        pairs = (part.strip().partition("=") for part in reversed(parts))  # the first one counts
+        return {key: value for key, _, value in pairs if value}.get(self._tokens.cookie)
 
     def _by_token(self, given: bytes) -> Caller:
         scheme, _, text = given.decode("latin-1").partition(" ")
@@ -82,10 +82,6 @@ class Authentication:
         if caller is None:
             raise _unknown(f"this token is unknown, revoked or expired; {_CREATE_ONE}", "invalid_token")
         return caller
-
-    def _by_cookie(self, headers: Mapping[bytes, bytes]) -> Caller | None:
-        value = self.cookie(headers)
-        return None if value is None else self._tokens.session(value)
 
     def _by_address(self, headers: Mapping[bytes, bytes], peer: str | None) -> Caller:
         if not self._on_loopback or peer is None or not (peer == "127.0.0.1" or is_loopback(peer)):
@@ -110,3 +106,38 @@ class Authentication:
 def _unknown(detail: str, error: str | None = None) -> Problem:
     challenge = 'Bearer realm="steno"' + (f', error="{error}"' if error is not None else "")
     return Problem(401, detail, field="Authorization", headers=(("WWW-Authenticate", challenge),))
+
+
+# -- addresses of this machine
+
+
+def is_loopback(address: str) -> bool:
+    """Whether a literal address is loopback, IPv4-mapped IPv6 included."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return (mapped or found).is_loopback
+
+
+def listens_on_loopback(host: str) -> bool:
+    """Whether a server at this host or address can be reached from this machine only."""
+    try:
+        return all(is_loopback(str(entry[4][0])) for entry in socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM))
+    except OSError:
+        return False  # `bound` reports the error
+
+
+def trusts_loopback(settings: Settings) -> bool:
+    """Whether requests from this machine need no token: the server is on loopback, and `api.loopback` allows it."""
+    return settings.value("api.loopback") != "token" and listens_on_loopback(settings.value("api.host") or "")
+
+
+def names_loopback(host: str) -> bool:
+    """Whether a `Host` header names this machine; protects against DNS rebinding."""
+    found = HOST.fullmatch(host)
+    if found is None:
+        return False
+    name = found[1].strip("[]").rstrip(".").lower()
+    return name == "localhost" or name.endswith(".localhost") or is_loopback(name)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
-from projections.api.access.hosts import same_host
+from projections.api.access.authentication import HOST
 from projections.api.problems import Problem
 
 if TYPE_CHECKING:
@@ -54,11 +55,11 @@ class CrossOrigin:
     def _refuse_foreign(self, headers: Mapping[bytes, bytes]) -> None:
         origin, site = headers.get(b"origin"), headers.get(b"sec-fetch-site")
         if origin is not None and origin.lower() in self.listed:
-            return
-        if site is not None:
+            ours = True
+        elif site is not None:
             ours = site.lower() in {b"same-origin", b"none"}
         else:
-            ours = origin is None or same_host(origin.decode("latin-1"), headers.get(b"host", b"").decode("latin-1"))
+            ours = origin is None or _same_host(origin.decode("latin-1"), headers.get(b"host", b"").decode("latin-1"))
         if not ours:
             field = "Origin" if origin is not None else "Sec-Fetch-Site"
             raise Problem(
@@ -85,3 +86,18 @@ class CrossOrigin:
         if headers.get(b"origin", b"").lower() not in self.listed:
             return None
         return _PREFLIGHT
+
+
+def _same_host(origin: str, host: str) -> bool:
+    """Whether `Origin` and `Host` are the same host and port; the scheme may be a proxy's."""
+    try:
+        parts = urlsplit(origin)
+        port = parts.port
+    except ValueError:
+        return False
+    default = {"http": 80, "https": 443}.get(parts.scheme)
+    found = HOST.fullmatch(host)
+    if parts.hostname is None or default is None or found is None:
+        return False
+    named = found[1].strip("[]").lower()
+    return parts.hostname == named and (port or default) == int(found[2] or default)

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, unquote_to_bytes
 
+from events.clock import SECOND
 from events.poll import MAX_DEPTH, too_deep
 from projections.api.problems import Problem
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from starlette.types import Receive, Scope
+
+    from projections.api.access.roles import Caller
 
 MAX_URL: Final = 8 * 1024
 """Bytes of path and query together."""
@@ -47,8 +50,13 @@ def check_head(scope: Scope) -> dict[bytes, bytes]:
     if scope["http_version"] not in _VERSIONS:
         raise Problem(400, f"HTTP/{scope['http_version']} is not supported; send HTTP/1.1")
     path: bytes = scope["raw_path"]
-    if scope["query_string"] or len(path) > MAX_URL or not _PLAIN.fullmatch(path):
-        _check_target(path, scope["query_string"])
+    query: bytes = scope["query_string"]
+    if len(path) + len(query) > MAX_URL:
+        raise Problem(414, f"path and query together may have at most {MAX_URL} bytes", field="path")
+    if not _PLAIN.fullmatch(path):
+        _check_path(path)
+    if query:
+        _check_query(query)
     headers = scope["headers"]
     found: dict[bytes, bytes] = dict(headers)
     if len(found) != len(headers):
@@ -56,25 +64,6 @@ def check_head(scope: Scope) -> dict[bytes, bytes]:
     if len(headers) > MAX_HEADERS:
         raise Problem(431, f"a request may have at most {MAX_HEADERS} headers")
     return found
-
-
-def check_method(method: str) -> None:
-    """Check that some path may have this method.
-
-    Raises:
-        Problem: 405, none has.
-    """
-    if method not in METHODS:
-        raise Problem(405, "this method is not supported on any path", headers=(("Allow", "GET, HEAD, POST, DELETE"),))
-
-
-def _check_target(path: bytes, query: bytes) -> None:
-    if len(path) + len(query) > MAX_URL:
-        raise Problem(414, f"path and query together may have at most {MAX_URL} bytes", field="path")
-    if not _PLAIN.fullmatch(path):
-        _check_path(path)
-    if query:
-        _check_query(query)
 
 
 def _joined(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
@@ -140,48 +129,31 @@ async def read_body(headers: Mapping[bytes, bytes], receive: Receive, most: int 
             field="Transfer-Encoding",
             headers=_CLOSE,
         )
+    too_large = Problem(413, f"the body may have at most {most} bytes", field="body", headers=_CLOSE)
     length = headers.get(b"content-length", b"0")
     if not length.isdigit():
         raise Problem(400, "the header Content-Length is not a number", field="Content-Length")
     if len(length) > 10 or int(length) > most:
-        raise _too_large(most)
+        raise too_large
+    body, more = bytearray(), True
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            body = await _read_all(receive, most)
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    return None
+                body += message.get("body", b"")
+                if len(body) > most:
+                    raise too_large
+                more = message.get("more_body", False)
+        body.decode()
     except TimeoutError:
         raise Problem(408, f"the body took over {BODY_SECONDS} seconds", field="body", headers=_CLOSE) from None
-    if body:
-        _check_text(body)
-    return body
-
-
-async def _read_all(receive: Receive, most: int) -> bytes | None:
-    pieces: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        piece = message.get("body", b"")
-        size += len(piece)
-        if size > most:
-            raise _too_large(most)
-        pieces.append(piece)
-        if not message.get("more_body", False):
-            return b"".join(pieces)
-
-
-def _check_text(body: bytes) -> None:
-    try:
-        body.decode()
     except UnicodeDecodeError as error:
         raise Problem(400, f"the body is not valid UTF-8 at byte {error.start}", field="body") from None
-    if too_deep(body):
+    if too_deep(bytes(body)):
         raise Problem(400, f"the body is nested deeper than {MAX_DEPTH} levels", field="body")
-
-
-def _too_large(most: int) -> Problem:
-    return Problem(413, f"the body may have at most {most} bytes", field="body", headers=_CLOSE)
+    return bytes(body)
 
 
 class RateLimit:
@@ -208,3 +180,14 @@ class RateLimit:
         if len(self._spent) > _CALLERS:
             self._spent.popitem(last=False)
         return 0 if over <= 1e-9 else max(1, round(over * self.span / self.most))
+
+    def expect(self, caller: Caller, now: int, said: str) -> None:
+        """Take one for a caller.
+
+        Raises:
+            Problem: 429, it is too early; `said` is what the caller may do.
+        """
+        seconds = -(-self.take(caller.token_id or caller.name, now) // SECOND)
+        if seconds:
+            detail = f"{caller.name} {said}; retry in {seconds} s"
+            raise Problem(429, detail, headers=(("Retry-After", str(seconds)),))

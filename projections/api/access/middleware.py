@@ -7,23 +7,23 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from engine.commands.tokens import Role, without_secrets
-from engine.settings.values import origins, submit_rate
 from events.clock import SECOND
 from projections.api.access.access_log import AccessLog
-from projections.api.access.authentication import Authentication
+from projections.api.access.authentication import Authentication, trusts_loopback
 from projections.api.access.cross_origin import CrossOrigin
-from projections.api.access.exchange import AnswerEnded, Exchange, OpenStreams
-from projections.api.access.hosts import trusts_loopback
-from projections.api.access.limits import MAX_BODY, MAX_LOGIN, RateLimit, check_head, check_method, read_body
+from projections.api.access.limits import MAX_BODY, MAX_LOGIN, METHODS, RateLimit, check_head, read_body
 from projections.api.access.roles import needed, submits_a_run
+from projections.api.access.tokens import LOOK_AGAIN
 from projections.api.problems import MEDIA_TYPE, Problem, problem_body, problem_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from events.clock import Clock
     from projections.api.access.roles import Caller
+    from projections.api.access.tokens import Tokens
     from projections.api.hot import Ready
     from projections.api.service import Service
 
@@ -32,6 +32,102 @@ STREAM_GRACE: Final = 1.0
 _INSUFFICIENT: Final = 'Bearer realm="steno", error="insufficient_scope"'
 _WITHOUT_BODY: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _log = logging.getLogger("steno.access")
+
+
+class AnswerEnded(OSError):
+    """The answer was ended while the application still had something to send; to it, the client has disconnected."""
+
+
+class OpenStreams(set["Exchange"]):
+    """The exchanges of a service whose answers have no length known beforehand."""
+
+    def __init__(self, tokens: Tokens, clock: Clock) -> None:
+        super().__init__()
+        self.tokens = tokens
+        self.clock = clock
+
+
+class Exchange:
+    """One request and its answer, between the server and the application: ends a stream whose token was revoked.
+
+    What most requests never set is a class attribute: it costs nothing per request.
+
+    Args:
+        began_at: when the request came (microseconds, UTC).
+        task: what answers it.
+    """
+
+    caller: Caller | None = None
+    status = 0
+    """0: no answer has begun."""
+    complete = False
+    extra: tuple[tuple[bytes, bytes], ...] = ()
+    """Headers to add to the answer."""
+    body: bytes | None = None
+    """The request's body, where it was read before the application asks for it."""
+    _checked_at = 0
+    _is_stream: bool | None = None
+    """Whether the answer has no Content-Length; None: not looked at yet."""
+    _headers: tuple[tuple[bytes, bytes], ...] = ()
+
+    def __init__(
+        self, receive: Receive, send: Send, streams: OpenStreams, began_at: int, task: asyncio.Task[object] | None
+    ) -> None:
+        self.began_at = began_at
+        self.task = task
+        self._receive = receive
+        self._send = send
+        self._streams = streams
+
+    async def receive(self) -> Message:
+        """What the application receives."""
+        if self.body is not None:
+            body, self.body = self.body, None
+            return {"type": "http.request", "body": body, "more_body": False}
+        return await self._receive()
+
+    def send(self, message: Message) -> Awaitable[None]:
+        """What the application sends.
+
+        Raises:
+            AnswerEnded: the answer is complete, or its token was revoked.
+        """
+        if self.complete:
+            raise AnswerEnded
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self._headers = message.get("headers", ())
+            if self.extra:
+                message = {**message, "headers": [*self._headers, *self.extra]}
+        elif not message.get("more_body"):
+            self.complete = True
+            self._streams.discard(self)
+        elif self._is_revoked():
+            return self._revoke()
+        return self._send(message)
+
+    async def finish(self) -> None:
+        """End an answer that has begun, in good form."""
+        if self.status and not self.complete:
+            self.complete = True
+            self._streams.discard(self)
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def _is_revoked(self) -> bool:
+        """Whether the token of a stream was revoked while it went on; looked at every `LOOK_AGAIN`."""
+        if self._is_stream is None:
+            self._is_stream = all(name.lower() != b"content-length" for name, _ in self._headers)
+            if self._is_stream:
+                self._streams.add(self)
+        now = self._streams.clock.now()
+        if not self._is_stream or now - self._checked_at < LOOK_AGAIN:
+            return False
+        self._checked_at = now
+        return self.caller is not None and not self._streams.tokens.holds(self.caller)
+
+    async def _revoke(self) -> None:
+        await self.finish()
+        raise AnswerEnded
 
 
 class AccessMiddleware:
@@ -45,14 +141,14 @@ class AccessMiddleware:
 
     def __init__(self, service: Service, app: ASGIApp, ready: Callable[[str], Ready | None]) -> None:
         settings = service.settings
-        rate = submit_rate(settings.value("api.submit_rate") or "off")
+        rate = settings.parsed("api.submit_rate")
         self.log = AccessLog(service.clock)
         self._app = app
         self._ready = ready
         self._clock = service.clock
-        self._requests = service.feed.meters.requests
+        self._requests = service.feed.tally.requests
         self._authentication = Authentication(service.tokens, on_loopback=trusts_loopback(settings))
-        self._cross_origin = CrossOrigin(origins(settings.value("api.cors") or "off"))
+        self._cross_origin = CrossOrigin(settings.parsed("api.cors") or ())
         self._rate = None if rate is None else RateLimit(*rate)
         self._streams = OpenStreams(service.tokens, service.clock)
         self._closing = False
@@ -71,7 +167,7 @@ class AccessMiddleware:
         asyncio.get_running_loop().call_later(STREAM_GRACE, self._cancel_streams)
 
     def _cancel_streams(self) -> None:
-        for exchange in tuple(self._streams.open):
+        for exchange in tuple(self._streams):
             if exchange.task is not None:
                 exchange.task.cancel()
 
@@ -136,7 +232,7 @@ class AccessMiddleware:
                 _log.error("%s %s: %s: %s", scope["method"], path, type(error).__name__, without_secrets(str(error)))
                 await _refuse(exchange, problem_of(error))
         finally:
-            self._streams.open.discard(exchange)
+            self._streams.discard(exchange)
             self._count(scope, exchange.status, exchange.caller, exchange.began_at)
 
     def _count(self, scope: Scope, status: int, caller: Caller | None, began_at: int) -> None:
@@ -148,7 +244,9 @@ class AccessMiddleware:
     async def _check_and_pass(self, scope: Scope, headers: Mapping[bytes, bytes], exchange: Exchange) -> None:
         """The checks of a request that is not a plain GET."""
         method, path = scope["method"], scope["path"]
-        check_method(method)
+        if method not in METHODS:
+            allowed = (("Allow", "GET, HEAD, POST, DELETE"),)
+            raise Problem(405, "this method is not supported on any path", headers=allowed)
         exchange.extra = self._cross_origin.answer(headers)
         preflight = self._cross_origin.preflight(method, headers)
         if preflight is not None:
@@ -158,12 +256,13 @@ class AccessMiddleware:
         self._authorize(scope, headers, exchange)
         if method not in _WITHOUT_BODY:
             self._cross_origin.check(method, headers)
-            if exchange.caller is not None and submits_a_run(method, path):
-                self._limit_rate(exchange.caller)
+            if exchange.caller is not None and self._rate is not None and submits_a_run(method, path):
+                may = f"may submit {self._rate.most} runs in {self._rate.span // SECOND} s (api.submit_rate)"
+                self._rate.expect(exchange.caller, self._clock.now(), may)
             body = await read_body(headers, exchange.receive, MAX_LOGIN if exchange.caller is None else MAX_BODY)
             if body is None:
                 return
-            exchange.has_read(body)
+            exchange.body = body
         await self._app(scope, exchange.receive, exchange.send)
 
     def _authorize(self, scope: Scope, headers: Mapping[bytes, bytes], exchange: Exchange) -> None:
@@ -193,17 +292,6 @@ class AccessMiddleware:
         if caller.via != "token" and (b"sec-fetch-site" in headers or b"origin" in headers):
             self._cross_origin.check_read(headers)
         return caller
-
-    def _limit_rate(self, caller: Caller) -> None:
-        wait = 0 if self._rate is None else self._rate.take(caller.token_id or caller.name, self._clock.now())
-        if wait and self._rate is not None:
-            seconds = -(-wait // SECOND)
-            raise Problem(
-                429,
-                f"{caller.name} may submit {self._rate.most} runs in {self._rate.span // SECOND} s (api.submit_rate); "
-                f"retry in {seconds} s",
-                headers=(("Retry-After", str(seconds)),),
-            )
 
 
 async def _refuse(exchange: Exchange, problem: Problem) -> None:

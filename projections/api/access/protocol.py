@@ -73,27 +73,22 @@ class Protocol(HttpToolsProtocol):
         self._stalled: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A connection: a request has to come, or it is closed."""
         super().connection_made(transport)
         if len(self.connections) > most_connections():
-            problem = Problem(503, "too many connections: try again later", headers=(("Retry-After", "5"),))
-            self._refuse_now(problem)
+            self._refuse_now(Problem(503, "too many connections: try again later", headers=(("Retry-After", "5"),)))
             return
         self._deadline = self.loop.call_later(HEAD_SECONDS, self._too_slow)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone, for every request on it."""
         self._deaf = True
         self._cancel()
         self.resume_writing()
         for cycle in self._unanswered():
-            cycle.disconnected = True
-            cycle.message_event.set()
+            _disconnect(cycle)
         self.pipeline.clear()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of one or more requests."""
         if self._deaf:
             return
         if (
@@ -126,7 +121,6 @@ class Protocol(HttpToolsProtocol):
             self._deadline = self.loop.call_later(HEAD_SECONDS, self._too_slow)
 
     def on_message_begin(self) -> None:
-        """The first byte of a request."""
         if len(self.pipeline) >= WAITING:
             raise _TooManyWait
         self._unset_keepalive_if_required()
@@ -146,22 +140,18 @@ class Protocol(HttpToolsProtocol):
         scope["steno.whole"] = functools.partial(self._whole, self.cycle)
 
     def on_body(self, body: bytes) -> None:
-        """Bytes of a body."""
         self._unused = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """All of a request is there."""
         self._in_body = False
         super().on_message_complete()
 
     def pause_writing(self) -> None:
-        """The client is slower than its answers."""
         super().pause_writing()
         self._watch_writing()
 
     def resume_writing(self) -> None:
-        """It has caught up, or is gone."""
         super().resume_writing()
         if self._stalled is not None:
             self._stalled.cancel()
@@ -178,8 +168,7 @@ class Protocol(HttpToolsProtocol):
         elif self._in_body or not unanswered:
             self._refuse_now(problem)
             if self._in_body:
-                self.cycle.disconnected = True
-                self.cycle.message_event.set()
+                _disconnect(self.cycle)
         else:
             self._end_after_last(problem)
 
@@ -224,10 +213,6 @@ class Protocol(HttpToolsProtocol):
     def _whole(self, cycle: RequestResponseCycle, status: int, head: bytes, body: bytes) -> bool:
         """Answer a request in one piece: what ASGI's two messages cost is most of a short answer.
 
-        Args:
-            cycle: the request.
-            head: the answer's own headers as they are sent, and the empty line behind them.
-
         Returns:
             Whether it was sent; if not it has to be sent as others are.
         """
@@ -249,7 +234,6 @@ class Protocol(HttpToolsProtocol):
         self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's own words are no problem object
-        """As uvicorn calls it."""
         self.refuse(Problem(400, "this is no HTTP request"))
 
     def _watch_writing(self) -> None:
@@ -275,6 +259,11 @@ class Protocol(HttpToolsProtocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+
+def _disconnect(cycle: RequestResponseCycle) -> None:
+    cycle.disconnected = True
+    cycle.message_event.set()
 
 
 def _standing(state: ServerState) -> bytes:

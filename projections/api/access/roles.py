@@ -1,4 +1,4 @@
-"""Callers and their roles, and the role that each request needs: one table, first match."""
+"""Callers and their roles, and the role that each request needs."""
 
 from __future__ import annotations
 
@@ -30,10 +30,8 @@ _PUBLIC: Final = re.compile(r"/(healthz|readyz|api/session)")
 _GUARDED: Final = re.compile(r"/(api|metrics|openapi\.json)(/.*)?", re.DOTALL)
 """Paths that need a reader; all others are the dashboard's files, which hold no data."""
 
-_CHANGES: Final[tuple[tuple[re.Pattern[str], Role], ...]] = (
-    (re.compile(r"/api/runs(/.*)?", re.DOTALL), Role.SUBMIT),
-    (re.compile(r"/api/amd/submit"), Role.SUBMIT),
-)
+_SUBMITTERS: Final = re.compile(r"/api/runs(/.*)?|/api/amd/submit", re.DOTALL)
+"""Paths that a submitter may change; all other changes are an admin's."""
 _SUBMITS: Final = frozenset({"/api/runs", "/api/amd/submit"})
 """Where runs are submitted: `api.submit_rate` limits these."""
 
@@ -46,7 +44,7 @@ def needed(method: str, path: str) -> Role | None:
         return None
     if method in _READS:
         return Role.READ if _GUARDED.fullmatch(path) else None
-    return next((role for pattern, role in _CHANGES if pattern.fullmatch(path)), Role.ADMIN)
+    return Role.SUBMIT if _SUBMITTERS.fullmatch(path) else Role.ADMIN
 
 
 def submits_a_run(method: str, path: str) -> bool:

@@ -10,8 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from events.clock import SECOND
-from projections.api.access.authentication import Authentication
-from projections.api.access.hosts import trusts_loopback
+from projections.api.access.authentication import Authentication, trusts_loopback
 from projections.api.access.limits import RateLimit
 from projections.api.problems import Problem
 
@@ -63,14 +62,7 @@ def routes(service: Service) -> list[BaseRoute]:
                 field="token",
                 headers=(("WWW-Authenticate", 'Bearer realm="steno", error="invalid_token"'),),
             )
-        wait = rate.take(caller.token_id or caller.name, service.clock.now())
-        if wait:
-            seconds = -(-wait // SECOND)
-            raise Problem(
-                429,
-                f"{caller.name} logged in {LOGINS} times in a minute; retry in {seconds} s",
-                headers=(("Retry-After", str(seconds)),),
-            )
+        rate.expect(caller, service.clock.now(), f"logged in {LOGINS} times in a minute")
         value, seconds = await anyio.to_thread.run_sync(tokens.opened, caller)
         answer = _answer(caller)
         _set_cookie(request, answer, tokens.cookie, value, seconds)

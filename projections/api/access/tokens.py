@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
+import re
 import secrets
 import threading
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from engine.commands.tokens import TOKEN, Role, StoredToken, TokenStore, digest
+from engine.commands.tokens import TOKEN, Role, TokenBlob, TokenStore, digest
 from events.clock import SECOND
 from events.errors import RecordNotWritable
 from projections.api.access.roles import Caller
@@ -22,14 +23,17 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("steno.access")
 
+_COOKIE: Final = re.compile(
+    r"(?P<text>(?P<token>[^.]*)\.(?P<until>[0-9]{1,18})\.(?P<nonce>[^.]*))\.(?P<seal>[0-9a-f]{64})",
+    re.ASCII | re.DOTALL,
+)
 LOOK_AGAIN: Final = SECOND // 4
 """How often the file is looked at, microseconds: a revoked token works for no longer."""
 SESSION: Final = 12 * 3600 * SECOND
 """How long a browser stays logged in, microseconds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UsableToken:
+class UsableToken(NamedTuple):
     """A token that may be used, until `expires_at`."""
 
     who: Caller
@@ -75,9 +79,8 @@ class Tokens:
     def usable(self, role: Role = Role.READ) -> int:
         """How many tokens may be used now by which one may do what this role allows."""
         self._look()
-        now = self._clock.now()
-        usable = (one for one in self._known.values() if one.expires_at is None or now < one.expires_at)
-        return sum(1 for known in usable if known.who.role.covers(role))
+        usable = (self._valid(token_id) for token_id in tuple(self._known))
+        return sum(known is not None and known.who.role.covers(role) for known in usable)
 
     def bearer(self, text: str) -> Caller | None:
         """Whose token that is; None: nobody's, or no longer."""
@@ -111,22 +114,15 @@ class Tokens:
 
     def session(self, cookie: str) -> Caller | None:
         """Whose session a cookie's value is; None: nobody's, or no longer."""
-        parts = cookie.rsplit(".", 1)
-        fields = parts[0].split(".")
-        if len(parts) != 2 or len(fields) != 3 or not fields[1].isdecimal() or len(fields[1]) > 18:
+        found = _COOKIE.fullmatch(cookie)
+        known = None if found is None else self._valid(found["token"])
+        if found is None or known is None or not self._key:
             return None
-        known = self._valid(fields[0])
-        if (
-            known is None
-            or not self._key
-            or not cookie.isascii()
-            or not hmac.compare_digest(parts[1], self._sealed(parts[0], known))
-        ):
+        if not hmac.compare_digest(found["seal"], self._sealed(found["text"], known)):
             return None
-        if int(fields[1]) <= self._clock.now() or fields[2] in self._ended:
+        if int(found["until"]) <= self._clock.now() or found["nonce"] in self._ended:
             return None
-        who = known.who
-        return Caller(name=who.name, role=who.role, via="session", token_id=who.token_id)
+        return replace(known.who, via="session")
 
     def close(self, cookie: str) -> None:
         """End a session; its cookie is worth nothing from now on, in no process."""
@@ -154,25 +150,23 @@ class Tokens:
             stamp = self.file.stamp()
             if stamp == self._stamp and self.trouble is None:
                 return
+            trouble, content = None, TokenBlob()
             try:
                 content = self.file.read()
             except RecordNotWritable as error:
-                self._unreadable(str(error).rstrip("."))
-                return
+                trouble = str(error).rstrip(".")
             except ValueError as error:
-                self._unreadable(f"{self.file.blob} is damaged ({error})")
-                return
-            self._key = content.key
-            self._known = {token.id: _known(token) for token in content.tokens if token.hash is not None}
-            self._ended = content.ended
-            self._stamp, self.trouble = stamp, None
-
-    def _unreadable(self, why: str) -> None:
-        if why != self.trouble:
-            _log.error("%s: no request is taken until it is put right", why)
-        self._known, self._key, self._stamp, self.trouble = {}, b"", None, why
-
-
-def _known(token: StoredToken) -> UsableToken:
-    who = Caller(name=token.name, role=Role(token.role), via="token", token_id=token.id)
-    return UsableToken(who=who, digest=bytes.fromhex(token.hash or ""), expires_at=token.expires_at)
+                trouble = f"{self.file.blob} is damaged ({error})"
+            if trouble is not None and trouble != self.trouble:
+                _log.error("%s: no request is taken until it is put right", trouble)
+            self._key, self._ended = content.key, content.ended
+            self._known = {
+                token.id: UsableToken(
+                    who=Caller(name=token.name, role=Role(token.role), via="token", token_id=token.id),
+                    digest=bytes.fromhex(token.hash),
+                    expires_at=token.expires_at,
+                )
+                for token in content.tokens
+                if token.hash is not None
+            }
+            self._stamp, self.trouble = stamp, trouble

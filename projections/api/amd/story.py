@@ -11,6 +11,7 @@ from engine.decide.queue import may_be_made_again
 from engine.errors import RunNotFound
 from engine.fold.queries import policy_of, source_of
 from engine.money.costs import Costs
+from engine.policy import DOLLAR
 from engine.providers.readings import READINGS
 from events.clock import SECOND, format_time
 from events.store.record import Record
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 _OF_THE_RUN = frozenset({"RunRequested", "RunRequeued", "TaskReported", "SubmitFailed", "IntentAbandoned"})
 _OF_THE_QUEUE = frozenset({"RunHeld", "RunRequeued"})
-_DOLLAR = 1_000_000
 _STARTS = {"cold": "COLD_START", "warm": "WARM_REUSE"}
 
 
@@ -56,17 +56,6 @@ class StatusObject(msgspec.Struct, frozen=True, kw_only=True):
     final: bool
 
 
-class _Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """The run at a position, and what is told beside every status."""
-
-    position: int
-    run: Run
-    stamp: tuple[object, ...]
-    may_go_on: bool
-    cost: int | None
-    machine: VmMetrics
-
-
 class Story:
     """The statuses of one kernel for one client. Used by one thread at a time."""
 
@@ -78,8 +67,6 @@ class Story:
         self._stamp: tuple[object, ...] | None = None
         self._facts: dict[int, KernelEvent] = {}
         self._read = 0
-        self.position = 0
-        """Up to where the record has been looked at."""
         self.over = False
         """The last status has been told."""
 
@@ -89,22 +76,6 @@ class Story:
         Raises:
             RunNotFound: there is no such run, or it is no kernel.
         """
-        seen = self._look()
-        self.position = seen.position
-        if seen.stamp == self._stamp:
-            return []
-        self._stamp = seen.stamp
-        self._read_on(seen)
-        facts = [self._facts[position] for position in sorted(self._facts)]
-        story = statuses(seen.run, facts, may_go_on=seen.may_go_on)
-        new = [step for step in story if step.position > self._told]
-        self.over = bool(story) and story[-1].final
-        if new:
-            self._told = new[-1].position
-        began = facts[0].at if facts else seen.run.first_at
-        return [(step.position, msgspec.json.encode(_object(step, seen, began))) for step in new]
-
-    def _look(self) -> _Seen:
         with self._service.feed.state() as state:
             run = state.runs.get(self._run_id)
             if run is None or run.said is None:
@@ -113,30 +84,32 @@ class Story:
             again = run.terminal and may_be_made_again(run, patience, self._service.clock.now())
             held = None if run.held is None else run.held.position
             stamp = (run.transitions, run.said, held, run.reason, run.provider_id, again)
-            changed = stamp != self._stamp
-            return _Seen(
-                position=state.position,
-                run=copy.copy(run),
-                stamp=stamp,
-                may_go_on=again,
-                cost=Costs(state).of_run(run.run_id) if changed else None,
-                machine=_machine(state, run) if changed else _NOTHING,
-            )
+            if stamp == self._stamp:
+                return []
+            self._stamp = stamp
+            run, position = copy.copy(run), state.position
+            cost, machine = Costs(state).of_run(run.run_id), _machine(state, run)
+        self._read_on(run, position)
+        facts = [self._facts[position] for position in sorted(self._facts)]
+        story = statuses(run, facts, may_go_on=again)
+        new = [step for step in story if step.position > self._told]
+        self.over = bool(story) and story[-1].final
+        if new:
+            self._told = new[-1].position
+        began = facts[0].at if facts else run.first_at
+        return [(step.position, msgspec.json.encode(_object(step, run, began, cost, machine))) for step in new]
 
-    def _read_on(self, seen: _Seen) -> None:
+    def _read_on(self, run: Run, until: int) -> None:
         """What was appended about the run up to where it was seen."""
-        service, run = self._service, seen.run
+        service = self._service
         with Record.open(service.store, clock=service.clock, shapes=READINGS.shape, check=False) as record:
             for stream, types in ((f"run/{run.run_id}", _OF_THE_RUN), (f"queue/{source_of(run)}", _OF_THE_QUEUE)):
                 after = max(self._read, run.first_position - 1 if stream.startswith("queue/") else 0)
-                for stored in record.read(after=after, until=seen.position, stream=stream, types=types):
+                for stored in record.read(after=after, until=until, stream=stream, types=types):
                     if getattr(stored.data, "run_id", None) == run.run_id:
                         fact = KernelEvent(position=stored.position, at=stored.observed_at, event=stored.data)
                         self._facts[stored.position] = fact
-        self._read = seen.position
-
-
-_NOTHING = VmMetrics(vm_id=None, price_usd_per_hour=None, active_vms=0, cold_starts=0, warm_reuses=0)
+        self._read = until
 
 
 def _machine(state: WorldState, run: Run) -> VmMetrics:
@@ -146,15 +119,14 @@ def _machine(state: WorldState, run: Run) -> VmMetrics:
     machines = (state.vms[vm_id] for vm_id in state.open_vms)
     return VmMetrics(
         vm_id=run.vm_id,
-        price_usd_per_hour=None if price is None else price / _DOLLAR,
+        price_usd_per_hour=None if price is None else price / DOLLAR,
         active_vms=sum(one.billed and one.archive is None for one in machines),
         cold_starts=starts.count("cold"),
         warm_reuses=starts.count("warm"),
     )
 
 
-def _object(step: Status, seen: _Seen, began: int) -> dict[str, Any]:
-    run = seen.run
+def _object(step: Status, run: Run, began: int, cost: int | None, machine: VmMetrics) -> dict[str, Any]:
     fixed = StatusObject(
         position=step.position,
         status=step.status,
@@ -164,8 +136,8 @@ def _object(step: Status, seen: _Seen, began: int) -> dict[str, Any]:
         at=format_time(step.at),
         elapsed_seconds=max(0, step.at - began) / SECOND,
         vm_state=None if step.status == "IN_QUEUE" else _STARTS.get(run.start or ""),
-        cost_usd=None if seen.cost is None else seen.cost / _DOLLAR,
-        vm_metrics=seen.machine,
+        cost_usd=None if cost is None else cost / DOLLAR,
+        vm_metrics=machine,
         final=step.final,
     )
     first = msgspec.structs.asdict(fixed)

@@ -1,39 +1,48 @@
-"""The statuses of a kernel as server-sent events: the answer to its submission, and from wherever a client was."""
+"""Kernels over HTTP: submission and its statuses as server-sent events, from wherever a client was."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import re
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import aclosing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
+import msgspec
 from anyio import to_thread
 from starlette.requests import Request
 
+from engine.kernel.definition import Wrong
+from engine.kernel.executor import OneTask, Terms
+from engine.kernel.submission import read_submission
+from events.clock import SECOND
 from events.errors import StenoError
+from events.poll import MAX_DEPTH, too_deep
+from events.shape.secrets import PREFIX
+from projections.api import submission
 from projections.api.amd.story import Story
-from projections.api.amd.submitting import submit
 from projections.api.bodies import expect_json
 from projections.api.commands import stop_run
+from projections.api.feed.feed import BEAT
 from projections.api.parameters import asked_of, idempotency_key
 from projections.api.problems import Problem
-from projections.api.streams import LAST_EVENT_ID, RETRY, left, run_named
+from projections.api.streams import LAST_EVENT_ID, expect_ready, expect_there, last_event_id, run_named, send_stream
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
     from starlette.types import Receive, Scope, Send
 
+    from engine.act.journal import Journal
+    from engine.commands.submit import AcceptedRequest
+    from engine.kernel.submission import KernelSubmission
     from projections.api.access.roles import Caller
+    from projections.api.feed.listener import Listener
     from projections.api.service import Service, Writer
 
-HEARTBEAT: Final = 15.0
-"""Seconds."""
-_BEAT: Final = b": \n\n"
 _PATIENCE: Final = 30.0
-"""Seconds until the feed must know where the record stands, or what was just appended."""
-_SEND_WITHIN: Final = 30.0
-"""Seconds a client may take over one piece."""
-_POSITION: Final = re.compile("[0-9]{1,18}")
+"""Seconds until the feed must know what was just appended."""
 _log = logging.getLogger(__name__)
 
 
@@ -45,19 +54,24 @@ class Submit:
         self._writer = writer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
+        service, request = self._service, Request(scope, receive)
         asked_of(request, ())
         key = idempotency_key(request)
         expect_json(request)
-        submitter = _submitter(self._service, scope["steno.caller"])
-        body = await request.body()
-        accepted = await submit(self._service, self._writer, body, submitter=submitter, key=key)
-        await self._service.feed.beyond(accepted.position, _PATIENCE)
+        submitter = _submitter(service, scope["steno.caller"])
+        accepted = await _submit(service, self._writer, await request.body(), submitter=submitter, key=key)
+        await service.feed.beyond(accepted.position, _PATIENCE)
         headers = [(b"steno-position", b"%d" % accepted.position), (b"steno-run-id", accepted.run_id.encode())]
-        if not isolated(self._service):
+        if not isolated(service):
             headers.append((b"steno-isolation", b"none"))
-        left = await _tell(self._service, Story(self._service, accepted.run_id), receive, send, headers)
-        if left and self._service.settings.value("kernel.cancel_on_close") == "true":
+        story = Story(service, accepted.run_id)
+        left = await _tell(service, story, scope, receive, send, *headers)
+        if (
+            left
+            and not story.over
+            and service.feed.alive
+            and service.settings.parsed("kernel.cancel_on_close") == "true"
+        ):
             await asyncio.shield(self._stop(accepted.run_id, submitter))
 
     async def _stop(self, run_id: str, submitter: str) -> None:
@@ -77,17 +91,41 @@ class Resume:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request, feed = Request(scope), self._service.feed
         asked_of(request, ())
-        after = _last(request)
-        if not await feed.ready(_PATIENCE):
-            raise Problem(503, feed.trouble or "the server is stopping", headers=(("Retry-After", "1"),))
-        head = await to_thread.run_sync(feed.head)
-        if after > head:
-            said = f"the record ends at position {head}; {after} is beyond it"
-            raise Problem(400, said, field=LAST_EVENT_ID)
-        await feed.beyond(head, 2.0)
+        after = last_event_id(request) or 0
+        await expect_ready(feed)
+        await expect_there(feed, after, LAST_EVENT_ID)
+        await feed.beyond(await to_thread.run_sync(feed.head), 2.0)
         run_id = await to_thread.run_sync(run_named, self._service, request.path_params["id"])
-        story = Story(self._service, run_id, after)
-        await _tell(self._service, story, receive, send, [], body=scope["method"] != "HEAD")
+        await _tell(self._service, Story(self._service, run_id, after), scope, receive, send)
+
+
+async def _tell(
+    service: Service, story: Story, scope: Scope, receive: Receive, send: Send, *headers: tuple[bytes, bytes]
+) -> bool:
+    """Send the statuses up to the last; whether the client went before that.
+
+    Raises:
+        RunNotFound: nothing was sent.
+    """
+    with service.feed.listening(None, scope["steno.abort"]) as listener:
+        news = await to_thread.run_sync(story.news)
+        return await send_stream(scope, receive, send, listener, _statuses(service, listener, story, news), *headers)
+
+
+async def _statuses(
+    service: Service, listener: Listener, story: Story, news: list[tuple[int, bytes]]
+) -> AsyncGenerator[bytes]:
+    """Each status as soon as the feed moves on, and the feed's heartbeats."""
+    async with aclosing(service.feed.pieces(listener)) as pieces:
+        while True:
+            for position, data in news:
+                yield b"id: %d\ndata: %b\n\n" % (position, data)
+            piece = None if story.over else await anext(pieces, None)
+            if piece is None:
+                return
+            if piece == BEAT:
+                yield BEAT
+            news = await to_thread.run_sync(story.news)
 
 
 def isolated(service: Service) -> bool:
@@ -111,81 +149,61 @@ def _submitter(service: Service, who: Caller) -> str:
     return who.name
 
 
-async def _tell(
-    service: Service,
-    story: Story,
-    receive: Receive,
-    send: Send,
-    headers: list[tuple[bytes, bytes]],
-    *,
-    body: bool = True,
-) -> bool:
-    """Send the story to its end; whether the client went before that.
+async def _submit(service: Service, writer: Writer, body: bytes, *, submitter: str, key: str | None) -> AcceptedRequest:
+    """Submit the kernel of a request; the same key with the same body is the same run.
 
     Raises:
-        RunNotFound: nothing was sent.
+        Problem: 400, the body is not valid JSON; 422, with the field that is wrong.
+        Conflict: the key came with another request.
+        RefusedByPolicy: nothing was appended.
     """
-    news = await to_thread.run_sync(story.news)
-    start = [
-        (b"content-type", b"text/event-stream; charset=utf-8"),
-        (b"cache-control", b"no-store"),
-        (b"x-accel-buffering", b"no"),
-        *headers,
-    ]
-    await send({"type": "http.response.start", "status": 200, "headers": start})
-    if not body:
-        await send({"type": "http.response.body", "body": b""})
-        return False
-    leaving = asyncio.ensure_future(left(receive))
+    kernel = await to_thread.run_sync(_read, body)
+
+    async def build(sent: submission.HttpSubmission, run_id: str) -> submission.HttpSubmission:
+        secret = await writer.do(lambda journal: _secret(journal, run_id))
+        return await to_thread.run_sync(_ordered, service, kernel, sent, run_id, secret)
+
+    source = msgspec.json.encode(kernel)
+    sent = submission.HttpSubmission(
+        name=None, project=None, configuration={}, submitter=submitter, key=key, source=source
+    )
+    return await submission.submit(service, writer, sent, build)
+
+
+def _read(body: bytes) -> KernelSubmission:
+    if too_deep(body):
+        raise Problem(400, f"the body nests deeper than {MAX_DEPTH}", field="body")
     try:
-        with suppress(OSError, TimeoutError):  # whoever does not take it has gone
-            await _send(send, RETRY)
-            while not leaving.done():
-                for position, data in news:
-                    await _send(send, b"id: %d\ndata: %b\n\n" % (position, data))
-                if story.over:
-                    break
-                if not await _wait(service, story.position, leaving, send):
-                    break
-                news = await to_thread.run_sync(story.news)
-            if not leaving.done():
-                await send({"type": "http.response.body", "body": b""})
-                return False
-    finally:
-        leaving.cancel()
-    return not story.over and service.feed.alive
+        return read_submission(body)
+    except Wrong as wrong:
+        status = 422 if wrong.field else 400
+        raise Problem(status, wrong.detail, field=wrong.field or "body") from None
 
 
-async def _wait(service: Service, position: int, leaving: asyncio.Future[None], send: Send) -> bool:
-    """Until the record goes on, with a heartbeat every 15 s; whether it can."""
-    loop = asyncio.get_running_loop()
-    while True:
-        began = loop.time()
-        further = asyncio.ensure_future(service.feed.beyond(position + 1, HEARTBEAT))
-        try:
-            both: set[asyncio.Future[Any]] = {further, leaving}
-            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            if leaving.done() or further.result():
-                return True
-        finally:
-            further.cancel()
-        if loop.time() - began < HEARTBEAT / 2:
-            return False  # the server stops: the client comes back to where it was
-        await _send(send, _BEAT)
+def _secret(journal: Journal, run_id: str) -> str:
+    """The secret that marks this run's frames: nobody without the vault's key can know it beforehand."""
+    return journal.record.vault.commitment(f"kernel/{run_id}".encode()).removeprefix(PREFIX)
 
 
-async def _send(send: Send, data: bytes) -> None:
-    async with asyncio.timeout(_SEND_WITHIN):
-        await send({"type": "http.response.body", "body": data, "more_body": True})
+def _ordered(
+    service: Service, kernel: KernelSubmission, sent: submission.HttpSubmission, run_id: str, secret: str
+) -> submission.HttpSubmission:
+    settings = service.settings
+    terms = Terms(
+        image=settings.parsed("kernel.image"),
+        compiler=settings.parsed("kernel.compiler"),
+        max_duration=settings.parsed("kernel.max_duration") // SECOND,
+    )
+    try:
+        order = OneTask(terms).order(kernel, secret)
+    except Wrong as wrong:
+        raise Problem(422, wrong.detail, field=wrong.field) from None
+    name, mark = _name(kernel.problem, run_id), msgspec.json.encode(order.mark)
+    return replace(sent, name=name, configuration=order.configuration, kernel=mark)
 
 
-def _last(request: Request) -> int:
-    """The position of the last status the client has; 0: none."""
-    given = [one.strip() for one in request.headers.getlist(LAST_EVENT_ID) if one.strip()]
-    if len(given) > 1:
-        raise Problem(400, f"{LAST_EVENT_ID} is given more than once", field=LAST_EVENT_ID)
-    if not given:
-        return 0
-    if _POSITION.fullmatch(given[0]) is None:
-        raise Problem(400, f"{given[0][:60]!r} is not a position of a record: a whole number", field=LAST_EVENT_ID)
-    return int(given[0])
+def _name(problem: str, run_id: str) -> str:
+    """The problem's name and 12 digits unique to the run."""
+    words = re.sub("[^a-z0-9]+", "-", problem.lower()).strip("-")
+    words = words if words[:1].isalpha() else f"kernel-{words}".strip("-")
+    return f"{words[:28].rstrip('-')}-{run_id.replace('-', '').lower()[-12:]}"

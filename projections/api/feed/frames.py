@@ -8,7 +8,6 @@ import msgspec
 from engine.fold.change import Change, Moved, VmMoved
 from engine.fold.record_fold import RecordFold
 from engine.fold.until import Until
-from engine.fold.vm import Vm
 from engine.fold.world import World
 from engine.money.costs import Costs
 from engine.objects import RunObject, VmObject, run_object, vm_object
@@ -16,17 +15,15 @@ from engine.replay.record import fill_costs
 from engine.rules.sets import CURRENT
 from events.clock import format_time
 from events.store.record import Stored
-from events.types import NAMES, ProviderEventSeen, RunObserved, SubmitSucceeded, VmObserved
+from events.types import ProviderEventSeen, RunObserved, SubmitSucceeded, VmObserved
 
 if TYPE_CHECKING:
     from engine.fold.world_codec import WorldState
     from events.store.record import Record
 
-_SAID: Final = NAMES - {"PollRecorded"}
-"""Events that always give a message; an answered poll gives one only where it moved something by itself."""
-_OBSERVED = (RunObserved, VmObserved, ProviderEventSeen)
-_AHEAD: Final = 64
+_AHEAD: Final = 32
 """Events read at a time behind the end, to see what the last poll was followed by."""
+_OBSERVED = (RunObserved, VmObserved, ProviderEventSeen)
 
 
 class Frame(NamedTuple):
@@ -42,37 +39,32 @@ class Frame(NamedTuple):
 class FrameMaker:
     """Makes frames during a fold; its calls are those of `engine.live.live_world.Observer`."""
 
-    def __init__(self, *, polls: bool = False) -> None:
-        """`polls`: `events` has every event, the answered polls too."""
+    def __init__(self) -> None:
         self.frames: list[Frame] = []
         """Of the positions that `begin` named, in order."""
         self.events: list[Stored] = []
         """The events of those positions."""
-        self._kinds = None if polls else _SAID
-        self._state: WorldState | None = None
-        self._costs: Costs | None = None
-        self._said: dict[int, Stored] = {}
+        self._at: dict[int, Stored] = {}
+        """Position → event."""
         self._groups: dict[int, list[Stored]] = {}
         """Poll → its observations."""
         self._seen_with: dict[int, set[str]] = {}
         """Poll → the streams of its observations."""
 
-    def start(self, record: "Record", state: "WorldState") -> None:
-        """Another world is looked at from now on, or the same after it went on unseen."""
-        self._record, self._state, self._costs = record, state, None
+    def start(self, record: "Record", state: "WorldState", position: int) -> None:  # noqa: ARG002
+        """Another world is looked at from now on, or the same after it went on unseen; it stands at `position`."""
+        self.record, self.state, self._costs = record, state, Costs(state)
 
     def begin(self, after: int, until: int, *, more: bool = True) -> tuple[int, ...]:
         """The positions behind `after` and up to `until` are folded next; the polls that have observations, in order,
         after each of which `reached` is to be called.
         """
         self.frames = []
-        if self._costs is None:
-            self._costs = Costs(self.state)
         self._costs.moved()
-        self.events = list(self._record.read(after=after, until=until, types=self._kinds))
-        self._said = {one.position: one for one in self.events if one.type in _SAID}
+        self.events = list(self.record.read(after=after, until=until))
+        self._at = {one.position: one for one in self.events}
         self._groups = {}
-        for one in self._said.values():
+        for one in self.events:
             if isinstance(one.data, _OBSERVED):
                 self._groups.setdefault(one.data.poll, []).append(one)
         self._seen_with = {poll: {one.stream for one in group} for poll, group in self._groups.items()}
@@ -85,61 +77,42 @@ class FrameMaker:
 
     def reached(self, poll: int) -> None:
         """The world is as it is after the poll."""
-        self._the_costs.moved()
-        group = self._groups[poll]
-        runs = [run_id for one in group if (run_id := _id_of(one.stream, "run")) is not None]
-        self._fill(runs)
-        for one in group:
+        self._costs.moved()
+        self._fill(one.stream.removeprefix("run/") for one in self._groups[poll])
+        for one in self._groups[poll]:
             self._add(one, (), ())
-
-    @property
-    def state(self) -> "WorldState":
-        """The world as it is now."""
-        assert self._state is not None  # noqa: S101 - `start` comes first
-        return self._state
-
-    @property
-    def _the_costs(self) -> Costs:
-        assert self._costs is not None  # noqa: S101 - `begin` made it
-        return self._costs
 
     def _look_ahead(self, after: int, until: int) -> None:
         """The observations of the last poll that lie behind `until`: what they show is not the poll's own to tell."""
-        while True:
-            ahead = list(self._record.read(after=until, limit=_AHEAD))
-            for one in ahead:
+        place, more = until, True
+        while more:
+            more = False
+            for one in self.record.read(after=place, limit=_AHEAD):
                 if not isinstance(one.data, _OBSERVED) or one.data.poll > until:
                     return
                 if one.data.poll > after:
                     self._seen_with.setdefault(one.data.poll, set()).add(one.stream)
-            if len(ahead) < _AHEAD:
-                return
-            until = ahead[-1].position
+                place, more = one.position, True
 
     # -- one position ------------------------------------------------------------------------------------------------
 
     def changed(self, position: int, changes: tuple[Change, ...]) -> None:
         """An event that is no observation is folded; the world is as it is after it."""
-        event = self._said.get(position)
-        self._the_costs.moved()
-        if event is None:
+        event = self._at[position]
+        self._costs.moved()
+        if event.type == "PollRecorded":  # it gives a message only where it moved something by itself
             runs, vms = self._changed(changes, self._seen_with.get(position, set()))
             if runs or vms:
-                (poll,) = self._record.read(after=position - 1, until=position, limit=1)
-                self._add(poll, runs, vms)
+                self._add(event, runs, vms)
             return
         runs, vms = self._changed(changes, {event.stream})
         named = getattr(event.data, "run_id", None)
         if named in self.state.runs and named not in runs and event.stream != f"run/{named}":
             runs = (*runs, named)  # what is made again loses its provider's id, though it may not move
-        if isinstance(event.data, SubmitSucceeded):
-            vms = (*vms, *self._taken_over(event.data.run_id))
+        if isinstance(event.data, SubmitSucceeded) and named in self.state.runs:
+            # its machines may have been known under another id until now
+            vms = (*vms, *dict.fromkeys(self.state.runs[named].links.values()))
         self._add(event, runs, vms)
-
-    def _taken_over(self, run_id: str) -> tuple[str, ...]:
-        """The machines of a run that may have been known under another id until now."""
-        run = self.state.runs.get(run_id)
-        return () if run is None else tuple(dict.fromkeys(run.links.values()))
 
     def _changed(self, changes: Iterable[Change], but: set[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """(runs, machines) that changed, those left out that are told by events of their own; in order of change."""
@@ -161,14 +134,13 @@ class FrameMaker:
             "stream": event.stream,
             "at": format_time(event.observed_at),
         }
-        run_id, vm_id = _id_of(event.stream, "run"), _id_of(event.stream, "vm")
-        own = () if run_id is None else (run_id,)
+        kind, _, own = event.stream.partition("/")
         if not isinstance(event.data, RunObserved):
-            self._fill((*own, *runs))
-        if run_id is not None and run_id in self.state.runs:
-            said["run"] = self._run_object(run_id)
-        elif vm_id is not None and vm_id in self.state.vms:
-            said["vm"] = self._vm_object(vm_id, about)
+            self._fill((own, *runs))
+        if kind == "run" and own in self.state.runs:
+            said["run"] = self._run_object(own)
+        elif kind == "vm" and own in self.state.vms:
+            said["vm"] = self._vm_object(own, about)
         if runs:
             said["runs"] = [self._run_object(one) for one in runs]
             about.update(f"run/{one}" for one in runs)
@@ -180,24 +152,19 @@ class FrameMaker:
     def _fill(self, run_ids: Iterable[str]) -> None:
         """Read the provider's own cost of runs."""
         runs = self.state.runs
-        fill_costs(self._record, [run for run_id in run_ids if (run := runs.get(run_id)) is not None])
+        fill_costs(self.record, [run for run_id in run_ids if (run := runs.get(run_id)) is not None])
 
     def _run_object(self, run_id: str) -> RunObject:
-        return run_object(self.state.runs[run_id], CURRENT, self._the_costs.of_run(run_id))
+        return run_object(self.state.runs[run_id], CURRENT, self._costs.of_run(run_id))
 
     def _vm_object(self, vm_id: str, about: set[str]) -> VmObject:
         vm = self.state.vms[vm_id]
         about.add(f"vm/{vm_id}")
-        about.update(f"run/{run_id}" for run_id in self._on(vm))
-        return vm_object(vm, self._the_costs.bill(vm_id))
-
-    def _on(self, vm: Vm) -> set[str]:
-        """The runs a machine is of interest to: those on it, and the one it was made for while that has not ended."""
-        found = {one.run_id for one in vm.occupants}
-        made_for = None if vm.made_for is None else self.state.runs.get(vm.made_for)
+        about.update(f"run/{one.run_id}" for one in vm.occupants)
+        made_for = self.state.runs.get(vm.made_for or "")
         if made_for is not None and not made_for.terminal:
-            found.add(made_for.run_id)
-        return found
+            about.add(f"run/{made_for.run_id}")
+        return vm_object(vm, self._costs.bill(vm_id))
 
 
 class Framer:
@@ -206,23 +173,20 @@ class Framer:
     def __init__(self, record: "Record", world: World, position: int) -> None:
         """Go on behind `position`, where the world stands."""
         self.position = position
-        self._record = record
-        self._world = world
+        self.record = record
+        self.state = world.state
+        self.used_at = 0.0
+        """When it last made frames, seconds of the monotonic clock."""
         self._fold = RecordFold(record, world)
         self._maker = FrameMaker()
-        self._maker.start(record, world.state)
-
-    @property
-    def state(self) -> "WorldState":
-        """The world as it is now."""
-        return self._world.state
+        self._maker.start(record, world.state, position)
 
     def skip(self, until: int) -> None:
         """Go on to `until` without making frames."""
         if until > self.position:
             self._fold.run(Until(position=until))
             self.position = until
-            self._maker.start(self._record, self._world.state)
+            self._maker.start(self.record, self.state, until)
 
     def advance(self, until: int) -> list[Frame]:
         """The frames behind `position` and up to `until`, which is not beyond the record's head; then stands there."""
@@ -232,9 +196,3 @@ class Framer:
         self._fold.run(Until(position=until), self._maker.changed, repeats=False)
         self.position = until
         return self._maker.frames
-
-
-def _id_of(stream: str, kind: str) -> str | None:
-    """The id in the name of a stream of that kind."""
-    before, _, found = stream.partition("/")
-    return found if before == kind else None

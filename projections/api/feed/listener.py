@@ -1,100 +1,142 @@
-"""One who listens: a place in the ring, a clock for heartbeats, and no queue."""
+"""The newest frames in a ring, bounded in number and bytes, and its listeners: each a place in it, without a queue.
+
+Used by the event loop's thread alone.
+"""
 
 import asyncio
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
-HEARTBEAT: Final = 15.0
-"""Seconds of silence after which a comment is sent."""
+from projections.api.feed.frames import Frame
+
+FRAMES: Final = 8192
+BYTES: Final = 32 << 20
+HEARTBEAT: Final = 14.0
+"""Seconds of silence after which the next look at the clients, at most a second later, has a comment sent."""
 STUCK: Final = 30.0
 """Seconds a client may take for one piece before it is dropped."""
 PIECE: Final = 64 << 10
 """Bytes after which what is sent at once is cut."""
 
 
+class Ring:
+    """The frames of every position behind `after` that has any, up to `position`."""
+
+    def __init__(self, position: int, *, frames: int = FRAMES, size: int = BYTES) -> None:
+        self.after = position
+        self.position = position
+        """The last position it has been given."""
+        self.size = 0
+        """Bytes of all frames."""
+        self._begin = self._end = 0
+        """Numbers of the first frame, and of the next to come."""
+        self._frames: dict[int, Frame] = {}
+        self._most = frames
+        self._bytes = size
+
+    def __len__(self) -> int:
+        return len(self._frames)
+
+    def add(self, frames: Iterable[Frame], position: int) -> None:
+        """Take the frames up to `position`, and evict the oldest."""
+        for frame in frames:
+            self._frames[self._end] = frame
+            self._end += 1
+            self.size += len(frame.data)
+        self.position = position
+        while len(self) > self._most or (self.size > self._bytes and len(self) > 1):
+            oldest = self._frames.pop(self._begin)
+            self._begin += 1
+            self.size -= len(oldest.data)
+            self.after = oldest.position
+
+    def behind(self, position: int) -> Iterator[Frame]:
+        """The frames behind `position`."""
+        numbers = range(self._begin, self._end)
+        first = bisect_right(numbers, position, key=lambda number: self._frames[number].position)
+        return (self._frames[number] for number in numbers[first:])
+
+
 class Dropped(StrEnum):
     """Why a client was dropped."""
 
-    BEHIND = "behind"  # the ring has let go of what it would have got next
+    BEHIND = "behind"  # the ring has evicted what it would have got next
     STUCK = "stuck"  # it did not take what was sent
 
 
 class Listener:
-    """One client's state; used by the event loop's thread alone."""
+    """One client's state."""
 
-    __slots__ = ("_drop", "_loop", "_silent_since", "_timer", "_waiter", "closed", "dropped", "place", "taking_since")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, place: int, drop: Callable[[], None]) -> None:
-        """`drop` ends the connection of a client that does not take what is sent."""
+    def __init__(self, place: int, subject: str | None, drop: Callable[[], None]) -> None:
+        """
+        Args:
+            subject: only frames that concern this stream, as `run/<run_id>`; None: all.
+            drop: ends the connection of a client that does not take what is sent.
+        """
         self.place = place
-        """The last position it had before it reached the ring."""
-        self._loop = loop
-        self._drop = drop
-        self._waiter: asyncio.Future[None] | None = None
-        self._silent_since = loop.time()
-        self._timer: asyncio.TimerHandle | None = loop.call_later(HEARTBEAT, self._tick)
-        self.taking_since: float | None = None
-        """Since when what was given is being sent; None: nothing is."""
+        """The last position it had."""
         self.closed = False
         self.dropped: Dropped | None = None
+        self._subject = subject
+        self._drop = drop
+        self._news = asyncio.Event()
+        self._now = asyncio.get_running_loop().time
+        self._silent_since = self._now()
+        self._taking = False
+        """Whether a piece is being sent."""
 
     async def wait(self) -> None:
         """Until there may be something to send."""
-        if self.closed:
-            return
-        self._waiter = self._loop.create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
+        self._news.clear()
+        if not self.closed:
+            await self._news.wait()
 
     def wake(self) -> None:
         """There may be something."""
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        self._news.set()
 
     def close(self) -> None:
         """Nothing more is to be sent."""
         self.closed = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self.wake()
+        self._news.set()
 
-    def gives(self) -> None:
-        """Something is sent from now on."""
-        self.taking_since = self._silent_since = self._loop.time()
+    def pieces(self, frames: Iterable[Frame]) -> Iterator[bytes]:
+        """What to send of these frames, cut into pieces of whole frames; its place moves on with them."""
+        found: list[bytes] = []
+        size = 0
+        for frame in frames:
+            if frame.position > self.place:
+                self.place = frame.position
+                if self._subject is None or self._subject in frame.about:
+                    found.append(frame.data)
+                    size += len(frame.data)
+                    if size >= PIECE:
+                        yield b"".join(found)
+                        found, size = [], 0
+        if found:
+            yield b"".join(found)
 
-    def given(self) -> None:
+    def begins(self) -> None:
+        """A piece is sent from now on."""
+        self._taking, self._silent_since = True, self._now()
+
+    def ends(self) -> None:
         """It was sent."""
-        self.taking_since = None
+        self._taking = False
 
     @property
     def heartbeat_due(self) -> bool:
         """Whether it has been silent for long."""
-        return self._loop.time() - self._silent_since >= HEARTBEAT - 0.001
+        return self._now() - self._silent_since >= HEARTBEAT
 
     def check(self) -> None:
-        """Drop it if it is stuck."""
-        if self.taking_since is not None and self._loop.time() - self.taking_since > STUCK and self.dropped is None:
+        """Drop it if it is stuck; wake it if a heartbeat is due."""
+        if not self._taking:
+            if self.heartbeat_due:
+                self.wake()
+        elif self._now() - self._silent_since > STUCK and self.dropped is None:
             self.dropped = Dropped.STUCK
             self.close()
             self._drop()
-
-    def _tick(self) -> None:
-        left = self._silent_since + HEARTBEAT - self._loop.time()
-        if self.taking_since is None and left <= 0.001:
-            self.wake()
-            left = HEARTBEAT
-        self._timer = self._loop.call_later(max(left, 0.1), self._tick)
-
-
-def cancelling(task: asyncio.Task[Any] | None) -> Callable[[], None]:
-    """What drops a client by cancelling the task that serves it."""
-
-    def cancel() -> None:
-        if task is not None:
-            task.cancel()
-
-    return cancel

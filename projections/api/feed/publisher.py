@@ -4,12 +4,12 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from events.clock import SECOND
 from projections.api.feed.frames import Frame, FrameMaker
-from projections.api.feed.ring import FRAMES
-from projections.api.operations.meters import Meters
+from projections.api.feed.listener import FRAMES
+from projections.api.operations.tally import Tally
 
 if TYPE_CHECKING:
     from engine.fold.change import Change
@@ -20,18 +20,15 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger("steno.feed")
 
 
-class Published:
+class Published(NamedTuple):
     """Frames up to a position. Those behind `after` are all there are, so what others had before must end there."""
 
-    __slots__ = ("after", "frames", "until")
-
-    def __init__(self, after: int, until: int, frames: Sequence[Frame]) -> None:
-        self.after = after
-        self.until = until
-        self.frames = frames
+    after: int
+    until: int
+    frames: Sequence[Frame]
 
 
-class Publisher:
+class Publisher(FrameMaker):
     """An observer of the live world. Its methods belong to the world's owner, `take` to the event loop's thread.
 
     Args:
@@ -39,13 +36,12 @@ class Publisher:
     """
 
     def __init__(self, clock: "Clock", wake: Callable[[], None]) -> None:
-        self.meters = Meters()
+        super().__init__()
+        self.tally = Tally()
         self.trouble: str | None = None
         """Why frames are missing; None: none are."""
         self._clock = clock
         self._wake = wake
-        self._maker = FrameMaker(polls=True)
-        self._record: Record | None = None
         self._position: int | None = None
         """The last position that frames were made of; None before the first."""
         self._until = 0
@@ -55,50 +51,43 @@ class Publisher:
         self._queued = 0
         """Frames in the queue."""
 
-    # -- an observer
+    # -- an observer: see `engine.live.live_world.Observer`
 
     def start(self, record: "Record", state: "WorldState", position: int) -> None:
         """The world stands at `position`; what was missed up to there is made again from the record when asked for."""
-        self._record = record
-        self._maker.start(record, state)
+        super().start(record, state, position)
         if self._position is None:
-            self.meters.tally.begin(record, state, position)
+            self.tally.begin(record, state, position)
         if self._position != position:
             self._position = position
             self._put(Published(position, position, ()))
 
-    def begin(self, after: int, until: int, *, more: bool) -> Sequence[int]:
-        """See `Observer`."""
+    def begin(self, after: int, until: int, *, more: bool = True) -> tuple[int, ...]:
+        """The next positions."""
         self._until, self._changes = until, []
-        return self._maker.begin(after, until, more=more)
+        return super().begin(after, until, more=more)
 
     def changed(self, position: int, changes: "tuple[Change, ...]") -> None:
-        """See `Observer`."""
+        """An event is folded."""
         self._changes += changes
-        self._maker.changed(position, changes)
-
-    def reached(self, position: int) -> None:
-        """See `Observer`."""
-        self._maker.reached(position)
+        super().changed(position, changes)
 
     def end(self) -> None:
-        """See `Observer`."""
+        """All positions are folded: publish and count them."""
         after = self._until if self._position is None else self._position
         self._position = self._until
-        self._put(Published(after, self._until, self._maker.frames))
-        record, tally = self._record, self.meters.tally
-        if record is None:
-            return
-        tally.take(record, self._maker.events, self._changes, self._maker.state)
+        self._put(Published(after, self._until, self.frames))
+        tally = self.tally
+        tally.take(self.record, self.events, self._changes, self.state)
         if self.trouble is None:
             now = self._clock.now()
-            for one in self._maker.events:
+            for one in self.events:
                 tally.publishing.add(max(0, now - one.recorded_at) / SECOND)
         self.trouble = None
 
     def failed(self, error: Exception) -> None:
-        """See `Observer`."""
-        self.trouble = f"a mistake in Steno itself: {type(error).__name__}: {error}"
+        """It is no longer an observer."""
+        self.trouble = f"bug in Steno: {type(error).__name__}: {error}"
         _log.error("%s", self.trouble)
 
     # -- the queue

@@ -4,50 +4,43 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from engine.decide.budget import account
+from engine.errors import NotConfigured
 from engine.fold.archives import live_part
-from engine.fold.sources import BLIND_AFTER, Observability, observability
+from engine.fold.sources import BLIND_AFTER, Observability, Source, observability
 from engine.fold.state_machines import TERMINAL
-from engine.states import State, VmState
+from engine.policy import DOLLAR
+from engine.states import Reason, State, VmState
 from events.clock import SECOND
 from events.errors import StenoError
 from projections.api.feed.listener import Dropped
-from projections.api.operations.money import money_of
+from projections.api.operations.tally import entered_at
+from projections.api.reads.money import policy_at
 from projections.models.queue_rows import waits
 
 if TYPE_CHECKING:
-    from engine.fold.run import Run
-    from engine.fold.sources import Source
+    from engine.fold.world_codec import WorldState
+    from projections.api.operations.meters import Durations
     from projections.api.service import Service
 
 _LASTING: Final = tuple(state for state in State if state not in TERMINAL)
 _PRESENT: Final = tuple(state for state in VmState if state is not VmState.TERMINATED)
+_Rows = Iterable[tuple[tuple[str, ...], float]]
+"""(the values of the labels, the number)."""
 
 
-class WorldFigures:
-    """What is taken from the feed's world, in one short moment."""
-
-    def __init__(self, service: Service) -> None:
-        self.now = service.clock.now()
-        with service.feed.state() as whole:
-            state = live_part(whole)
-            self.last_at = state.last_at
-            self.runs = list(state.runs.values())
-            self.unsettled = [state.runs[run_id] for run_id in state.unsettled]
-            self.machines = Counter(state.vms[vm_id].state for vm_id in state.open_vms)
-            self.sources = [(name, one.last_answered, one.failed, observability(one, self.now))
-                            for name, one in state.sources.items() if _is_watched(one)]  # fmt: skip
-
-
-def _is_watched(source: Source) -> bool:
-    return not source.archive and (source.failed or source.last_answered is not None)
+def watched(state: WorldState) -> dict[str, Source]:
+    """The live sources that were polled."""
+    found = state.sources.items()
+    return {name: one for name, one in found if not one.archive and (one.failed or one.last_answered is not None)}
 
 
 class ServiceCollector(Collector):
@@ -55,6 +48,8 @@ class ServiceCollector(Collector):
 
     def __init__(self, service: Service) -> None:
         self._service = service
+        self._feed = service.feed
+        self._tally = service.feed.tally
 
     def describe(self) -> Iterable[Metric]:
         """Nothing is known beforehand."""
@@ -62,13 +57,14 @@ class ServiceCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Everything, as it is now; blocks, so it is for worker threads."""
-        yield from self._build()
+        software = (version("steno"), ".".join(map(str, sys.version_info[:3])))
+        yield _gauges("steno_build_info", "The software that answers.", ("version", "python"), [(software, 1)])
+        ready = float(self._feed.trouble is None)
+        yield _gauge("steno_ready", "1: the record is followed; 0: /readyz says why not.", ready)
         with suppress(StenoError):  # `/readyz` says what is wrong with the record
             yield from self._lag()
-            yield from money_of(self._service)
-            world = WorldFigures(self._service)
-            yield from self._runs(world)
-            yield from self._sources(world)
+            yield from self._money()
+            yield from self._world()
         yield from self._polls()
         yield from self._notices()
         yield from self._streams()
@@ -76,157 +72,157 @@ class ServiceCollector(Collector):
 
     # -- the process -------------------------------------------------------------------------------------------------
 
-    def _build(self) -> Iterator[Metric]:
-        build = GaugeMetricFamily("steno_build_info", "The software that answers.", labels=("version", "python"))
-        build.add_metric((version("steno"), ".".join(map(str, sys.version_info[:3]))), 1)
-        yield build
-        feed = self._service.feed
-        yield GaugeMetricFamily(
-            "steno_ready", "1: the record is followed; 0: /readyz says why not.", value=float(feed.trouble is None)
-        )
-
     def _lag(self) -> Iterator[Metric]:
-        service = self._service
-        lag, head = service.projector.lag, service.feed.head()
-        yield GaugeMetricFamily("steno_record_position", "Where the record ends.", value=head)
-        yield GaugeMetricFamily(
-            "steno_projection_lag_positions", "Events that the read models do not show yet.", value=lag.positions
-        )
-        yield GaugeMetricFamily(
-            "steno_projection_lag_seconds", "Age of the oldest event they do not show yet.", value=lag.seconds
-        )
-        yield GaugeMetricFamily(
-            "steno_stream_lag_positions",
-            "Events not yet published to listeners.",
-            value=max(0, head - service.feed.position),
-        )
+        lag, head = self._service.projector.lag, self._feed.head()
+        yield _gauge("steno_record_position", "Where the record ends.", head)
+        yield _gauge("steno_projection_lag_positions", "Events that the read models do not show yet.", lag.positions)
+        yield _gauge("steno_projection_lag_seconds", "Age of the oldest event they do not show yet.", lag.seconds)
+        behind = max(0, head - self._feed.position)
+        yield _gauge("steno_stream_lag_positions", "Events not yet published to listeners.", behind)
 
     def _streams(self) -> Iterator[Metric]:
-        feed, tally = self._service.feed, self._service.feed.meters.tally
-        yield GaugeMetricFamily("steno_stream_clients", "Who listens to a stream now.", value=feed.clients)
-        dropped = CounterMetricFamily(
-            "steno_stream_clients_dropped", "Clients dropped because they were too slow.", labels=("reason",)
+        yield _gauge("steno_stream_clients", "Who listens to a stream now.", self._feed.clients)
+        yield _counters(
+            "steno_stream_clients_dropped",
+            "Clients dropped because they were too slow.",
+            ("reason",),
+            (((reason.value,), self._feed.dropped[reason]) for reason in Dropped),
         )
-        for reason in Dropped:
-            dropped.add_metric((reason.value,), feed.dropped[reason])
-        yield dropped
-        for name, said, found in (
-            (
-                "steno_append_latency_seconds",
-                "From when something was observed to its place in the record.",
-                tally.appends,
-            ),
-            ("steno_publish_latency_seconds", "From the record to those who listen.", tally.publishing),
-        ):
-            family = HistogramMetricFamily(name, said)
-            found.tell(family)
-            yield family
+        appends = "From when something was observed to its place in the record."
+        yield _histogram("steno_append_latency_seconds", appends, (), {(): self._tally.appends})
+        publishing = "From the record to those who listen."
+        yield _histogram("steno_publish_latency_seconds", publishing, (), {(): self._tally.publishing})
 
     def _http(self) -> Iterator[Metric]:
-        requests = self._service.feed.meters.requests
-        answered = CounterMetricFamily(
-            "steno_http_requests", "Requests answered.", labels=("method", "route", "status")
-        )
-        for (method, route, status), count in tuple(requests.answered.items()):
-            answered.add_metric((method, route, str(status)), count)
-        yield answered
-        durations = HistogramMetricFamily(
-            "steno_http_request_duration_seconds",
-            "How long answers took; streams left out.",
-            labels=("method", "route"),
-        )
-        for (method, route), found in tuple(requests.durations.items()):
-            found.tell(durations, (method, route))
-        yield durations
-
-    # -- runs and machines -------------------------------------------------------------------------------------------
-
-    def _runs(self, world: WorldFigures) -> Iterator[Metric]:
-        runs = GaugeMetricFamily("steno_runs", "Runs of the record by state and reason.", labels=("state", "reason"))
-        found = Counter((run.state, run.reason) for run in world.runs)
-        for state in State:
-            found.setdefault((state, None), 0)
-        for (state, reason), count in sorted(found.items(), key=str):
-            runs.add_metric((state.value, "" if reason is None else reason.value), count)
-        yield runs
-        oldest = GaugeMetricFamily(
-            "steno_run_oldest_seconds", "For how long a run has been in a state, the longest.", labels=("state",)
-        )
-        since = dict.fromkeys(_LASTING, world.now)
-        for run in world.unsettled:
-            if run.state in since:
-                since[run.state] = min(since[run.state], _entered_at(run))
-        for state, at in since.items():
-            oldest.add_metric((state.value,), max(0, world.now - at) / SECOND)
-        yield oldest
-        dwelt = HistogramMetricFamily("steno_run_state_seconds", "How long runs were in a state.", labels=("state",))
-        for state, durations in self._service.feed.meters.tally.dwelt.items():
-            if state not in TERMINAL:
-                durations.tell(dwelt, (state.value,))
-        yield dwelt
-        yield GaugeMetricFamily(
-            "steno_queue_length", "Runs in Steno's own queue.", value=sum(waits(run) for run in world.unsettled)
-        )
-        machines = GaugeMetricFamily("steno_machines", "Machines not seen gone, by phase.", labels=("phase",))
-        for phase in _PRESENT:
-            machines.add_metric((phase.value,), world.machines[phase])
-        yield machines
-        anomalies = CounterMetricFamily("steno_anomalies", "Anomalies since the server started.", labels=("kind",))
-        for kind, count in tuple(self._service.feed.meters.tally.anomalies.items()):
-            anomalies.add_metric((kind,), count)
-        yield anomalies
-
-    # -- sources -----------------------------------------------------------------------------------------------------
-
-    def _sources(self, world: WorldFigures) -> Iterator[Metric]:
-        answered = GaugeMetricFamily(
-            "steno_source_last_answer_timestamp_seconds", "When a source last answered.", labels=("source",)
-        )
-        seeing = GaugeMetricFamily(
-            "steno_source_observability", "1 for what a source is now, 0 for the others.", labels=("source", "state")
-        )
-        blind = CounterMetricFamily(
-            "steno_source_blind_seconds", "Time in which a source told us nothing.", labels=("source",)
-        )
-        for name, last, failed, word in world.sources:
-            if last is not None:
-                answered.add_metric((name,), last / SECOND)
-            for one in Observability:
-                seeing.add_metric((name, one.value), float(one is word))
-            gap = 0 if last is None else world.now - last
-            lasting = gap if failed or gap > BLIND_AFTER else 0
-            blind.add_metric((name,), (self._service.feed.meters.tally.blind[name] + lasting) / SECOND)
-        yield from (answered, seeing, blind)
-        if world.last_at is not None:
-            yield GaugeMetricFamily(
-                "steno_record_last_poll_timestamp_seconds",
-                "The newest poll, answered or not.",
-                value=world.last_at / SECOND,
-            )
+        requests, labels = self._tally.requests, ("method", "route", "status")
+        yield _counters("steno_http_requests", "Requests answered.", labels, tuple(requests.answered.items()))
+        took = "How long answers took; streams left out."
+        yield _histogram("steno_http_request_duration_seconds", took, labels[:2], requests.durations)
 
     def _polls(self) -> Iterator[Metric]:
-        tally, labels = self._service.feed.meters.tally, ("source", "endpoint")
-        polls = HistogramMetricFamily("steno_poll_duration_seconds", "How long polls took.", labels=labels)
-        failures = CounterMetricFamily("steno_poll_failures", "Polls without an answer.", labels=labels)
-        for key, durations in tuple(tally.polls.items()):
-            durations.tell(polls, key)
-            failures.add_metric(key, tally.failures[key])
-        yield from (polls, failures)
+        tally, labels = self._tally, ("source", "endpoint")
+        yield _histogram("steno_poll_duration_seconds", "How long polls took.", labels, tally.polls)
+        failures = ((key, tally.failures[key]) for key in tuple(tally.polls))
+        yield _counters("steno_poll_failures", "Polls without an answer.", labels, failures)
 
     def _notices(self) -> Iterator[Metric]:
-        tally = self._service.feed.meters.tally
-        yield GaugeMetricFamily("steno_notices_pending", "Notices with no outcome yet.", value=len(tally.pending))
-        yield GaugeMetricFamily(
-            "steno_notices_given_up", "Notices given up since one was last delivered.", value=tally.undelivered
-        )
+        tally = self._tally
+        yield _gauge("steno_notices_pending", "Notices with no outcome yet.", len(tally.pending))
+        yield _gauge("steno_notices_given_up", "Notices given up since one was last delivered.", tally.undelivered)
         yield CounterMetricFamily("steno_notices_delivered", "Notices the webhook took.", value=tally.delivered)
-        failed = CounterMetricFamily("steno_notice_failures", "Notices it did not take.", labels=("final",))
-        for final in (False, True):
-            failed.add_metric((str(final).lower(),), tally.failed[final])
-        yield failed
+        failed = (((str(final).lower(),), tally.failed[final]) for final in (False, True))
+        yield _counters("steno_notice_failures", "Notices it did not take.", ("final",), failed)
+
+    # -- the budget --------------------------------------------------------------------------------------------------
+
+    def _money(self) -> Iterator[Metric]:
+        """Where the budget stands, in dollars; nothing where the settings make no policy."""
+        with self._service.pool.now() as look:
+            state, settled = look.view.ledger(look.now)
+            try:
+                policy = policy_at(self._service, state, past=False)
+            except NotConfigured:
+                return
+            found = account(state, policy, look.now, settled)
+        for name, said, amount in (
+            ("steno_budget_limit_usd", "The whole budget.", found.total),
+            ("steno_budget_spent_usd", "Every machine's bill since ever.", found.spent),
+            ("steno_budget_committed_usd", "The worst that live runs and machines may still cost.", found.committed),
+            ("steno_budget_remaining_usd", "Budget less spent.", found.remaining),
+            ("steno_spend_last_day_usd", "Spent in the last 24 hours.", found.spent_day),
+            ("steno_spend_rate_usd_per_hour", "What all machines that may be billed cost now.", found.rate_now),
+        ):
+            if amount is not None:
+                yield _gauge(name, said, amount / DOLLAR)
+        if found.exhausted_at is not None:
+            used_up, at = "When the budget is used up at the rate of the last day.", found.exhausted_at / SECOND
+            yield _gauge("steno_budget_exhausted_timestamp_seconds", used_up, at)
+        if policy.budget_total is not None and policy.thresholds:
+            first = "The first part of the budget at which an alert is given."
+            yield _gauge("steno_budget_threshold_ratio", first, min(policy.thresholds) / 1000)
+
+    # -- runs, machines, sources -------------------------------------------------------------------------------------
+
+    def _world(self) -> Iterator[Metric]:
+        now = self._service.clock.now()
+        with self._feed.state() as whole:  # the fold waits: only what is needed is taken
+            state = live_part(whole)
+            all_runs = tuple(state.runs.values())
+            unsettled = [state.runs[run_id] for run_id in state.unsettled]
+            machines = Counter(state.vms[vm_id].state for vm_id in state.open_vms)
+            sources = [(name, one.last_answered, one.failed, observability(one, now))
+                       for name, one in watched(state).items()]  # fmt: skip
+            last_at = state.last_at
+        runs: Counter[tuple[State, Reason | None]] = Counter({(one, None): 0 for one in State})
+        runs.update((run.state, run.reason) for run in all_runs)
+        yield _gauges(
+            "steno_runs",
+            "Runs of the record by state and reason.",
+            ("state", "reason"),
+            (((one.value, reason.value if reason else ""), n) for (one, reason), n in sorted(runs.items(), key=str)),
+        )
+        yield _gauges(
+            "steno_run_oldest_seconds",
+            "For how long a run has been in a state, the longest.",
+            ("state",),
+            (
+                ((one.value,), max([0, *(now - entered_at(run) for run in unsettled if run.state is one)]) / SECOND)
+                for one in _LASTING
+            ),
+        )
+        dwelt = {(one.value,): self._tally.dwelt[one] for one in _LASTING}
+        yield _histogram("steno_run_state_seconds", "How long runs were in a state.", ("state",), dwelt)
+        yield _gauge("steno_queue_length", "Runs in Steno's own queue.", sum(map(waits, unsettled)))
+        phases = (((phase.value,), machines[phase]) for phase in _PRESENT)
+        yield _gauges("steno_machines", "Machines not seen gone, by phase.", ("phase",), phases)
+        anomalies = (((kind,), count) for kind, count in tuple(self._tally.anomalies.items()))
+        yield _counters("steno_anomalies", "Anomalies since the server started.", ("kind",), anomalies)
+        yield _gauges(
+            "steno_source_last_answer_timestamp_seconds",
+            "When a source last answered.",
+            ("source",),
+            (((name,), last / SECOND) for name, last, _, _ in sources if last is not None),
+        )
+        yield _gauges(
+            "steno_source_observability",
+            "1 for what a source is now, 0 for the others.",
+            ("source", "state"),
+            (((name, one.value), float(one is seen)) for name, _, _, seen in sources for one in Observability),
+        )
+        lasting_gaps = {
+            name: now - last for name, last, failed, _ in sources if last and (failed or now - last > BLIND_AFTER)
+        }
+        yield _counters(
+            "steno_source_blind_seconds",
+            "Time in which a source told us nothing.",
+            ("source",),
+            (((name,), (self._tally.blind[name] + lasting_gaps.get(name, 0)) / SECOND) for name, *_ in sources),
+        )
+        if last_at is not None:
+            newest = "The newest poll, answered or not."
+            yield _gauge("steno_record_last_poll_timestamp_seconds", newest, last_at / SECOND)
 
 
-def _entered_at(run: Run) -> int:
-    if run.transitions:
-        return run.transitions[-1].at
-    return run.requested_at if run.requested_at is not None else run.first_at
+def _gauge(name: str, said: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, said, value=value)
+
+
+def _gauges(name: str, said: str, labels: tuple[str, ...], rows: _Rows) -> Metric:
+    family = GaugeMetricFamily(name, said, labels=labels)
+    for values, number in rows:
+        family.add_metric(values, number)
+    return family
+
+
+def _counters(name: str, said: str, labels: tuple[str, ...], rows: _Rows) -> Metric:
+    family = CounterMetricFamily(name, said, labels=labels)
+    for values, number in rows:
+        family.add_metric(values, number)
+    return family
+
+
+def _histogram(name: str, said: str, labels: tuple[str, ...], found: Mapping[Any, Durations]) -> Metric:
+    family = HistogramMetricFamily(name, said, labels=labels)
+    for values, durations in tuple(found.items()):
+        family.add_metric(values, buckets=durations.buckets(), sum_value=durations.sum)
+    return family

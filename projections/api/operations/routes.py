@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from anyio import to_thread
@@ -12,7 +12,8 @@ from starlette.routing import BaseRoute, Route
 
 from engine.fold.sources import observability
 from events.errors import StenoError
-from projections.api.operations.collector import ServiceCollector
+from projections.api.answers import JSON
+from projections.api.operations.collector import ServiceCollector, watched
 from projections.api.parameters import asked_of
 from projections.api.problems import Problem
 from projections.models.build_progress import Building
@@ -49,8 +50,7 @@ class Readiness(Shape, frozen=True, kw_only=True):
 
 def readiness(service: Service) -> Readiness:
     """How things stand; blocks, so it is for worker threads."""
-    feed, now = service.feed, service.clock.now()
-    reasons: list[str] = []
+    feed, reasons = service.feed, list[str]()
     head: int | None = None
     lag: Lag | None = None
     sources: tuple[SourceView, ...] = ()
@@ -72,7 +72,15 @@ def readiness(service: Service) -> Readiness:
         reasons.append(f"the read models are {lag.positions} positions and {lag.seconds:.0f} s behind the record")
     if feed.trouble is None:
         try:
-            sources = _sources(service, now)
+            with feed.state() as state:
+                sources = tuple(
+                    SourceView(
+                        name=name,
+                        observability=observability(one, service.clock.now()),
+                        last_answered=one.last_answered,
+                    )
+                    for name, one in watched(state).items()
+                )
         except Problem as problem:
             reasons.append(problem.detail)
     return Readiness(
@@ -86,22 +94,8 @@ def readiness(service: Service) -> Readiness:
     )
 
 
-def _sources(service: Service, now: int) -> tuple[SourceView, ...]:
-    with service.feed.state() as state:
-        return tuple(
-            SourceView(
-                name=name,
-                observability=observability(one, now),
-                last_answered=one.last_answered,
-            )
-            for name, one in state.sources.items()
-            if not one.archive and (one.failed or one.last_answered is not None)
-        )
-
-
-_TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
-_JSON: Final = "application/json"
 _FRESH: Final = {"Cache-Control": "no-store"}
+_TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def routes(service: Service) -> list[BaseRoute]:
@@ -118,13 +112,13 @@ def routes(service: Service) -> list[BaseRoute]:
 
     async def healthz(request: Request) -> Response:
         asked_of(request, ())
-        return Response(b'{"status":"ok"}', media_type=_JSON, headers=_FRESH)
+        return Response(b'{"status":"ok"}', media_type=JSON, headers=_FRESH)
 
     async def readyz(request: Request) -> Response:
         asked_of(request, ())
         found = await to_thread.run_sync(readiness, service)
         status = 503 if found.reasons else 200
-        return Response(msgspec.json.encode(wire(found)), status_code=status, media_type=_JSON, headers=_FRESH)
+        return Response(msgspec.json.encode(wire(found)), status_code=status, media_type=JSON, headers=_FRESH)
 
     return [
         Route("/metrics", metrics, methods=["GET"]),
@@ -133,35 +127,27 @@ def routes(service: Service) -> list[BaseRoute]:
     ]
 
 
-def _described(summary: str, answers: dict[str, object]) -> dict[str, object]:
-    return {"get": {"summary": summary, "tags": ["operations"], "parameters": [], "responses": answers}}
+def _described(summary: str, media: str, answers: dict[str, str], schema: dict[str, Any]) -> dict[str, Any]:
+    content = {media: {"schema": schema}}
+    said = {status: {"description": text, "content": content} for status, text in answers.items()}
+    return {"get": {"summary": summary, "tags": ["operations"], "parameters": [], "responses": said}}
 
 
-_readiness: Final = {"application/json": {"schema": {"$ref": "#/components/schemas/Readiness"}}}
-_healthy: Final = {
+_HEALTHY: Final = {
     "type": "object",
     "required": ["status"],
     "properties": {"status": {"const": "ok"}},
     "additionalProperties": False,
 }
-_, _schemas = msgspec.json.schema_components((Readiness,), ref_template="#/components/schemas/{name}")
-OPENAPI: Final[dict[str, object]] = {
+_READY: Final = {"200": "It is ready.", "503": "It is not ready; `reasons` says why."}
+(_READINESS,), _SCHEMAS = msgspec.json.schema_components((Readiness,), ref_template="#/components/schemas/{name}")
+OPENAPI: Final[dict[str, Any]] = {
     "paths": {
         "/metrics": _described(
-            "Metrics in the Prometheus text format",
-            {"200": {"description": "Metrics.", "content": {"text/plain": {"schema": {"type": "string"}}}}},
+            "Metrics in the Prometheus text format", "text/plain", {"200": "Metrics."}, {"type": "string"}
         ),
-        "/healthz": _described(
-            "Whether the process is alive",
-            {"200": {"description": "It is alive.", "content": {"application/json": {"schema": _healthy}}}},
-        ),
-        "/readyz": _described(
-            "Whether the service is ready",
-            {
-                "200": {"description": "It is ready.", "content": _readiness},
-                "503": {"description": "It is not ready; `reasons` says why.", "content": _readiness},
-            },
-        ),
+        "/healthz": _described("Whether the process is alive", JSON, {"200": "It is alive."}, _HEALTHY),
+        "/readyz": _described("Whether the service is ready", JSON, _READY, _READINESS),
     },
-    "components": {"schemas": _schemas},
+    "components": {"schemas": _SCHEMAS},
 }

@@ -1,7 +1,8 @@
-"""What the feed sees pass by, counted: polls, appends, moves of runs, anomalies, gaps, notices."""
+"""Everything counted while the service runs: requests, polls, appends, moves of runs, anomalies, gaps, notices."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.fold.archives import archive_about, live_part
@@ -20,7 +21,7 @@ from events.types import (
     RunObserved,
     VmObserved,
 )
-from projections.api.operations.durations import LONG, SHORT, Durations
+from projections.api.operations.meters import LONG, SHORT, Durations, Requests
 
 if TYPE_CHECKING:
     from engine.fold.run import Run
@@ -31,12 +32,13 @@ _NOTICES = frozenset({"NoticeIntended", "NoticeDelivered", "NoticeFailed"})
 
 
 class Tally:
-    """Written by the feed's thread, read by whoever answers `/metrics`."""
+    """Written by the thread that folds, `requests` by the event loop's; read by whoever answers `/metrics`."""
 
     def __init__(self) -> None:
         self._imported = False
         """Whether the last poll was."""
-        self.polls: dict[tuple[str, str], Durations] = {}
+        self.requests = Requests()
+        self.polls: defaultdict[tuple[str, str], Durations] = defaultdict(partial(Durations, SHORT))
         """(source, endpoint) → how long answers took."""
         self.failures: Counter[tuple[str, str]] = Counter()
         """(source, endpoint) → polls without an answer."""
@@ -60,8 +62,8 @@ class Tally:
     def begin(self, record: "Record", state: "WorldState", position: int) -> None:
         """Count what the record holds already."""
         for run in live_part(state).runs.values():
-            for before, after in zip((None, *run.transitions), run.transitions, strict=False):
-                self._dwell(after.before, after.at - (_first_at(run) if before is None else before.at))
+            for step in run.transitions:
+                self._dwell(step.before, step.at - entered_at(run, step.position))
         for stored in record.read(until=position, types=_NOTICES):
             self._notice(stored)
 
@@ -80,7 +82,7 @@ class Tally:
                 case Moved(transition=step) if step is not None:
                     run = state.runs.get(change.run_id)
                     if run is not None and run.archive is None:
-                        self._dwell(step.before, step.at - _entered(run, step.position))
+                        self._dwell(step.before, step.at - entered_at(run, step.position))
                 case Anomaly() if archive_about(state, change.subject) is None:
                     self.anomalies[change.kind.value] += 1
                 case Blind() if change.until is not None and archive_about(state, f"source/{change.source}") is None:
@@ -98,8 +100,6 @@ class Tally:
     def _poll(self, record: "Record", one: Stored, scope_id: int) -> None:
         asked = record.scope(scope_id)
         key = (one.stream.removeprefix("source/"), READINGS.scope(asked.path, bytes(asked.req)).endpoint)
-        if key not in self.polls:
-            self.polls[key] = Durations(SHORT)
         self.polls[key].add(one.took / SECOND)
         if isinstance(one.data, PollFailed):
             self.failures[key] += 1
@@ -125,11 +125,7 @@ class Tally:
         self.dwelt[state].add(max(0, duration) / SECOND)
 
 
-def _first_at(run: "Run") -> int:
-    return run.requested_at if run.requested_at is not None else run.first_at
-
-
-def _entered(run: "Run", position: int) -> int:
-    """When a run came into the state that it left at a position."""
-    before = [step.at for step in run.transitions if step.position < position]
-    return before[-1] if before else _first_at(run)
+def entered_at(run: "Run", left: int | None = None) -> int:
+    """When a run came into its state, or into the one that it left at the position `left`."""
+    before = [step.at for step in run.transitions if left is None or step.position < left]
+    return before[-1] if before else run.first_at if run.requested_at is None else run.requested_at
