@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute, Route
 
 from engine.fold.sources import observability
 from events.errors import StenoError
-from projections.api.answers import JSON
+from projections.api.bodies import JSON
 from projections.api.operations.collector import ServiceCollector, watched
 from projections.api.parameters import asked_of
 from projections.api.problems import Problem
