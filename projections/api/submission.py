@@ -102,7 +102,7 @@ async def submit(
         )
 
     accepted = await writer.do(append)
-    service.projector.wake()
+    service.projector.hurry()
     return accepted
 
 
