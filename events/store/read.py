@@ -248,11 +248,6 @@ class Reader:
             found = self._scopes[scope_id] = self._of_part(_read_scope, scope_id)
         return found
 
-    def asked(self, position: int) -> PollScope | None:
-        """What the poll at `position` asked."""
-        scope = self._poll_row(position).scope
-        return None if scope is None else self.scope(scope)
-
     def items(self, position: int) -> tuple[bytes, ...]:
         """The items of the answer at `position`, whole, in the order of `children`."""
         with self._reading(position) as (row, _, scope_text, values):

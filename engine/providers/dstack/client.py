@@ -45,7 +45,7 @@ FINISHED = ("terminated", "failed", "done")
 """Words of `run.status` after which nothing happens any more."""
 
 
-class Listing(msgspec.Struct, frozen=True):
+class PagedList(msgspec.Struct, frozen=True):
     """A list endpoint of the server and how it is paged, newest first."""
 
     path: str
@@ -65,8 +65,8 @@ class Listing(msgspec.Struct, frozen=True):
         return {**request, self.cursor[0]: page[-1].get(self.time_key), self.cursor[1]: page[-1]["id"]}
 
 
-RUNS = Listing("/api/runs/list", "project_name", "submitted_at", ("prev_submitted_at", "prev_run_id"))
-MACHINES = Listing("/api/instances/list", "project_names", "created", ("prev_created_at", "prev_id"))
+RUNS = PagedList("/api/runs/list", "project_name", "submitted_at", ("prev_submitted_at", "prev_run_id"))
+MACHINES = PagedList("/api/instances/list", "project_names", "created", ("prev_created_at", "prev_id"))
 
 
 class HttpAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -219,7 +219,7 @@ class Client:
             raise self.nonsense(what, "list")
         return found
 
-    def pages(self, listing: Listing, what: str) -> Iterator[tuple[HttpAnswer, list[dict[str, object]]]]:
+    def pages(self, listing: PagedList, what: str) -> Iterator[tuple[HttpAnswer, list[dict[str, object]]]]:
         """Every page of a list, newest first.
 
         Raises:

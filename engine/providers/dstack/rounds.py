@@ -25,7 +25,7 @@ from engine.providers.dstack.client import (
     RUNS,
     Client,
     HttpAnswer,
-    Listing,
+    PagedList,
     rows,
     time_of,
 )
@@ -162,7 +162,7 @@ class Rounds:
     def _sweep(
         self,
         ep: str,
-        listing: Listing,
+        listing: PagedList,
         request: dict[str, object],
         seen: Callable[[dict[str, object]], None],
         far_enough: Callable[[int], bool],

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from engine.providers.local.placement import MachineSpec, gpu_memory_mib
-from engine.providers.local.reading import Asked, MachineRow, RunMachine, RunRow
+from engine.providers.local.reading import Asked, ListedMachine, ListedRun, RunMachine
 from engine.providers.local.state import (
     RunState,
     StateDamaged,
@@ -211,7 +211,7 @@ class Lister:
         machine = None
         if spec is not None:
             machine = RunMachine(id=spec.id, hostname=spec.hostname if state.running else None, price=spec.price)
-        row = RunRow(
+        row = ListedRun(
             id=accepted.run_id,
             name=accepted.name,
             host=self._host,
@@ -246,7 +246,7 @@ class Lister:
         busy: bool = False,
         lost: bool = False,
     ) -> bytes:
-        row = MachineRow(
+        row = ListedMachine(
             id=spec.id,
             name=spec.name,
             host=self._host,

@@ -82,7 +82,7 @@ class RunMachine(msgspec.Struct, kw_only=True):
     """Micro-dollars an hour."""
 
 
-class RunRow(msgspec.Struct, kw_only=True):
+class ListedRun(msgspec.Struct, kw_only=True):
     """One run in an answer. Times are RFC 3339 text."""
 
     id: str
@@ -108,7 +108,7 @@ class RunRow(msgspec.Struct, kw_only=True):
     task: dict[str, Any]
 
 
-class MachineRow(msgspec.Struct, kw_only=True):
+class ListedMachine(msgspec.Struct, kw_only=True):
     """One machine in an answer."""
 
     id: str
@@ -136,8 +136,8 @@ class MachineRow(msgspec.Struct, kw_only=True):
     disk_mib: int
 
 
-_run: Final = msgspec.json.Decoder(RunRow)
-_machine: Final = msgspec.json.Decoder(MachineRow)
+_run: Final = msgspec.json.Decoder(ListedRun)
+_machine: Final = msgspec.json.Decoder(ListedMachine)
 
 
 class LocalReading(Reading):
