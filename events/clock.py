@@ -29,11 +29,9 @@ class Clock(Protocol):
 
     def now(self) -> int:
         """The present moment, microseconds since the epoch, UTC."""
-        ...
 
     def sleep(self, duration: int) -> None:
         """Wait `duration` microseconds."""
-        ...
 
 
 class Ids(Protocol):
@@ -41,7 +39,6 @@ class Ids(Protocol):
 
     def new(self) -> str:
         """A fresh identity: the 36 characters of a UUID."""
-        ...
 
 
 class SystemClock:

@@ -149,7 +149,7 @@ def import_command(app: App, trace: str, lenient: bool, name: str | None) -> Non
     """
     from cli.render.words import count
     from cli.wiring.trace_files import existing, trace_reading
-    from events.traces.importing import import_trace
+    from events.traces.trace import import_trace
 
     existing(trace)
     if name is not None and _NAME.fullmatch(name) is None:

@@ -7,6 +7,7 @@ that would not come back byte for byte is kept as it is.
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from events.clock import format_time, parse_time
@@ -19,8 +20,6 @@ _WORTH_REPEATING: Final = 6
 _QUOTE, _COLON, _POINT = b'":.'
 _MINUTE: Final = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d")
 _NUMBER: Final = re.compile(rb"(0|[1-9]\d{0,15})(?:\.(\d{1,15}))?")
-_minutes: dict[bytes, int] = {}
-_MINUTES_KEPT: Final = 10_000
 
 
 def encode_values(values: Sequence[bytes], moment: int) -> bytes:
@@ -152,17 +151,16 @@ def _microseconds(raw: bytes) -> int | None:
     digits = raw[18:20] + raw[21:27]
     if raw[27:] not in _ZONES or raw[17] != _COLON or raw[20] != _POINT or digits >= b"6" or not digits.isdigit():
         return None
-    minute = raw[1:17]
-    base = _minutes.get(minute)
-    if base is None:
-        # A year before 1000 is printed without its zeros.
-        if _MINUTE.fullmatch(minute) is None or minute < b"1000":
-            return None
-        try:
-            base = parse_time(minute.decode())
-        except ValueError:
-            return None
-        if len(_minutes) > _MINUTES_KEPT:
-            _minutes.clear()
-        _minutes[minute] = base
-    return base + int(digits)
+    base = _minute(raw[1:17])
+    return None if base is None else base + int(digits)
+
+
+@lru_cache(maxsize=10_000)
+def _minute(text: bytes) -> int | None:
+    # A year before 1000 is printed without its zeros.
+    if _MINUTE.fullmatch(text) is None or text < b"1000":
+        return None
+    try:
+        return parse_time(text.decode())
+    except ValueError:
+        return None

@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from sqlalchemy import bindparam, insert, literal_column, select, update
 
+from events.clock import Clock
 from events.codec import CODES, encode, type_of
-from events.errors import IdConflict, VersionConflict
-from events.store.chain import MARK_BYTES, SEAL_EVERY, chained, committer, subject
+from events.errors import IdConflict, RecordNotWritable, VersionConflict
+from events.store.chain import MARK_BYTES, SEAL_EVERY, chained, subject
+from events.store.parts import READER_CACHE, WRITER_CACHE
+from events.store.read import Reader
 from events.store.schema import events, head, streams
+from events.store.store import Store
 from events.types import Event
 
 if TYPE_CHECKING:
@@ -20,17 +24,13 @@ if TYPE_CHECKING:
 
 _HEAD: Final = select(head.c.position, head.c.hash)
 _INSERT: Final = insert(events)
-_ADVANCE: Final = (
-    update(head).values(position=bindparam("at"), hash=bindparam("digest")).where(head.c.id == literal_column("1"))
-)
+_ADVANCE: Final = update(head).values(position=bindparam("at"), hash=bindparam("digest"))
 _MOVE: Final = (
     update(streams)
     .values(version=bindparam("now"), item_id=bindparam("item"), since=bindparam("asked"))
     .where(streams.c.id == bindparam("stream"))
 )
-_STREAM: Final = select(
-    streams.c.id, streams.c.name, streams.c.version, streams.c.item_id, streams.c.since
-).where(streams.c.name == bindparam("stream"))  # fmt: skip
+_STREAM: Final = select(streams).where(streams.c.name == bindparam("stream"))
 _NEW: Final = insert(streams).values(name=bindparam("stream"), version=literal_column("0")).returning(streams.c.id)
 _BY_ID: Final = select(events.c.position, events.c.stream_id, events.c.kind, events.c.data).where(
     events.c.event_id == bindparam("known")
@@ -61,7 +61,6 @@ class StreamHead:
     version: int
     item: int | None
     since: int | None
-    changed: bool = False
     subjects: dict[int, bytes] = field(default_factory=dict)
     """By kind, as far as `about` has been asked."""
 
@@ -71,47 +70,49 @@ class StreamHead:
         return found
 
 
-class Appender:
-    """Appends to one record through one connection."""
+class Appender(Reader):
+    """Appends to one record, and reads it, through one connection."""
 
-    def __init__(self, session: "Session") -> None:
-        self._session = session
-        self.commit = committer(session.identity.key)
-        self.position = -1
+    def __init__(self, session: "Session", store: Store, clock: Clock, *, write: bool) -> None:
+        super().__init__(session, cache=WRITER_CACHE if write else READER_CACHE)
+        self.store = store
+        """Where it is kept, and what is kept beside it."""
+        self._clock = clock
+        self._write = write
+        self._position = -1
         """That of the newest event, inside a transaction."""
         self._hash = b""
         self._streams: dict[str, StreamHead] = {}
-        self._dirty: list[StreamHead] = []
-        self._rows: list[tuple[object, ...]] = []
-        self.on_rollback: list[Callable[[], None]] = []
+        self._dirty: dict[int, StreamHead] = {}
+        """What `streams` does not say yet, by id."""
+        self._pending: list[tuple[object, ...]] = []
+        self._on_rollback: list[Callable[[], None]] = [self._parts.forget]
 
     @contextmanager
-    def transaction(self, *, durable: bool) -> Iterator[None]:
-        """Everything appended inside is committed at the end, or nothing is.
-
-        Raises:
-            RecordLocked, RecordNotWritable, RecordDamaged: nothing was appended.
-        """
+    def _transaction(self, *, durable: bool) -> Iterator[None]:
+        """Everything appended inside is committed at the end, or nothing is."""
+        if not self._write:
+            raise RecordNotWritable(f"The record {self.store} was opened for reading only.")
         with self._session.guard():
             try:
                 self._session.begin(durable=durable)
                 position, digest = self._session.run(_HEAD).fetchone()
-                if position != self.position or digest != self._hash:
-                    self.position, self._hash = position, digest
-                    self._forget_streams()
+                if position != self._position or digest != self._hash:
+                    # Another process appended, or the transaction before failed.
+                    self._position, self._hash, self._pending = position, digest, []
+                    self._streams.clear()
+                    self._dirty.clear()
                 yield
                 self._flush()
                 self._session.commit()
             except BaseException:
-                self._rows = []
-                self.position, self._hash = -1, b""
-                self._forget_streams()
-                for forget in self.on_rollback:
+                self._position = -1
+                for forget in self._on_rollback:
                     forget()
                 self._session.rollback()
                 raise
 
-    def add(
+    def _add(
         self,
         stream: StreamHead,
         kind: int,
@@ -126,9 +127,9 @@ class Appender:
         """Append one event inside a transaction; its position. `commitments` are those of its parts, in order: data,
         scope, body.
         """
-        position = self.position = self.position + 1
+        position = self._position = self._position + 1
         stream.version += 1
-        self._touch(stream)
+        self._dirty[stream.id] = stream
         scope, body = parts
         has = 1 | (0 if scope is None else 2) | (0 if body is None else 4)
         version = stream.version
@@ -136,7 +137,7 @@ class Appender:
         digest = self._hash = chained(
             self._hash, position, version, moment, took, recorded_at, event_id, has, about, commitments
         )
-        self._rows.append(
+        self._pending.append(
             (
                 position, stream.id, version, kind, event_id, moment, took, recorded_at - moment, scope, body,
                 data, digest if position % SEAL_EVERY == 0 else digest[:MARK_BYTES],
@@ -144,19 +145,22 @@ class Appender:
         )  # fmt: skip
         return position
 
-    def append_many(self, batches: Sequence[Batch], now: int, *, durable: bool) -> tuple[int, ...]:
-        """Append batches of events in order, all or none; the position of each event.
+    def append_many(self, batches: Sequence[Batch], *, durable: bool = False) -> tuple[int, ...]:
+        """Append events to streams, all or none; their positions, in order.
+
+        `durable` waits until the disk has them. An event whose id is already there, with the same bytes, is not
+        appended again: its position is the old one.
 
         Raises:
-            VersionConflict, IdConflict: nothing was appended.
+            VersionConflict, IdConflict, RecordLocked, RecordNotWritable, RecordDamaged: nothing was appended.
         """
-        commit = self.commit
+        commit, now = self._commit, self._clock.now()
         ready = [
             [(CODES[type(event)], data, commit(data)) for event in batch.events for data in (encode(event),)]
             for batch in batches
         ]
         positions: list[int] = []
-        with self.transaction(durable=durable):
+        with self._transaction(durable=durable):
             for batch, events in zip(batches, ready, strict=True):
                 if not events:
                     continue
@@ -165,9 +169,9 @@ class Appender:
                     positions += self._add_all(stream, events, now)
                     continue
                 for event_id, (kind, data, commitment) in zip(map(event_id_bytes, batch.ids), events, strict=True):
-                    known = self._known(event_id)
+                    known = self._there(event_id)
                     if known is None:
-                        position = self.add(stream, kind, now, 0, now, event_id, (None, None), data, commitment)
+                        position = self._add(stream, kind, now, 0, now, event_id, (None, None), data, commitment)
                     elif known[1:] == (stream.id, kind, data):
                         position = known[0]
                     else:
@@ -179,11 +183,11 @@ class Appender:
 
     def _at_version(self, batch: Batch) -> StreamHead:
         """The stream of a batch, at the version that it expects; a batch that is all there already expects none."""
-        stream = self.stream(batch.stream)
+        stream = self._stream(batch.stream)
         if (
             batch.expected_version is not ANY
             and batch.expected_version != stream.version
-            and (batch.ids is None or None in [self._known(event_id_bytes(one)) for one in batch.ids])
+            and (batch.ids is None or None in [self._there(event_id_bytes(one)) for one in batch.ids])
         ):
             raise VersionConflict(
                 f"{batch.stream} is at version {stream.version}, not {batch.expected_version}: read it again and retry."
@@ -192,8 +196,8 @@ class Appender:
 
     def _add_all(self, stream: StreamHead, events: Sequence[tuple[int, bytes, bytes]], now: int) -> range:
         """As `add` for many events without identity or parts, in one loop: half of what appending takes is here."""
-        first, version, digest, subjects = self.position + 1, stream.version, self._hash, stream.subjects
-        position, rows, stream_id = self.position, self._rows, stream.id
+        first, version, digest, subjects = self._position + 1, stream.version, self._hash, stream.subjects
+        position, rows, stream_id = self._position, self._pending, stream.id
         for kind, data, commitment in events:
             position += 1
             version += 1
@@ -201,16 +205,11 @@ class Appender:
             digest = chained(digest, position, version, now, 0, now, None, 1, about, commitment)
             kept = digest if position % SEAL_EVERY == 0 else digest[:MARK_BYTES]
             rows.append((position, stream_id, version, kind, None, now, 0, 0, None, None, data, kept))
-        self.position, self._hash, stream.version = position, digest, version
-        self._touch(stream)
+        self._position, self._hash, stream.version = position, digest, version
+        self._dirty[stream.id] = stream
         return range(first, position + 1)
 
-    def _touch(self, stream: StreamHead) -> None:
-        if not stream.changed:
-            stream.changed = True
-            self._dirty.append(stream)
-
-    def stream(self, name: str) -> StreamHead:
+    def _stream(self, name: str) -> StreamHead:
         """A stream by its name, made if it is new."""
         stream = self._streams.get(name)
         if stream is None:
@@ -222,32 +221,25 @@ class Appender:
             stream = self._streams[name] = StreamHead(*row)
         return stream
 
-    def _known(self, event_id: bytes | None) -> tuple[int, int, int, bytes] | None:
+    def _there(self, event_id: bytes | None) -> tuple[int, int, int, bytes] | None:
         """Position, stream, kind and data of the event of that id."""
         if event_id is None:
             return None
         self._flush_rows()
-        row = self._session.run(_BY_ID, event_id).fetchone()
-        return None if row is None else (row[0], row[1], row[2], row[3])
+        found: tuple[int, int, int, bytes] | None = self._session.run(_BY_ID, event_id).fetchone()
+        return found
 
     def _flush_rows(self) -> None:
-        if self._rows:
-            self._session.run_many(_INSERT, self._rows)
-            self._rows = []
+        if self._pending:
+            self._session.run_many(_INSERT, self._pending)
+            self._pending = []
 
     def _flush(self) -> None:
         self._flush_rows()
-        if not self._dirty:
-            return
-        self._session.run_many(_MOVE, [(s.version, s.item, s.since, s.id) for s in self._dirty])
-        for stream in self._dirty:
-            stream.changed = False
-        self._dirty = []
-        self._session.run(_ADVANCE, self.position, self._hash)
-
-    def _forget_streams(self) -> None:
-        self._streams.clear()
-        self._dirty = []
+        if self._dirty:
+            self._session.run_many(_MOVE, [(s.version, s.item, s.since, s.id) for s in self._dirty.values()])
+            self._dirty.clear()
+            self._session.run(_ADVANCE, self._position, self._hash)
 
 
 def event_id_bytes(given: str | None) -> bytes | None:

@@ -5,6 +5,7 @@ new version of an item costs about what changed in it.
 """
 
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from zlib import crc32
@@ -52,6 +53,8 @@ _ADD: Final = text(
     "INSERT INTO parts (commitment, base_id, encoding, crc, data) VALUES (:commitment, :base, :encoding, :crc, :data) "
     "ON CONFLICT (commitment) DO NOTHING RETURNING id"
 )
+_packer: Final = partial(zstandard.ZstdCompressor, compression_params=_PARAMETERS)
+_unpacker: Final = partial(zstandard.ZstdDecompressor, format=zstandard.FORMAT_ZSTD1_MAGICLESS)
 _Coder = TypeVar("_Coder")
 
 
@@ -185,12 +188,7 @@ class Parts:
         self._commitments.clear()
         self._cached = 0
 
-    def _coder(
-        self,
-        kept: dict[int | None, _Coder],
-        base: int | None,
-        make: Callable[[zstandard.ZstdCompressionDict | None], _Coder],
-    ) -> _Coder:
+    def _coder(self, kept: dict[int | None, _Coder], base: int | None, make: Callable[..., _Coder]) -> _Coder:
         """A compressor or decompressor for texts like that of a base; those used last are kept."""
         found = kept.pop(base, None)
         if found is None:
@@ -198,17 +196,9 @@ class Parts:
                 del kept[next(iter(kept))]
             text = b"" if base is None else self.get(base).text
             raw = zstandard.DICT_TYPE_RAWCONTENT
-            found = make(zstandard.ZstdCompressionDict(text, dict_type=raw) if text else None)
+            found = make(dict_data=zstandard.ZstdCompressionDict(text, dict_type=raw) if text else None)
         kept[base] = found
         return found
-
-
-def _packer(like: zstandard.ZstdCompressionDict | None) -> zstandard.ZstdCompressor:
-    return zstandard.ZstdCompressor(compression_params=_PARAMETERS, dict_data=like)
-
-
-def _unpacker(like: zstandard.ZstdCompressionDict | None) -> zstandard.ZstdDecompressor:
-    return zstandard.ZstdDecompressor(dict_data=like, format=zstandard.FORMAT_ZSTD1_MAGICLESS)
 
 
 def _joined(text: bytes, children: tuple[int, ...]) -> bytes:

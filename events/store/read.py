@@ -1,15 +1,16 @@
 """Reads a record: its events in order, by kind and for a fold; its polls, rebuilt from parts and values."""
 
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from heapq import merge
 from itertools import chain, islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
-from sqlalchemy import bindparam, func, literal_column, or_, select, type_coerce
-from sqlalchemy.types import NULLTYPE
+from sqlalchemy import bindparam, false, func, literal_column, or_, select
 
 from events.codec import CODES, KINDS, POLLS, decode, type_of
 from events.errors import PositionNotFound, RecordDamaged
@@ -17,14 +18,14 @@ from events.poll import Poll
 from events.shape.cut import HOLE, identity
 from events.shape.values import read_numbers
 from events.store.answers import bare_text, body_text, item_texts, read_listing
-from events.store.chain import Head
-from events.store.parts import Parts
+from events.store.chain import Head, committer
+from events.store.parts import READER_CACHE, Parts
 from events.store.question import SHARED, Own, PollScope, decode_data, read_scope
 from events.store.schema import events, head, streams
 from events.types import OBSERVED, Event, ObservedEvent, PollFailed, PollRecorded
 
 if TYPE_CHECKING:
-    from sqlalchemy import Executable
+    from sqlalchemy import Executable, Select
 
     from events.store.store import Session
 
@@ -40,52 +41,67 @@ _SCOPES_KEPT: Final = 10_000
 _OBSERVED: Final = {CODES[kind]: kind for kind in OBSERVED.values()}
 
 _C = events.c
+_WHOLE: Final = select(
+    _C.position, streams.c.name, _C.version, _C.kind, _C.event_id, _C.observed_at, _C.took, _C.recorded_after,
+    _C.scope_id, _C.body_id, _C.data, _C.hash,
+).join(streams)  # fmt: skip
 _AT: Final = _C.position == bindparam("at")
-# Of no type, as the driver gives them: a hand may have put any type there, which the declared type cannot read.
-_ROW: Final = [
-    type_coerce(column, NULLTYPE)
-    for column in (
-        _C.position, streams.c.name, _C.version, _C.kind, _C.event_id, _C.observed_at, _C.took, _C.recorded_after,
-        _C.scope_id, _C.body_id, _C.data, _C.hash,
-    )
-]  # fmt: skip
-"""The columns of `EventRow`."""
-_ONE: Final = select(*_ROW).join(streams).where(_AT)
+_ONE: Final = _WHOLE.where(_AT)
+_POLL: Final = select(
+    _C.position, streams.c.name, _C.kind, _C.observed_at, _C.took, _C.scope_id, _C.body_id, _C.data
+).join(streams).where(_AT)  # fmt: skip
 _DATA: Final = select(_C.kind, _C.data).where(_AT)
 _ID: Final = select(_C.event_id).where(_AT)
 _BY_ID: Final = select(_C.position).where(_C.event_id == bindparam("id"))
 _STREAM: Final = select(streams.c.name).where(streams.c.id == bindparam("stream"))
 _NAMED: Final = select(streams.c.id, streams.c.version).where(streams.c.name == bindparam("stream"))
+_STREAMS: Final = select(streams.c.name, streams.c.version).order_by(streams.c.id)
 _HEAD: Final = select(head.c.position, head.c.hash)
+_SPAN: Final = (_C.position > bindparam("after"), _C.position <= bindparam("until"))
 _SCAN: Final = (
     select(_C.position, _C.kind, _C.stream_id, _C.observed_at, _C.took, _C.scope_id, _C.body_id)
-    .where(_C.position > bindparam("after"), _C.position <= bindparam("until"))
-    .where(or_(_C.kind < literal_column("3"), _C.kind > literal_column("5")))
+    .where(*_SPAN, or_(_C.kind < literal_column("3"), _C.kind > literal_column("5")))
     .order_by(_C.position)
     .limit(_SCANNED)
 )
+_POLLED: Final = (
+    select(streams.c.name, func.count(), func.min(_C.observed_at), func.max(_C.observed_at))
+    .join_from(events, streams)
+    .where(_C.kind < literal_column("3"), _C.position <= bindparam("until"))
+    .group_by(streams.c.name)
+)
 
-_NOT_ANSWERED: Final = _C.kind > literal_column("1")
-"""The condition of the index on kinds, word for word, so that SQLite uses it."""
-_NO_POLL: Final = _C.kind > literal_column("2")
-"""That of the index on streams."""
+
+@lru_cache(maxsize=256)
+def _page(kinds: tuple[int, ...] | None, *, by_kind: bool, of_stream: bool, backwards: bool) -> "Select[Any]":
+    """Events of a span in order, of some kinds and of one stream. `by_kind`: their positions alone, by the index on
+    kinds, whose condition stands here word for word, so that SQLite uses it.
+    """
+    query = select(_C.position).where(_C.kind > literal_column("1"), *_SPAN) if by_kind else _WHOLE.where(*_SPAN)
+    if of_stream:
+        query = query.where(_C.stream_id == bindparam("stream"))
+    if kinds is not None:
+        query = query.where(or_(false(), *(_C.kind == literal_column(str(kind)) for kind in kinds)))
+    return query.order_by(_C.position.desc() if backwards else _C.position).limit(bindparam("most"))
 
 
-class EventRow(NamedTuple):
-    """An event's row, its stream by name."""
+@lru_cache(maxsize=256)
+def _of_run(kinds: tuple[int, ...] | None, *, backwards: bool) -> "Select[Any]":
+    """As `_page`, of a stream that has no polls: that is the condition of the index on streams, word for word."""
+    return _page(kinds, by_kind=False, of_stream=True, backwards=backwards).where(_C.kind > literal_column("2"))
+
+
+class PollRow(NamedTuple):
+    """What the row of a poll says, its stream by name."""
 
     position: int
     stream: str
-    version: int
     kind: int
-    event_id: bytes | None
     observed_at: int
     took: int
-    recorded_after: int
     scope: int | None
     body: int | None
     data: bytes
-    hash: bytes
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,9 +131,10 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
 class Reader:
     """Reads one record through one connection."""
 
-    def __init__(self, session: "Session", parts: Parts) -> None:
+    def __init__(self, session: "Session", *, cache: int = READER_CACHE) -> None:
         self._session = session
-        self._parts = parts
+        self._commit = committer(session.identity.key)
+        self._parts = Parts(session, self._commit, cache=cache)
         self._scopes: dict[int, PollScope] = {}
 
     # -- events
@@ -134,42 +151,32 @@ class Reader:
     ) -> Iterator[Stored]:
         """Events with after < position ≤ until, of one stream and of some types if given, in order or backwards."""
         low, high, left = after, LAST if until is None else until, sys.maxsize if limit is None else limit
-        codes = None if types is None else [code for code, (name, _) in KINDS.items() if name in types]
+        codes = None if types is None else tuple(code for code, (name, _) in KINDS.items() if name in types)
         of_source = stream is None or stream.startswith("source/")
-        wanted = [] if of_source else [_NO_POLL]  # polls are on sources' streams only
-        if stream is not None:
-            there = self._first(_NAMED, stream)
-            if there is None:
-                return
-            wanted.append(_C.stream_id == there[0])
-        by_kind = codes is not None and CODES[PollRecorded] not in codes and of_source
-        if codes is not None and not by_kind:
-            wanted.append(_C.kind.in_(codes))
-        order = _C.position.desc() if backwards else _C.position.asc()
+        given = () if stream is None else self._first(_NAMED, stream)
+        if given is None:
+            return
+        given = given[:1]
+        by_kind = of_source and codes is not None and CODES[PollRecorded] not in codes
+        if of_source:
+            each = [(code,) for code in codes or ()] if by_kind else [codes]
+            pages = [_page(one, by_kind=by_kind, of_stream=bool(given), backwards=backwards) for one in each]
+        else:
+            pages = [_of_run(codes, backwards=backwards)]
         while left > 0:
             size = min(_CHUNK, left)
-            span = (*wanted, _C.position > low, _C.position <= high)
-            if by_kind and codes is not None:
-                # By the index on kinds: one look for each, merged.
-                each = [select(_C.position).where(_C.kind == code, _NOT_ANSWERED, *span) for code in codes]
-                found = [[row[0] for row in self._found(one.order_by(order).limit(size))] for one in each]
-                positions = list(islice(merge(*found, reverse=backwards), size))
-                yield from self.at(positions, backwards=backwards)
-            else:
-                rows = self._found(select(*_ROW).join(streams).where(*span).order_by(order).limit(size))
-                positions = [row[0] for row in rows]
-                yield from map(self._stored, rows)
+            found = [self._rows(page, low, high, *given, size) for page in pages]
+            rows = list(islice(merge(*found, key=itemgetter(0), reverse=backwards), size))
+            yield from self.at(row[0] for row in rows) if by_kind else map(self._stored, rows)
             left -= size
-            if len(positions) < size:
+            if len(rows) < size:
                 return
-            low, high = (low, positions[-1] - 1) if backwards else (positions[-1], high)
+            low, high = (low, rows[-1][0] - 1) if backwards else (rows[-1][0], high)
 
-    def at(self, positions: Sequence[int], *, backwards: bool = False) -> Iterator[Stored]:
-        """The events at these positions, which are in order, or backwards; where there is none, none is given."""
-        order = _C.position.desc() if backwards else _C.position.asc()
-        for start in range(0, len(positions), _SCANNED):
-            some = _C.position.in_(positions[start : start + _SCANNED])
-            yield from map(self._stored, self._found(select(*_ROW).join(streams).where(some).order_by(order)))
+    def at(self, positions: Iterable[int]) -> Iterator[Stored]:
+        """The events at these positions; where there is none, none is given."""
+        for position in positions:
+            yield from map(self._stored, self._rows(_ONE, position))
 
     def scan(self, *, after: int = 0, until: int | None = None) -> Iterator[Row]:
         """Polls and intents as plain rows, for a fold: (position, kind, stream, observed_at, took, scope part or None,
@@ -211,8 +218,7 @@ class Reader:
 
     def streams(self) -> tuple[tuple[str, int], ...]:
         """Every stream's name and version, in order of first sight."""
-        found = self._found(select(streams.c.name, streams.c.version).order_by(streams.c.id))
-        return tuple([(str(name), int(version)) for name, version in found])
+        return tuple([(str(name), int(version)) for name, version in self._rows(_STREAMS)])
 
     def version(self, stream: str) -> int:
         """A stream's version: how many events it has; 0 if there is none of that name."""
@@ -288,14 +294,8 @@ class Reader:
         """(source, polls, first and last `observed_at`) of every source that was polled up to `until`. Reads every
         row.
         """
-        at = _C.observed_at
-        query = (
-            select(streams.c.name, func.count(), func.min(at), func.max(at))
-            .join_from(events, streams)
-            .where(_C.kind < 3, _C.position <= (LAST if until is None else until))
-            .group_by(streams.c.name)
-        )
-        return [(name.removeprefix("source/"), *rest) for name, *rest in self._found(query)]
+        found = self._rows(_POLLED, LAST if until is None else until)
+        return [(name.removeprefix("source/"), *rest) for name, *rest in found]
 
     def is_imported(self, position: int) -> bool:
         """Whether the poll at `position` was imported: an import gives its polls ids, a recorder does not."""
@@ -303,7 +303,7 @@ class Reader:
         return row is not None and row[0] is not None
 
     @contextmanager
-    def _reading(self, position: int) -> Iterator[tuple[EventRow, Own, bytes, list[bytes]]]:
+    def _reading(self, position: int) -> Iterator[tuple[PollRow, Own, bytes, list[bytes]]]:
         """A poll's row, what it says itself, the text of its scope, and all its values: the scope's first, then the
         answer's.
         """
@@ -320,11 +320,11 @@ class Reader:
                 raise ValueError("it has no question")
             yield row, own, self._parts.get(row.scope).text, values
 
-    def _poll_row(self, position: int) -> EventRow:
-        row = self._first(_ONE, position) if 0 < position <= LAST else None
+    def _poll_row(self, position: int) -> PollRow:
+        row = self._first(_POLL, position) if 0 < position <= LAST else None
         if row is None:
             raise PositionNotFound(f"The record has no position {position}.")
-        found = EventRow._make(row)
+        found = PollRow._make(row)
         if found.kind not in POLLS:
             raise PositionNotFound(f"Position {position} holds {type_of(found.kind)[0]}, which is not a poll.")
         return found
@@ -332,34 +332,34 @@ class Reader:
     # -- rows
 
     def _stored(self, columns: Sequence[Any]) -> Stored:
-        with _readable(f"The event at position {columns[0]}"):
-            row = EventRow._make(columns)
-            name, type_version = type_of(row.kind)
+        position, stream, version, kind, event_id, observed_at, took, after, scope, body, data, digest = columns
+        with _readable(f"The event at position {position}"):
+            name, type_version = type_of(kind)
             return Stored(
-                position=row.position,
-                stream=row.stream,
-                version=row.version,
+                position=position,
+                stream=stream,
+                version=version,
                 type=name,
                 type_version=type_version,
-                event_id=None if row.event_id is None else row.event_id.hex(),
-                observed_at=row.observed_at,
-                took=row.took,
-                recorded_at=row.observed_at + row.recorded_after,
-                data=self._fact(row),
-                scope=row.scope,
-                body=row.body,
-                hash=row.hash.hex(),
+                event_id=None if event_id is None else event_id.hex(),
+                observed_at=observed_at,
+                took=took,
+                recorded_at=observed_at + after,
+                data=self._fact(position, kind, data),
+                scope=scope,
+                body=body,
+                hash=digest.hex(),
             )
 
-    def _fact(self, row: EventRow) -> Event:
-        if row.kind in POLLS:
-            return PollRecorded() if row.kind == CODES[PollRecorded] else PollFailed()
-        observed = _OBSERVED.get(row.kind)
+    def _fact(self, position: int, kind: int, data: bytes) -> Event:
+        if kind in POLLS:
+            return PollRecorded() if kind == CODES[PollRecorded] else PollFailed()
+        observed = _OBSERVED.get(kind)
         if observed is None:
-            event: Event = decode(row.kind, row.data)
+            event: Event = decode(kind, data)
             return event
-        (back, index), _ = read_numbers(row.data, 0, 2)
-        poll = self._poll_row(row.position - back)
+        (back, index), _ = read_numbers(data, 0, 2)
+        poll = self._poll_row(position - back)
         if poll.body is None:
             raise ValueError("its poll has no answer")
         listing = self._of_part(read_listing, poll.body)
@@ -372,10 +372,6 @@ class Reader:
         except Exception:
             with self._session.guard(), _readable(f"Part {part_id} of the record"):
                 raise
-
-    def _found(self, query: "Executable") -> list[Any]:
-        with self._session.guard():
-            return self._session.query(query).fetchall()
 
     def _rows(self, statement: "Executable", *given: object) -> list[Any]:
         with self._session.guard():

@@ -1,40 +1,87 @@
-"""The record: everything that happened, in order, for ever."""
+"""The record: everything that happened, in order, for ever.
 
-from collections.abc import Callable, Sequence
-from typing import Self
+A poll goes in without its secrets, its question and answer as parts, with an observation event for whatever changed.
+"""
 
-from events.clock import SECOND, Clock
-from events.errors import RecordNotWritable
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final, Self
+
+import msgspec
+
+from events.clock import SECOND, Clock, foreign_run_id
+from events.codec import CODES
+from events.errors import IdConflict, PositionNotFound
 from events.poll import Poll
-from events.shape.shape import Router, no_shapes
-from events.store.append import ANY, Appender, Batch
+from events.shape.cut import split
+from events.shape.secrets import is_secret_name, scrub
+from events.shape.shape import BodyShape, Node, Router, compile_answer, no_shapes
+from events.shape.values import write_number
+from events.store.answers import Answer, Answers
+from events.store.append import ANY, Appender, Batch, StreamHead, event_id_bytes
 from events.store.chain import Head
-from events.store.ingest import Ingest, PollAppended, StreamOf
-from events.store.parts import READER_CACHE, WRITER_CACHE, Parts
-from events.store.read import Reader, Row, Stored
-from events.store.store import Session, Store, Where, store_at
+from events.store.question import EarlierPoll, encode_data, scope_text
+from events.store.read import Row, Stored
+from events.store.store import Store, Where, store_at
 from events.store.vault import Vault
 from events.store.verify import Verification, verify
+from events.types import OBSERVED, PollFailed, PollRecorded
+
+if TYPE_CHECKING:
+    from events.store.store import Session
 
 __all__ = ["ANY", "Batch", "Head", "PollAppended", "Record", "Row", "Stored", "Verification"]
 
+StreamOf = Callable[[str, str, bytes], str]
+"""(kind, the provider's id, the item as the provider sent it) → the stream its observations go to."""
+
+_QUESTIONS_KEPT: Final = 10_000
+_IDS_KEPT: Final = 100_000
 _WAIT_STEP = SECOND // 50
+_OBSERVED: Final = {shown: CODES[kind] for shown, kind in OBSERVED.items()}
+_RECORDED, _FAILED = CODES[PollRecorded], CODES[PollFailed]
 
 
-class Record(Reader):
+class PollAppended(msgspec.Struct, frozen=True):
+    """What became of one poll."""
+
+    position: int
+    changed: tuple[tuple[str, str, str], ...]
+    """(kind, provider id, stream) of every item that was shown otherwise than before."""
+    appended: bool
+    """False if a poll of that id was there already."""
+
+
+@dataclass(slots=True)
+class _Question:
+    """What is remembered of one question."""
+
+    id: int
+    commitment: bytes
+    shape: BodyShape | None
+    answer: Answer | None = None
+    listing: bytes = b""
+    base: EarlierPoll | None = None
+    observed: Answer | None = None
+    """The answer whose items were last compared with their streams."""
+    shown: dict[str, int] = field(default_factory=dict)
+    """The part each item of that answer was shown as."""
+
+
+class Record(Appender):
     """One open record; used by one thread at a time, shared with any number of other processes."""
 
-    def __init__(self, store: Store, session: Session, clock: Clock, router: Router, *, write: bool) -> None:
-        self.store = store
-        """Where it is kept, and what is kept beside it."""
-        self.id = session.identity.record_id
+    def __init__(self, session: "Session", store: Store, clock: Clock, router: Router, *, write: bool) -> None:
+        super().__init__(session, store, clock, write=write)
         self.vault = Vault(store.blob("vault"), write=write)
-        self._clock = clock
-        self._write = write
-        self._appender = Appender(session)
-        parts = Parts(session, self._appender.commit, cache=WRITER_CACHE if write else READER_CACHE)
-        super().__init__(session, parts)
-        self._ingest = Ingest(self._appender, parts, self.vault, router, self)
+        self._router = router
+        self._answers = Answers(self._parts, self.vault.replacement)
+        self._questions: dict[Hashable, _Question] = {}
+        self._event_ids: set[bytes] = set()
+        self._on_rollback += (self._answers.forget, self._questions.clear, self._event_ids.clear)
 
     @staticmethod
     def open(
@@ -61,38 +108,58 @@ class Record(Reader):
         """
         store = store_at(where)
         session = store.open(write=write, create=create, check=check, clock=clock)
-        return Record(store, session, clock, shapes, write=write)
+        return Record(session, store, clock, shapes, write=write)
 
-    def append_many(self, batches: Sequence[Batch], *, durable: bool = False) -> tuple[int, ...]:
-        """Append events to streams, all or none; their positions, in order.
-
-        `durable` waits until the disk has them. An event whose id is already there, with the same bytes, is not
-        appended again: its position is the old one.
-
-        Raises:
-            VersionConflict, IdConflict, RecordLocked, RecordNotWritable: nothing was appended.
-        """
-        self._expect_writing()
-        return self._appender.append_many(batches, self._clock.now(), durable=durable)
+    @property
+    def id(self) -> str:
+        """The record's own id, a UUID."""
+        return self._session.identity.record_id
 
     def append_polls(
         self, polls: Sequence[Poll], *, ids: Sequence[str] | None = None, stream_of: StreamOf | None = None
     ) -> tuple[PollAppended, ...]:
-        """Append polls in one transaction, each with an observation event for every item it shows otherwise than
-        before.
+        """Append polls in one transaction, each with an observation event for every item that changed.
 
         Secrets are replaced first. `ids` make it repeatable: a poll whose id is there is left out. `stream_of` names
         the stream of a run or machine; by default `run/` or `vm/` and the id every foreign one gets.
 
         Raises:
-            IdConflict, RecordLocked, RecordNotWritable: nothing was appended.
+            IdConflict, RecordLocked, RecordNotWritable, RecordDamaged: nothing was appended.
         """
-        self._expect_writing()
-        return self._ingest.append_polls(polls, self._clock.now(), ids=ids, stream_of=stream_of)
+        now = self._clock.now()
+        results: list[PollAppended] = []
+        new: dict[bytes, tuple[int, Poll]] = {}
+        with self._transaction(durable=False):
+            for index, poll in enumerate(polls):
+                event_id = None if ids is None else event_id_bytes(ids[index])
+                position = None if event_id is None else self._known(event_id, poll, new)
+                if position is not None:
+                    results.append(PollAppended(position, (), appended=False))
+                    continue
+                results.append(self._append(poll, now, event_id, stream_of))
+                if event_id is not None:
+                    new[event_id] = (results[-1].position, poll)
+        return tuple(results)
 
     def scrubbed(self, poll: Poll) -> Poll:
-        """A poll with its secrets replaced, as it would be stored: what a trace may show."""
-        return self._ingest.scrubbed(poll)
+        """The poll with its secrets replaced, as it would be stored: what a trace may show."""
+
+        def clean(text: bytes, node: Node | None = None, *, secret: bool = False) -> bytes:
+            return scrub(text, self.vault.replacement, node, secret=secret)
+
+        node = compile_answer(self._router(poll.path, poll.req) if poll.answered else None)
+        error = poll.error
+        if error is not None:
+            error = msgspec.json.decode(clean(msgspec.json.encode(error)), type=str)
+        return msgspec.structs.replace(
+            poll,
+            req=clean(poll.req),
+            body=None if poll.body is None else clean(poll.body, node),
+            error=error,
+            extra={
+                key: msgspec.Raw(clean(bytes(value), secret=is_secret_name(key))) for key, value in poll.extra.items()
+            },
+        )
 
     def verify(self, *, expect: Head | None = None, progress: Callable[[int, int], None] | None = None) -> Verification:
         """Whether every byte that carries data is as it was written; `expect` is a head saved earlier."""
@@ -118,6 +185,157 @@ class Record(Reader):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _expect_writing(self) -> None:
-        if not self._write:
-            raise RecordNotWritable(f"The record {self.store} was opened for reading only.")
+    def _known(self, event_id: bytes, poll: Poll, new: dict[bytes, tuple[int, Poll]]) -> int | None:
+        """The position of a poll of that id, if it is there, or `new` in this transaction, and the same."""
+        position, there = new.get(event_id, (None, None))
+        if there is not None and there != poll:
+            raise IdConflict(f"The event id {event_id.hex()} is given to two different polls: use a new id.")
+        if position is None:
+            position = self.position_of(event_id)
+            if position is not None and not self._is_same(position, poll):
+                raise IdConflict(
+                    f"The poll at position {position} has this event's id and is another: the record was changed by "
+                    "hand (`steno verify`), or an id was given twice."
+                )
+        return position
+
+    def _is_same(self, position: int, poll: Poll) -> bool:
+        """Whether `poll`, its secrets replaced, is the one that is there."""
+        try:
+            return _comparable(self.poll(position)) == _comparable(self.scrubbed(poll))
+        except PositionNotFound:
+            return False
+
+    def _append(self, poll: Poll, now: int, event_id: bytes | None, stream_of: StreamOf | None) -> PollAppended:
+        scope, values = self._question(poll)
+        answer: Answer | None = None
+        if poll.body is not None:
+            answer = self._answer(scope, poll.body, values)
+        listing = None if answer is None else answer.listing
+        base = scope.base
+        if base is not None and (base.listing != listing or len(base.values) != len(values)):
+            base = None
+        data, alone = encode_data(poll, values, base, self._position + 1)
+        commitments = b"".join((self._commit(data), scope.commitment, b"" if answer is None else scope.listing))
+        position = self._add(
+            self._stream("source/" + poll.source),
+            _RECORDED if poll.answered else _FAILED,
+            poll.observed_at,
+            poll.observed_at - poll.started_at,
+            now,
+            event_id,
+            (scope.id, listing),
+            data,
+            commitments,
+        )
+        if alone and values:
+            scope.base = EarlierPoll(position, listing, values)
+        changed: list[tuple[str, str, str]] = []
+        if answer is not None and answer is not scope.observed and answer.kind in OBSERVED:
+            changed = self._observe(poll, scope, answer, position, now, stream_of)
+        return PollAppended(position, tuple(changed), appended=True)
+
+    def _question(self, poll: Poll) -> tuple[_Question, list[bytes]]:
+        counts: list[bytes] = []
+        key: Hashable = (
+            poll.source, poll.path, poll.req, poll.status, poll.error, poll.text, poll.ep, poll.answered, poll.complete,
+        )  # fmt: skip
+        if poll.extra:
+            text, counts = scope_text(poll)
+            key = (poll.source, text)
+        scope = self._questions.get(key)
+        if scope is None:
+            text, counts = scope_text(self.scrubbed(msgspec.structs.replace(poll, body=None)))
+            if len(self._questions) > _QUESTIONS_KEPT:
+                self._questions.clear()
+            part = self._parts.put(text, families=(("scope", poll.path), "scope"))
+            shape = self._router(poll.path, poll.req) if poll.answered else None
+            scope = self._questions[key] = _Question(part, self._parts.commitment(part), shape)
+        return scope, counts
+
+    def _answer(self, scope: _Question, body: bytes, values: list[bytes]) -> Answer:
+        last = scope.answer
+        if last is not None:
+            count = len(values)
+            if last.match(body, values):
+                return last
+            del values[count:]
+        answer, found = self._answers.understand(body, scope.shape, scope.id)
+        values += found
+        scope.answer = answer
+        scope.listing = self._parts.commitment(answer.listing)
+        return answer
+
+    def _observe(
+        self, poll: Poll, scope: _Question, answer: Answer, position: int, now: int, stream_of: StreamOf | None
+    ) -> list[tuple[str, str, str]]:
+        changed: list[tuple[str, str, str]] = []
+        raws: list[bytes] | None = None
+        kind = answer.kind
+        # What this question showed before is no news, even if another question has shown it otherwise since.
+        before, scope.observed = scope.shown, answer
+        scope.shown = {item.identity: item.item for item in answer.items}
+        for index, item in enumerate(answer.items):
+            if not item.identity or before.get(item.identity) == item.item:
+                continue
+            event_id = None
+            if kind == "provider_event":
+                event_id = sha256(f"{poll.source}\n{item.identity}".encode()).digest()[:16]
+                name = "source/" + poll.source
+            elif stream_of is not None:
+                if raws is None:
+                    found = split(poll.body or b"", scope.shape)
+                    raws = [poll.body or b""] if found is None else found.items
+                name = stream_of(kind, item.identity, raws[index])
+            else:
+                name = _foreign_stream(poll.source, kind, item.identity)
+            stream = self._stream(name)
+            news = self._is_first_sight(event_id) if event_id else _is_news(stream, item.item, poll.started_at)
+            if not news:
+                continue
+            data = bytearray()
+            write_number(data, self._position + 1 - position)
+            write_number(data, index)
+            self._add(
+                stream,
+                _OBSERVED[kind],
+                poll.observed_at,
+                poll.observed_at - poll.started_at,
+                now,
+                event_id,
+                (None, item.item),
+                bytes(data),
+                self._commit(bytes(data)) + self._parts.commitment(item.item),
+            )
+            changed.append((kind, item.identity, name))
+        return changed
+
+    def _is_first_sight(self, event_id: bytes) -> bool:
+        """Whether the entry of the provider's log was in no answer before."""
+        if event_id in self._event_ids:
+            return False
+        if len(self._event_ids) > _IDS_KEPT:
+            self._event_ids.clear()
+        self._event_ids.add(event_id)
+        return self.position_of(event_id) is None
+
+
+@lru_cache(maxsize=_IDS_KEPT)
+def _foreign_stream(source: str, kind: str, identity: str) -> str:
+    return f"{kind}/{foreign_run_id(source.partition('/')[0], identity)}"
+
+
+def _is_news(stream: StreamHead, item: int, started_at: int) -> bool:
+    """Whether the stream has not shown this last; an answer asked for before the newest one says nothing new."""
+    if stream.item == item or (stream.since is not None and started_at < stream.since):
+        return False
+    stream.item, stream.since = item, started_at
+    return True
+
+
+def _comparable(poll: Poll) -> Poll:
+    """The poll with its body without layout."""
+    with suppress(msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        if poll.body is not None:
+            return msgspec.structs.replace(poll, body=msgspec.json.format(poll.body, indent=-1))
+    return poll

@@ -7,23 +7,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import (
-    BigInteger,
-    CheckConstraint,
-    Column,
-    Connection,
-    ForeignKey,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    SmallInteger,
-    Table,
-    Text,
-    column,
-    table,
-    text,
-)
+import sqlalchemy as sa
+from sqlalchemy import BigInteger, Column, ForeignKey, LargeBinary, SmallInteger, Table, Text
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -37,20 +22,20 @@ REVISIONS: Final = ("0001", "0002")
 REVISION: Final = REVISIONS[-1]
 """The one it writes."""
 
-metadata = MetaData()
+metadata = sa.MetaData()
 
 # SQLite gives a row id only to a column declared exactly INTEGER.
-_ROWID = BigInteger().with_variant(Integer(), "sqlite")
+_ROWID = BigInteger().with_variant(sa.Integer(), "sqlite")
 
 meta = Table("meta", metadata, Column("key", Text, primary_key=True), Column("value", LargeBinary, nullable=False))
 
-revision = table("alembic_version", column("version_num", Text))
+revision = sa.table("alembic_version", sa.column("version_num", Text))
 """Alembic's own."""
 
 head = Table(
     "head",
     metadata,
-    Column("id", SmallInteger, CheckConstraint("id = 1"), primary_key=True, autoincrement=False),
+    Column("id", SmallInteger, sa.CheckConstraint("id = 1"), primary_key=True, autoincrement=False),
     Column("position", BigInteger, nullable=False),
     Column("hash", LargeBinary, nullable=False),
 )
@@ -98,12 +83,12 @@ for _name, _columns, _unique, _condition in (
     ("events_kind", ("kind", "position"), False, "kind > 1"),
     ("events_event_id", ("event_id",), True, "event_id IS NOT NULL"),
 ):
-    _where = text(_condition)
+    _where = sa.text(_condition)
     _given = [events.c[name] for name in _columns]
-    Index(_name, *_given, unique=_unique, sqlite_where=_where, postgresql_where=_where)
+    sa.Index(_name, *_given, unique=_unique, sqlite_where=_where, postgresql_where=_where)
 
 
-def alembic_config() -> "Config":
+def alembic_config(connection: sa.Connection | None = None) -> "Config":
     """Alembic's settings for a record, with no settings file needed."""
     from alembic.config import Config
 
@@ -112,13 +97,12 @@ def alembic_config() -> "Config":
     folder = installed if installed.is_dir() else Path(__file__).parents[2] / "migrations"
     config = Config()
     config.set_main_option("script_location", str(folder).replace("%", "%%"))
+    config.attributes["connection"] = connection
     return config
 
 
-def migrate(connection: Connection) -> None:
+def migrate(connection: sa.Connection) -> None:
     """Bring the schema to this version inside the caller's transaction, so that it is upgraded whole or not at all."""
     from alembic import command
 
-    config = alembic_config()
-    config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    command.upgrade(alembic_config(connection), "head")

@@ -6,10 +6,10 @@ its place, so that nothing else knows whether that is a file, a row or a lock of
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 
 import msgspec
 
@@ -42,37 +42,26 @@ class Blob(Protocol):
 
     def __str__(self) -> str:
         """Where it is, for messages."""
-        ...
 
     def exists(self) -> bool: ...
 
     def stamp(self) -> object:
         """A value that changes whenever the content does; None: there is none."""
-        ...
 
     def read(self) -> bytes | None:
         """The content; None: there is none."""
-        ...
 
     def replace(self, content: bytes, *, durable: bool = True) -> None:
         """Readers see the old content or the new one; `durable` waits until the disk has it."""
-        ...
 
     def locked(self) -> AbstractContextManager[None]:
         """Excludes every other `locked` block of any process, and waits for it."""
-        ...
 
 
-class Lease(Protocol):
-    """The right to act that at most one process holds; it is free again when the process ends."""
+class Lease(ExitStack):
+    """The right to act that at most one process holds; free again when it is closed, or when the process ends."""
 
-    def release(self) -> None:
-        """Free it; a second call does nothing."""
-        ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *_: object) -> None: ...
+    release = ExitStack.close
 
 
 class Cursor(Protocol):
@@ -93,41 +82,30 @@ class Session(Protocol):
 
     def guard(self) -> AbstractContextManager[None]:
         """Turns errors of the database and the system into those of `events.errors`."""
-        ...
 
     def run(self, statement: "Executable", *given: object) -> Cursor:
         """Run a statement with its parameters in the order of its text.
 
-        The statement is compiled once and kept, so it must be a constant of its module. Its rows go past SQLAlchemy,
-        which takes ten times as long to look at the columns of every result.
+        The statement is compiled once and kept: it must be a constant. Its rows go past SQLAlchemy, which takes ten
+        times as long to look at the columns of every result.
         """
-        ...
 
     def run_many(self, statement: "Executable", given: Sequence[tuple[object, ...]]) -> None:
         """Run a constant statement once for each row of parameters."""
-        ...
-
-    def query(self, statement: "Executable") -> Cursor:
-        """Run a statement that is built for one call."""
-        ...
 
     def begin(self, *, durable: bool) -> None:
         """Begin a transaction that excludes other writers; `durable`: its commit waits until the disk has it."""
-        ...
 
     def commit(self) -> None: ...
 
     def rollback(self) -> None:
         """Take the transaction back; a connection that cannot do it is dropped, which takes it back too."""
-        ...
 
     def snapshot(self) -> AbstractContextManager[None]:
         """A read transaction: what others append meanwhile is not seen."""
-        ...
 
     def damage(self) -> Iterator[tuple[int | None, str, str]]:
         """(position, kind, detail) of what the database itself finds wrong with its pages and its schema."""
-        ...
 
     def close(self) -> None: ...
 
@@ -138,15 +116,12 @@ class Store(Protocol):
     @property
     def url(self) -> str:
         """The record's identity for users and settings."""
-        ...
 
     def __str__(self) -> str:
         """Where the record is, for messages."""
-        ...
 
     def open(self, *, write: bool, create: bool, check: bool, clock: Clock) -> Session:
         """A connection to the record; `Record.open` says what the arguments mean and what it raises."""
-        ...
 
     def upgrade(self) -> None:
         """Bring the schema to this version, in one transaction.
@@ -155,15 +130,12 @@ class Store(Protocol):
             RecordNotFound, NotARecord, RecordDamaged, RecordTooNew, RecordNotWritable, RecordLocked: nothing was
             written.
         """
-        ...
 
     def stamp(self) -> object:
         """A value that changes when another record takes this one's place; None: there is none."""
-        ...
 
     def is_writable(self) -> bool:
         """Whether this process may write beside the record."""
-        ...
 
     def blob(self, name: str) -> Blob: ...
 
@@ -173,19 +145,15 @@ class Store(Protocol):
         Raises:
             RecordNotWritable: it cannot be made or opened.
         """
-        ...
 
     def lease_holder(self, name: str) -> int | None:
         """The process id that the last holder left, for a message; None where there never was one."""
-        ...
 
     def folder(self, name: str) -> Path:
         """A folder on this machine for what belongs to the record; it need not be there."""
-        ...
 
     def place(self, name: str) -> str:
         """The URL of a disposable database that belongs to the record."""
-        ...
 
 
 Where: TypeAlias = str | Path | Store

@@ -2,31 +2,40 @@
 
 A dstack line is `{"t", "ep", "path", "req", "status", "ms", "body"}`, with `"status": null` and `"error"` (also read as
 `"exc"`) where no answer came; a Slurm line `{"t", "kind": "poll", "cmd", "rc", "ms", "out", "err"}`. Unknown keys are
-kept. A line with `"ep": "lab_note"`, or a `kind` other than `poll`, is no poll.
+kept. A line with `"ep": "lab_note"`, or a `kind` other than `poll`, is not a poll.
 """
 
 import json
 import shlex
+import shutil
 import stat
 import sys
+import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
+from hashlib import sha256
 from io import BufferedReader
+from itertools import islice
 from pathlib import Path
-from typing import IO, Final, cast
+from typing import IO, TYPE_CHECKING, Final, cast
 
 import msgspec
 import zstandard
 
 from events.clock import SECOND, format_time, parse_time
-from events.errors import UnreadableInput
+from events.errors import SourceIsLive, UnreadableInput
 from events.poll import Poll, too_deep, too_wide
+
+if TYPE_CHECKING:
+    from events.store.record import Record
 
 SLURM: Final = "slurm:"
 """How the path of a Slurm poll begins; the command follows."""
 
-_KNOWN: Final = ("t", "ep", "path", "req", "status", "ms", "body", "error", "exc", "sweep", "complete", "server_time")
 _NULL: Final = msgspec.Raw(b"null")
+_KNOWN: Final = ("t", "ep", "path", "req", "status", "ms", "body", "error", "exc", "sweep", "complete", "server_time")
 _line: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _text: Final = msgspec.json.Decoder(str)
 _maybe_text: Final = msgspec.json.Decoder(str | None)
@@ -35,7 +44,6 @@ _maybe_number: Final = msgspec.json.Decoder(float | None)
 _LONGEST: Final = 366 * 86_400 * SECOND
 """No question waits a year for its answer."""
 _LAST: Final = parse_time("9999-12-31T23:59:59Z")
-
 
 LONGEST_LINE: Final = 64 << 20
 """Bytes of a line; the answers we hold have at most half of that."""
@@ -46,6 +54,10 @@ _PACKED: Final = 2 << 10
 """Bytes unpacked at a time: zstd makes up to 32,000 of one, so 64 MB of these."""
 CUT: Final = b"\0"
 """Stands for what cannot be unpacked; no line of any trace."""
+
+_BATCH: Final = 500
+_ID_BYTES: Final = 8
+"""Enough to tell the lines of all traces of one record apart; each byte is paid for by every imported poll, twice."""
 
 
 class TraceReading(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,23 +81,33 @@ class BadTraceLine(UnreadableInput):
 def read_trace(
     path: str | Path, reading: TraceReading, *, lenient: bool = False, broken: Callable[[int], object] | None = None
 ) -> Iterator[tuple[int, Poll | None]]:
-    """Each line's number, from 1, and its poll; None for a line that is no poll, or broken with `lenient`.
+    """Each line's number, from 1, and its poll; None for a line that is not a poll, or broken with `lenient`.
 
-    `broken` is told the number of every line left out because it is broken.
+    `broken` is called with the number of every line that is left out because it is broken.
 
     Raises:
         BadTraceLine: a line is broken and `lenient` is not set.
         UnreadableInput: the file is not there or cannot be unpacked.
     """
-    for number, raw in numbered_lines(path, lenient=lenient):
+    for number, _, poll, is_broken in _parsed(path, str(path), reading, lenient=lenient):
+        if is_broken and broken is not None:
+            broken(number)
+        yield number, poll
+
+
+def _parsed(
+    file: str | Path, name: str, reading: TraceReading, *, lenient: bool
+) -> Iterator[tuple[int, bytes, Poll | None, bool]]:
+    """Number, text and poll of each line, and whether it is broken."""
+    for number, raw in numbered_lines(file, lenient=lenient):
+        poll, broken = None, False
         try:
-            yield number, parse_line(raw, reading)
+            poll = parse_line(raw, reading)
         except (ValueError, RecursionError) as error:
             if not lenient:
-                raise BadTraceLine(str(path), number, str(error)) from None
-            if broken is not None:
-                broken(number)
-            yield number, None
+                raise BadTraceLine(name, number, str(error)) from None
+            broken = True
+        yield number, raw, poll, broken
 
 
 def parse_line(raw: bytes, reading: TraceReading) -> Poll | None:
@@ -123,13 +145,8 @@ def write_trace_line(poll: Poll) -> bytes:
         if poll.body is not None:
             line["out"] = msgspec.Raw(poll.body)
         return msgspec.json.encode(line | poll.extra) + b"\n"
-    line |= {
-        "ep": poll.ep,
-        "path": poll.path,
-        "req": msgspec.Raw(poll.req),
-        "status": poll.status,
-        "ms": milliseconds,
-    }
+    req = msgspec.Raw(poll.req)
+    line |= {"ep": poll.ep, "path": poll.path, "req": req, "status": poll.status, "ms": milliseconds}
     if poll.error is not None:
         line["error"] = poll.error
     if poll.sweep is not None:
@@ -140,7 +157,8 @@ def write_trace_line(poll: Poll) -> bytes:
         line["server_time"] = format_time(poll.server_time)
     line |= poll.extra
     if poll.body is not None:
-        line["body"] = msgspec.Raw(_one_line(poll.body))
+        # Line breaks between tokens; inside strings they are escaped anyway.
+        line["body"] = msgspec.Raw(poll.body.replace(b"\r", b" ").replace(b"\n", b" "))
     return msgspec.json.encode(line) + b"\n"
 
 
@@ -204,11 +222,6 @@ def _members(raw: bytes) -> dict[str, msgspec.Raw]:
         return {key: msgspec.Raw(json.dumps(value).encode()) for key, value in found.items()}
 
 
-def _one_line(body: bytes) -> bytes:
-    """JSON text without line breaks between its tokens (inside strings they are escaped anyway)."""
-    return body.replace(b"\r", b" ").replace(b"\n", b" ") if b"\n" in body or b"\r" in body else body
-
-
 def numbered_lines(path: str | Path, *, lenient: bool = False) -> Iterator[tuple[int, bytes]]:
     """The lines of a `.jsonl`, a `.jsonl.zst` or standard input (`-`), numbered from 1; blank lines are left out.
 
@@ -240,15 +253,12 @@ def numbered_lines(path: str | Path, *, lenient: bool = False) -> Iterator[tuple
 
 def _lines(path: str) -> Iterator[bytes]:
     if path == "-":
-        return _split(iter(partial(cast(BufferedReader, sys.stdin.buffer).read1, _PIECE), b""))
+        yield from _split(iter(partial(cast(BufferedReader, sys.stdin.buffer).read1, _PIECE), b""))
+        return
     # A pipe that nobody writes to would be waited for, and a device never ends.
     if not stat.S_ISREG(Path(path).stat().st_mode):
         raise UnreadableInput(f"{path} is not a regular file: give one, or `-` and the lines on standard input.")
-    return _of_file(Path(path))
-
-
-def _of_file(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
+    with Path(path).open("rb") as file:
         packed = file.read(4) == zstandard.FRAME_HEADER
         file.seek(0)
         yield from _split(_unpacked(file) if packed else iter(partial(file.read, _PIECE), b""))
@@ -256,20 +266,17 @@ def _of_file(path: Path) -> Iterator[bytes]:
 
 def _split(pieces: Iterator[bytes]) -> Iterator[bytes]:
     """The lines of a text in pieces; a line longer than `LONGEST_LINE` is the last, and not whole."""
-    begun: list[bytes] = []
-    size = 0
+    begun = bytearray()
     for piece in pieces:
         *whole, rest = piece.split(b"\n")
         for line in whole:
-            yield b"".join([*begun, line]) if begun else line
-            begun, size = [], 0
-        if rest:
-            begun.append(rest)
-            size += len(rest)
-        if size > LONGEST_LINE:
+            yield bytes(begun + line) if begun else line
+            begun.clear()
+        begun += rest
+        if len(begun) > LONGEST_LINE:
             break
     if begun:
-        yield b"".join(begun)
+        yield bytes(begun)
 
 
 def _unpacked(file: IO[bytes]) -> Iterator[bytes]:
@@ -289,3 +296,101 @@ def _unpacked(file: IO[bytes]) -> Iterator[bytes]:
             piece = unpacker.unused_data if unpacker.eof else b""
     if not unpacker.eof:
         raise zstandard.ZstdError("it ends too early")
+
+
+class Imported(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a trace."""
+
+    polls: int
+    """Poll lines the record did not have."""
+    known: int
+    """Poll lines it had already."""
+    skipped: int
+    """Broken lines."""
+    first_position: int | None
+    """Of the trace's polls, new or known; None if it has none."""
+    last_position: int | None
+
+
+def import_trace(
+    record: "Record", path: str | Path, reading: TraceReading, *, lenient: bool = False, name: str | None = None
+) -> Imported:
+    """Write one poll event per poll line, in order. Without `lenient` a broken line imports nothing.
+
+    A poll's id is the hash of its line and of how often that line came before: importing again adds nothing, doubled
+    lines stay two polls. An import that was cut short is completed by doing it again. The id also marks the poll as
+    imported: its source is an archive.
+
+    Args:
+        name: import as `<provider>/<name>`, whichever sources the trace names; the ids are then others.
+
+    Raises:
+        BadTraceLine, UnreadableInput, SourceIsLive: nothing was imported.
+        IdConflict, RecordLocked, RecordNotWritable: what had been imported stays, and is known the next time.
+    """
+    if name is not None:
+        own = reading.source_of
+        reading = msgspec.structs.replace(
+            reading, source_of=lambda path, req: f"{own(path, req).partition('/')[0]}/{name}"
+        )
+    first = last = None
+    count: Counter[str] = Counter()
+    with _rereadable(path) as file:
+        sources = {poll.source for _, _, poll, _ in _parsed(file, str(path), reading, lenient=lenient) if poll}
+        for source in sorted(sources):
+            _refuse_live(record, source)
+        polls = _identified(_parsed(file, str(path), reading, lenient=lenient), (name or "").encode(), count)
+        while batch := list(islice(polls, _BATCH)):
+            results = record.append_polls([poll for _, poll in batch], ids=[name for name, _ in batch])
+            count["polls"] += sum(result.appended for result in results)
+            count["known"] += sum(not result.appended for result in results)
+            first, last = results[0].position if first is None else first, results[-1].position
+    return Imported(
+        polls=count["polls"],
+        known=count["known"],
+        skipped=count["skipped"],
+        first_position=first,
+        last_position=last,
+    )
+
+
+def _identified(
+    lines: Iterator[tuple[int, bytes, Poll | None, bool]], salt: bytes, count: Counter[str]
+) -> Iterator[tuple[str, Poll]]:
+    """(id, poll) of every poll; broken lines are counted as `skipped`."""
+    seen: Counter[bytes] = Counter()
+    for _, raw, poll, broken in lines:
+        count["skipped"] += broken
+        if poll is not None:
+            line = sha256(raw.strip()).digest()
+            seen[line] += 1
+            yield sha256(line + seen[line].to_bytes(8, "big") + salt).digest()[:_ID_BYTES].hex(), poll
+
+
+def _refuse_live(record: "Record", source: str) -> None:
+    """
+    Raises:
+        SourceIsLive: a recorder polls, or has polled, this source.
+    """
+    if "/" not in source:
+        return  # polls of no project, as of dstack's event log: no recorder has such a source
+    stream = f"source/{source}"
+    first = next(record.read(stream=stream, types={"PollRecorded", "PollFailed"}, limit=1), None)
+    started = next(record.read(stream=stream, types={"RecorderStarted"}, limit=1), None)
+    if started is not None or (first is not None and first.event_id is None):
+        raise SourceIsLive(
+            f"This record records {source} itself, so a trace cannot be imported under that name: give the import a "
+            "name of its own with `--as NAME`."
+        )
+
+
+@contextmanager
+def _rereadable(path: str | Path) -> Iterator[Path]:
+    """The file itself; standard input is put aside first, for it is read twice."""
+    if str(path) != "-":
+        yield Path(path)
+        return
+    with tempfile.NamedTemporaryFile(prefix="steno-") as aside:
+        shutil.copyfileobj(sys.stdin.buffer, aside)
+        aside.flush()
+        yield Path(aside.name)

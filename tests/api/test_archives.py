@@ -20,7 +20,7 @@ from engine.replay.trace import replay_trace
 from events.clock import SECOND, SystemClock, parse_time
 from events.poll import Poll
 from events.store.record import Batch, Record
-from events.traces.importing import import_trace
+from events.traces.trace import import_trace
 from events.types import SourceHidden
 
 if TYPE_CHECKING:

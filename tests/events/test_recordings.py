@@ -9,8 +9,7 @@ import pytest
 from stenotest.records import temporary_record
 
 from engine.providers.readings import READINGS
-from events.traces.importing import import_trace
-from events.traces.trace import read_trace, write_trace_line
+from events.traces.trace import import_trace, read_trace, write_trace_line
 
 if TYPE_CHECKING:
     from pathlib import Path

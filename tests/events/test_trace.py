@@ -15,8 +15,7 @@ from stenotest.records import START
 from events.clock import format_time
 from events.errors import UnreadableInput
 from events.poll import Poll
-from events.traces.importing import import_trace
-from events.traces.trace import BadTraceLine, parse_line, read_trace, write_trace_line
+from events.traces.trace import BadTraceLine, import_trace, parse_line, read_trace, write_trace_line
 
 if TYPE_CHECKING:
     from pathlib import Path

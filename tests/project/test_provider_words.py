@@ -41,7 +41,6 @@ ALLOWED = {
     # the formats of traces and records
     "events/poll.py",
     "events/shape/shape.py",
-    "events/traces/importing.py",
     "events/traces/trace.py",
 }
 """Files that may still say so. It may only shrink."""

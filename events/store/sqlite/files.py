@@ -6,9 +6,9 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Self
 
 from events.errors import RecordNotWritable
+from events.store.store import Lease
 
 
 class FileBlob:
@@ -33,15 +33,14 @@ class FileBlob:
         return found.st_ino, found.st_mtime_ns, found.st_size
 
     def read(self) -> bytes | None:
-        try:
-            return self.path.read_bytes()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise RecordNotWritable(f"{self.path} cannot be read ({_why(error)}).") from error
+        with self._told("read"):
+            try:
+                return self.path.read_bytes()
+            except FileNotFoundError:
+                return None
 
     def replace(self, content: bytes, *, durable: bool = True) -> None:
-        with self._writing():
+        with self._told("written"):
             descriptor, name = tempfile.mkstemp(prefix=self.path.name, dir=self.path.parent)  # 0600 from the first byte
             try:
                 with os.fdopen(descriptor, "wb") as file:
@@ -59,57 +58,42 @@ class FileBlob:
     @contextmanager
     def locked(self) -> Iterator[None]:
         with ExitStack() as stack:
-            with self._writing():
+            with self._told("written"):
                 stack.enter_context(locked(self.path.with_name(self.path.name + ".lock")))
             yield
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
+    def _told(self, done: str) -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            raise RecordNotWritable(f"{self.path} cannot be written ({_why(error)}).") from error
+            why = (error.strerror or str(error)).lower()
+            raise RecordNotWritable(f"{self.path} cannot be {done} ({why}).") from error
 
 
-class FileLease:
-    """A lease as a locked file: a killed holder leaves it free at once."""
+def take_lease(path: Path) -> Lease | None:
+    """The lease of a locked file, which a killed holder leaves free at once; None while another process holds it.
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor: int | None = descriptor
+    The file stays when the lease is freed: removing it would let two processes lock two files of one name.
 
-    @classmethod
-    def take(cls, path: Path) -> "FileLease | None":
-        """The lease; None while another process holds it.
-
-        The file stays when the lease is freed: removing it would let two processes lock two files of one name.
-
-        Raises:
-            RecordNotWritable: the file cannot be made or opened.
-        """
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            message = f"The lease {path} cannot be opened ({error.strerror}): check the permissions beside the record."
-            raise RecordNotWritable(message) from None
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            return None
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-        return cls(descriptor)
-
-    def release(self) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
+    Raises:
+        RecordNotWritable: the file cannot be made or opened.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        message = f"The lease {path} cannot be opened ({error.strerror}): check the permissions beside the record."
+        raise RecordNotWritable(message) from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    lease = Lease()
+    lease.callback(os.close, descriptor)
+    return lease
 
 
 @contextmanager
@@ -134,7 +118,3 @@ def sync_folder(path: Path) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
-
-
-def _why(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()

@@ -5,6 +5,7 @@ import re
 import sqlite3
 import stat
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -49,6 +50,21 @@ _HEAD: Final = select(head.c.position, head.c.hash)
 _LAST: Final = select(events.c.position, events.c.hash).order_by(events.c.position.desc()).limit(1)
 
 
+def schema_damage(connection: Connection) -> Iterator[tuple[None, str, str]]:
+    """(None, kind, detail) of whatever is not as the schema of the record's revision declares it."""
+    expected = expected_schema(str(connection.execute(select(revision.c.version_num)).scalar()))
+    found = described(connection)
+    for name in expected.keys() | found.keys():
+        kind = expected.get(name, found.get(name, ("", "")))[0]
+        what = "trigger" if kind == "trigger" else "schema"
+        if name not in found:
+            yield None, what, f"{kind} {name} is missing"
+        elif name not in expected:
+            yield None, what, f"{kind} {name} does not belong here"
+        elif expected[name] != found[name]:
+            yield None, what, f"{kind} {name} was changed"
+
+
 def expected_schema(version: str = REVISION) -> dict[str, tuple[str, ...]]:
     """Kind, table and plain SQL of everything the schema of a record has, by name."""
     new = _NEW.get(version, frozenset())
@@ -72,18 +88,15 @@ def plain_sql(sql: object) -> str:
 
 def expect_file(path: Path) -> None:
     """Read the first bytes of the file, without SQLite, which might write; not where we have it open already."""
-    with while_closed(path) as may:
-        if may:
-            _look_at(path)
-
-
-def _look_at(path: Path) -> None:
     try:
         if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():
             raise NotARecord(f"{path} is a pipe or a device, not a record.")
-        with path.open("rb") as file:
-            first = file.read(100)
-            size = file.seek(0, os.SEEK_END)
+        with while_closed(path) as may:
+            if not may:
+                return
+            with path.open("rb") as file:
+                first = file.read(100)
+                size = file.seek(0, os.SEEK_END)
     except FileNotFoundError:
         raise RecordNotFound(f"There is no record at {path}: `steno record` or `steno import` makes one.") from None
     except IsADirectoryError:

@@ -13,24 +13,23 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, cast
 
-from sqlalchemy import Connection, Executable, create_engine, select
+from sqlalchemy import Connection, Executable, create_engine
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from events.clock import Clock
-from events.store.schema import FORMAT, head, meta, migrate, revision
+from events.store.schema import FORMAT, head, meta, migrate
 from events.store.sqlite.connection import connect, file_id, may_write, translated
-from events.store.sqlite.files import FileBlob, FileLease, locked, sync_folder
+from events.store.sqlite.files import FileBlob, locked, sync_folder, take_lease
 from events.store.sqlite.opening import (
-    described,
     expect_file,
     expect_head,
     expect_writable,
-    expected_schema,
     read_identity,
+    schema_damage,
 )
-from events.store.store import Cursor, Identity
+from events.store.store import Identity, Lease
 
 _EVENT_ROW: Final = re.compile(r"^row (\d+) missing from index events_")
 _DIALECT: Final = sqlite.dialect()
@@ -65,9 +64,6 @@ class SqliteSession:
     def run_many(self, statement: Executable, given: Sequence[tuple[object, ...]]) -> None:
         self._driver.executemany(_compiled(statement)[0], given)
 
-    def query(self, statement: Executable) -> Cursor:
-        return cast(Cursor, self.connection.execute(statement))
-
     def begin(self, *, durable: bool) -> None:
         execute = self.connection.exec_driver_sql
         if durable is not self._full:
@@ -101,17 +97,7 @@ class SqliteSession:
                         yield None if row is None else int(row[1]), "page", line
         except (sqlite3.Error, ValueError) as error:
             yield None, "page", f"reading stopped: {error}"
-        expected = expected_schema(str(self.connection.execute(select(revision.c.version_num)).scalar()))
-        found = described(self.connection)
-        for name in expected.keys() | found.keys():
-            kind = expected.get(name, found.get(name, ("", "")))[0]
-            what = "trigger" if kind == "trigger" else "schema"
-            if name not in found:
-                yield None, what, f"{kind} {name} is missing"
-            elif name not in expected:
-                yield None, what, f"{kind} {name} does not belong here"
-            elif expected[name] != found[name]:
-                yield None, what, f"{kind} {name} was changed"
+        yield from schema_damage(self.connection)
 
     def close(self) -> None:
         self.connection.close()
@@ -176,8 +162,8 @@ class SqliteStore:
     def blob(self, name: str) -> FileBlob:
         return FileBlob(self.folder(name))
 
-    def lease(self, name: str) -> FileLease | None:
-        return FileLease.take(self._lease(name))
+    def lease(self, name: str) -> Lease | None:
+        return take_lease(self._lease(name))
 
     def lease_holder(self, name: str) -> int | None:
         try:

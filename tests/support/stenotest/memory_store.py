@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
 
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.pool import NullPool
@@ -16,6 +15,7 @@ from events.clock import Clock
 from events.errors import RecordNotFound
 from events.store.sqlite.opening import expect_head, read_identity
 from events.store.sqlite.store import SqliteSession, fill
+from events.store.store import Lease
 
 _numbers = itertools.count()
 
@@ -48,24 +48,6 @@ class MemoryBlob:
     def locked(self) -> Iterator[None]:
         with self._lock:
             yield
-
-
-class MemoryLease:
-    """A lease of a `MemoryStore`; only threads of this process compete for it."""
-
-    def __init__(self, lock: threading.Lock) -> None:
-        self._lock: threading.Lock | None = lock
-
-    def release(self) -> None:
-        lock, self._lock = self._lock, None
-        if lock is not None:
-            lock.release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
 
 
 class MemoryStore:
@@ -108,12 +90,14 @@ class MemoryStore:
     def blob(self, name: str) -> MemoryBlob:
         return self._blobs.setdefault(name, MemoryBlob(name))
 
-    def lease(self, name: str) -> MemoryLease | None:
+    def lease(self, name: str) -> Lease | None:
         lock = self._leases.setdefault(name, threading.Lock())
         if not lock.acquire(blocking=False):
             return None
         self._held.add(name)
-        return MemoryLease(lock)
+        lease = Lease()
+        lease.callback(lock.release)
+        return lease
 
     def lease_holder(self, name: str) -> int | None:
         return 0 if name in self._held else None
