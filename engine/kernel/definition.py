@@ -1,16 +1,19 @@
 """What a problem is: what a solution is called with, what is right, on what it is tried and timed."""
 
 import keyword
+import math
 import threading
 import warnings
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal, get_args
 
 import msgspec
 
-DTYPES: Final = ("float32", "float64", "float16", "bfloat16", "int32")
-WIDTHS: Final = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int32": 4}
+from engine.kernel.machine.numbers import SIZES
+
+Dtype = Literal["float32", "float64", "float16", "bfloat16", "int32"]
+DTYPES: Final[tuple[str, ...]] = get_args(Dtype)
 TOLERANCES: Final = {"float32": 1e-4, "float64": 1e-9, "float16": 1e-2, "bfloat16": 5e-2, "int32": 0.0}
 """Absolute and relative, where a definition says none."""
 LARGEST: Final = 1 << 30
@@ -134,16 +137,11 @@ def check(definition: Definition, *, dtype: str, benchmark: bool, where: str = "
     """
     signature = definition.signature
     _check_names(signature, f"{where}.signature")
-    for kind, tensors in (("inputs", signature.inputs), ("outputs", signature.outputs)):
-        for index, tensor in enumerate(tensors):
-            for at, dimension in enumerate(tensor.shape):
-                if isinstance(dimension, str) and dimension not in signature.sizes:
-                    field = f"{where}.signature.{kind}[{index}].shape[{at}]"
-                    raise Wrong(field, f"{dimension!r} is none of the sizes: {', '.join(signature.sizes)}")
     for index, given in enumerate(signature.inputs):
         if not -1e30 <= given.low <= given.high <= 1e30:
             raise Wrong(f"{where}.signature.inputs[{index}].low", "low must be at most high, both within ±1e30")
-        if dtype == "int32" and not (given.low >= -(2**31) and given.high < 2**31 and _has_whole(given)):
+        whole = given.low >= -(2**31) and given.high < 2**31 and math.ceil(given.low) <= math.floor(given.high)
+        if dtype == "int32" and not whole:
             raise Wrong(f"{where}.signature.inputs[{index}].low", "there is no 32-bit whole number from low to high")
     _check_reference(definition.reference, f"{where}.reference")
     for index, test in enumerate(definition.tests):
@@ -156,14 +154,7 @@ def check(definition: Definition, *, dtype: str, benchmark: bool, where: str = "
 
 def entries(tensor: Tensor, sizes: dict[str, int]) -> int:
     """How many numbers a tensor has."""
-    count = 1
-    for dimension in tensor.shape:
-        count *= sizes[dimension] if isinstance(dimension, str) else dimension
-    return count
-
-
-def _has_whole(given: Input) -> bool:
-    return -(-given.low // 1) <= given.high // 1
+    return math.prod(sizes[one] if isinstance(one, str) else one for one in tensor.shape)
 
 
 def _check_names(signature: Signature, where: str) -> None:
@@ -179,6 +170,12 @@ def _check_names(signature: Signature, where: str) -> None:
         if name in seen:
             raise Wrong(f"{where}.{field}", f"{name!r} is there twice")
         seen.add(name)
+    for kind, tensors in (("inputs", signature.inputs), ("outputs", signature.outputs)):
+        for index, tensor in enumerate(tensors):
+            for at, dimension in enumerate(tensor.shape):
+                if isinstance(dimension, str) and dimension not in signature.sizes:
+                    field = f"{where}.{kind}[{index}].shape[{at}]"
+                    raise Wrong(field, f"{dimension!r} is none of the sizes: {', '.join(signature.sizes)}")
 
 
 def _check_reference(reference: Reference, where: str) -> None:
@@ -205,7 +202,7 @@ def _check_case(case: Test, signature: Signature, dtype: str, where: str) -> Non
             said += [f"with {', '.join(unknown)}, which the signature does not have"] if unknown else []
             raise Wrong(f"{where}.{kind}", f"it is {' and '.join(said)}")
     for tensor in (*signature.inputs, *signature.outputs):
-        if entries(tensor, case.sizes) * WIDTHS[dtype] > LARGEST:
+        if entries(tensor, case.sizes) * SIZES[dtype] > LARGEST:
             raise Wrong(f"{where}.sizes", f"{tensor.name} would be larger than 1 GiB")
     if not abs(case.seed) < 2**63:
         raise Wrong(f"{where}.seed", "a seed has at most 63 bits")
@@ -248,12 +245,12 @@ def reference_of(definition: Definition) -> str:
     Raises:
         LookupError: no such problem is shipped.
     """
-    found: Definition | None = definition
-    if definition.reference.python is None:
-        found = definition_of(definition.reference.problem or "")
-    if found is None or found.reference.python is None:
-        raise LookupError(definition.reference.problem)
-    return found.reference.python
+    own, problem = definition.reference.python, definition.reference.problem
+    shipped = None if own is not None else definition_of(problem or "")
+    source = own if shipped is None else shipped.reference.python
+    if source is None:
+        raise LookupError(problem)
+    return source
 
 
 def _read(folder: Path) -> KernelProblem:

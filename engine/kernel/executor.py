@@ -8,22 +8,20 @@ import io
 import zipfile
 from functools import cache
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
-from engine.kernel.definition import TOLERANCES, Definition, Test, Wrong, entries, reference_of
+from engine.kernel.definition import TOLERANCES, Definition, Test, Tolerance, Wrong, entries, reference_of
 from engine.kernel.mark import KernelMark, hashed
 from engine.kernel.submission import KernelSubmission
 
 PACKAGE: Final = "steno_kernel"
-"""What the files are called on the machine."""
+"""The name of the program on the machine."""
 VARIABLE: Final = "STENO_KERNEL"
 LONGEST: Final = 120_000
 """Bytes of one variable of a program's environment, below Linux's 128 KiB."""
-COMPILE_LIMIT: Final = 300
-CASE_LIMIT: Final = 60
-REFERENCE_LIMIT: Final = 120
+LIMITS: Final = {"compile": 300, "case": 60, "reference": 120}
 """Seconds."""
 ARCHITECTURES: Final = {"MI300X": "gfx942"}
 
@@ -47,7 +45,6 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """`auto`: hipcc, or where there is none, a C++ compiler with the stand-in for HIP."""
     max_duration: int
     """Seconds."""
-    backend: str | None = None
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,8 +55,11 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     mark: KernelMark
 
 
-class KernelExecutor(Protocol):
-    """Makes an order of a submission."""
+class OneTask:
+    """One task a kernel: the image's Python unpacks the program, which compiles, checks and times."""
+
+    def __init__(self, terms: Terms) -> None:
+        self._terms = terms
 
     def order(self, submission: KernelSubmission, key: str) -> Order:
         """What to ask the provider for.
@@ -70,17 +70,6 @@ class KernelExecutor(Protocol):
         Raises:
             Wrong: it is too large to be sent.
         """
-        ...
-
-
-class OneTask:
-    """One task a kernel: the image's Python unpacks the program, which compiles, checks and times."""
-
-    def __init__(self, terms: Terms) -> None:
-        self._terms = terms
-
-    def order(self, submission: KernelSubmission, key: str) -> Order:
-        """See `KernelExecutor.order`."""
         definition, terms = submission.definition, self._terms
         packed = bundled(job_of(submission, key, compiler=terms.compiler))
         if len(packed) + len(VARIABLE) + 2 > LONGEST:
@@ -93,8 +82,6 @@ class OneTask:
             "resources": {"gpu": f"{submission.gpu}:1"},
             "max_duration": terms.max_duration,
         }
-        if terms.backend is not None:
-            configuration["backends"] = [terms.backend]
         mark = KernelMark(
             problem=submission.problem,
             gpu_type=submission.gpu,
@@ -111,7 +98,7 @@ class OneTask:
 def job_of(submission: KernelSubmission, key: str, *, compiler: str) -> dict[str, object]:
     """What the program on the machine reads: names, numbers and text, nothing to be looked up."""
     definition, dtype = submission.definition, submission.dtype
-    signature, tolerance = definition.signature, definition.tolerance
+    signature, usual = definition.signature, TOLERANCES[dtype]
     return {
         "key": key,
         "solution": submission.solution,
@@ -127,11 +114,8 @@ def job_of(submission: KernelSubmission, key: str, *, compiler: str) -> dict[str
             "sizes": list(signature.sizes),
         },
         "reference": reference_of(definition),
-        "tolerance": {
-            "absolute": TOLERANCES[dtype] if tolerance is None else tolerance.absolute,
-            "relative": TOLERANCES[dtype] if tolerance is None else tolerance.relative,
-        },
-        "limits": {"compile": COMPILE_LIMIT, "case": CASE_LIMIT, "reference": REFERENCE_LIMIT},
+        "tolerance": msgspec.to_builtins(definition.tolerance or Tolerance(absolute=usual, relative=usual)),
+        "limits": LIMITS,
         "tests": [_case(one, definition) for one in definition.tests],
         "benchmarks": [
             {**_case(one, definition), "warm_ups": one.warm_ups, "repeats": one.repeats}

@@ -8,19 +8,10 @@ import msgspec
 
 STATUSES: Final = frozenset(
     {
-        "COMPILING",
-        "COMPILE_ERROR",
-        "CHECKING",
-        "TEST_RESULT",
-        "CHECKED",
-        "BENCHMARKING",
-        "BENCHMARK_RESULT",
-        "BENCHMARKED",
-        "WRONG_ANSWER",
-        "RUNTIME_ERROR",
-        "ERROR",
+        "COMPILING", "COMPILE_ERROR", "CHECKING", "TEST_RESULT", "CHECKED", "BENCHMARKING", "BENCHMARK_RESULT",
+        "BENCHMARKED", "WRONG_ANSWER", "RUNTIME_ERROR", "ERROR",
     }
-)
+)  # fmt: skip
 """What a task can say."""
 
 
@@ -50,7 +41,7 @@ _frame = msgspec.json.Decoder(TaskFrame)
 
 
 def read_mark(data: bytes) -> KernelMark | None:
-    """The mark of a request; None where it is of a version that wrote other things."""
+    """The mark of a request; None if another version of Steno wrote other fields."""
     try:
         return _mark.decode(data)
     except msgspec.DecodeError:
@@ -58,7 +49,7 @@ def read_mark(data: bytes) -> KernelMark | None:
 
 
 def read_frame(data: bytes) -> TaskFrame | None:
-    """A frame; None where it is none."""
+    """A frame; None if the text is not one."""
     try:
         found = _frame.decode(data)
     except (msgspec.DecodeError, RecursionError):
@@ -67,7 +58,7 @@ def read_frame(data: bytes) -> TaskFrame | None:
 
 
 def is_genuine(frame: TaskFrame, key_hash: str) -> bool:
-    """Whether a frame was said by the program that was sent, rather than printed by what it runs."""
+    """Whether the program that was sent printed a frame, rather than what it runs."""
     return secrets.compare_digest(hashed(frame.key), key_hash)
 
 

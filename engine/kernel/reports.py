@@ -1,4 +1,4 @@
-"""Keeps up with what tasks report: every frame an event, once, whatever is killed when.
+"""Records what tasks report: every frame is one event, once, whatever is killed when.
 
 Used by the holder of the provider's lease. A frame's id is its attempt and its number in the output, so that what is
 read again after a crash is not written again.
@@ -8,7 +8,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Final
@@ -39,13 +39,12 @@ _PASSES: Final = 4
 _LAST: Final = 16 * SECOND
 """The longest pause between these passes; the first is two seconds."""
 _LOOKED_TWICE: Final = 2
-"""Passes over an output that is there and has no last word: its last lines may have come late."""
+"""Passes over an output that is there and has no final status: its last lines may have come late."""
 _SLOW: Final = 15 * SECOND
 """The longest pause between two passes over the output of a run that goes on."""
 _MARK: Final = MARK.encode()
 _GOES: Final = frozenset({State.RUNNING, State.FINISHING})
 _log = logging.getLogger(__name__)
-Logs = Callable[[], Iterator[bytes]]
 
 
 class Lines:
@@ -61,7 +60,7 @@ class Lines:
         found = []
         *whole, rest = (self._begun + piece).split(b"\n")
         for line in whole:
-            if not self._too_long and (frame := self._frame(line)) is not None:
+            if not self._too_long and (frame := self._frame(line.strip(b"\r"))) is not None:
                 found.append(frame)
             self._too_long = False
         self._too_long = self._too_long or len(rest) > LONGEST
@@ -69,7 +68,6 @@ class Lines:
         return found
 
     def _frame(self, line: bytes) -> bytes | None:
-        line = line.strip(b"\r")
         if not line.startswith(_MARK) or len(line) > LONGEST:
             return None
         text = line[len(_MARK) :].strip()
@@ -78,22 +76,22 @@ class Lines:
 
 
 class OutputReader:
-    """One pass over an output, from its beginning."""
+    """One pass over an output, from its beginning, in a thread of its own.
 
-    def __init__(self, logs: Logs, said: Said, key_hash: str) -> None:
-        """
-        Args:
-            logs: the output, piece by piece.
-            said: what is in the record already; that much of the output is read and not given again.
-        """
+    Args:
+        logs: the output, piece by piece.
+        said: what is in the record already; that much of the output is read and not given again.
+    """
+
+    def __init__(self, logs: Callable[[], Iterator[bytes]], said: Said, key_hash: str) -> None:
         self._logs = logs
         self._said = Said(mark=said.mark)
         self._known = said.frames
         self._lines = Lines(key_hash)
         self._found: SimpleQueue[tuple[int, bytes]] = SimpleQueue()
         self._stopped = False
-        self.trouble: str | None = None
-        """Why the output could not be read to its end."""
+        self.trouble = False
+        """The output could not be read to its end."""
         # A daemon: a process that ends does not wait for a log that hangs; the rest is read by the next.
         self._thread = threading.Thread(target=self._run, name="steno-task-output", daemon=True)
         self._thread.start()
@@ -106,26 +104,20 @@ class OutputReader:
     def frames(self, most: int) -> list[tuple[int, bytes]]:
         """(number in the output, frame) of what was read since the last look."""
         found: list[tuple[int, bytes]] = []
-        while len(found) < most:
-            try:
+        with suppress(Empty):
+            while len(found) < most:
                 found.append(self._found.get_nowait())
-            except Empty:
-                break
         return found
 
     def stop(self) -> None:
         """Read no further; the thread ends with the next piece."""
         self._stopped = True
 
-    def join(self, seconds: float) -> None:
-        """Wait that long for the thread to end."""
-        self._thread.join(seconds)
-
     def _run(self) -> None:
         try:
             self._read()
-        except Exception as error:  # noqa: BLE001 - whatever a log does, the recorder goes on
-            self.trouble = f"{type(error).__name__}: {error}"
+        except Exception:  # noqa: BLE001 - whatever a log does, the recorder goes on
+            self.trouble = True
             _log.debug("the output of a task cannot be read", exc_info=True)
 
     def _read(self) -> None:
@@ -153,7 +145,7 @@ class _Open:
     """Passes since the run has ended."""
     failures: int = 0
     not_before: int = 0
-    written: int = field(default=0)
+    written: int = 0
     """The number of the newest frame handed to the record."""
 
 
@@ -176,7 +168,7 @@ class Reports:
         return bool(self._open)
 
     def look(self, state: WorldState) -> None:
-        """Write down what was read since the last look and see to it that the rest is; never waits for the provider."""
+        """Write down what was read since the last look, and start what has to be read; never waits for the provider."""
         self._awaited.update(
             run_id
             for run_id in (state.unsettled if self._looked else state.runs)
@@ -191,10 +183,14 @@ class Reports:
                 self._awaited.discard(run_id)
         for run_id, one in tuple(self._open.items()):
             found = state.runs.get(run_id)
-            if found is None or found.said is None or self._settled(found, found.said, one):
-                self._let_go(run_id)
+            if found is None or found.said is None or _is_settled(found, found.said, one):
+                if one.reader is not None:
+                    one.reader.stop()
+                del self._open[run_id]
+            elif one.reader is None:
+                self._begin(found, found.said, one)
             else:
-                self._attend(found, found.said, one)
+                self._attend(found, found.said, one, one.reader)
 
     def close(self) -> None:
         """Read no further; the next holder of the lease goes on."""
@@ -206,69 +202,39 @@ class Reports:
         self._looked = False
 
     def _is_ours(self, run: Run) -> bool:
-        """Whether its output is to be read, or read on: it has begun, and did not say its last word."""
+        """Whether its output is to be read, or read on: it has begun, and its final status was not read."""
         if run.said is None or run.said.over or run.said.ended or run.provider_id is None:
             return False
         if run.provider != self._provider.name or run.project not in (None, self._provider.project):
             return False
         return run.terminal or run.state in _GOES
 
-    def _settled(self, run: Run, said: Said, one: _Open) -> bool:
-        """Whether there is nothing more to read of it: all was said, or it is another attempt's turn."""
-        if said.over or one.provider_id != run.provider_id:
-            return True
-        return said.ended and (one.reader is None or one.reader.over)
+    def _begin(self, run: Run, said: Said, one: _Open) -> None:
+        reading = sum(other.reader is not None for other in self._open.values())
+        if self._clock.now() >= one.not_before and reading < AT_ONCE:
+            mark = read_mark(said.mark)
+            logs = partial(self._provider.logs, one.provider_id, run.name or "", follow=not run.terminal)
+            one.reader = OutputReader(logs, said, "" if mark is None else mark.key_hash)
 
-    def _attend(self, run: Run, said: Said, one: _Open) -> None:
-        now = self._clock.now()
-        reader = one.reader
-        if reader is None:
-            if now >= one.not_before and sum(other.reader is not None for other in self._open.values()) < AT_ONCE:
-                self._begin(run, said, one)
-            return
+    def _attend(self, run: Run, said: Said, one: _Open, reader: OutputReader) -> None:
         over = reader.over  # asked first: what a pass that is over has found is all there
         frames = reader.frames(A_ROUND)
-        self._write(run, one, [self._fact(run, one, seq, frame) for seq, frame in frames])
+        self._write(run, one, [_fact(run, one, seq, frame) for seq, frame in frames])
         if not over or len(frames) == A_ROUND:
             return
         one.reader = None
         if said.ended:
             return
-        one.failures = one.failures + 1 if reader.trouble is not None else 0
+        now = self._clock.now()
+        one.failures = one.failures + 1 if reader.trouble else 0
         one.passes += run.terminal
         if not run.terminal:
             # The provider says it has ended and the record not yet, or the log could not be read: once more, later.
             one.not_before = now + backoff(one.failures + 1, first=SECOND, most=_SLOW)
-        elif self._is_enough(reader, one):
-            last = types.TaskReported(
-                run_id=run.run_id,
-                provider=run.provider,
-                provider_id=one.provider_id,
-                seq=max(one.written, said.frames) + 1,
-                last=True,
-            )
-            self._write(run, one, [last])
+        elif one.passes > _PASSES if reader.trouble else one.passes >= _LOOKED_TWICE:
+            self._write(run, one, [_fact(run, one, max(one.written, said.frames) + 1, None)])
         else:
             one.not_before = now + backoff(one.passes, first=2 * SECOND, most=_LAST)
-
-    def _is_enough(self, reader: OutputReader, one: _Open) -> bool:
-        """Whether to look no further for the last word of a run that has ended."""
-        return one.passes > _PASSES if reader.trouble is not None else one.passes >= _LOOKED_TWICE
-
-    def _begin(self, run: Run, said: Said, one: _Open) -> None:
-        mark = read_mark(said.mark)
-        logs = partial(self._provider.logs, one.provider_id, run.name or "", follow=not run.terminal)
-        one.reader = OutputReader(logs, said, "" if mark is None else mark.key_hash)
-
-    def _let_go(self, run_id: str) -> None:
-        one = self._open.pop(run_id)
-        if one.reader is not None:
-            one.reader.stop()
-
-    def _fact(self, run: Run, one: _Open, seq: int, frame: bytes) -> types.TaskReported:
-        return types.TaskReported(
-            run_id=run.run_id, provider=run.provider, provider_id=one.provider_id, seq=seq, frame=frame
-        )
 
     def _write(self, run: Run, one: _Open, facts: list[types.TaskReported]) -> None:
         """One event each, with an id that is the same whoever reads it, and however often."""
@@ -287,3 +253,22 @@ class Reports:
             for batch in batches:
                 with suppress(IdConflict):
                     record.append_many([batch])
+
+
+def _is_settled(run: Run, said: Said, one: _Open) -> bool:
+    """Whether there is nothing more to read of it: all was said, or it is another attempt's turn."""
+    if said.over or one.provider_id != run.provider_id:
+        return True
+    return said.ended and (one.reader is None or one.reader.over)
+
+
+def _fact(run: Run, one: _Open, seq: int, frame: bytes | None) -> types.TaskReported:
+    """What the task said; None: nothing more of it is read."""
+    return types.TaskReported(
+        run_id=run.run_id,
+        provider=run.provider,
+        provider_id=one.provider_id,
+        seq=seq,
+        frame=frame or b"",
+        last=frame is None,
+    )

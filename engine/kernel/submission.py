@@ -5,23 +5,23 @@ from typing import Annotated, Final, Literal, TypeVar, get_args
 
 import msgspec
 
-from engine.kernel.definition import DTYPES, Definition, Wrong, check, definition_of, names
+from engine.kernel.definition import DTYPES, Definition, Dtype, Wrong, check, definition_of, names
 
 LONGEST_SOURCE: Final = 65_536
 """Bytes of a solution."""
 GPUS: Final = ("MI300X",)
-LANGUAGES: Final = ("hip",)
-
-Dtype = Literal["float32", "float64", "float16", "bfloat16", "int32"]
 Endpoint = Literal["benchmark", "checker"]
 ENDPOINTS: Final[tuple[str, ...]] = get_args(Endpoint)
 
 T = TypeVar("T")
+_KNOWN: Final = {"gpu_type": GPUS, "dtype": DTYPES, "language": ("hip",), "endpoint": ENDPOINTS}
 _AT: Final = re.compile(r"^(?P<what>.*?) - at (?:`key` in )?`\$(?P<path>[^`]*)`$", re.DOTALL)
+_MISSING: Final = re.compile(r"required field `(\w+)`")
+_SURROGATE: Final = "it holds half a character (a lone surrogate) and is not valid UTF-8"
 
 
 class Payload(msgspec.Struct, frozen=True, kw_only=True):
-    """What is posted. Keys it does not name are let be: a front end may have its own."""
+    """What is posted. Unknown keys are ignored: a front end may have its own."""
 
     solution_code: Annotated[str, msgspec.Meta(min_length=1, description="HIP source; at most 64 KiB of UTF-8")]
     problem: Annotated[
@@ -51,49 +51,20 @@ class KernelSubmission(msgspec.Struct, frozen=True, kw_only=True):
     endpoint: Endpoint
 
 
-class _Loose(msgspec.Struct, frozen=True, kw_only=True):
-    """The payload with its problem left unread, so that what is wrong in it is named by its own path."""
-
-    solution_code: str
-    problem: str
-    gpu_type: str
-    problem_def: msgspec.Raw = msgspec.Raw(b"null")
-    dtype: str = "float32"
-    language: str = "hip"
-    endpoint: str = "benchmark"
-
-
-_loose = msgspec.json.Decoder(_Loose)
-_definition = msgspec.json.Decoder(Definition)
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-
-
 def read_submission(body: bytes) -> KernelSubmission:
     """The submission in a request's body.
 
     Raises:
-        Wrong: what is wrong, and where; `field` is empty where the body is no JSON object.
+        Wrong: what is wrong, and where; `field` is empty where the body is not a JSON object.
     """
     try:
         body.decode("utf-8")
     except UnicodeDecodeError as error:
         raise Wrong("", f"the request is not valid UTF-8: byte {error.start} is {body[error.start]:#04x}") from None
-    asked = _decoded(_loose, body, "")
-    for field, value, known in (
-        ("gpu_type", asked.gpu_type, GPUS),
-        ("dtype", asked.dtype, DTYPES),
-        ("language", asked.language, LANGUAGES),
-        ("endpoint", asked.endpoint, ENDPOINTS),
-    ):
-        if value not in known:
-            raise Wrong(field, f"{value[:60]!r} is not known here; there is {', '.join(known)}")
-    if _NAME.fullmatch(asked.problem) is None:
-        raise Wrong("problem", f"{asked.problem[:60]!r} is not a name of letters, digits, - and _")
+    asked = _decoded(Payload, body, "")
     _check_source(asked.solution_code)
-    definition = _problem(asked)
-    endpoint = msgspec.convert(asked.endpoint, Endpoint)
-    dtype = msgspec.convert(asked.dtype, Dtype)
-    check(definition, dtype=dtype, benchmark=endpoint == "benchmark")
+    definition = _definition(asked)
+    check(definition, dtype=asked.dtype, benchmark=asked.endpoint == "benchmark")
     if definition.reference.problem is not None and definition_of(definition.reference.problem) is None:
         raise Wrong("problem_def.reference.problem", f"no such problem is shipped; there is {', '.join(names())}")
     return KernelSubmission(
@@ -101,9 +72,9 @@ def read_submission(body: bytes) -> KernelSubmission:
         problem=asked.problem,
         definition=definition,
         gpu=asked.gpu_type,
-        dtype=dtype,
+        dtype=asked.dtype,
         language=asked.language,
-        endpoint=endpoint,
+        endpoint=asked.endpoint,
     )
 
 
@@ -113,40 +84,38 @@ def _check_source(source: str) -> None:
     try:
         size = len(source.encode("utf-8"))
     except UnicodeEncodeError:
-        raise Wrong("solution_code", "it holds half a character (a lone surrogate) and is not valid UTF-8") from None
+        raise Wrong("solution_code", _SURROGATE) from None
     if size > LONGEST_SOURCE:
         raise Wrong("solution_code", f"it has {size} bytes; at most {LONGEST_SOURCE} are taken")
     if "\0" in source:
         raise Wrong("solution_code", "it holds a zero byte")
 
 
-def _problem(asked: _Loose) -> Definition:
-    given = bytes(asked.problem_def)
-    if given.lstrip()[:1] == b'"':
+def _definition(asked: Payload) -> Definition:
+    given = asked.problem_def
+    if isinstance(given, str):
         try:
-            given = _decoded(msgspec.json.Decoder(str), given, "problem_def").encode()
+            text = given.encode()
         except UnicodeEncodeError:
-            raise Wrong("problem_def", "it holds half a character (a lone surrogate) and is not valid UTF-8") from None
-        if not given.strip():
-            given = b"null"
-    if given.strip() == b"null":
-        found = definition_of(asked.problem)
-        if found is None:
-            shipped = ", ".join(names())
-            raise Wrong("problem", f"{asked.problem!r} is not shipped ({shipped}): send its definition as problem_def")
-        return found
-    return _decoded(_definition, given, "problem_def")
+            raise Wrong("problem_def", _SURROGATE) from None
+        given = _decoded(Definition | None, text, "problem_def") if text.strip() else None  # type: ignore[arg-type]
+    found = definition_of(asked.problem) if given is None else given
+    if found is None:
+        shipped = ", ".join(names())
+        raise Wrong("problem", f"{asked.problem!r} is not shipped ({shipped}): send its definition as problem_def")
+    return found
 
 
-def _decoded(decoder: "msgspec.json.Decoder[T]", text: bytes, where: str) -> T:
+def _decoded(shape: type[T], text: bytes, where: str) -> T:
     try:
-        return decoder.decode(text)
+        return msgspec.json.decode(text, type=shape)
     except msgspec.ValidationError as error:
         said = _AT.match(str(error))
         what, path = (said["what"], said["path"]) if said is not None else (str(error), "")
+        if (missing := _MISSING.search(what)) is not None:
+            path += f".{missing[1]}"
         field = (where + path).lstrip(".")
-        if said is None and (missing := re.search(r"required field `(\w+)`", str(error))) is not None:
-            field = f"{where}.{missing[1]}".lstrip(".")
-        raise Wrong(field, what) from None
+        known = f"; there is {', '.join(_KNOWN[field])}" if field in _KNOWN and "enum" in what else ""
+        raise Wrong(field, what + known) from None
     except (msgspec.DecodeError, RecursionError) as error:
         raise Wrong(where, f"it is not valid JSON: {error}") from None

@@ -1,9 +1,5 @@
 """The whole application: the gate in front, the hot reads behind it, and behind them one router of all parts."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from starlette.applications import Starlette
 
 from projections.api import commands, openapi, reads, streams
@@ -13,10 +9,8 @@ from projections.api.amd import routes as amd
 from projections.api.hot import HotReads
 from projections.api.operations import routes as operations
 from projections.api.problems import HANDLERS, Failures
+from projections.api.service import Service
 from projections.dashboard import routes as dashboard
-
-if TYPE_CHECKING:
-    from projections.api.service import Service
 
 PARTS = (reads, commands, session, streams, operations, amd, dashboard)
 """Each has `routes(service)` and `OPENAPI`, what the document says of them; the first match answers."""

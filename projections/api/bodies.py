@@ -1,19 +1,15 @@
 """JSON bodies: of requests, checked and converted; of answers, with entity tag and position."""
 
-from __future__ import annotations
-
 import re
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
+from starlette.requests import Request
 from starlette.responses import Response
 
 from events.poll import MAX_DEPTH, too_deep
 from projections.api.problems import Problem
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
 
 T = TypeVar("T")
 JSON = "application/json"

@@ -14,7 +14,7 @@ from httpx_sse import SSEError, connect_sse
 
 BASE_URL = "http://127.0.0.1:8642"
 PATIENCE = 300.0
-"""Seconds without a word of the service after which a client gives up."""
+"""Seconds without an answer of the service after which a client gives up."""
 _SILENCE = 45.0
 """Seconds; the service sends something every 15."""
 _PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0)
@@ -65,7 +65,7 @@ def submit_hip_kernel(
         problem_def: the problem; None: the shipped one of that name.
         endpoint: `benchmark`, or `checker` for the tests alone.
         idempotency_key: the same key with the same arguments is the same run; None: a new one.
-        patience: seconds without a word of the service to bear.
+        patience: seconds without an answer of the service after which it gives up.
 
     Raises:
         Refused: the request is not as it must be, or is not allowed.
@@ -81,8 +81,8 @@ def submit_hip_kernel(
         "endpoint": endpoint,
     }
     key = idempotency_key if idempotency_key is not None else str(uuid.uuid4())
-    follower = _Follower(base_url, token, patience)
-    return follower.statuses(body, key)
+    submission = {"json": body, "headers": {"Idempotency-Key": key}}
+    return _followed(base_url, token, patience, submission=submission)
 
 
 def follow_hip_kernel(
@@ -99,9 +99,7 @@ def follow_hip_kernel(
         Refused: there is no such kernel.
         Unreachable: nobody answered for `patience` seconds.
     """
-    follower = _Follower(base_url, token, patience)
-    follower.run_id, follower.position = run_id, after
-    return follower.statuses({}, "")
+    return _followed(base_url, token, patience, submission={}, run_id=run_id, position=after)
 
 
 def get_orchestrator_metrics(
@@ -124,67 +122,49 @@ def get_orchestrator_metrics(
     return found
 
 
-class _Follower:
-    """One kernel, followed over as many connections as it takes."""
-
-    def __init__(self, base_url: str, token: str | None, patience: float) -> None:
-        self._base_url = base_url
-        self._token = token
-        self._patience = patience
-        self._heard = time.monotonic()
-        self.run_id: str | None = None
-        self.position = 0
-
-    def statuses(self, body: dict[str, Any], key: str) -> Iterator[dict[str, Any]]:
-        failures, self._heard = 0, time.monotonic()
-        with _client(self._base_url, self._token, _SILENCE) as client:
-            while True:
-                why = "the service ended the stream"
-                try:
-                    for status in self._connection(client, body, key):
-                        failures = 0
-                        yield status
-                        if status.get("final"):
-                            return
-                except _Later as error:
-                    why = str(error)
-                except (httpx.HTTPError, SSEError) as error:
-                    why = f"{self._base_url} does not answer: {error}"
-                pause = _PAUSES[min(failures, len(_PAUSES) - 1)]
-                if time.monotonic() + pause - self._heard > self._patience:
-                    raise Unreachable(why, self.run_id, self.position or None)
-                failures += 1
-                time.sleep(pause)
-
-    def _connection(self, client: httpx.Client, body: dict[str, Any], key: str) -> Iterator[dict[str, Any]]:
-        if self.run_id is None:
-            asked: dict[str, Any] = {"json": body, "headers": {"Idempotency-Key": key}}
-            method, path = "POST", "/api/amd/submit"
-        else:
-            asked = {"headers": {"Last-Event-ID": str(self.position)} if self.position else {}}
-            method, path = "GET", f"/api/amd/runs/{self.run_id}/stream"
-        with connect_sse(client, method, path, **asked) as source:
-            answer = source.response
-            if not answer.is_success:
-                answer.read()
-                if answer.status_code in _LATER:
-                    raise _Later(f"{self._base_url} answers {answer.status_code}")
-                raise _refused(answer)
+def _followed(
+    base_url: str,
+    token: str | None,
+    patience: float,
+    *,
+    submission: dict[str, Any],
+    run_id: str | None = None,
+    position: int = 0,
+) -> Iterator[dict[str, Any]]:
+    """The statuses of one kernel, over as many connections as it takes; without a run id it is submitted first."""
+    failures, heard = 0, time.monotonic()
+    with _client(base_url, token, _SILENCE) as client:
+        while True:
+            method, path, asked = "POST", "/api/amd/submit", submission
+            if run_id is not None:
+                method, path = "GET", f"/api/amd/runs/{run_id}/stream"
+                asked = {"headers": {"Last-Event-ID": str(position)} if position else {}}
+            why = "the service ended the stream"
             try:
-                for event in source.iter_sse():
-                    if not event.data:
-                        continue
-                    status: dict[str, Any] = event.json()
-                    if status["position"] <= self.position:
-                        continue
-                    self.run_id, self.position = status["run_id"], status["position"]
-                    yield status
-            finally:
-                self._heard = time.monotonic()  # it was there until now, whether or not it had news
-
-
-class _Later(Exception):
-    """Not now."""
+                with connect_sse(client, method, path, **asked) as source:
+                    if source.response.status_code in _LATER:
+                        raise httpx.HTTPError(f"status {source.response.status_code}")
+                    if not source.response.is_success:
+                        source.response.read()
+                        raise _refused(source.response)
+                    try:
+                        for event in source.iter_sse():
+                            status: dict[str, Any] = event.json() if event.data else {}
+                            if status.get("position", 0) <= position:
+                                continue
+                            run_id, position, failures = status["run_id"], status["position"], 0
+                            yield status
+                            if status.get("final"):
+                                return
+                    finally:
+                        heard = time.monotonic()  # it was there until now, whether or not it had news
+            except (httpx.HTTPError, SSEError) as error:
+                why = f"{base_url} does not answer: {error}"
+            pause = _PAUSES[min(failures, len(_PAUSES) - 1)]
+            if time.monotonic() + pause - heard > patience:
+                raise Unreachable(why, run_id, position or None)
+            failures += 1
+            time.sleep(pause)
 
 
 def _client(base_url: str, token: str | None, timeout: float) -> httpx.Client:
@@ -194,10 +174,9 @@ def _client(base_url: str, token: str | None, timeout: float) -> httpx.Client:
 
 def _refused(answer: httpx.Response) -> Refused:
     try:
-        said = answer.json()
-    except ValueError:
-        said = None
-    said = said if isinstance(said, dict) else {}
+        said = dict(answer.json())
+    except (ValueError, TypeError):
+        said = {}
     return Refused(
         answer.status_code,
         str(said.get("title") or answer.reason_phrase),

@@ -1,31 +1,24 @@
 """The routes of commands: each appends a request, which the holder of the provider's lease carries out."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 from anyio import to_thread
 from msgspec import Meta
-from starlette.routing import Route
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
 
+from engine.act.journal import Journal
 from engine.commands.stop import needs_stop, needs_vm_stop, request_stop, request_vm_stop
+from engine.fold.run import Run
+from engine.fold.vm import Vm
 from projections.api.bodies import json_body, made_answer
 from projections.api.openapi import components, json_answer, json_content
 from projections.api.parameters import KEY_HEADER, asked_of, idempotency_key, path_parameters
-from projections.api.service import Writer
+from projections.api.service import Service, Writer
 from projections.api.submission import HttpSubmission, submit
 from projections.store.world_table import decode_run
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.responses import Response
-    from starlette.routing import BaseRoute
-
-    from engine.act.journal import Journal
-    from engine.fold.run import Run
-    from engine.fold.vm import Vm
-    from projections.api.service import Service
 
 _NAME: Final = "Overrides the configuration's name; without either, a name is generated."
 _PROJECT: Final = "Default: the project of the settings."

@@ -1,22 +1,17 @@
 """The read that is asked most, one run by its id, answered before the router: stored bytes, found by one look-up."""
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from projections.api.bodies import etag_of, matches
+from projections.api.service import Service
 from projections.store.read_models import ReadModels
 from projections.store.store import Checkpoint
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
-
-    from projections.api.service import Service
 
 _PREFIX: Final = "/api/runs/"
 _METHODS: Final = frozenset({"GET", "HEAD"})

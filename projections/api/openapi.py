@@ -1,7 +1,5 @@
 """GET /openapi.json: the document of all routes, merged from the fragments that the parts make with these functions."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterable, Sequence
 from functools import cache

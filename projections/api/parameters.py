@@ -1,7 +1,5 @@
 """Parameters of requests: each reads its text or says what it must be, and describes itself for the OpenAPI."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,25 +1,21 @@
 """The HTTP server: uvicorn in a thread of its own, on sockets that are bound before it starts."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import errno
 import logging
 import socket
 import threading
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
+from typing import Final
 
 import uvicorn
 import uvloop
+from starlette.types import ASGIApp
 
 from engine.errors import Conflict, NotConfigured
 from projections.api.access.protocol import Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from starlette.types import ASGIApp
 
 GRACE: Final = 5
 """Seconds that requests in flight may still take once the server is told to stop."""
@@ -66,19 +62,16 @@ def bound(host: str, port: int) -> tuple[socket.socket, ...]:
         raise NotConfigured(f"api.host is {host}, which names no address ({error.strerror}): give another") from None
     sockets: list[socket.socket] = []
     refused: NotConfigured | None = None
-    try:
+    with contextlib.ExitStack() as stack:
         for family, address in dict.fromkeys((entry[0], entry[4]) for entry in found):
             at = (address[0], sockets[0].getsockname()[1], *address[2:]) if sockets else address
             try:
-                sockets.append(_bound(family, at, host))
+                sockets.append(stack.enter_context(_bound(family, at, host)))
             except NotConfigured as error:
                 refused = error
         if refused is not None and not sockets:
             raise refused
-    except BaseException:
-        for one in sockets:
-            one.close()
-        raise
+        stack.pop_all()
     return tuple(sockets)
 
 
@@ -92,29 +85,24 @@ def allow_many_connections() -> None:
 
 
 def _bound(family: int, address: tuple[object, ...], host: str) -> socket.socket:
-    try:
-        one = socket.socket(family, socket.SOCK_STREAM)
-    except OSError as error:
-        raise _no_such(host, address, error) from None
-    try:
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        one.bind(address)
-        one.listen(_BACKLOG)
-        one.setblocking(False)  # noqa: FBT003 - socket's own signature
-    except OSError as error:
-        one.close()
-        if error.errno == errno.EADDRINUSE:
-            said = f"port {address[1]} of {host} is in use: stop what listens there, or choose another with --port"
-            raise Conflict(said) from None
-        raise _no_such(host, address, error) from None
+    with contextlib.ExitStack() as stack:
+        try:
+            one = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            one.bind(address)
+            one.listen(_BACKLOG)
+            one.setblocking(False)  # noqa: FBT003 - socket's own signature
+        except OSError as error:
+            where, why = f"port {address[1]}", (error.strerror or str(error)).lower()
+            if error.errno == errno.EADDRINUSE:
+                said = f"{where} of {host} is in use: stop what listens there, or choose another with --port"
+                raise Conflict(said) from None
+            said = f"cannot listen at {host}, {where} ({why}): choose another with --host and --port"
+            raise NotConfigured(said) from None
+        stack.pop_all()
     return one
-
-
-def _no_such(host: str, address: tuple[object, ...], error: OSError) -> NotConfigured:
-    why = (error.strerror or str(error)).lower()
-    return NotConfigured(f"cannot listen at {host}, port {address[1]} ({why}): choose another with --host and --port")
 
 
 class Server:
@@ -156,10 +144,9 @@ class Server:
         logging.getLogger("uvicorn.error").addFilter(_reworded)
         self._uvicorn = _Uvicorn(config, starting, stopping)
         self._thread = threading.Thread(target=self._run, name="steno-http", daemon=True)
-        self._ended = threading.Event()
-        self._asked = False
-        """Somebody told it to end."""
-        self._failure: BaseException | None = None
+        self._ended: Future[None] = Future()
+        self._told = False
+        """`stop` was called."""
 
     def start(self) -> None:
         """Serve in a thread; connections are taken when this returns.
@@ -177,10 +164,10 @@ class Server:
         Raises:
             ServerFailed: it ended by itself.
         """
-        if self._failure is not None:
-            said = f"the HTTP server ended: {type(self._failure).__name__}: {self._failure}"
-            raise ServerFailed(said) from self._failure
-        if self._ended.is_set() and not self._asked:
+        failure = self._ended.exception() if self._ended.done() else None
+        if failure is not None:
+            raise ServerFailed(f"the HTTP server ended: {type(failure).__name__}: {failure}") from failure
+        if self._ended.done() and not self._told:
             raise ServerFailed("the HTTP server ended by itself, without a word")
 
     def wait(self) -> None:
@@ -189,15 +176,14 @@ class Server:
         Raises:
             ServerFailed: it ended by itself.
         """
-        self._ended.wait()
+        wait([self._ended])
         self.check()
 
     def stop(self) -> None:
         """Take no further connections, let requests in flight end for `GRACE` seconds, and end; again does nothing."""
-        self._asked = True
+        self._told = True
         self._uvicorn.should_exit = True
         if self._thread.ident is not None:
-            self._ended.wait()
             self._thread.join()
         for one in self._sockets:
             one.close()
@@ -206,10 +192,10 @@ class Server:
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(self._uvicorn.serve(sockets=self._sockets))
-        except BaseException as error:  # noqa: BLE001 - told by whoever waits for this thread
-            self._failure = error
+            self._ended.set_result(None)
+        except BaseException as error:  # noqa: BLE001 - raised by `check`
+            self._ended.set_exception(error)
         finally:
-            self._ended.set()
             self._uvicorn.ready.set()
 
 
@@ -218,7 +204,7 @@ def _bracketed(address: str) -> str:
 
 
 def _reworded(record: logging.LogRecord) -> bool:
-    """uvicorn's word for requests that are cut off at the end: it is no error of ours."""
+    """Requests that are cut off at the end are not an error of ours."""
     if str(record.msg).startswith("Cancel %s running task"):
         record.levelno, record.levelname = logging.WARNING, "WARNING"
         record.msg = f"%s requests did not end within {GRACE} s and are cut off"
@@ -226,7 +212,7 @@ def _reworded(record: logging.LogRecord) -> bool:
 
 
 class _Uvicorn(uvicorn.Server):
-    """uvicorn with a word before its first connection and one before it waits for the last ones."""
+    """uvicorn that calls back before its first connection, and before it waits for the last ones."""
 
     def __init__(
         self,

@@ -1,29 +1,23 @@
 """`/api/stream` and `/api/runs/{id}/stream`: the record as server-sent events, from wherever a client was."""
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
 from starlette.requests import Request
 from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
 
 from engine.objects import RunObject, VmObject
+from projections.api.feed.feed import Feed
+from projections.api.feed.listener import Listener
 from projections.api.openapi import components
 from projections.api.parameters import POSITION, asked_of, path_parameters, position
 from projections.api.problems import Problem
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
-    from starlette.types import Receive, Scope, Send
-
-    from projections.api.feed.feed import Feed
-    from projections.api.feed.listener import Listener
-    from projections.api.service import Service
+from projections.api.service import Service
 
 LAST_EVENT_ID: Final = "Last-Event-ID"
 RETRY: Final = b"retry: 1000\n\n"

@@ -1,27 +1,21 @@
 """A submission over HTTP: completed as its provider takes it, admitted by the policy, then in the record."""
 
-from __future__ import annotations
-
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import msgspec
 from anyio import to_thread
 
+from engine.act.journal import Journal
 from engine.commands.submit import AcceptedRequest, Key, accepted_before, admit, key_of, refuse_taken_name, request_run
 from engine.errors import TaskInvalid
+from engine.providers.task import Completed
 from engine.settings.policy import policy_in_force
 from events.clock import SECOND
 from projections.api.problems import Problem
+from projections.api.service import Service, Writer
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-
-    from engine.act.journal import Journal
-    from engine.providers.task import Completed
-    from projections.api.service import Service, Writer
-
-    Build = Callable[["HttpSubmission", str], Awaitable["HttpSubmission"]]
+Build = Callable[["HttpSubmission", str], Awaitable["HttpSubmission"]]
 
 _PATIENCE = SECOND
 """How long a submission waits for the feed to have the ones before it, microseconds."""

@@ -1,9 +1,15 @@
-"""The routes of the dashboard: one document a page, and files that may be kept for ever."""
+"""The dashboard: one document a page, and its files in memory, each at an address that changes with the content."""
 
-from __future__ import annotations
-
+import gzip
+import hashlib
+import html
+import posixpath
+import re
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -11,39 +17,141 @@ from starlette.routing import BaseRoute, Route
 
 from projections.api.bodies import matches
 from projections.api.problems import Problem
-from projections.dashboard.bundle import PAGES, Bundle, File
+from projections.api.service import Service
 
-if TYPE_CHECKING:
-    from projections.api.service import Service
+FOLDER = Path(__file__).parent / "assets"
+TYPES = {
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".html": "text/html; charset=utf-8",
+}
+PAGES = {
+    "/": "overview",
+    "/runs": "runs",
+    "/runs/{id}": "run",
+    "/machines": "machines",
+    "/machines/{id}": "machine",
+    "/costs": "costs",
+    "/submit": "submit",
+    "/record": "record",
+    "/record/{position}": "record",
+    "/incidents": "incidents",
+    "/login": "login",
+}
+"""The address of every page and the module that draws it."""
+
+_FIRST = ("base.css", "shell.css", "ui.css")
+_APP = "js/core/app.js"
+_LIVE = ('<link rel="preload" as="fetch" crossorigin="anonymous" fetchpriority="high" href="/api/overview">',)
+_IMPORT = re.compile(
+    r"""^\s*(?:import|export)\b[^;]*?\bfrom\s*["'](\.[^"']+)["']|^\s*import\s*["'](\.[^"']+)["']""", re.M
+)
+_WORTH = 600
+"""Bytes under which compressing saves nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One answer, plain and compressed."""
+
+    type: str
+    body: bytes
+    packed: bytes | None
+    etag: str
+
+    @classmethod
+    def of(cls, type_: str, body: bytes) -> "File":
+        """A file whose entity tag is that of its bytes."""
+        packed = gzip.compress(body, 9, mtime=0) if len(body) > _WORTH else None
+        return cls(type_, body, packed, hashlib.sha256(body).hexdigest()[:24])
+
+
+class Bundle:
+    """Everything under a folder, read once.
+
+    The version in the addresses is the hash of all files: modules import each other by relative paths.
+    """
+
+    def __init__(self, folder: Path = FOLDER) -> None:
+        self._sources = {
+            str(PurePosixPath(path.relative_to(folder))): path.read_bytes()
+            for path in sorted(folder.rglob("*"))
+            if path.is_file() and path.suffix in TYPES
+        }
+
+    @cached_property
+    def version(self) -> str:
+        """The hash of every file's name and content."""
+        digest = hashlib.sha256()
+        for name, body in self._sources.items():
+            digest.update(f"{name}\0{len(body)}\0".encode() + body)
+        return digest.hexdigest()[:16]
+
+    @cached_property
+    def files(self) -> dict[str, File]:
+        """Name under `/assets/<version>/` → file; all style sheets are one."""
+        found = {
+            name: File.of(TYPES[PurePosixPath(name).suffix], body)
+            for name, body in self._sources.items()
+            if not name.endswith((".html", ".css"))
+        }
+        rank = {name: place for place, name in enumerate(_FIRST)}
+        sheets = [name for name in self._sources if name.endswith(".css")]
+        sheets.sort(key=lambda name: (rank.get(PurePosixPath(name).name, len(rank)), name))
+        return found | {"all.css": File.of(TYPES[".css"], b"\n".join(self._sources[name] for name in sheets))}
+
+    @cached_property
+    def pages(self) -> dict[tuple[str, bool], File]:
+        """(page, whether of the past) → the document that starts it; it names all modules, so that they come at once.
+
+        For a past moment it does not preload what is read now: a browser complains of what is not used.
+        """
+        return {
+            (page, past): File.of(TYPES[".html"], self._document(page, () if past else _LIVE))
+            for page in set(PAGES.values())
+            for past in (False, True)
+        }
+
+    def _document(self, page: str, first: tuple[str, ...]) -> bytes:
+        base = f"/assets/{self.version}"
+        modules = self._imports([_APP, f"js/pages/{page}.js"])
+        lines = [*first, *(f'<link rel="modulepreload" href="{base}/{html.escape(name)}">' for name in modules)]
+        text = self._sources["index.html"].decode()
+        return text.replace("{{assets}}", base).replace("{{preload}}", "\n".join(lines)).encode()
+
+    def _imports(self, roots: list[str]) -> list[str]:
+        """The modules that these need, themselves included, in the order they are met."""
+        met: dict[str, None] = {}
+        ahead = list(roots)
+        while ahead:
+            name = ahead.pop(0)
+            if name in met or name not in self._sources:
+                continue
+            met[name] = None
+            targets = (one or other for one, other in _IMPORT.findall(self._sources[name].decode()))
+            ahead += [posixpath.normpath(posixpath.join(posixpath.dirname(name), target)) for target in targets]
+        return list(met)
+
 
 OPENAPI: dict[str, Any] = {}
 """Nothing: pages are for people."""
 
-Document = Callable[[Request], Awaitable[Response]]
-
-_ALWAYS = "no-cache"
-_FOR_EVER = "public, max-age=31536000, immutable"
-
 
 def routes(service: Service) -> list[BaseRoute]:  # noqa: ARG001 - every part is made of the service
-    """Every page's document, and the files under `/assets/<version>/`."""
-    return files(Bundle())
-
-
-def files(bundle: Bundle) -> list[BaseRoute]:
-    """The routes of one bundle."""
+    """Every page's document, and the files under `/assets/<version>/`, which may be kept for ever."""
+    bundle = Bundle()
 
     async def asset(request: Request) -> Response:
         name = request.path_params["name"]
         found = bundle.files.get(name) if request.path_params["version"] == bundle.version else None
         if found is None:
             raise Problem(404, "this file does not exist; the dashboard's page names the files")
-        return _answer(request, found, _FOR_EVER)
+        return _answer(request, found, "public, max-age=31536000, immutable")
 
-    def page(name: str) -> Document:
+    def page(name: str) -> Callable[[Request], Awaitable[Response]]:
         async def document(request: Request) -> Response:
-            pages = bundle.past_pages if "at" in request.query_params else bundle.pages
-            return _answer(request, pages[name], _ALWAYS)
+            return _answer(request, bundle.pages[name, "at" in request.query_params], "no-cache")
 
         return document
 
@@ -54,7 +162,6 @@ def files(bundle: Bundle) -> list[BaseRoute]:
 
 
 def _answer(request: Request, file: File, caching: str) -> Response:
-    """The file, compressed for who takes that; nothing to who has it already."""
     packed = file.packed is not None and "gzip" in request.headers.get("accept-encoding", "")
     etag = f'"{file.etag}-gz"' if packed else f'"{file.etag}"'
     headers = {"ETag": etag, "Cache-Control": caching, "Vary": "Accept-Encoding"}

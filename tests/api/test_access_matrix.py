@@ -14,7 +14,7 @@ from engine.commands.tokens import Issuer, Role
 from engine.providers.readings import READINGS
 from events.clock import SECOND, RandomIds, SystemClock
 from events.store.record import Record
-from projections.dashboard.bundle import PAGES
+from projections.dashboard.routes import PAGES
 
 if TYPE_CHECKING:
     from pathlib import Path

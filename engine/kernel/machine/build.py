@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from . import child
 
@@ -14,18 +15,19 @@ SCALARS = {"float32": "float", "float64": "double", "float16": "float", "bfloat1
 """What a number that is no tensor is passed as."""
 _HEADERS = {"float16": "#include <hip/hip_fp16.h>\n", "bfloat16": "#include <hip/hip_bf16.h>\n"}
 _LAUNCH = re.compile(r"([A-Za-z_][\w:]*)\s*((?:<[^<>;{}]*>)?)\s*<<<")
+Signature = dict[str, Any]
+"""The function's name, and the names of its inputs, outputs, parameters and sizes."""
 _SHARED = re.compile(r"\bextern\s+__shared__\s+([^;\[\]]+?)\s*\b(\w+)\s*\[\s*\]\s*;")
 
 
-class Compiler:
+class Compiler(NamedTuple):
     """What compiles here."""
 
-    def __init__(self, program: str, words: str, *, stands_in: bool) -> None:
-        self.program = program
-        self.words = words
-        """What it is, for a person."""
-        self.stands_in = stands_in
-        """Kernels run on the CPU: there is no GPU, or no compiler for it."""
+    program: str
+    words: str
+    """What it is, for a person."""
+    stands_in: bool
+    """Kernels run on the CPU: there is no GPU, or no compiler for it."""
 
 
 def find_compiler(wanted: str) -> Compiler | None:
@@ -41,51 +43,42 @@ def find_compiler(wanted: str) -> Compiler | None:
     return None
 
 
-def prototype(signature: dict[str, object], dtype: str) -> str:
+def prototype(signature: Signature, dtype: str) -> str:
     """What the solution has to define, as a header that is included before it."""
+    kind, scalar = TYPES[dtype], SCALARS[dtype]
+    arguments = [
+        *(f"const {kind}* {name}" for name in signature["inputs"]),
+        *(f"{kind}* {name}" for name in signature["outputs"]),
+        *(f"{scalar} {name}" for name in signature["parameters"]),
+        *(f"size_t {name}" for name in signature["sizes"]),
+    ]
     return (
         f"#pragma once\n#include <hip/hip_runtime.h>\n{_HEADERS.get(dtype, '')}#include <cstddef>\n"
-        f'extern "C" void {signature["function"]}({", ".join(_kinds(signature, dtype))});\n'
+        f'extern "C" void {signature["function"]}({", ".join(arguments)});\n'
     )
 
 
-def _kinds(signature: dict[str, object], dtype: str) -> list[str]:
-    kind, scalar = TYPES[dtype], SCALARS[dtype]
-    return [
-        *(f"const {kind}* {name}" for name in _names(signature, "inputs")),
-        *(f"{kind}* {name}" for name in _names(signature, "outputs")),
-        *(f"{scalar} {name}" for name in _names(signature, "parameters")),
-        *(f"size_t {name}" for name in _names(signature, "sizes")),
-    ]
-
-
-def _names(signature: dict[str, object], part: str) -> list[str]:
-    found = signature[part]
-    assert isinstance(found, list)  # noqa: S101 - the request was checked before it came here
-    return [str(one) for one in found]
-
-
-def program_of(signature: dict[str, object], dtype: str) -> str:
+def program_of(signature: Signature, dtype: str) -> str:
     """The main program: it reads a case, calls the solution, writes what came of it."""
     kind, scalar = TYPES[dtype], SCALARS[dtype]
+    inputs, outputs, sizes = signature["inputs"], signature["outputs"], signature["sizes"]
+    # a parameter is given by its value in the case, so that it may differ from case to case
+    parameters = signature["parameters"]
     lines = ['#include "prototype.hpp"', '#include "harness.hpp"', "int main(int steno_count, char** steno_given) {"]
     lines.append("  steno::Case steno_case(steno_count, steno_given);")
-    lines += [f"  const size_t {name} = steno_case.number();" for name in _names(signature, "sizes")]
-    lines += [f'  const {kind}* {name} = steno_case.input<{kind}>("{name}");' for name in _names(signature, "inputs")]
-    for name in _names(signature, "outputs"):
+    lines += [f"  const size_t {name} = steno_case.number();" for name in sizes]
+    lines += [f'  const {kind}* {name} = steno_case.input<{kind}>("{name}");' for name in inputs]
+    for name in outputs:
         lines.append(f"  const size_t steno_{name} = steno_case.number();")
         lines.append(f'  {kind}* {name} = steno_case.output<{kind}>("{name}", steno_{name});')
-    # a parameter is given by its value in the case, so that it may differ from case to case
-    parameters = _names(signature, "parameters")
     lines += [f"  const {scalar} {name} = steno_case.parameter<{scalar}>();" for name in parameters]
-    words = [*_names(signature, "inputs"), *_names(signature, "outputs")]
-    words += [*parameters, *_names(signature, "sizes")]
-    lines.append(f"  return steno_case.run([&] {{ {signature['function']}({', '.join(words)}); }});")
+    arguments = ", ".join([*inputs, *outputs, *parameters, *sizes])
+    lines.append(f"  return steno_case.run([&] {{ {signature['function']}({arguments}); }});")
     return "\n".join([*lines, "}", ""])
 
 
 def compile_program(
-    compiler: Compiler, folder: Path, source: str, signature: dict[str, object], dtype: str, *, arch: str, limit: float
+    compiler: Compiler, folder: Path, source: str, signature: Signature, dtype: str, *, arch: str, limit: float
 ) -> child.ChildExit:
     """Write the program's files into `folder` and compile them to `folder/program`."""
     here = Path(__file__).parent

@@ -8,37 +8,12 @@ import signal
 import subprocess
 import threading
 import time
-from typing import IO
+from typing import IO, NamedTuple
 
 KEPT = 16_384
 """Bytes kept of the beginning and of the end of an output."""
 _LINGER = 10.0
 """Seconds for an output to close once its program is over."""
-
-
-class ChildExit:
-    """How a program ended."""
-
-    def __init__(self, code: int | None, output: str, seconds: float) -> None:
-        self.code = code
-        """Its exit status, negative for a signal; None: it was out of time and was killed."""
-        self.output = output
-        self.seconds = seconds
-
-    @property
-    def why(self) -> str:
-        """The message for a program that did not succeed."""
-        if self.code is None:
-            return f"it did not end within {self.seconds:.0f} s"
-        if self.code < 0:
-            try:
-                name = signal.Signals(-self.code).name
-            except ValueError:
-                name = str(-self.code)
-            return f"it was ended by {name}" + _MEANS.get(name, "")
-        return f"it exited with status {self.code}"
-
-
 _MEANS = {
     "SIGSEGV": ": memory was used that is not there",
     "SIGABRT": ": the program gave up",
@@ -47,10 +22,30 @@ _MEANS = {
 }
 
 
+class ChildExit(NamedTuple):
+    """How a program ended."""
+
+    code: int | None
+    """Its exit status, negative for a signal; None: it was out of time and was killed."""
+    output: str
+    seconds: float
+
+    @property
+    def why(self) -> str:
+        """The message for a program that did not succeed."""
+        if self.code is None:
+            return f"it did not end within {self.seconds:.0f} s"
+        if self.code >= 0:
+            return f"it exited with status {self.code}"
+        known = -self.code in set(signal.Signals)
+        name = signal.Signals(-self.code).name if known else str(-self.code)
+        return f"it was ended by {name}" + _MEANS.get(name, "")
+
+
 def run(argv: list[str], *, cwd: str, limit: float) -> ChildExit:
     """Run a program to its end, or for `limit` seconds; nothing of it is left behind.
 
-    Standard input is empty; both outputs are read here and go nowhere else.
+    Standard input is empty; both outputs are read here and go nowhere else. It does not get Steno's variables.
     """
     began = time.monotonic()
     child = subprocess.Popen(
@@ -60,7 +55,7 @@ def run(argv: list[str], *, cwd: str, limit: float) -> ChildExit:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
-        env=_environment(),
+        env={name: value for name, value in os.environ.items() if not name.startswith("STENO_")},
     )
     kept = _Kept(child.stdout)
     try:
@@ -75,18 +70,12 @@ def run(argv: list[str], *, cwd: str, limit: float) -> ChildExit:
     return ChildExit(code, output, limit if code is None else time.monotonic() - began)
 
 
-def _environment() -> dict[str, str]:
-    """Ours without what is Steno's: the program has no use for it."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("STENO_")}
-
-
 class _Kept:
     """Reads a pipe to its end in a thread and keeps the beginning and the end of it."""
 
     def __init__(self, pipe: IO[bytes] | None) -> None:
         self._pipe = pipe
-        self._head = b""
-        self._tail = b""
+        self._head = self._tail = b""
         self._dropped = 0
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
@@ -101,12 +90,9 @@ class _Kept:
         if self._pipe is None:
             return
         with self._pipe as pipe:
-            while True:
-                data = os.read(pipe.fileno(), 65_536)
-                if not data:
-                    return
+            while data := os.read(pipe.fileno(), 65_536):
                 room = KEPT - len(self._head)
                 self._head += data[:room]
-                rest = self._tail + data[room:] if room > 0 else self._tail + data
+                rest = self._tail + data[max(0, room) :]
                 self._dropped += max(0, len(rest) - KEPT)
                 self._tail = rest[-KEPT:]

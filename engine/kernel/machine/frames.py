@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import json
-import sys
-from typing import TextIO
 
 MARK = "::steno:: "
 LONGEST = 8_000
@@ -17,25 +15,24 @@ LONGEST = 8_000
 class Teller:
     """Says what happens, in order."""
 
-    def __init__(self, key: str, out: TextIO = sys.stdout) -> None:
+    def __init__(self, key: str) -> None:
         self._key = key
-        self._out = out
         self._seq = 0
 
     def say(self, status: str, **facts: object) -> None:
         """Print one frame at once."""
         self._seq += 1
         frame = {"key": self._key, "seq": self._seq, "status": status, **facts}
-        self._write(MARK + json.dumps(frame, allow_nan=False))
+        _print(MARK + json.dumps(frame, allow_nan=False))
 
     def show(self, text: str) -> None:
         """Print what somebody else said, line by line behind a bar, so that none of it is a frame."""
         for line in text.splitlines():
-            self._write("| " + line)
+            _print("| " + line)
 
-    def _write(self, line: str) -> None:
-        self._out.write(line.encode("utf-8", "replace").decode("utf-8") + "\n")
-        self._out.flush()
+
+def _print(line: str) -> None:
+    print(line.encode("utf-8", "replace").decode("utf-8"), flush=True)  # noqa: T201 - that is the output
 
 
 def tail(text: str) -> str:

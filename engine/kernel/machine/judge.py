@@ -6,6 +6,7 @@ import json
 import os
 import statistics
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,10 +22,6 @@ RIGHT, WRONG, BROKEN = 0, 1, 2
 class _Over(Exception):
     """The job has ended with this exit status, and that was said."""
 
-    def __init__(self, status: int) -> None:
-        super().__init__(status)
-        self.status = status
-
 
 class Judge:
     """Judges one solution in a folder of its own."""
@@ -33,7 +30,6 @@ class Judge:
         self._job = job
         self._folder = folder
         self._teller = teller
-        self._signature = job["signature"]
         self._dtype = job["dtype"]
 
     def run(self) -> int:
@@ -44,7 +40,8 @@ class Judge:
             if self._job["endpoint"] == "benchmark":
                 self._benchmark()
         except _Over as over:
-            return over.status
+            status: int = over.args[0]
+            return status
         return RIGHT
 
     def _compile(self) -> None:
@@ -57,7 +54,7 @@ class Judge:
             compiler,
             self._folder,
             job["solution"],
-            self._signature,
+            job["signature"],
             self._dtype,
             arch=job["arch"],
             limit=job["limits"]["compile"],
@@ -81,7 +78,12 @@ class Judge:
             facts = {"test": number, "tests": len(tests), "sizes": case["sizes"], **found}
             self._teller.say("TEST_RESULT", **facts)
             if not found["passed"]:
-                self._teller.say("WRONG_ANSWER", message=_wrong(number, found), **facts)
+                first = found["first"]
+                message = (
+                    f"test {number}: {found['wrong']} of {found['entries']} entries of {found['output']} are wrong; "
+                    f"entry {first['index']} is {first['actual']}, not {first['expected']}"
+                )
+                self._teller.say("WRONG_ANSWER", message=message, **facts)
                 raise _Over(WRONG)
             _empty(folder)
         self._teller.say("CHECKED", tests=len(tests), passed=len(tests))
@@ -142,11 +144,9 @@ class Judge:
             said = ended.output.strip().splitlines()
             self._broken(f"the reference of the problem failed: {said[-1] if said else ended.why}")
         (folder / "reference.json").unlink()
-        expected = {}
-        for name in case["outputs"]:
-            path = folder / f"{name}.expected"
-            expected[name] = path.read_bytes()
-            path.unlink()
+        expected = {name: (folder / f"{name}.expected").read_bytes() for name in case["outputs"]}
+        for name in expected:
+            (folder / f"{name}.expected").unlink()
         return expected
 
     def _run(self, case: Json, folder: Path, what: str, *, warm_ups: int, repeats: int) -> None:
@@ -167,10 +167,8 @@ class Judge:
                 data = b""
             if len(data) != count * numbers.SIZES[self._dtype]:
                 self._crashed(f"the program ended without writing {name}", "")
-            expected = numbers.unpacked(right[name], "float64")
-            found = numbers.compared(
-                numbers.unpacked(data, self._dtype), expected, tolerance["absolute"], tolerance["relative"]
-            )
+            got, expected = numbers.unpacked(data, self._dtype), numbers.unpacked(right[name], "float64")
+            found = numbers.compared(got, expected, tolerance["absolute"], tolerance["relative"])
             largest = max(largest, found.largest)
             if found.wrong:
                 return {
@@ -192,18 +190,8 @@ class Judge:
         raise _Over(BROKEN)
 
 
-def _wrong(number: int, found: Json) -> str:
-    first = found["first"]
-    return (
-        f"test {number}: {found['wrong']} of {found['entries']} entries of {found['output']} are wrong; "
-        f"entry {first['index']} is {first['actual']}, not {first['expected']}"
-    )
-
-
 def _empty(folder: Path) -> None:
     """The solution may have left anything there, and the next case is to find nothing of it."""
     for path in folder.iterdir():
-        try:
+        with suppress(OSError):
             path.unlink()
-        except OSError:
-            continue

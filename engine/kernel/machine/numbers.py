@@ -6,11 +6,13 @@ import math
 import random
 import struct
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 CODES = {"float32": "f", "float64": "d", "int32": "i"}
 """What `array` calls a type; the 16-bit ones are packed by hand."""
-SIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int32": 4}
+SIZES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int32": 4}
+"""Bytes of one number."""
 BLOCK = 65_521
 """Entries made one by one; a longer tensor repeats them. A prime, so that no row of a usual length repeats."""
 
@@ -35,8 +37,6 @@ def packed(values: Sequence[float], dtype: str) -> bytes:
     if dtype == "bfloat16":
         wide = array("I", array("f", values).tobytes())
         return array("H", [(bits + 0x7FFF + (bits >> 16 & 1)) >> 16 for bits in wide]).tobytes()
-    if dtype == "int32":
-        return array("i", [int(value) for value in values]).tobytes()
     return array(CODES[dtype], values).tobytes()
 
 
@@ -45,45 +45,37 @@ def unpacked(data: bytes, dtype: str) -> Sequence[float]:
     if dtype == "float16":
         return struct.unpack(f"<{len(data) // 2}e", data)
     if dtype == "bfloat16":
-        bits = array("H", data)
-        return array("f", array("I", [one << 16 for one in bits]).tobytes())
+        return array("f", array("I", [one << 16 for one in array("H", data)]).tobytes())
     return array(CODES[dtype], data)
 
 
-class Compared:
+class Compared(NamedTuple):
     """How far a tensor is from what it should be."""
 
-    def __init__(self, wrong: int, largest: float, first: dict[str, object] | None) -> None:
-        self.wrong = wrong
-        """Entries out of tolerance."""
-        self.largest = largest
-        """The largest difference; infinite where an entry is no number and should be one."""
-        self.first = first
+    wrong: int
+    """Entries out of tolerance."""
+    largest: float
+    """The largest difference; infinite where an entry is not a number and should be one."""
+    first: dict[str, object] | None
+    """The first entry out of tolerance."""
 
 
 def compared(got: Sequence[float], expected: Sequence[float], absolute: float, relative: float) -> Compared:
-    """Entry by entry: |got - expected| ≤ absolute + relative × |expected|; no-numbers equal no-numbers."""
+    """Entry by entry: |got - expected| ≤ absolute + relative × |expected|; NaN equals NaN."""
     wrong, largest = 0, 0.0
     first: dict[str, object] | None = None
-    for index, difference, fits in _differences(got, expected, absolute, relative):
-        largest = max(largest, difference)
-        if not fits:
-            wrong += 1
-            if first is None:
-                first = {"index": index, "expected": shown(expected[index]), "actual": shown(got[index])}
-    return Compared(wrong, largest, first)
-
-
-def _differences(
-    got: Sequence[float], expected: Sequence[float], absolute: float, relative: float
-) -> Iterator[tuple[int, float, bool]]:
     for index, (one, other) in enumerate(zip(got, expected)):  # noqa: B905 - Python 3.9 has no `strict`
-        if one == other or (one != one and other != other):  # noqa: PLR0124 - what is no number
+        if one == other or (one != one and other != other):  # noqa: PLR0124 - NaN
             continue
         difference = abs(one - other)
         if difference != difference:  # noqa: PLR0124
             difference = math.inf
-        yield index, difference, difference <= absolute + relative * abs(other)
+        largest = max(largest, difference)
+        fits = difference <= absolute + relative * abs(other)
+        if not fits:
+            wrong += 1
+            first = first or {"index": index, "expected": shown(other), "actual": shown(one)}
+    return Compared(wrong, largest, first)
 
 
 def shown(value: float) -> float | str:

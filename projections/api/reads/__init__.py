@@ -1,19 +1,14 @@
 """Reads over HTTP: what is there, now and at any earlier moment."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from anyio import CapacityLimiter
+from starlette.routing import BaseRoute
 
 from projections.api.openapi import components
 from projections.api.reads import logs, money, record, runs
 from projections.api.reads.read import AT_ONCE
-
-if TYPE_CHECKING:
-    from starlette.routing import BaseRoute
-
-    from projections.api.service import Service
+from projections.api.service import Service
 
 READS = (*runs.READS, *money.READS, *record.READS)
 OPENAPI: dict[str, Any] = {

@@ -1,30 +1,24 @@
 """GET /api/runs/{id}/logs: the output of a run, read from its provider; it is not in the record."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from anyio import to_thread
+from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
 
 from engine.errors import Conflict
-from events.clock import SECOND
+from engine.fold.run import Run
+from events.clock import SECOND, Clock
 from projections.api.parameters import asked_of, flag, path_parameters
 from projections.api.problems import Problem
+from projections.api.service import Service
 from projections.api.streams import left
 from projections.store.world_table import decode_run
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.types import Receive, Scope, Send
-
-    from engine.fold.run import Run
-    from events.clock import Clock
-    from projections.api.service import Service
 
 PATH = "/api/runs/{id}/logs"
 AT_ONCE = 64
@@ -61,20 +55,6 @@ def route(service: Service) -> BaseRoute:
         return OutputResponse(output) if there else Response(status_code=499)
 
     return Route(PATH, endpoint, methods=["GET"])
-
-
-class OutputResponse(StreamingResponse):
-    """Streams the pieces of an output, and ends it however the response ends."""
-
-    def __init__(self, output: Output) -> None:
-        super().__init__(output, media_type=_KIND, headers=_HEADERS)
-        self._output = output
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._output.end()
 
 
 def _run(service: Service, word: str) -> Run:
@@ -117,7 +97,7 @@ class Output:
         streaming: it is among these until its end.
     """
 
-    def __init__(self, service: Service, run: Run, streaming: set[Output], *, follow: bool) -> None:
+    def __init__(self, service: Service, run: Run, streaming: "set[Output]", *, follow: bool) -> None:
         self._service = service
         self._run = run
         self._follow = follow
@@ -184,6 +164,20 @@ class Output:
             self._loop.call_soon_threadsafe(self._pieces.put_nowait, piece)
         except RuntimeError:  # the loop is closed: the server has ended
             self._gone.set()
+
+
+class OutputResponse(StreamingResponse):
+    """Streams the pieces of an output, and ends it however the response ends."""
+
+    def __init__(self, output: Output) -> None:
+        super().__init__(output, media_type=_KIND, headers=_HEADERS)
+        self._output = output
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._output.end()
 
 
 _TEXT = {"text/plain": {"schema": {"type": "string"}}}

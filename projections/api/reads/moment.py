@@ -1,18 +1,14 @@
 """`?at=` and `?min_position=`: which moment of the record a read shows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from projections.api.parameters import MOST_POSITION, POSITION, Asked, Parameter, position, read_time
 from projections.api.problems import Problem
+from projections.api.service import Service
 from projections.models.position_at import NOTHING, Beyond, moment_at
-
-if TYPE_CHECKING:
-    from projections.api.service import Service
-    from projections.store.reader_pool import Look
+from projections.store.reader_pool import Look
 
 _PAST = "a position, or a time as 2026-11-20T15:00:00Z"
 

@@ -1,16 +1,15 @@
 """Reads about machines and money."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from engine.decide.budget import account
+from engine.fold.world_codec import WorldState
 from engine.objects import AnomalyObject, VmObject
+from engine.policy import Policy
 from engine.settings.policy import policy_from
 from projections.api.parameters import CURSOR, HIDDEN, LIMIT, MOST, Asked, choice, cut, flag, integer
 from projections.api.reads.read import Cursor, Read, page_object, page_shape
+from projections.api.service import Service
 from projections.models.costs import costs
 from projections.models.money_objects import (
     BudgetObject,
@@ -23,12 +22,7 @@ from projections.models.money_objects import (
 from projections.models.overview import policy_then
 from projections.models.vm_facts import beside
 from projections.models.wire import Position, Time, wire
-
-if TYPE_CHECKING:
-    from engine.fold.world_codec import WorldState
-    from engine.policy import Policy
-    from projections.api.service import Service
-    from projections.store.reader_pool import Look
+from projections.store.reader_pool import Look
 
 
 class MachineAnswer(VmObject, frozen=True, kw_only=True):
@@ -121,26 +115,27 @@ def policy_at(service: Service, state: WorldState, *, past: bool) -> Policy:
 
 READS = (
     Read(
-        path="/api/vms",
-        summary="Machines with their bills, newest first",
-        answer=_machines,
-        shape=page_shape("vms", VmObject),
-        parameters=(CURSOR, LIMIT, flag("live", "Only machines that may still be billed."), HIDDEN),
-        tag="machines",
+        "/api/vms",
+        "Machines with their bills, newest first",
+        _machines,
+        page_shape("vms", VmObject),
+        "machines",
+        (CURSOR, LIMIT, flag("live", "Only machines that may still be billed."), HIDDEN),
     ),
     Read(
-        path="/api/vms/{id}",
-        summary="One machine: bill, facts from the provider, and why it is still up",
-        answer=_machine,
-        shape=MachineAnswer,
-        tag="machines",
+        "/api/vms/{id}",
+        "One machine: bill, facts from the provider, and why it is still up",
+        _machine,
+        MachineAnswer,
+        "machines",
     ),
     Read(
-        path="/api/costs",
-        summary="Costs by machine, run, day, user or GPU, compared with the provider's costs",
-        answer=_costs,
-        shape=CostAnswer,
-        parameters=(
+        "/api/costs",
+        "Costs by machine, run, day, user or GPU, compared with the provider's costs",
+        _costs,
+        CostAnswer,
+        "money",
+        (
             choice("by", "What a row is.", ("vm", "run", "day", "user", "gpu"), default="vm"),
             CURSOR,
             integer(
@@ -148,13 +143,8 @@ READS = (
             ),
             choice("order", "Which rows come first.", ("oldest", "newest"), default="oldest"),
         ),
-        tag="money",
     ),
     Read(
-        path="/api/budget",
-        summary="The budget: spent, committed, remaining, and when it is used up",
-        answer=_budget,
-        shape=BudgetAnswer,
-        tag="money",
+        "/api/budget", "The budget: spent, committed, remaining, and when it is used up", _budget, BudgetAnswer, "money"
     ),
 )

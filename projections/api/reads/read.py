@@ -1,27 +1,22 @@
 """One read of the API: its path, its parameters, what answers it, and what the answer looks like."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 from anyio import CapacityLimiter, to_thread
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from projections.api.bodies import STENO_POSITION, read_answer
 from projections.api.openapi import json_answer, operation_name
 from projections.api.parameters import Asked, PagePosition, Parameter, asked_of, cursor_of, path_parameters
 from projections.api.reads.moment import MOMENT, look
+from projections.api.service import Service
 from projections.models.wire import Position, Shape
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.responses import Response
-
-    from projections.api.service import Service
-    from projections.store.reader_pool import Look
+from projections.store.reader_pool import Look
 
 AT_ONCE = 16
 """Reads that are worked on at the same time; further ones wait."""
@@ -46,7 +41,7 @@ def page_object(key: str, rows: object, behind: int | PagePosition | None, look:
     return {key: rows, "next": None if behind is None else cursor_of(behind), "position": look.position}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Read:
     """One GET route."""
 
@@ -56,8 +51,8 @@ class Read:
     """What it answers, as JSON values or as their text; called in a worker thread."""
     shape: type
     """The structure its JSON has."""
-    parameters: tuple[Parameter, ...] = ()
     tag: str = "runs"
+    parameters: tuple[Parameter, ...] = ()
 
     def route(self, service: Service, limiter: CapacityLimiter) -> BaseRoute:
         """The route that serves it."""

@@ -1,8 +1,6 @@
 """Reads of the record itself, and of everything at a glance."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -26,6 +24,7 @@ from projections.api.problems import Problem
 from projections.api.reads.money import policy_at
 from projections.api.reads.read import Cursor, Read, page_object, page_shape
 from projections.api.reads.runs import EVENTS
+from projections.api.service import Service
 from projections.models import record_pages as browse
 from projections.models.incidents import DatedAnomaly, incidents
 from projections.models.marks import RecordObject, record_object
@@ -34,10 +33,7 @@ from projections.models.overview import Overview, overview
 from projections.models.record_rows import EventObject, PollObject
 from projections.models.sources import SourceRow, source_rows
 from projections.models.wire import Position, Shape, Time, wire
-
-if TYPE_CHECKING:
-    from projections.api.service import Service
-    from projections.store.reader_pool import Look
+from projections.store.reader_pool import Look
 
 _BACKWARDS = flag("backwards", "Newest first.")
 
@@ -165,85 +161,73 @@ class Sources(Shape, frozen=True, kw_only=True):
 
 READS = (
     Read(
-        path="/api/overview",
-        summary="Overview: active runs, costs of today, budget, machines over time, incidents",
-        answer=_overview,
-        shape=Overview,
-        tag="record",
+        "/api/overview",
+        "Overview: active runs, costs of today, budget, machines over time, incidents",
+        _overview,
+        Overview,
+        "record",
     ),
     Read(
-        path="/api/record",
-        summary="The head of the record, the progress of the read models, and marks of notable events",
-        answer=_record,
-        shape=RecordObject,
-        parameters=(
+        "/api/record",
+        "The head of the record, the progress of the read models, and marks of notable events",
+        _record,
+        RecordObject,
+        "record",
+        (
             time("since", "Only marks from this time on; a shorter range shows marks that are close together."),
             time("until", "Only marks up to this time."),
         ),
-        tag="record",
     ),
+    Read("/api/offers", "Available GPUs with recorded or assumed prices", _offers, Offers, "machines"),
+    Read("/api/sources", "Sources of the record: live ones and imported archives", _sources, Sources, "record"),
     Read(
-        path="/api/offers",
-        summary="Available GPUs with recorded or assumed prices",
-        answer=_offers,
-        shape=Offers,
-        tag="machines",
-    ),
-    Read(
-        path="/api/sources",
-        summary="Sources of the record: live ones and imported archives",
-        answer=_sources,
-        shape=Sources,
-        tag="record",
-    ),
-    Read(
-        path="/api/events",
-        summary="Events of the record, oldest or newest first",
-        answer=_events,
-        shape=EVENTS,
-        parameters=(
+        "/api/events",
+        "Events of the record, oldest or newest first",
+        _events,
+        EVENTS,
+        "record",
+        (
             CURSOR,
             LIMIT,
             text("stream", "Only this stream: `run/ID`, `vm/ID`, `source/NAME` …"),
             choice("type", "Only events of this type.", sorted(NAMES)),
             _BACKWARDS,
         ),
-        tag="record",
     ),
     Read(
-        path="/api/events/{position}",
-        summary="One event; a poll with its answer, an observation with its item",
-        answer=_event,
-        shape=EventInFull,
-        tag="record",
+        "/api/events/{position}",
+        "One event; a poll with its answer, an observation with its item",
+        _event,
+        EventInFull,
+        "record",
     ),
     Read(
-        path="/api/polls",
-        summary="Polls: request, time, and changed streams",
-        answer=_polls,
-        shape=page_shape("polls", PollObject),
-        parameters=(
+        "/api/polls",
+        "Polls: request, time, and changed streams",
+        _polls,
+        page_shape("polls", PollObject),
+        "record",
+        (
             CURSOR,
             LIMIT,
             text("source", "Only this source: `<provider>/<project>`."),
             flag("failed", "Only failed polls."),
             _BACKWARDS,
         ),
-        tag="record",
     ),
     Read(
-        path="/api/polls/{position}",
-        summary="One poll with the provider's answer; secrets are replaced",
-        answer=_poll,
-        shape=PollInFull,
-        tag="record",
+        "/api/polls/{position}",
+        "One poll with the provider's answer; secrets are replaced",
+        _poll,
+        PollInFull,
+        "record",
     ),
     Read(
-        path="/api/incidents",
-        summary="Anomalies and blind times, newest first",
-        answer=_incidents,
-        shape=IncidentPage,
-        parameters=(SORTED_CURSOR, LIMIT),
-        tag="record",
+        "/api/incidents",
+        "Anomalies and blind times, newest first",
+        _incidents,
+        IncidentPage,
+        "record",
+        (SORTED_CURSOR, LIMIT),
     ),
 )

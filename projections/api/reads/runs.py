@@ -1,9 +1,5 @@
 """Reads about runs."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from engine.money.costs import Costs
@@ -23,6 +19,7 @@ from projections.api.parameters import (
     text,
 )
 from projections.api.reads.read import Read, page_object, page_shape
+from projections.api.service import Service
 from projections.models.cost_rows import stored_machines_of
 from projections.models.explain import Explanation, explain
 from projections.models.money_objects import ChargeObject, ReconciliationObject, charge_object, reconciliation_object
@@ -31,11 +28,8 @@ from projections.models.record_pages import events
 from projections.models.record_rows import EventObject
 from projections.models.timeline import Timeline, timeline
 from projections.models.wire import Position, Shape, Usd, wire
+from projections.store.reader_pool import Look
 from projections.store.world_table import decode_run
-
-if TYPE_CHECKING:
-    from projections.api.service import Service
-    from projections.store.reader_pool import Look
 
 
 def _list(_: Service, look: Look, asked: Asked) -> object:
@@ -132,10 +126,10 @@ class RunCosts(Shape, frozen=True, kw_only=True):
 EVENTS = page_shape("events", EventObject)
 READS = (
     Read(
-        path="/api/runs",
-        summary="Runs, page by page, ordered by submission time",
-        answer=_list,
-        shape=page_shape("runs", RunObject),
+        "/api/runs",
+        "Runs, page by page, ordered by submission time",
+        _list,
+        page_shape("runs", RunObject),
         parameters=(
             SORTED_CURSOR,
             LIMIT,
@@ -145,31 +139,24 @@ READS = (
             HIDDEN,
         ),
     ),
-    Read(path="/api/runs/{id}", summary="One run", answer=_one, shape=RunObject),
+    Read("/api/runs/{id}", "One run", _one, RunObject),
     Read(
-        path="/api/runs/{id}/timeline",
-        summary="The timeline of a run: states, attempts, phases of its machine, gaps between polls",
-        answer=_timeline,
-        shape=TimelineAnswer,
+        "/api/runs/{id}/timeline",
+        "The timeline of a run: states, attempts, phases of its machine, gaps between polls",
+        _timeline,
+        TimelineAnswer,
     ),
     Read(
-        path="/api/runs/{id}/explain",
-        summary="Why a run has its state: the rule, the evidence, and what would change the verdict",
-        answer=_explain,
-        shape=ExplanationAnswer,
+        "/api/runs/{id}/explain",
+        "Why a run has its state: the rule, the evidence, and what would change the verdict",
+        _explain,
+        ExplanationAnswer,
     ),
     Read(
-        path="/api/runs/{id}/events",
-        summary="The events of a run's stream, in order",
-        answer=_events,
-        shape=EVENTS,
-        parameters=(CURSOR, LIMIT),
+        "/api/runs/{id}/events", "The events of a run's stream, in order", _events, EVENTS, parameters=(CURSOR, LIMIT)
     ),
     Read(
-        path="/api/runs/{id}/costs",
-        summary="The charges of a run, and how they differ from the provider's cost",
-        answer=_costs,
-        shape=RunCosts,
+        "/api/runs/{id}/costs", "The charges of a run, and how they differ from the provider's cost", _costs, RunCosts
     ),
 )
 """In the order of the OpenAPI document."""
