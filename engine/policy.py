@@ -11,7 +11,10 @@ from events.clock import SECOND
 
 MINUTE: Final = 60 * SECOND
 HOUR: Final = 3600 * SECOND
+"""Microseconds × micro-dollars an hour ÷ this = micro-dollars."""
+DAY: Final = 24 * HOUR
 DOLLAR: Final = 1_000_000
+CENT: Final = DOLLAR // 100
 OFF: Final = -1
 """`idle_duration: off`."""
 BACKSTOP: Final = 30 * SECOND

@@ -106,7 +106,7 @@ def _focus(found: Books) -> None:
 def _performance(app: App, found: Books) -> None:
     """Start times, idle shutdown and cost per task beside their targets."""
     from cli.render.money import measure_object, measures
-    from engine.money.performance import performance
+    from engine.money.report import performance
 
     figures = performance(found.costs)
     value = {"measures": [measure_object(one) for one in figures], "position": found.position}

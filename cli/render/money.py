@@ -19,10 +19,9 @@ if TYPE_CHECKING:
     from engine.decide.budget import Account
     from engine.fold.world_codec import WorldState
     from engine.money.costs import Line
-    from engine.money.performance import Measure
     from engine.money.projection import Claim, Inputs
     from engine.money.reconcile import Difference, Reconciliation
-    from engine.money.report import Report, ReportRow
+    from engine.money.report import Measure, Report, ReportRow
     from engine.policy import Policy
 
 _HEADS = {"vm": "MACHINE", "run": "RUN", "day": "DAY", "user": "USER", "gpu": "GPU"}

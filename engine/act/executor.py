@@ -15,13 +15,13 @@ from events.clock import SECOND, Clock
 from events.errors import StenoError
 
 Call = Callable[[], object]
-Effect = Generator[Call, Any, bool]
+Effect = Generator[Call, Any, object]
 """Is sent the result of each call, or has its error raised; returns whether there is an outcome now."""
 T = TypeVar("T")
 
 AT_ONCE = 4
 """Effects of one lane under way at the same time: more would only queue up at the server."""
-GLANCE = SECOND // 20
+GLANCE = SECOND // 50
 """Microseconds between looks at what other processes append, while a call is awaited."""
 GRACE = 10 * SECOND
 """How long a process that ends waits for calls under way, microseconds; without an answer their intents stay open."""
@@ -36,7 +36,6 @@ class Result:
 
     @classmethod
     def of(cls, call: Call) -> "Result":
-        """Make the call."""
         try:
             return cls(call())
         except Exception as error:  # noqa: BLE001 - raised again where the effect goes on
@@ -133,12 +132,10 @@ class Effects:
         """The provider was not reached, or refused us, since this was last set to False."""
 
     def has(self, key: str) -> bool:
-        """Whether an effect of this run or machine is under way."""
         return key in self._started
 
     @property
     def busy(self) -> bool:
-        """Whether any effect is under way."""
         return bool(self._started)
 
     def full(self, lane: str) -> bool:

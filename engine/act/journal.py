@@ -36,11 +36,8 @@ class Journal:
         return self.record.append_many(batches, durable=True)
 
     def adopt_policy(self, source: str, policy: Policy, state: WorldState) -> bool:
-        """Record that decisions about this source follow this policy from now on, as a replay needs it; False if they
-        already did.
-
-        Args:
-            state: the world at the record's head.
+        """Record that decisions about this source follow this policy from now on, as a replay needs it; False if by
+        `state`, the world at the record's head, they already did.
         """
         adopted = state.policies.get(source, ())
         if adopted and adopted[-1].policy == policy:
@@ -63,7 +60,6 @@ class Journal:
         return version + len(facts)
 
     def queue_version(self, source: str) -> int:
-        """The version of a source's queue."""
         return self.record.version(f"queue/{source}")
 
     def ledger(self) -> Outbox:

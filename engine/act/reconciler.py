@@ -6,7 +6,7 @@ Built only by the holder of the provider's lease. A crash at any point ends in e
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, assert_never
 
-from engine.act.executor import Effect, Effects, Executor
+from engine.act.executor import Effect, Effects
 from engine.act.journal import Journal
 from engine.act.stopper import Stopper
 from engine.act.submitter import Submitter
@@ -35,21 +35,21 @@ class Actor:
         provider: Provider,
         vault: "Vault",
         clock: Clock,
-        notices: Notices | None = None,
+        notices: Notices,
+        effects: Effects,
         *,
-        effects: Effects | None = None,
         asks_again: bool = False,
     ) -> None:
         """
         Args:
-            notices: receives alerts; None: alerts are not sent.
-            effects: carries effects on; None: each to its end, one after another.
+            notices: receives alerts.
+            effects: carries effects on.
             asks_again: as in `Submitter`.
         """
         self._journal = journal
         self._provider = provider
-        self._notices = notices if notices is not None else Notices(journal, clock)
-        self.effects = effects if effects is not None else Effects(Executor(clock), clock)
+        self._notices = notices
+        self.effects = effects
         self.submitter = Submitter(journal, provider, vault, clock, asks_again=asks_again)
         self.stopper = Stopper(journal, provider)
 

@@ -32,10 +32,8 @@ class Stopper:
         self._provider = provider
 
     def stop_run(self, stop: OpenStop, run: Run | None) -> Effect:
-        """Carry out one stop of a run as far as possible.
-
-        Args:
-            run: from the engine's own fold: the request may hold a false id from the read models.
+        """Carry out one stop of a run as far as possible. `run` is from the engine's own fold: the request may hold a
+        false id from the read models.
         """
         if stop.request.run_id in self._journal.ledger().submits:
             return False  # the submission is settled first, and its next step checks for a stop
@@ -73,10 +71,8 @@ class Stopper:
         return True
 
     def stop_vm(self, intent: types.VmStopIntended, vm: Vm | None = None) -> Effect:
-        """Record the intent and carry it out.
-
-        Args:
-            vm: of an earlier intent, which is sent again unless a run has been placed on the machine meanwhile.
+        """Record the intent and carry it out. One of earlier, then with its machine (`vm`), is sent again unless a run
+        has been placed there meanwhile.
         """
         stream, where = f"vm/{intent.vm_id}", {"vm_id": intent.vm_id, "provider": intent.provider}
         if vm is None:
@@ -95,12 +91,7 @@ class Stopper:
 
 
 def unheard(taken: TakenStop, *, facts: RunFacts | None, seen_at: int) -> bool:
-    """Whether a stop is to be asked for once more: a later poll shows the run as if nobody had asked.
-
-    Args:
-        facts: the run in the provider's newest answer.
-        seen_at: when that was (microseconds, UTC).
-    """
+    """Whether to ask for a stop once more: the newest answer, of `seen_at`, shows the run as if nobody had asked."""
     if facts is None or facts.status is None or facts.final or facts.state is State.FINISHING:
         return False
     return seen_at - taken.taken_at > UNHEARD

@@ -77,7 +77,7 @@ def next_step(submit: OpenSubmit, ledger: Outbox, now: int, *, looked_at: int | 
     return NextStep.WAIT if submit.placed is None else NextStep.CALL
 
 
-class _Found(NamedTuple):
+class FoundRun(NamedTuple):
     """A run at the provider that is the requested one, or may be."""
 
     provider_id: str
@@ -117,7 +117,7 @@ class Submitter:
             case NextStep.CALL:
                 yield from self._call(submit)
             case NextStep.CHECK | NextStep.LOOK:
-                found = yield from self._look(submit, _name(submit))
+                found = yield from self.look(submit)
                 if found is not None and (found.sure or step is NextStep.CHECK):
                     self._found(submit, found, _name(submit))
                 elif found is not None:
@@ -129,14 +129,6 @@ class Submitter:
             case NextStep.STOPPED | NextStep.EXPIRED:
                 self._abandon(submit, step.value)
         return submit.request.run_id not in self._journal.ledger().submits
-
-    def exists(self, submit: OpenSubmit) -> Effect:
-        """Whether the provider has the run already; asking shows why nothing can be submitted.
-
-        Raises:
-            ProviderUnreachable, ProviderRefused, ProviderError: it cannot be asked.
-        """
-        return (yield from self._look(submit, _name(submit))) is not None
 
     def fail(self, submit: OpenSubmit, error: StenoError, otherwise: Refusal = "unreachable") -> None:
         """End a request that was certainly not submitted with the provider's error."""
@@ -158,45 +150,44 @@ class Submitter:
                 self._vault.erase(owner)
 
     def _call(self, submit: OpenSubmit) -> Generator[Call, Any, None]:
-        request = submit.request
+        """Hand the run over once its name is free and its machines can be made; and write down what came of it."""
+        run_id, name, called = submit.request.run_id, "", False
         try:
             configuration = self._configuration(submit)
+            name = yield from self._free_name(submit)
+            submission, nodes = _submission(submit, configuration, name), configuration.get("nodes")
+            self._ahead[run_id] = nodes if isinstance(nodes, int) else 1
+            yield from self._prepare(submission)
+            intent = types.SubmitIntended(**_where(submit), name=name, marked=True)
+            if submit.intended != intent:
+                self._journal.write(f"run/{run_id}", intent)
+            called = True
+            submitted = yield partial(self._provider.submit, submission)
         except SecretGone:
             self._abandon(submit, "its secrets are no longer in the vault; submit it again")
-            return
-        try:
-            submission = yield from self._prepared(submit, configuration)
-            if submission is None:
-                return
-            intent = types.SubmitIntended(**_where(submit), name=submission.name, marked=True)
-            if submit.intended != intent:
-                self._journal.write(f"run/{request.run_id}", intent)
-            yield from self._send(submit, submission)
+        except (TaskInvalid, ProjectNotFound) as error:
+            self.fail(submit, error)
+        except (NameInUse, ProviderError) as error:
+            # After a refusal the task may still be there, from this call or an earlier one.
+            found = (yield from self.look(submit, name)) if called else None
+            if found is not None:
+                self._found(submit, found, name)
+            elif called or isinstance(error, NameInUse) or not submit.queued:
+                self.fail(submit, error, "rejected" if called else "unreachable")
+            else:
+                raise
+        except (ProviderUnreachable, ProviderRefused) as error:
+            # Where nothing was submitted, the caller, who waits, gets the error at once.
+            if submit.queued or (called and isinstance(error, ProviderUnreachable) and error.sent):
+                raise
+            self.fail(submit, error)
+        else:
+            self._succeed(submit, submitted.provider_id, name, found=False)
         finally:
-            self._ahead.pop(request.run_id, None)
+            self._ahead.pop(run_id, None)
 
     def _configuration(self, submit: OpenSubmit) -> dict[str, object]:
         return msgspec.json.decode(self._vault.reveal(submit.request.configuration), type=dict[str, object])
-
-    def _prepared(
-        self, submit: OpenSubmit, configuration: dict[str, object]
-    ) -> Generator[Call, Any, Submission | None]:
-        """What is submitted, once its name is free and its machines can be made; None if the request failed on that."""
-        try:
-            submission = _submission(submit, configuration, (yield from self._free_name(submit)))
-            nodes = configuration.get("nodes")
-            self._ahead[submission.run_id] = nodes if isinstance(nodes, int) else 1
-            yield from self._prepare(submission)
-        except (ProviderUnreachable, ProviderRefused, ProviderError) as error:
-            if submit.queued:
-                raise
-            # Nothing was submitted: the caller, who waits, gets the error at once.
-            self.fail(submit, error)
-        except (TaskInvalid, ProjectNotFound, NameInUse) as error:
-            self.fail(submit, error)
-        else:
-            return submission
-        return None
 
     def _free_name(self, submit: OpenSubmit) -> Generator[Call, Any, str]:
         """A name that no other run has, so that the call neither fails nor replaces a run that is not ours.
@@ -247,39 +238,22 @@ class Submitter:
             raise
         self._journal.write(stream, types.FleetEnsured(**where))
 
-    def _send(self, submit: OpenSubmit, submission: Submission) -> Generator[Call, Any, None]:
-        """The call, and its outcome."""
-        try:
-            submitted = yield partial(self._provider.submit, submission)
-        except (TaskInvalid, ProjectNotFound) as error:
-            self.fail(submit, error)
-        except (ProviderRefused, ProviderUnreachable) as error:
-            if submit.queued or (isinstance(error, ProviderUnreachable) and error.sent):
-                raise
-            self.fail(submit, error)
-        except (NameInUse, ProviderError) as error:
-            # After a refusal the task may still be there, from this call or an earlier one.
-            found = yield from self._look(submit, submission.name)
-            if found is None:
-                self.fail(submit, error, "rejected")
-            else:
-                self._found(submit, found, submission.name)
-        else:
-            self._succeed(submit, submitted.provider_id, submission.name, found=False)
-
-    def _look(self, submit: OpenSubmit, name: str) -> Generator[Call, Any, _Found | None]:
-        """The provider's run of this attempt, found by the run id it carries; None if there is none.
+    def look(self, submit: OpenSubmit, name: str | None = None) -> Generator[Call, Any, FoundRun | None]:
+        """The provider's run of this attempt, found by the run id it carries; None if there is none. Asking also shows
+        why nothing can be submitted.
 
         Calls of older versions carried no run id: then a run of that name that equals the request in every field is
         ours, and any other may be.
         """
-        named: tuple[Named, ...] = yield partial(self._provider.find, name, submit.asked_at - LOOK_BACK)
+        named: tuple[Named, ...] = yield partial(
+            self._provider.find, name or _name(submit), submit.asked_at - LOOK_BACK
+        )
         ledger, run_id = self._journal.ledger(), submit.request.run_id
         others = {*ledger.provider_ids.values(), *ledger.former_ids}
         there = [one for one in named if one.provider_id not in others]
         ours = [one for one in there if one.mark == run_id]
         if ours:
-            return _Found(ours[-1].provider_id, sure=True)  # a copy of its configuration can only be newer
+            return FoundRun(ours[-1].provider_id, sure=True)  # a copy of its configuration can only be newer
         maybe, same = [one for one in there if self._may_be(submit, one)], list[Named]()
         if not maybe:
             return None
@@ -288,7 +262,7 @@ class Submitter:
             for one in maybe:
                 if (yield partial(self._provider.is_same, submission, one.provider_id)):
                     same.append(one)
-        return _Found((same or maybe)[0].provider_id, sure=len(same) == 1)
+        return FoundRun((same or maybe)[0].provider_id, sure=len(same) == 1)
 
     def _may_be(self, submit: OpenSubmit, one: Named) -> bool:
         """Whether an unmarked run of that name may come from an unmarked call."""
@@ -300,7 +274,7 @@ class Submitter:
         first = next(iter(self._journal.record.read(stream=stream, limit=1)), None)
         return first is None or first.position >= submit.position  # not there before the request
 
-    def _found(self, submit: OpenSubmit, found: _Found, name: str) -> None:
+    def _found(self, submit: OpenSubmit, found: FoundRun, name: str) -> None:
         """The provider has the run; or only a person can say whether that is this one: nothing is called until then."""
         if found.sure:
             self._succeed(submit, found.provider_id, name, found=True)

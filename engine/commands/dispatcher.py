@@ -1,7 +1,7 @@
 """Brings a request to its outcome: carries it out while the lease is free, else waits for the lease's holder."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from engine.act.executor import Effect
 from engine.act.reconciler import BEGIN, END
@@ -14,6 +14,8 @@ from events.clock import SECOND
 if TYPE_CHECKING:
     from engine.recorder.recorder import Recorder
 
+T = TypeVar("T")
+
 LOOK = SECOND // 10
 """Microseconds between looks for an outcome of another process."""
 OUTAGE = 10 * SECOND
@@ -25,7 +27,11 @@ LONGEST = 150 * SECOND
 
 
 class Dispatcher:
-    """Waits for the outcomes of the requests of one process."""
+    """Waits for the outcomes of the requests of one process.
+
+    ProviderUnreachable, ProviderRefused and ProviderError are raised where it is unknown whether the provider has
+    heard: the request stays open and is retried.
+    """
 
     def __init__(self, recorder: "Recorder") -> None:
         """Make it before the first request: a lease that cannot be opened is then an error without a request.
@@ -41,53 +47,38 @@ class Dispatcher:
         self._clock = recorder.clock
 
     def submitted(self, run_id: str, timeout: int) -> SubmitOutcome | types.RunHeld | None:
-        """The outcome of a submission, or why it waits in the queue; None after `timeout` microseconds.
-
-        Raises:
-            ProviderUnreachable, ProviderRefused, ProviderError: it is unknown whether the provider has the run; the
-                request stays open.
-        """
+        """The outcome of a submission, or why it waits in the queue; None after `timeout` microseconds."""
 
         def found() -> SubmitOutcome | types.RunHeld | None:
             submit = self._journal.ledger().submits.get(run_id)
             return self._journal.submit_outcome(run_id) if submit is None else submit.held
 
-        self._act_until(lambda: found() is not None, lambda: self._submit(run_id), timeout)
-        return found()
+        return self._acted(found, lambda: self._submit(run_id), timeout)
 
     def stopped(self, run_id: str, timeout: int) -> StopOutcome | None:
-        """The outcome of the stop of a run; None after `timeout` microseconds.
-
-        Raises:
-            ProviderUnreachable, ProviderRefused, ProviderError: the stop stays open and is retried.
-        """
-        self._act_until(lambda: run_id not in self._journal.ledger().stops, lambda: self._stop(run_id), timeout)
-        return None if run_id in self._journal.ledger().stops else self._journal.stop_outcome(run_id)
+        """The outcome of the stop of a run; None after `timeout` microseconds."""
+        return self._acted(lambda: self._journal.stop_outcome(run_id), lambda: self._stop(run_id), timeout)
 
     def machine_stopped(self, vm_id: str, after: int, timeout: int) -> VmStopOutcome | None:
         """The outcome of the stop of a machine that was requested at position `after`; None after `timeout`
         microseconds: the machine is drained first, and a run on it may have to end.
         """
 
-        def found() -> VmStopOutcome | None:
-            return self._journal.vm_outcome(vm_id, after=after)
+        def act() -> None:
+            self._effects.wait(min(SECOND, self._recorder.watch().pause))
 
-        self._act_until(lambda: found() is not None, self._round, timeout)
-        return found()
+        return self._acted(lambda: self._journal.vm_outcome(vm_id, after=after), act, timeout)
 
-    def _act_until(self, done: Callable[[], bool], act: Callable[[], None], timeout: int) -> None:
-        """Until it is `done` or the time is up: act while the lease is free, else wait for its holder.
-
-        Raises:
-            ProviderUnreachable: the provider does not answer the holder.
-        """
+    def _acted(self, found: Callable[[], T], act: Callable[[], None], timeout: int) -> T:
+        """What is found in the end, or when the time is up: act while the lease is free, else wait for its holder."""
         began = self._clock.now()
-        while not done() and self._clock.now() < began + timeout:
+        while (outcome := found()) is None and self._clock.now() < began + timeout:
             if self._recorder.hold():
                 act()
             else:
                 self._clock.sleep(LOOK)
                 self._expect_answers(began)
+        return outcome
 
     def _expect_answers(self, began: int) -> None:
         self._recorder.catch_up()
@@ -102,9 +93,6 @@ class Dispatcher:
             raise ProviderUnreachable(
                 f"{name} does not answer the process that records it ({poll.error or f'status {poll.status}'})"
             )
-
-    def _round(self) -> None:
-        self._effects.wait(min(SECOND, self._recorder.watch().pause))
 
     def _submit(self, run_id: str) -> None:
         """Run one round of decisions; without a result, learn the reason from the provider."""
@@ -131,14 +119,13 @@ class Dispatcher:
 
         A request that was not handed over fails with it, because the caller waits for the answer.
         """
-        handed = submit.handed
         try:
             if took > LONG:
                 raise ProviderUnreachable(f"no answer from {self._recorder.source} ({trouble}); is the server up?")
-            call = self._actor.submitter.submit if handed else self._actor.submitter.exists
+            call = self._actor.submitter.submit if submit.handed else self._actor.submitter.look
             self._carry_out(submit.request.run_id, call(submit))
         except (ProviderUnreachable, ProviderRefused, ProviderError) as error:
-            if handed:
+            if submit.handed:
                 raise
             self._actor.submitter.fail(submit, error)
 
@@ -152,11 +139,7 @@ class Dispatcher:
             self._carry_out(run_id, self._actor.stopper.stop_run(stop, self._recorder.world.state.runs.get(run_id)))
 
     def _carry_out(self, run_id: str, effect: Effect) -> None:
-        """Carry an effect on one run to its end.
-
-        Raises:
-            ProviderUnreachable, ProviderRefused, ProviderError: as the effect does.
-        """
+        """Carry an effect on one run to its end, and raise what it raises."""
         key = f"run/{run_id}"
         self._effects.start(END, key, effect)
         self._effects.wait(LONGEST, until=lambda: not self._effects.has(key))

@@ -1,6 +1,7 @@
 """Stop a run or a machine, or confirm that a machine is gone: what is allowed, and the request in the record."""
 
 from engine.act.journal import Journal
+from engine.decide.idle_policy import stop_request
 from engine.decide.queue import may_be_made_again
 from engine.errors import Conflict
 from engine.fold.archives import refuse_archive
@@ -30,21 +31,8 @@ def needs_stop(run: Run, state: WorldState, settings: Settings, now: int) -> boo
 
 
 def request_stop(journal: Journal, run: Run, *, project: str, abort: bool, submitter: str) -> int:
-    """Append a user's request to stop a run; its position.
-
-    Args:
-        abort: stop at once; the task cannot clean up.
-    """
-    request = types.StopRequested(
-        run_id=run.run_id,
-        provider=run.provider,
-        project=project,
-        provider_id=run.provider_id,
-        name=run.name or "",
-        abort=abort,
-        by="user",
-        submitter=submitter,
-    )
+    """Append a user's request to stop a run; its position. `abort`: at once, so that the task cannot clean up."""
+    request = stop_request(run, project, by="user", submitter=submitter, abort=abort)
     return journal.write(f"run/{run.run_id}", request)
 
 
@@ -68,11 +56,7 @@ def needs_vm_stop(vm: Vm) -> bool:
 
 
 def request_vm_stop(journal: Journal, vm: Vm, *, project: str, when_idle: bool, submitter: str) -> int:
-    """Append a user's request to stop a machine; its position.
-
-    Args:
-        when_idle: wait until no run is on it; otherwise a run on it is stopped first.
-    """
+    """Append a user's request to stop a machine, after its run (`when_idle`) or with it; its position."""
     request = types.VmStopRequested(
         vm_id=vm.vm_id,
         provider=vm.provider,
@@ -98,10 +82,9 @@ def refuse_gone(vm: Vm) -> None:
 
 
 def confirm_gone(journal: Journal, vm: Vm, *, ended_at: int, submitter: str) -> int:
-    """Append somebody's confirmation that a machine is gone, whatever the provider still says; its position.
+    """Append somebody's word that a machine is gone, whatever the provider still says; its position.
 
-    Args:
-        ended_at: when it ended by the cloud's own console (microseconds, UTC).
+    `ended_at`: when it ended by the cloud's own console (microseconds, UTC).
     """
     fact = types.VmGoneConfirmed(vm_id=vm.vm_id, provider=vm.provider, ended_at=ended_at, submitter=submitter)
     return journal.write(f"vm/{vm.vm_id}", fact)

@@ -1,7 +1,7 @@
 """Submit a run: admission, the idempotency key, and the request in the record."""
 
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -25,20 +25,18 @@ _ID_DIGITS = 32
 """Hexadecimal digits of an event id (16 bytes)."""
 
 
-class AcceptedRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that is in the record."""
+class AcceptedRequest(msgspec.Struct, frozen=True):
+    """A request that is in the record at that position."""
 
     run_id: str
     name: str
     position: int
-    """Of the request."""
 
 
-class Key(msgspec.Struct, frozen=True, kw_only=True):
-    """An idempotency key, bound to its sender and to the request it came with."""
+class Key(NamedTuple):
+    """An idempotency key, as its sender chose it, bound to the sender and to the request it came with."""
 
     text: str
-    """As the sender chose it."""
     run_id: str
     """Derived from record, sender and text, so it survives a restart."""
     request_id: str
@@ -46,10 +44,8 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def key_of(journal: "Journal", *, submitter: str, text: str, body: bytes) -> Key:
-    """The key of a request.
-
-    Args:
-        body: the request's content in one canonical form. It may hold secrets, so its digest uses the vault's key.
+    """The key of a request, whose content is `body` in one canonical form: as that may hold secrets, its digest uses
+    the vault's key.
     """
     named = msgspec.json.encode([journal.record.id, submitter, text])
     digest = journal.record.vault.commitment(named + body).removeprefix(PREFIX)
@@ -70,7 +66,7 @@ def accepted_before(journal: "Journal", key: Key) -> AcceptedRequest | None:
             f"this key was used at position {first.position} for a different request: use a new key, or repeat that "
             "request unchanged"
         )
-    return AcceptedRequest(run_id=key.run_id, name=first.data.name, position=first.position)
+    return AcceptedRequest(key.run_id, first.data.name, first.position)
 
 
 def admit(
@@ -90,8 +86,7 @@ def admit(
     if policy.free:
         return None
     terms = READINGS.terms(provider, msgspec.json.encode(configuration), submitter, fallback)
-    why = exceeds_limit(terms, policy)
-    if why is not None:
+    if (why := exceeds_limit(terms, policy)) is not None:
         raise RefusedByPolicy(why)
     return check(terms, policy, state, now)
 
@@ -154,12 +149,11 @@ def request_run(
         kernel=kernel,
     )
     if key is None:
-        return AcceptedRequest(run_id=run_id, name=name, position=journal.write(f"run/{run_id}", request))
+        return AcceptedRequest(run_id, name, journal.write(f"run/{run_id}", request))
     try:
         (position,) = journal.append(Batch(f"run/{run_id}", (request,), expected_version=0, ids=(key.request_id,)))
     except (VersionConflict, IdConflict):
-        found = accepted_before(journal, key)
-        if found is None:
+        if (found := accepted_before(journal, key)) is None:
             raise
         return found
-    return AcceptedRequest(run_id=run_id, name=name, position=position)
+    return AcceptedRequest(run_id, name, position)

@@ -45,10 +45,8 @@ class Role(enum.StrEnum):
 
     def covers(self, needed: Role) -> bool:
         """Whether this role includes the one that is needed."""
-        return _ORDER[self] >= _ORDER[needed]
-
-
-_ORDER = {role: rank for rank, role in enumerate(Role)}
+        roles = list(Role)
+        return roles.index(self) >= roles.index(needed)
 
 
 class StoredToken(msgspec.Struct, kw_only=True):
@@ -83,38 +81,20 @@ class TokenStore:
     def __init__(self, store: Store) -> None:
         self.blob: Blob = store.blob("tokens")
 
-    def stamp(self) -> object:
-        """A value that changes whenever the tokens do; None: there are none."""
-        return self.blob.stamp()
-
     def read(self) -> TokenBlob:
         """The content.
 
         Raises:
-            RecordNotWritable: it cannot be read.
-            ValueError: it is not what Steno writes.
+            RecordNotWritable: it cannot be read, or is not what Steno writes.
         """
         found = self.blob.read()
-        if found is None:
-            return TokenBlob()
         try:
-            content = msgspec.json.decode(found, type=TokenBlob)
-        except msgspec.MsgspecError as error:
-            raise ValueError(str(error)) from None
-        if any(token.hash is not None and len(bytes.fromhex(token.hash)) != 32 for token in content.tokens):
-            raise ValueError("a hash is cut")
-        return content
-
-    def content(self) -> TokenBlob:
-        """As `read`, with one error for both.
-
-        Raises:
-            RecordNotWritable: it cannot be read.
-        """
-        try:
-            return self.read()
+            content = TokenBlob() if found is None else msgspec.json.decode(found, type=TokenBlob)
+            if any(token.hash is not None and len(bytes.fromhex(token.hash)) != 32 for token in content.tokens):
+                raise ValueError("a hash is cut")
         except ValueError as error:
             raise RecordNotWritable(f"{self.blob} is damaged ({error}): move it away and create new tokens") from None
+        return content
 
     @contextmanager
     def changing(self) -> Iterator[TokenBlob]:
@@ -124,7 +104,7 @@ class TokenStore:
             RecordNotWritable: it cannot be read or written.
         """
         with self.blob.locked():
-            content = self.content()
+            content = self.read()
             yield content
             self.blob.replace(msgspec.json.encode(content))
 
@@ -155,7 +135,10 @@ class TokenObject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Issuer:
-    """Creates and revokes the tokens of one record: the blob says which are valid, the record who did it."""
+    """Creates and revokes the tokens of one record: the blob says which are valid, the record who did it.
+
+    Its methods raise RecordNotWritable or RecordLocked where the blob or the record cannot be changed.
+    """
 
     def __init__(self, record: Record, clock: Clock, ids: Ids) -> None:
         self._record = record
@@ -169,28 +152,25 @@ class Issuer:
         Raises:
             ValueError: the name is not valid.
             NameInUse: a valid token has that name.
-            RecordNotWritable, RecordLocked: as they say.
         """
         now = self._clock.now()
         token_id = self._ids.new().replace("-", "")[-_DIGITS:]
         name = f"{role}-{token_id[:4]}" if name is None else token_name(name)
         text = f"steno_{token_id}_{secrets.token_urlsafe(32)}"
-        event = types.TokenCreated(token_id=token_id, name=name, role=role.value, expires_at=expires_at, by=by)
+        token = StoredToken(
+            id=token_id,
+            name=name,
+            role=role.value,
+            hash=digest(text).hex(),
+            by=by,
+            created_at=now,
+            expires_at=expires_at,
+        )
         with self._store.changing() as content:
-            for other in content.tokens:
-                if other.name == name and _state(other, now) == "valid":
-                    raise NameInUse(f"a valid token is named {name} already: revoke it, or choose another --name")
+            if any(other.name == name and _state(other, now) == "valid" for other in content.tokens):
+                raise NameInUse(f"a valid token is named {name} already: revoke it, or choose another --name")
             # The record first: after a crash every token that works is in it.
-            position = self._append(token_id, event)
-            token = StoredToken(
-                id=token_id,
-                name=name,
-                role=role.value,
-                hash=digest(text).hex(),
-                by=by,
-                created_at=now,
-                expires_at=expires_at,
-            )
+            position = self._append(types.TokenCreated, token, by)
             content.tokens.append(token)
         return _object(token, now), text, position
 
@@ -202,25 +182,20 @@ class Issuer:
 
         Raises:
             TokenNotFound: there is no such token.
-            RecordNotWritable, RecordLocked: as they say.
         """
         now = self._clock.now()
         whole = TOKEN.fullmatch(word)
-        word = word if whole is None else whole[1]
         with self._store.changing() as content:
-            token = _found(content.tokens, word, now)
+            token = _found(content.tokens, word if whole is None else whole[1], now)
             if token.revoked_at is None:
                 token.hash, token.revoked_at = None, now
-        stream = f"token/{token.id}"
-        if any(isinstance(stored.data, types.TokenRevoked) for stored in self._record.read(stream=stream)):
-            return _object(token, now), None
-        event = types.TokenRevoked(
-            token_id=token.id, name=token.name, role=token.role, expires_at=token.expires_at, by=by
-        )
-        return _object(token, now), self._append(token.id, event)
+        before = self._record.read(stream=f"token/{token.id}")
+        known = any(isinstance(stored.data, types.TokenRevoked) for stored in before)
+        return _object(token, now), None if known else self._append(types.TokenRevoked, token, by)
 
-    def _append(self, token_id: str, event: types.TokenCreated | types.TokenRevoked) -> int:
-        return self._record.append_many([Batch(f"token/{token_id}", [event])], durable=True)[-1]
+    def _append(self, kind: type[types.TokenCreated | types.TokenRevoked], token: StoredToken, by: str) -> int:
+        fact = kind(token_id=token.id, name=token.name, role=token.role, expires_at=token.expires_at, by=by)
+        return self._record.append_many([Batch(f"token/{token.id}", [fact])], durable=True)[-1]
 
 
 def list_tokens(store: Store, now: int) -> tuple[TokenObject, ...]:
@@ -229,7 +204,7 @@ def list_tokens(store: Store, now: int) -> tuple[TokenObject, ...]:
     Raises:
         RecordNotWritable: the file cannot be read.
     """
-    tokens = sorted(TokenStore(store).content().tokens, key=lambda token: token.created_at, reverse=True)
+    tokens = sorted(TokenStore(store).read().tokens, key=lambda token: token.created_at, reverse=True)
     return tuple(_object(token, now) for token in tokens)
 
 
@@ -249,16 +224,15 @@ def token_name(name: str) -> str:
 
 def _found(tokens: list[StoredToken], word: str, now: int) -> StoredToken:
     """The token of that id or the unique beginning of one, else the newest valid of that name, else its newest."""
-    by_id = [token for token in tokens if token.id == word] or [
-        token for token in tokens if len(word) >= 4 and token.id.startswith(word)
-    ]
-    named = sorted((token for token in tokens if token.name == word), key=lambda token: token.created_at)
-    named = [token for token in named if _state(token, now) == "valid"] or named
-    found = by_id if len(by_id) == 1 else named[-1:]
-    if not found:
-        why = f"{len(by_id)} tokens begin with {word}" if by_id else f"there is no token {word}"
-        raise TokenNotFound(f"{why}; `steno token list --all` shows every one")
-    return found[0]
+    by_id = [token for token in tokens if token.id == word]
+    by_id = by_id or [token for token in tokens if len(word) >= 4 and token.id.startswith(word)]
+    if len(by_id) == 1:
+        return by_id[0]
+    named = [token for token in tokens if token.name == word]
+    if named:
+        return max(named, key=lambda token: (_state(token, now) == "valid", token.created_at))
+    why = f"{len(by_id)} tokens begin with {word}" if by_id else f"there is no token {word}"
+    raise TokenNotFound(f"{why}; `steno token list --all` shows every one")
 
 
 def _state(token: StoredToken, now: int) -> str:
@@ -268,15 +242,17 @@ def _state(token: StoredToken, now: int) -> str:
 
 
 def _object(token: StoredToken, now: int) -> TokenObject:
+    times = (token.created_at, token.expires_at, token.revoked_at)
+    created_at, expires_at, revoked_at = (None if moment is None else format_time(moment) for moment in times)
     return TokenObject(
         token_id=token.id,
         name=token.name,
         role=token.role,
         state=_state(token, now),
         by=token.by,
-        created_at=format_time(token.created_at),
-        expires_at=None if token.expires_at is None else format_time(token.expires_at),
-        revoked_at=None if token.revoked_at is None else format_time(token.revoked_at),
+        created_at=created_at or "",
+        expires_at=expires_at,
+        revoked_at=revoked_at,
     )
 
 

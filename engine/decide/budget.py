@@ -6,7 +6,7 @@ worst case.
 """
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -16,33 +16,30 @@ from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
 from engine.money.bill import life_cost
-from engine.money.prices import HOUR, Book, hourly_now, price_of
+from engine.money.prices import Book, price_of, rung_at
 from engine.money.words import rate, usd
-from engine.policy import BACKSTOP, DOLLAR, OFF, Policy
+from engine.policy import BACKSTOP, DAY, DOLLAR, HOUR, OFF, Policy
 from engine.requirements import Requirements
 from engine.states import VmState
 from events.clock import SECOND, span
 from events.types import BudgetCrossed
 
-DAY = 24 * HOUR
 GRACE = 14 * 60 * SECOND
 """How long a machine that was told to go may take before it is unconfirmed."""
 
 
-class WorstCase(msgspec.Struct, frozen=True, kw_only=True):
+class WorstCase(NamedTuple):
     """What a submission may cost at most. Microseconds and micro-dollars."""
 
     price: int | None
-    """An hour of one machine; None: nobody knows."""
-    duration: int
+    """An hour of one machine; None: nobody knows, so the budget does not guard it."""
     idle: int
     amount: int | None
-    """None: not guarded, for want of a price."""
     lines: tuple[str, ...]
     """The arithmetic in words, term by term."""
 
 
-class PastSpend(msgspec.Struct, frozen=True, kw_only=True):
+class PastSpend(NamedTuple):
     """What the machines that a state leaves out have cost; none of them was there in the last 24 hours."""
 
     spent: int = 0
@@ -92,7 +89,10 @@ def account(state: WorldState, policy: Policy, now: int, settled: PastSpend = _N
     created = [vm.created for vm in _live(state)] + ([] if settled.since is None else [settled.since])
     burn = day * HOUR // max(HOUR, now - max(now - DAY, min(created, default=now)))
     book = Book.of(state)
-    present = sum(hourly_now(vm, book, now) for vm in _live(state) if vm.billed)
+    present = sum(rung_at(book.tariff(vm), now).best for vm in _live(state) if vm.billed)
+    exhausted_at, pace = None, burn or present
+    if left is not None and (left <= 0 or pace > 0):
+        exhausted_at = now if left <= 0 else now + left * HOUR // pace
     return Account(
         total=policy.budget_total,
         spent=gone,
@@ -102,7 +102,7 @@ def account(state: WorldState, policy: Policy, now: int, settled: PastSpend = _N
         spent_day=day,
         rate_now=present,
         burn_rate_hourly=burn,
-        exhausted_at=None if left is None else _exhausted(left, burn or present, now),
+        exhausted_at=exhausted_at,
         crossed=_crossed(policy, gone),
     )
 
@@ -113,12 +113,15 @@ def committed(state: WorldState, policy: Policy, now: int, before: Run | None = 
     With `before`, that run is left out, and so are those that were asked for after it and have no place yet: a run is
     never refused for the sake of one behind it.
     """
-    book = Book.of(state)
+    book, order = Book.of(state), None if before is None else _order(before)
     billed = [vm for vm in _live(state) if vm.billed]
     on_machines = {one.run_id for vm in billed for one in vm.occupants}
-    total = sum(_still(vm, state, policy, now, hourly_now(vm, book, now)) for vm in billed)
-    for run in _waiting(state, before):
-        if run.run_id not in on_machines and run.terms is not None:
+    total = sum(_still(vm, state, policy, now, rung_at(book.tariff(vm), now).best) for vm in billed)
+    for run in (state.runs[run_id] for run_id in state.unsettled if run_id not in on_machines):
+        if run.terminal or run.requested_at is None or run.terms is None:
+            continue
+        placed = run.placed is not None or run.provider_id is not None
+        if order is None or _order(run) < order or (placed and _order(run) != order):
             total += worst_case(run.terms, policy, state).amount or 0
     return total
 
@@ -132,10 +135,9 @@ def worst_case(terms: Requirements, policy: Policy, state: WorldState) -> WorstC
     guess = price_of(terms, policy, tuple(_live(state)))
     if guess is None:
         unknown = "No price of such a machine is known, so the budget does not guard this run."
-        return WorstCase(price=None, duration=duration, idle=idle, amount=None, lines=(unknown,))
+        return WorstCase(None, idle, None, (unknown,))
     nodes = max(1, terms.nodes)
-    running = _cost(duration * nodes, guess.hourly)
-    idling = _cost(idle * nodes, guess.hourly)
+    running, idling = (_cost(time * nodes, guess.hourly) for time in (duration, idle))
     times = "" if nodes == 1 else f" × {nodes} nodes"
     said = "no max_duration, so assumed" if terms.max_duration is None else "max_duration"
     lines = (
@@ -143,7 +145,7 @@ def worst_case(terms: Requirements, policy: Policy, state: WorldState) -> WorstC
         f"idle after it: {span(idle)} × {rate(guess.hourly)}{times} = {usd(idling)}",
         f"at worst: {usd(running + idling)}",
     )
-    return WorstCase(price=guess.hourly, duration=duration, idle=idle, amount=running + idling, lines=lines)
+    return WorstCase(guess.hourly, idle, running + idling, lines)
 
 
 def check(terms: Requirements, policy: Policy, state: WorldState, now: int, run: Run | None = None) -> WorstCase:
@@ -215,7 +217,6 @@ def _live(state: WorldState) -> Iterator[Vm]:
 
 
 def _still(vm: Vm, state: WorldState, policy: Policy, now: int, hourly: int) -> int:
-    """The worst still to come of one live machine."""
     timeout = timeout_of(state, vm, policy)
     idle = policy.assumed_duration if timeout.after is None else timeout.after
     if idle and timeout.source == "policy" and timeout.after is not None:
@@ -230,25 +231,14 @@ def _still(vm: Vm, state: WorldState, policy: Policy, now: int, hourly: int) -> 
         case VmState.IDLE:
             time = max(0, idle - (now - (vm.idle_since if vm.idle_since is not None else now)))
         case _:
-            time = idle + max((_left_of(state.runs.get(one.run_id), policy, now) for one in vm.occupants), default=0)
+            left = 0
+            for one in vm.occupants:  # `max_duration` counts from where a run runs
+                run = state.runs.get(one.run_id)
+                limit = None if run is None or run.terms is None else run.terms.max_duration
+                began = now if run is None or run.started_at is None else run.started_at
+                left = max(left, (policy.assumed_duration if limit is None else limit) - (now - began))
+            time = idle + left
     return _cost(time, hourly)
-
-
-def _left_of(run: Run | None, policy: Policy, now: int) -> int:
-    """How long a run may still take: its `max_duration` counts from where it runs."""
-    limit = None if run is None or run.terms is None else run.terms.max_duration
-    whole = policy.assumed_duration if limit is None else limit
-    return whole if run is None or run.started_at is None else max(0, whole - (now - run.started_at))
-
-
-def _waiting(state: WorldState, before: Run | None) -> Iterator[Run]:
-    """Runs of ours that have not ended and take part in the sum."""
-    for run in (state.runs[run_id] for run_id in state.unsettled):
-        if run.terminal or run.requested_at is None or (before is not None and run.run_id == before.run_id):
-            continue
-        placeless = run.placed is None and run.provider_id is None
-        if before is None or not placeless or _order(run) <= _order(before):
-            yield run
 
 
 def _order(run: Run) -> tuple[int, int]:
@@ -260,12 +250,6 @@ def _crossed(policy: Policy, gone: int) -> tuple[int, ...]:
     if total is None or gone <= 0:
         return ()
     return tuple(one for one in policy.thresholds if gone * 1000 >= one * total)
-
-
-def _exhausted(left: int, hourly: int, now: int) -> int | None:
-    if left <= 0:
-        return now
-    return None if hourly <= 0 else now + left * HOUR // hourly
 
 
 def _cost(time: int, hourly: int) -> int:

@@ -10,6 +10,7 @@ from typing import Final, Literal
 from engine.decide.placement import Plan, by_idleness, comer, is_occupied, is_told, unfit
 from engine.decide.source_view import Scene, run_name, timeout_of
 from engine.fold.queries import idle_evidence
+from engine.fold.run import Run
 from engine.fold.sources import BLIND_AFTER
 from engine.fold.vm import Drain, DrainBy, Vm
 from engine.policy import HOUR, MINUTE
@@ -120,15 +121,23 @@ def _stopped_runs(scene: Scene, vm: Vm) -> Iterator[StopRequested]:
         return
     for run in runs:
         if not run.terminal and run.stop_by is None:
-            yield StopRequested(
-                run_id=run.run_id,
-                provider=run.provider,
-                project=run.project or scene.source.partition("/")[2],
-                provider_id=run.provider_id,
-                name=run.name or "",
-                by="policy",
-                submitter=STENO,
-            )
+            yield stop_request(run, run.project or scene.source.partition("/")[2], by="policy", submitter=STENO)
+
+
+def stop_request(
+    run: Run, project: str, *, by: Literal["user", "policy"], submitter: str, abort: bool = False
+) -> StopRequested:
+    """What asks for the end of a run."""
+    return StopRequested(
+        run_id=run.run_id,
+        provider=run.provider,
+        project=project,
+        provider_id=run.provider_id,
+        name=run.name or "",
+        abort=abort,
+        by=by,
+        submitter=submitter,
+    )
 
 
 # -- all of them -----------------------------------------------------------------------------------------------------

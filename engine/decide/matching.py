@@ -2,18 +2,13 @@
 machine does not say is not compared.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Sequence
 
-from engine.facts import VmFacts
 from engine.fold.vm import Vm
 from engine.policy import DOLLAR
 from engine.requirements import Range, Requirements
 
 MIB_IN_GB = 1024
-
-ON_DEMAND: Final = "on-demand"
-"""What a task gets that says nothing of spot machines."""
 
 
 def differences(terms: Requirements, vm: Vm) -> tuple[str, ...]:
@@ -21,107 +16,97 @@ def differences(terms: Requirements, vm: Vm) -> tuple[str, ...]:
 
     Only what the machine *is*; whether it is free is for `engine.decide.placement`.
     """
-    facts = vm.facts
+    facts, memory = vm.facts, _gigabytes(vm.facts.gpu_memory_mib)
     if terms.any_machine:
-        return tuple(_known_gpu(terms, facts))
-    return (
-        *_named("GPU", terms.gpu, facts.gpu or "none"),
-        *_gpus(terms, facts),
-        *_within("CPUs", terms.cpus, facts.cpus, ""),
-        *_within("memory", terms.memory, _gigabytes(facts.memory_mib), " GB"),
-        *_within("disk", terms.disk, _gigabytes(facts.disk_mib) or None, " GB"),
-        *_named("backend", terms.backends, facts.backend),
-        *_named("region", terms.regions, facts.region),
-        *_named("instance type", terms.instance_types, facts.instance_type),
-        *_spot(terms, facts),
-        *_price(terms, facts),
-        *_named("fleet", tuple(name.rsplit("/", 1)[-1] for name in terms.fleets), facts.fleet or "none"),
-    )
+        if not terms.gpu or facts.gpu is None:
+            return ()
+        count = _within("number of GPUs", Range(terms.gpu_count), facts.gpu_count)
+        return (*_named("GPU", terms.gpu, facts.gpu), *count)
+    found = _named("GPU", terms.gpu, facts.gpu or "none")
+    # Limits on GPUs say nothing of a machine without any, where none need be there.
+    if terms.gpu_counts.least or facts.gpu_count:
+        found += _within("number of GPUs", terms.gpu_counts, facts.gpu_count)
+        if terms.gpu_vendor is not None and facts.gpu is not None and _vendor_of(facts.gpu) != terms.gpu_vendor:
+            found.append(f"GPU vendor: {terms.gpu_vendor} requested, the machine has {facts.gpu}")
+        found += _within("memory of a GPU", terms.gpu_memory, memory, " GB")
+        whole = None if memory is None else memory * facts.gpu_count
+        found += _within("memory of all GPUs", terms.total_gpu_memory, whole, " GB")
+    found += _within("CPUs", terms.cpus, facts.cpus)
+    found += _within("memory", terms.memory, _gigabytes(facts.memory_mib), " GB")
+    found += _within("disk", terms.disk, _gigabytes(facts.disk_mib) or None, " GB")
+    found += _named("backend", terms.backends, facts.backend)
+    found += _named("region", terms.regions, facts.region)
+    found += _named("instance type", terms.instance_types, facts.instance_type)
+    spot = _spot_of(terms)
+    if spot != "auto" and facts.spot is not None and facts.spot != (spot == "spot"):
+        there = "spot" if facts.spot else "on-demand"
+        found.append(f"spot policy: {spot} requested, the machine is {there}")
+    if terms.max_price is not None and facts.price is not None and facts.price > terms.max_price:
+        most, price = (f"${hourly / DOLLAR:g}/h" for hourly in (terms.max_price, facts.price))
+        found.append(f"price: at most {most} requested, the machine costs {price}")
+    found += _named("fleet", [name.rsplit("/", 1)[-1] for name in terms.fleets], facts.fleet or "none")
+    return tuple(found)
 
 
 def covers(terms: Requirements, other: Requirements) -> bool:
     """Whether every machine that may be made for `other` would do for `terms` too."""
-    models, vendor = other.gpu, other.gpu_vendor
-    made_by = {vendor} if vendor is not None or not models else set(map(vendor_of, models))
+    vendor = other.gpu_vendor
+    made_by = {vendor} if vendor is not None or not other.gpu else set(map(_vendor_of, other.gpu))
+    names = (
+        (terms.gpu, other.gpu),
+        (terms.backends, other.backends),
+        (terms.regions, other.regions),
+        (terms.instance_types, other.instance_types),
+        (terms.fleets, other.fleets),
+    )
+    ranges = (
+        (terms.gpu_counts, other.gpu_counts),
+        (terms.gpu_memory, other.gpu_memory),
+        (terms.total_gpu_memory, other.total_gpu_memory),
+        (terms.cpus, other.cpus),
+        (terms.memory, other.memory),
+        (terms.disk, other.disk),
+    )
     return (
         terms.nodes <= other.nodes
-        and all(
-            _takes(wanted, given)
-            for wanted, given in (
-                (terms.gpu, models),
-                (terms.backends, other.backends),
-                (terms.regions, other.regions),
-                (terms.instance_types, other.instance_types),
-                (terms.fleets, other.fleets),
-            )
-        )
+        and all(not wanted or (bool(given) and _lower(given) <= _lower(wanted)) for wanted, given in names)
+        and all(wanted.contains(given) for wanted, given in ranges)
         and (terms.gpu_vendor is None or made_by == {terms.gpu_vendor})
-        and terms.gpu_counts.contains(other.gpu_counts)
-        and terms.gpu_memory.contains(other.gpu_memory)
-        and terms.total_gpu_memory.contains(other.total_gpu_memory)
-        and terms.cpus.contains(other.cpus)
-        and terms.memory.contains(other.memory)
-        and terms.disk.contains(other.disk)
-        and (terms.spot == "auto" or (terms.spot or ON_DEMAND) == (other.spot or ON_DEMAND))
+        and _spot_of(terms) in ("auto", _spot_of(other))
         and (terms.max_price is None or (other.max_price is not None and other.max_price <= terms.max_price))
     )
 
 
-def _takes(wanted: Sequence[str], given: Sequence[str]) -> bool:
-    return not wanted or (bool(given) and {name.lower() for name in given} <= {name.lower() for name in wanted})
+def _lower(names: Sequence[str]) -> set[str]:
+    return {name.lower() for name in names}
 
 
-def _known_gpu(terms: Requirements, facts: VmFacts) -> Iterator[str]:
-    if terms.gpu and facts.gpu is not None:
-        yield from _named("GPU", terms.gpu, facts.gpu)
-        yield from _within("number of GPUs", Range(terms.gpu_count), facts.gpu_count, "")
+def _spot_of(terms: Requirements) -> str:
+    """A task that says nothing of spot machines gets none."""
+    return terms.spot or "on-demand"
 
 
-def _gpus(terms: Requirements, facts: VmFacts) -> Iterator[str]:
-    count = terms.gpu_counts
-    if not count.least and facts.gpu_count == 0:
-        return  # limits on GPUs say nothing of a machine without any, where none need be there
-    yield from _within("number of GPUs", count, facts.gpu_count, "")
-    if terms.gpu_vendor is not None and facts.gpu is not None and vendor_of(facts.gpu) != terms.gpu_vendor:
-        yield f"GPU vendor: {terms.gpu_vendor} requested, the machine has {facts.gpu}"
-    memory = _gigabytes(facts.gpu_memory_mib)
-    if memory is not None:
-        yield from _within("memory of a GPU", terms.gpu_memory, memory, " GB")
-        yield from _within("memory of all GPUs", terms.total_gpu_memory, memory * facts.gpu_count, " GB")
+def _named(what: str, wanted: Sequence[str], there: str | None) -> list[str]:
+    if not wanted or there is None or there.lower() in _lower(wanted):
+        return []
+    return [f"{what}: {' or '.join(wanted)} requested, the machine has {there}"]
 
 
-def _named(what: str, wanted: Sequence[str], there: str | None) -> Iterator[str]:
-    if wanted and there is not None and there.lower() not in {name.lower() for name in wanted}:
-        yield f"{what}: {' or '.join(wanted)} requested, the machine has {there}"
-
-
-def _within(what: str, wanted: Range, there: float | None, unit: str) -> Iterator[str]:
-    if there is not None and not wanted.holds(there):
-        yield f"{what}: {wanted}{unit} requested, the machine has {there:g}{unit}"
-
-
-def _spot(terms: Requirements, facts: VmFacts) -> Iterator[str]:
-    wanted = terms.spot or ON_DEMAND
-    if wanted != "auto" and facts.spot is not None and facts.spot != (wanted == "spot"):
-        yield f"spot policy: {wanted} requested, the machine is {'spot' if facts.spot else 'on-demand'}"
-
-
-def _price(terms: Requirements, facts: VmFacts) -> Iterator[str]:
-    if terms.max_price is not None and facts.price is not None and facts.price > terms.max_price:
-        yield f"price: at most ${terms.max_price / DOLLAR:g}/h requested, the machine costs ${facts.price / DOLLAR:g}/h"
+def _within(what: str, wanted: Range, there: float | None, unit: str = "") -> list[str]:
+    if there is None or wanted.holds(there):
+        return []
+    return [f"{what}: {wanted}{unit} requested, the machine has {there:g}{unit}"]
 
 
 def _gigabytes(mebibytes: int | None) -> float | None:
     return None if mebibytes is None else mebibytes / MIB_IN_GB
 
 
-def vendor_of(model: str) -> str:
+def _vendor_of(model: str) -> str:
     """Who makes GPUs of that model, as far as its name tells."""
     name = model.lower()
     if name.startswith(("mi", "rx", "radeon")):
         return "amd"
     if name.startswith("gaudi"):
         return "intel"
-    if name[:1] == "v" and name[1:2].isdigit() and name != "v100":
-        return "google"
-    return "nvidia"
+    return "google" if name[:1] == "v" and name[1:2].isdigit() and name != "v100" else "nvidia"

@@ -6,7 +6,9 @@ import heapq
 from collections.abc import Iterator
 from math import inf
 from statistics import median_low
-from typing import Final, NamedTuple, assert_never
+from typing import Final, assert_never
+
+import msgspec
 
 from engine.decide.budget import check
 from engine.decide.matching import covers
@@ -109,7 +111,7 @@ def _is_due(held: Held | None, now: int) -> bool:
 # -- what is shown of it -----------------------------------------------------------------------------------------------
 
 
-class Queued(NamedTuple):
+class Queued(msgspec.Struct, frozen=True):
     """One run in Steno's queue."""
 
     run_id: str
@@ -196,11 +198,11 @@ def _lasts(run: Run | None, usual: float) -> float:
 def requeues(scene: Scene) -> Iterator[RunRequeued]:
     """Runs the provider had no capacity for, to be asked for again for a while, in order of request."""
     for run in scene.state.runs.values():
-        if not _found_no_capacity(run) or run.provider_id is None or run.stop_by is not None or _ran(run):
-            continue
         # The record may be ahead of a clock that jumped back.
-        age = max(scene.now, run.last_at) - (run.requested_at or 0)
-        if age >= scene.policy.queue_patience or source_of(run) != scene.source:
+        now = max(scene.now, run.last_at)
+        if run.provider_id is None or not _found_no_capacity(run) or source_of(run) != scene.source:
+            continue
+        if _why_no_more(run, scene.policy, now) is not None:
             continue
         asked, gpus = run.requeues + 1, 1 + (0 if run.terms is None else len(run.terms.fallback))
         pause = 0
@@ -224,25 +226,29 @@ def capacity_sentence(run: Run, policy: Policy, now: int) -> str | None:
     if not _found_no_capacity(run):
         return None
     tries = "once" if run.requeues == 0 else f"{run.requeues + 1} times"
-    patience, limit = policy.queue_patience, f"{span(policy.queue_patience)} after the request (`queue.patience`)"
+    why = _why_no_more(run, policy, now)
+    more = f"is submitted again until {_limit(policy)}" if why is None else f"is not submitted again, because {why}"
+    return f"Steno submitted it {tries}; it {more}."
+
+
+def _limit(policy: Policy) -> str:
+    return f"{span(policy.queue_patience)} after the request (`queue.patience`)"
+
+
+def _why_no_more(run: Run, policy: Policy, now: int) -> str | None:
     if run.stop_by is not None:
-        why = "it is not submitted again, because a stop was requested"
-    elif _ran(run):
-        why = "it is not submitted again, because it had started"
-    elif patience == 0:
-        why = "it is not submitted again, because `queue.patience` is 0"
-    elif now - (run.requested_at or 0) < patience:
-        why = f"it is submitted again until {limit}"
-    else:
-        why = f"it is not submitted again, because the limit of {limit} has passed"
-    return f"Steno submitted it {tries}; {why}."
+        return "a stop was requested"
+    if run.started_at is not None or any(step.after is State.RUNNING for step in run.transitions):
+        return "it had started"
+    if policy.queue_patience == 0:
+        return "`queue.patience` is 0"
+    over = now - (run.requested_at or 0) >= policy.queue_patience
+    return f"the limit of {_limit(policy)} has passed" if over else None
 
 
 def may_be_made_again(run: Run, patience: int, now: int) -> bool:
-    """Whether the same request may still be handed over once more, for want of capacity: until it has started.
-
-    Args:
-        patience: how long after its request that is done, microseconds.
+    """Whether the same request may still be handed over once more, for want of capacity: until it has started, for so
+    many microseconds after its request.
     """
     if run.requested_at is None or run.started_at is not None or run.stop_by is not None:
         return False
@@ -251,10 +257,6 @@ def may_be_made_again(run: Run, patience: int, now: int) -> bool:
 
 def _found_no_capacity(run: Run) -> bool:
     return run.state is State.FAILED and run.reason is Reason.NO_CAPACITY and run.requested_at is not None
-
-
-def _ran(run: Run) -> bool:
-    return run.started_at is not None or any(step.after is State.RUNNING for step in run.transitions)
 
 
 def _was_forestalled(scene: Scene, run: Run) -> bool:

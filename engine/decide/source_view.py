@@ -29,11 +29,10 @@ _NOBODY: Final = Requirements(submitter="")
 
 
 class Lacking(NamedTuple):
-    """A run of ours that was given a place, has not ended and has not all its machines yet."""
+    """A run of ours that was given a place, has not ended and lacks so many of its machines (`nodes`) yet."""
 
     run: Run
     nodes: int
-    """How many it lacks."""
 
     @property
     def creates(self) -> bool:
@@ -54,7 +53,6 @@ class Scene:
 
     @property
     def provider(self) -> str:
-        """The source's provider."""
         return self.source.partition("/")[0]
 
     @cached_property
@@ -75,12 +73,9 @@ class Scene:
     @cached_property
     def lacking(self) -> tuple[Lacking, ...]:
         """Runs whose place is reserved: placed or handed over, not ended, without (all) their machines."""
-        placed = (
-            run
-            for run in self._live
-            # A lost run holds no place: nobody may ever hear of it again.
-            if (run.placed is not None or run.provider_id is not None) and run.state is not State.LOST
-        )
+        # A lost run holds no place: nobody may ever hear of it again.
+        live = (run for run in self._live if run.state is not State.LOST)
+        placed = (run for run in live if run.placed is not None or run.provider_id is not None)
         short = (Lacking(run, terms_of(run).nodes - self._machines_of(run)) for run in placed)
         return tuple(one for one in short if one.nodes > 0)
 
@@ -92,7 +87,7 @@ class Scene:
         was made for, never not at all.
         """
         making = sum(one.nodes for one in self.lacking if one.creates and not self._has_slot(one.run))
-        return len(self.ours) + making - min(making, self._loose()) + self._unseen
+        return len(self.ours) + max(0, making - self._loose()) + self._unseen()
 
     @cached_property
     def free(self) -> int | None:
@@ -110,15 +105,13 @@ class Scene:
     @cached_property
     def reserved(self) -> dict[str, str]:
         """vm_id → the run that was placed on this machine and is not on it yet."""
-        found: dict[str, str] = {}
-        for one in self.lacking:
-            placed = one.run.placed
-            if placed is None:
-                continue
-            for vm in self.vms:
-                if vm.vm_id == placed.vm_id or (placed.slot is not None and slot_of(vm) == placed.slot):
-                    found[vm.vm_id] = one.run.run_id
-        return found
+        return {
+            vm.vm_id: one.run.run_id
+            for one in self.lacking
+            if (placed := one.run.placed) is not None
+            for vm in self.vms
+            if vm.vm_id == placed.vm_id or (placed.slot is not None and slot_of(vm) == placed.slot)
+        }
 
     @cached_property
     def _live(self) -> tuple[Run, ...]:
@@ -126,7 +119,6 @@ class Scene:
         ours = (run for run in runs_of(self.state, self.source) if run.requested_at is not None)
         return tuple(sorted(ours, key=lambda run: run.first_position))
 
-    @cached_property
     def _unseen(self) -> int:
         """Machines of runs that are over which no list of machines can have shown yet."""
         source = self.state.sources.get(self.source)
@@ -155,10 +147,8 @@ class Scene:
 
         Not so for a warm machine: should that go in the last moment, a new one may be made while it is still billed.
         """
-        placed = run.placed
-        if placed is None or placed.slot is None or placed.vm_id is not None:
-            return False
-        return any(slot_of(vm) == placed.slot and vm.state not in _GOING for vm in self.ours)
+        slot = None if run.placed is None or run.placed.vm_id is not None else run.placed.slot
+        return slot is not None and any(slot_of(vm) == slot and vm.state not in _GOING for vm in self.ours)
 
     def _loose(self) -> int:
         """Machines that were certainly made for one of the lacking runs, and are only not linked to it yet.
@@ -179,21 +169,13 @@ class Scene:
             and (not run.terminal or max(run.finished_at or 0, run.last_at) >= since)
             for run in self.state.runs.values()
         )
-        return max(0, self._made_since(loose) - others)
-
-    def _made_since(self, loose: list[Vm]) -> int:
-        """How many of these machines can each be matched to a run that had its place before they were first seen."""
-        placed = sorted(
-            one.run.first_position if one.run.placed is None else one.run.placed.position
-            for one in self.lacking
-            if one.creates
-            for _ in range(one.nodes)
-        )
+        # How many can each be matched to a run that had its place before they were first seen.
+        creating = [one for one in self.lacking if one.creates for _ in range(one.nodes)]
+        places = sorted(run.first_position if run.placed is None else run.placed.position for run, _ in creating)
         matched = 0
         for vm in sorted(loose, key=lambda vm: vm.first_position):
-            if matched < len(placed) and placed[matched] < vm.first_position:
-                matched += 1
-        return matched
+            matched += matched < len(places) and places[matched] < vm.first_position
+        return max(0, matched - others)
 
 
 def terms_of(run: Run) -> Requirements:
@@ -232,14 +214,13 @@ def run_name(state: WorldState, run_id: str) -> str:
 
 
 class Timeout(NamedTuple):
-    """The longest time a machine may idle."""
+    """The longest time a machine may idle, microseconds (None: for ever), and who says so: the policy in force,
+    `idle_duration` of the task of the run it was made for, or that task's `creation_policy: create`.
+    """
 
     after: int | None
-    """Microseconds; None: for ever."""
     source: Literal["policy", "task", "create"]
-    """The policy in force, `idle_duration` of the task it was made for, or that task's `creation_policy: create`."""
     run_id: str | None = None
-    """That task's run."""
 
 
 def timeout_of(state: WorldState, vm: Vm, policy: Policy) -> Timeout:

@@ -74,31 +74,31 @@ def _was_handed_over(run: Run) -> bool:
 
 
 def _cause(scene: Scene, run: Run, vm: Vm) -> str:
-    """What was in the way on one machine."""
-    if vm.finished_at is not None and vm.finished_at <= scene.now:
-        return _gone(vm, vm.finished_at, scene.now)
-    return "; ".join((*_state(scene, run, vm), *_unfit(scene, run, vm))) or _passed_over(scene.state, run)
-
-
-def _passed_over(state: WorldState, run: Run) -> str:
-    """Why a machine that was idle and fits was not the run's, as far as it is known."""
-    idle = "it was idle and fits by what is recorded"
+    at, idle = scene.now, "it was idle and fits by what is recorded"
+    if vm.finished_at is not None and vm.finished_at <= at:
+        gone = f"it had ended {_about(at - vm.finished_at)} earlier"
+        if vm.reason is not VmReason.IDLE_TIMEOUT:
+            return f"{gone} ({'no reason known' if vm.reason is None else vm.reason.value})"
+        idle_ends = (step.at for step in reversed(vm.steps) if step.before in (VmState.IDLE, VmState.DRAINING))
+        left = next(idle_ends, None)
+        over = "" if left is None or left > at else f"; its idle window had ended {_about(at - left)} earlier"
+        return f"{gone} (idle timeout){over}"
+    found = [*_state(scene, run, vm)]
+    if run.terms is None:
+        found.append("the run was not submitted through Steno, so its requirements are not known")
+    else:
+        before = (one.run_id for one in vm.occupancies if one.since < at and one.run_id != run.run_id)
+        found += unfit(scene, run, replace(vm, runs=tuple(dict.fromkeys(before))))
+    if found:
+        return "; ".join(found)
+    # It was not the run's; why, as far as that is known.
     if not _was_handed_over(run):
         return f"{idle}; the run has not been submitted to {run.provider} yet"
     if run.vm_id is None:
         return f"{idle}; {run.provider} shows no machine for the run"
-    slot = slot_of(state.vms[run.vm_id])
+    slot = slot_of(scene.state.vms[run.vm_id])
     chosen = f"{run.provider} chose another machine" if slot is None else f"Steno had chosen {slot} for the run"
     return f"{idle}; {chosen}"
-
-
-def _gone(vm: Vm, ended: int, at: int) -> str:
-    ago = _about(at - ended)
-    if vm.reason is VmReason.IDLE_TIMEOUT:
-        left = next((step.at for step in reversed(vm.steps) if step.before in (VmState.IDLE, VmState.DRAINING)), None)
-        over = "" if left is None or left > at else f"; its idle window had ended {_about(at - left)} earlier"
-        return f"it had ended {ago} earlier (idle timeout){over}"
-    return f"it had ended {ago} earlier ({'no reason known' if vm.reason is None else vm.reason.value})"
 
 
 def _state(scene: Scene, run: Run, vm: Vm) -> Iterator[str]:
@@ -124,14 +124,6 @@ def _state(scene: Scene, run: Run, vm: Vm) -> Iterator[str]:
         yield "it was unreachable for the provider"
 
 
-def _unfit(scene: Scene, run: Run, vm: Vm) -> Iterator[str]:
-    if run.terms is None:
-        yield "the run was not submitted through Steno, so its requirements are not known"
-        return
-    before = (one.run_id for one in vm.occupancies if one.since < scene.now and one.run_id != run.run_id)
-    yield from unfit(scene, run, replace(vm, runs=tuple(dict.fromkeys(before))))
-
-
 # -- why a machine is still up ----------------------------------------------------------------------------------------
 
 
@@ -143,30 +135,30 @@ def why_up(state: WorldState, vm: Vm, policy: Policy, now: int) -> tuple[str, ..
         return (f"It {ended}{why}.",)
     if vm.archive is not None:
         return (f"It is part of the archive {vm.archive}, which ends at {format_time(until_of(state, vm))}.",)
-    scene = Scene(state=state, source=vm.source, policy=policy, now=now)
-    return (*_watched(state, vm, now), *_whose(state, vm), *_doing(scene, vm), *_odd(vm))
-
-
-def _watched(state: WorldState, vm: Vm, now: int) -> Iterator[str]:
-    source = state.sources.get(vm.source)
+    found, source = [], state.sources.get(vm.source)
     if observability(source, now) is Observability.BLIND:
         last = None if source is None else source.last_answered
         since = "never" if last is None else f"{_about(max(0, now - last))} ago"
         said = "Until it answers, no idle timer advances and nothing is stopped."
-        yield f"{vm.source} is blind: last answer {since}. {said}"
-
-
-def _whose(state: WorldState, vm: Vm) -> Iterator[str]:
+        found.append(f"{vm.source} is blind: last answer {since}. {said}")
     if not vm.ours:
-        yield "Steno did not create it: it is listed and billed, and Steno never stops it."
+        found.append("Steno did not create it: it is listed and billed, and Steno never stops it.")
     elif vm.wish is not None:
         idle = ", once it is idle" if vm.wish.when_idle else ""
-        yield f"A user requested its stop at {format_time(vm.wish.at)}{idle}."
+        found.append(f"A user requested its stop at {format_time(vm.wish.at)}{idle}.")
         occupants = [(one.run_id, state.runs.get(one.run_id)) for one in vm.occupants]
         foreign = [run_id for run_id, run in occupants if run is None or run.requested_at is None]
         if foreign:
             said = "was not submitted through Steno, so Steno stops neither the run nor the machine."
-            yield f"{_names(state, foreign)} on it {said}"
+            found.append(f"{_names(state, foreign)} on it {said}")
+    found += _doing(Scene(state=state, source=vm.source, policy=policy, now=now), vm)
+    if vm.missing is not None:
+        since = format_time(vm.missing.at)
+        found.append(f"The provider has not listed it since {since}; that alone does not end its bill.")
+    if vm.unreachable and vm.unreachable[-1].until is None:
+        since = format_time(vm.unreachable[-1].since)
+        found.append(f"It has been unreachable for the provider since {since}.")
+    return tuple(found)
 
 
 def _doing(scene: Scene, vm: Vm) -> Iterator[str]:
@@ -228,13 +220,6 @@ def _coming(scene: Scene, vm: Vm) -> Iterator[str]:
     run_id = comer(scene, (), vm)
     if run_id is not None:
         yield f"{_name(scene.state, run_id)} has been placed and may start on it (within {span(LANDING)})."
-
-
-def _odd(vm: Vm) -> Iterator[str]:
-    if vm.missing is not None:
-        yield f"The provider has not listed it since {format_time(vm.missing.at)}; that alone does not end its bill."
-    if vm.unreachable and vm.unreachable[-1].until is None:
-        yield f"It has been unreachable for the provider since {format_time(vm.unreachable[-1].since)}."
 
 
 def _says(state: WorldState, timeout: Timeout) -> str:

@@ -76,7 +76,8 @@ class PollReader:
 
     def read(self, position: int, poll: Poll) -> Tick:
         """The poll as the fold sees it. Never raises: what cannot be read is named in `odd`."""
-        scope, reading = self._readings.asked(poll.path, poll.req)
+        scope = self._readings.scope(poll.path, poll.req)
+        reading = self._readings.of(scope.provider)
         runs: list[Seen] = []
         vms: list[VmFacts] = []
         events: tuple[VmEvent, ...] = ()

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from engine.fold.vm import Occupancy, Phase, Vm, VmDate, VmStep
 from engine.money.life import (
@@ -20,20 +21,20 @@ from engine.money.life import (
     possible_end,
     possible_start,
 )
-from engine.money.prices import HIGH, HOUR, LOW, Book, Tariff, exact, rung_at
+from engine.money.prices import HIGH, LOW, Book, Tariff, exact, rung_at
 from engine.money.spans import Begun, Slice, slices
-from engine.policy import Billing
+from engine.policy import HOUR, Billing
 from engine.states import VmState
 
 
-class Share(msgspec.Struct, frozen=True):
+class Share(NamedTuple):
     """What one run pays of an interval."""
 
     run_id: str
     cost: int
 
 
-class Interval(msgspec.Struct, frozen=True, kw_only=True):
+class Interval(Struct, frozen=True, kw_only=True):
     """A part of a machine's life in one phase, at one price, with the same runs on it. Money is micro-dollars."""
 
     phase: Phase
@@ -54,23 +55,23 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True):
     """By run; what is left of `cost` is nobody's."""
 
 
-class Bill(msgspec.Struct, frozen=True, kw_only=True):
+class Bill(Struct, frozen=True, kw_only=True):
     """What one machine cost. Times are microseconds UTC, money micro-dollars."""
 
     vm_id: str
-    intervals: tuple[Interval, ...]
+    intervals: tuple[Interval, ...] = ()
     """They follow one another without gap from `since` to `until`."""
     since: int
     until: int
     """The end of its life, or of what is known of it where it is `open`."""
     open: bool
-    charged: int
+    charged: int = 0
     """Microseconds charged: the life, rounded as its backend does."""
-    rounding: int
+    rounding: int = 0
     """The part of `cost` that this rounding adds; it is in the last interval."""
-    cost: int
-    low: int
-    high: int
+    cost: int = 0
+    low: int = 0
+    high: int = 0
     hourly: int | None
     """The price in force at `until`, also where no interval has begun at it; None: no price was ever given."""
 
@@ -104,22 +105,10 @@ class SettledPart(NamedTuple):
     """Runs that have left, the last of which came when this was over."""
     holds: tuple[RunOccupancy, ...]
     """The last of these runs, and those before it that may still matter."""
-    created: int
-    began: int
-    """From where on it was certainly there."""
-    made_for: str | None
-    blocks: int
     dates: tuple[VmDate, ...]
     """What the provider dated up to the last step behind."""
-    tariff: Tariff
-
-
-class Opened(NamedTuple):
-    """Where to go on with a bill."""
-
-    settled: SettledPart | None
-    holds: list[RunOccupancy]
-    """Of all runs that may matter from there on; the last of them are those that came since."""
+    basis: tuple[object, ...]
+    """What else it was computed from."""
 
 
 class BillCache:
@@ -129,96 +118,82 @@ class BillCache:
     runs for months is billed from its last few phases on.
     """
 
-    __slots__ = ("_kept", "phases")
-
     def __init__(self, phases: int = OPEN) -> None:
         self._kept: dict[str, SettledPart] = {}
         self.phases = phases
         """How many stay open; more are settled when there are twice as many."""
 
-    def opened(self, vm: Vm, tariff: Tariff, began: int, certain: int) -> Opened:
-        """Where to go on with the bill of a machine; at its beginning where what is kept is not about this one.
+    def opened(self, vm: Vm, certain: int, basis: tuple[object, ...]) -> tuple[SettledPart | None, list[RunOccupancy]]:
+        """Where to go on with the bill of a machine (None: at its beginning), and the runs that may matter from there
+        on; the last of them are those that came since.
 
-        `began` and `certain` (microseconds) are from and up to where it was certainly there.
+        Args:
+            certain: up to where it was certainly there, microseconds.
         """
         kept, blocks = self._kept.get(vm.vm_id), blocks_of(vm)
-        if kept is not None and _is_of(kept, vm, tariff, blocks, began, certain):
+        if kept is not None and kept.basis == basis and _is_of(kept, vm, certain):
             since, behind = kept.mark.begun.since, len(kept.occupancies)
             tail = vm.occupancies[behind:]
             if _in_order(vm.occupancies[max(0, behind - 1) :]) and all(one.seen_at > since for one in tail):
                 holds = holds_of(tail, blocks, kept.holds)
                 if all(hold.since > since for hold in holds[len(kept.holds) :]):
-                    return Opened(kept, holds)
-        return Opened(None, holds_of(sorted(vm.occupancies, key=order_of), blocks))
+                    return kept, holds
+        return None, holds_of(sorted(vm.occupancies, key=order_of), blocks)
 
     def keep(
         self,
         vm: Vm,
-        tariff: Tariff,
-        began: int,
         certain: int,
-        at: Opened,
+        basis: tuple[object, ...],
+        opened: tuple[SettledPart | None, list[RunOccupancy]],
         marks: list[PhaseStart],
         bill: list[Interval],
     ) -> None:
-        """Settle what can be settled by now: `marks` are those met since `at`, in order; `bill` is the whole."""
+        """Settle what can be settled by now. `marks` are those met since it was `opened`, in order; `bill` is all.
+
+        Up to before the last run that has left came, since the next begins no sooner than it did; later where many
+        phases have gone by since and all runs have left.
+        """
         if len(marks) <= 2 * self.phases:
             return
-        behind = 0 if at.settled is None else len(at.settled.occupancies)
+        settled, holds = opened
+        behind = 0 if settled is None else len(settled.occupancies)
         tail = vm.occupancies[behind:]
         if not _in_order(tail):
             return
         gone = next((place for place, one in enumerate(tail) if one.until is None), len(tail))
-        before = at.holds[: len(at.holds) - len(tail) + gone]
-        mark = self._chosen(vm, certain, marks, before, every=gone == len(tail))
-        if mark is None:
+        before = holds[: len(holds) - len(tail) + gone]
+        fit = [one for one in marks[: -self.phases] if one.begun.edge.at <= certain and one.begun.step < len(vm.steps)]
+        early = [one for one in fit if before and one.begun.since <= before[-1].since]
+        if gone == len(tail) and len(fit) - len(early) > 2 * self.phases:
+            early = fit
+        if not early:
             return
-        entered_low = min(mark.begun.edge.low, mark.begun.edge.at)
+        begun = early[-1].begun
         if before and behind + gone:
             # How it ended alone: what came behind it is computed again.
             last = vm.occupancies[behind + gone - 1]
             before[-1] = before[-1]._replace(until=max(before[-1].since, last.since, last.until or 0))
+        entered = min(begun.edge.low, begun.edge.at)
         self._kept.pop(vm.vm_id, None)
         self._kept[vm.vm_id] = SettledPart(
-            mark=mark,
-            intervals=tuple(bill[: mark.intervals]),
-            steps=vm.steps[: mark.begun.step],
+            mark=early[-1],
+            intervals=tuple(bill[: early[-1].intervals]),
+            steps=vm.steps[: begun.step],
             occupancies=vm.occupancies[: behind + gone],
-            holds=(*(hold for hold in before[:-1] if hold.until > entered_low), *before[-1:]),
-            created=vm.created,
-            began=began,
-            dates=_up_to(vm.dates, mark.begun.since),
-            made_for=vm.made_for,
-            blocks=blocks_of(vm),
-            tariff=tariff,
+            holds=(*(hold for hold in before[:-1] if hold.until > entered), *before[-1:]),
+            dates=_up_to(vm.dates, begun.since),
+            basis=basis,
         )
         for forgotten in list(self._kept)[:-_MACHINES]:
             self._kept.pop(forgotten, None)
 
-    def _chosen(
-        self, vm: Vm, certain: int, marks: list[PhaseStart], before: list[RunOccupancy], *, every: bool
-    ) -> PhaseStart | None:
-        """Up to where to settle: before the last run that has left came, since the next begins no sooner than it did;
-        where many phases have gone by since and all runs have left (`every`), later.
-        """
-        fit = [
-            mark for mark in marks[: -self.phases] if mark.begun.edge.at <= certain and mark.begun.step < len(vm.steps)
-        ]
-        came = before[-1].since if before else None
-        early = [mark for mark in fit if came is not None and mark.begun.since <= came]
-        if every and len(fit) - len(early) > 2 * self.phases:
-            return fit[-1]
-        return early[-1] if early else None
 
-
-def _is_of(kept: SettledPart, vm: Vm, tariff: Tariff, blocks: int, began: int, certain: int) -> bool:
-    """Whether the beginning of this machine's life is the one that was settled."""
+def _is_of(kept: SettledPart, vm: Vm, certain: int) -> bool:
     behind = len(kept.steps)
     return (
         kept.mark.begun.edge.at <= certain
         and len(vm.steps) > behind
-        and (kept.created, kept.began, kept.made_for, kept.blocks) == (vm.created, began, vm.made_for, blocks)
-        and kept.tariff == tariff
         and kept.steps == vm.steps[:behind]
         and kept.occupancies == vm.occupancies[: len(kept.occupancies)]
         and kept.dates == _up_to(vm.dates, kept.mark.begun.since)
@@ -243,45 +218,37 @@ def bill_vm(vm: Vm, *, until: int, book: Book, cache: BillCache | None = None) -
     and what a later poll adds changes nothing before. The cache saves time and changes nothing.
     """
     cache = BillCache() if cache is None else cache
-    tariff = book.tariff(vm)
-    end = life_end(vm, until)
-    billing = book.billing(vm, end)
-    certain, possible = certain_end(vm, until), possible_end(vm, until)
-    began = certain_start(vm)
+    tariff, end, blocks = book.tariff(vm), life_end(vm, until), blocks_of(vm)
+    began, certain = certain_start(vm), certain_end(vm, until)
     goes_on = vm.state is not VmState.TERMINATED
-    at = cache.opened(vm, tariff, began, certain)
-    begun, sum_before, intervals = (None, 0, list[Interval]())
-    if at.settled is not None:
-        begun, sum_before, intervals = at.settled.mark.begun, at.settled.mark.total, list(at.settled.intervals)
+    basis = (vm.created, began, vm.made_for, blocks, tariff)
+    opened = settled, holds = cache.opened(vm, certain, basis)
+    begun, total, intervals = None, 0, list[Interval]()
+    if settled is not None:
+        begun, total, intervals = settled.mark.begun, settled.mark.total, list(settled.intervals)
     marks: list[PhaseStart] = []
     span = None
-    for mark, cut in slices(vm, until, Holds(at.holds, in_turn=blocks_of(vm) == 1), begun):
+    for mark, cut in slices(vm, until, Holds(holds, in_turn=blocks == 1), begun):
         if mark is not None and span is not None and cut.span is not span:
-            marks.append(PhaseStart(mark, len(intervals), sum_before))
+            marks.append(PhaseStart(mark, len(intervals), total))
         span = cut.span
         for piece in _priced(cut, tariff):
-            sum_after = sum_before + exact(tariff, piece.since, piece.until)
-            cost = _rounded(sum_after) - _rounded(sum_before)
-            intervals.append(_interval(piece, tariff, cost, began, certain))
-            sum_before = sum_after
-    if not intervals:
-        return _nothing(vm, end)
-    if len(marks) > 2 * cache.phases:
-        cache.keep(vm, tariff, began, certain, at, marks, intervals)
-    cost = _rounded(sum_before)
+            before, total = total, total + exact(tariff, piece.since, piece.until)
+            intervals.append(_interval(piece, tariff, _rounded(total) - _rounded(before), began, certain))
+    if not intervals:  # no poll has shown it
+        return Bill(vm_id=vm.vm_id, since=vm.created, until=end, open=True, hourly=vm.facts.price)
+    cache.keep(vm, certain, basis, opened, marks, intervals)
+    billing = book.billing(vm, end)
     rounding = _rounding(billing, tariff, vm.created, end)
+    cost = _rounded(total) + rounding
     low = _rounded(exact(tariff, began, certain, LOW)) + _rounding(billing, tariff, began, certain)
-    earliest = possible_start(vm)
+    earliest, possible = possible_start(vm), possible_end(vm, until)
     to_end = _rounded(exact(tariff, vm.created, end, HIGH))
     high = _rounded(exact(tariff, earliest, possible, HIGH)) + _rounding(billing, tariff, earliest, possible)
     high = max(high, to_end + rounding)
     last = intervals[-1]
-    intervals[-1] = msgspec.structs.replace(
-        last,
-        until=None if goes_on else last.until,
-        cost=last.cost + rounding,
-        high=last.high + high - to_end,
-    )
+    last_until = None if goes_on else last.until
+    intervals[-1] = replace(last, until=last_until, cost=last.cost + rounding, high=last.high + high - to_end)
     return Bill(
         vm_id=vm.vm_id,
         intervals=tuple(intervals),
@@ -290,27 +257,10 @@ def bill_vm(vm: Vm, *, until: int, book: Book, cache: BillCache | None = None) -
         open=goes_on,
         charged=_charged(billing, end - vm.created),
         rounding=rounding,
-        cost=cost + rounding,
-        low=min(low, cost + rounding),
-        high=max(high, cost + rounding),
+        cost=cost,
+        low=min(low, cost),
+        high=max(high, cost),
         hourly=rung_at(tariff, end).best if goes_on else last.hourly,
-    )
-
-
-def _nothing(vm: Vm, end: int) -> Bill:
-    """The bill of a machine that no poll has shown."""
-    return Bill(
-        vm_id=vm.vm_id,
-        intervals=(),
-        since=vm.created,
-        until=end,
-        open=True,
-        charged=0,
-        rounding=0,
-        cost=0,
-        low=0,
-        high=0,
-        hourly=vm.facts.price,
     )
 
 
@@ -321,13 +271,11 @@ def life_cost(vm: Vm, *, until: int, book: Book, since: int | None = None) -> in
     """
     if not vm.billed and vm.state is not VmState.TERMINATED:
         return 0
+    tariff = book.tariff(vm)
     end = life_end(vm, until)
     start = vm.created if since is None else max(since, vm.created)
     if end < start:
         return 0
-    if (hourly := book.fixed(vm)) is not None:  # most machines; the budget asks for each of them at every round
-        return _rounded((end - start) * hourly)
-    tariff = book.tariff(vm)
     return _rounded(exact(tariff, start, end)) + _rounding(book.billing(vm, end), tariff, vm.created, end)
 
 

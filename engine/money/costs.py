@@ -102,20 +102,22 @@ class Costs:
         run = state.runs.get(run_id)
         if run is None:
             return None
-        on = machines_of(state, run) if machines is None else machines
-        found = [vm for vm_id in on if (vm := state.vms.get(vm_id)) is not None and run_id in runs_on(vm)]
+        if machines is None:  # a requeued run has no link to what it was on before
+            on = (vm_id for vm_id, vm in state.vms.items() if run_id in vm.runs)
+            machines = on if run.requeues else dict.fromkeys(run.links.values())
+        found = [vm for vm_id in machines if (vm := state.vms.get(vm_id)) is not None and run_id in runs_on(vm)]
         if not found:
             return 0 if _never_had_one(run) else None
         return sum(charge.cost for vm in found for charge in self.paid_by(run_id, vm.vm_id))
 
     def of_runs(self) -> dict[str, int]:
         """run_id → micro-dollars, of every run whose cost is known; see `of_run`."""
-        costs = dict.fromkeys((run_id for vm in self.state.vms.values() for run_id in runs_on(vm)), 0)
+        costs = {run.run_id: 0 for run in self.state.runs.values() if _never_had_one(run)}
+        costs |= dict.fromkeys((run_id for vm in self.state.vms.values() for run_id in runs_on(vm)), 0)
         for charge in self.charges():
             if charge.run_id is not None:
                 costs[charge.run_id] += charge.cost
-        without = (run.run_id for run in self.state.runs.values() if _never_had_one(run))
-        return dict.fromkeys(without, 0) | costs
+        return costs
 
 
 def runs_on(vm: Vm) -> tuple[str, ...]:
@@ -124,38 +126,18 @@ def runs_on(vm: Vm) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*(one.run_id for one in vm.occupancies), *made_for)))
 
 
-def machines_of(state: WorldState, run: Run) -> tuple[str, ...]:
-    """The machines a run was ever on."""
-    if run.requeues:  # it has no link to what it was on before
-        return tuple(vm_id for vm_id, vm in state.vms.items() if run.run_id in vm.runs)
-    return tuple(dict.fromkeys(run.links.values()))
-
-
 def charges(bill: Bill) -> Iterator[Charge]:
     """The bill of a machine, sum by sum, in order of time."""
+    last = len(bill.intervals) - 1
     for index, interval in enumerate(bill.intervals):
-        rounding = bill.rounding if index + 1 == len(bill.intervals) else 0
+        vm_id, hourly, since = bill.vm_id, interval.hourly, interval.since
         until = bill.until if interval.until is None else interval.until
+        rounding = bill.rounding if index == last else 0
         for run_id, line, cost in _parts(interval, interval.cost - rounding):
-            yield Charge(
-                vm_id=bill.vm_id,
-                line=line,
-                run_id=run_id,
-                since=interval.since,
-                until=until,
-                cost=cost,
-                hourly=interval.hourly,
-            )
+            yield Charge(vm_id=vm_id, line=line, run_id=run_id, since=since, until=until, cost=cost, hourly=hourly)
         if rounding:
-            yield Charge(
-                vm_id=bill.vm_id,
-                line=Line.ROUNDING,
-                run_id=None,
-                since=until,
-                until=until,
-                cost=rounding,
-                hourly=interval.hourly,
-            )
+            line, cost = Line.ROUNDING, rounding
+            yield Charge(vm_id=vm_id, line=line, run_id=None, since=until, until=until, cost=cost, hourly=hourly)
 
 
 def cut_at(charge: Charge, moments: Iterable[int]) -> list[Charge]:
@@ -187,7 +169,6 @@ def _parts(interval: Interval, cost: int) -> Iterator[tuple[str | None, Line, in
 
 def _never_had_one(run: Run) -> bool:
     """Whether it ended and its jobs were seen, none of which ever got a machine."""
-    if not run.terminal or run.facts is None or not run.facts.jobs:
-        return False
-    submissions = [one for job in run.facts.jobs for one in job.attempts]
-    return bool(submissions) and all(one.hostname is None and one.price is None for one in submissions)
+    jobs = run.facts.jobs if run.terminal and run.facts is not None else ()
+    attempts = [one for job in jobs for one in job.attempts]
+    return bool(attempts) and all(one.hostname is None and one.price is None for one in attempts)

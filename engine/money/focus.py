@@ -7,58 +7,16 @@ what Steno bills. Moments are whole seconds, as the specification wants; the exa
 """
 
 import json
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
 
 from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.money.costs import Charge, Costs, Line, cut_at
-from engine.money.prices import HOUR, Book, rung_at
+from engine.money.prices import Book, rung_at
 from engine.money.report import gpu_of, midnights, user_of
-from engine.policy import DOLLAR
+from engine.policy import DOLLAR, HOUR
 from events.clock import SECOND, format_second, format_time
-
-COLUMNS: Final = (
-    "BilledCost",
-    "BillingAccountId",
-    "BillingAccountName",
-    "BillingCurrency",
-    "BillingPeriodEnd",
-    "BillingPeriodStart",
-    "ChargeCategory",
-    "ChargeClass",
-    "ChargeDescription",
-    "ChargeFrequency",
-    "ChargePeriodEnd",
-    "ChargePeriodStart",
-    "ConsumedQuantity",
-    "ConsumedUnit",
-    "ContractedCost",
-    "ContractedUnitPrice",
-    "EffectiveCost",
-    "InvoiceIssuerName",
-    "ListCost",
-    "ListUnitPrice",
-    "PricingCategory",
-    "PricingQuantity",
-    "PricingUnit",
-    "ProviderName",
-    "PublisherName",
-    "RegionId",
-    "RegionName",
-    "ResourceId",
-    "ResourceName",
-    "ResourceType",
-    "ServiceCategory",
-    "ServiceName",
-    "ServiceSubcategory",
-    "SkuId",
-    "SkuPriceId",
-    "SubAccountId",
-    "SubAccountName",
-    "Tags",
-)
-"""In the specification's own order, which is that of the alphabet."""
 
 _SAID: Final = {
     Line.PROVISIONING: "Machine being made for a run",
@@ -71,6 +29,104 @@ _SAID: Final = {
 }
 
 
+class _Row(NamedTuple):
+    """One charge. PricingQuantity × a unit price is the corresponding cost, as the specification asks: for a run that
+    shares its machine it is the run's part of the machine's hours.
+    """
+
+    charge: Charge
+    vm: Vm
+    run: Run | None
+    listed: int
+
+    @property
+    def backend(self) -> str:
+        return self.vm.facts.backend or self.vm.provider
+
+    @property
+    def machine(self) -> str:
+        return self.vm.facts.instance_type or gpu_of(self.vm)
+
+    @property
+    def kind(self) -> str:
+        return "spot" if self.vm.facts.spot else "on-demand"
+
+    @property
+    def sku(self) -> str:
+        return f"{self.backend}/{self.vm.facts.region or ''}/{self.machine}"
+
+    @property
+    def list_cost(self) -> int:
+        hourly = self.charge.hourly
+        return (2 * self.charge.cost * self.listed + hourly) // (2 * hourly) if hourly else 0
+
+    @property
+    def hours(self) -> str:
+        paid = (self.charge.cost, self.charge.hourly)
+        return _decimal(*(paid if self.charge.hourly else (self.charge.until - self.charge.since, HOUR)), 12)
+
+    @property
+    def tags(self) -> str:
+        """What FOCUS has no column for, as the JSON object its key-value format is."""
+        charge, vm, run = self.charge, self.vm, self.run
+        tags = {
+            "line": charge.line.value,
+            "vm_id": vm.vm_id,
+            "gpu": gpu_of(vm),
+            "fleet": vm.facts.fleet or None,
+            "archive": vm.archive,
+            "run_id": charge.run_id,
+            "user": None if run is None else user_of(run),
+            "run": None if run is None else run.name or None,
+        }
+        known = {key: value for key, value in tags.items() if value is not None}
+        return json.dumps(known, ensure_ascii=False, sort_keys=True)
+
+
+_COLUMNS: Final[dict[str, Callable[[_Row], str]]] = {
+    "BilledCost": lambda row: _usd(row.charge.cost),
+    "BillingAccountId": lambda row: row.vm.source,
+    "BillingAccountName": lambda row: row.vm.source,
+    "BillingCurrency": lambda _: "USD",
+    "BillingPeriodEnd": lambda row: _month(row.charge.since, 1),
+    "BillingPeriodStart": lambda row: _month(row.charge.since),
+    "ChargeCategory": lambda _: "Usage",
+    "ChargeClass": lambda _: "",
+    "ChargeDescription": lambda row: f"{_SAID[row.charge.line]}: {row.machine}, {row.kind}",
+    "ChargeFrequency": lambda _: "Usage-Based",
+    "ChargePeriodEnd": lambda row: format_second(row.charge.until),
+    "ChargePeriodStart": lambda row: format_second(row.charge.since),
+    "ConsumedQuantity": lambda row: _decimal(row.charge.until - row.charge.since, SECOND, 6),
+    "ConsumedUnit": lambda _: "Seconds",
+    "ContractedCost": lambda row: _usd(row.charge.cost),
+    "ContractedUnitPrice": lambda row: _usd(row.charge.hourly),
+    "EffectiveCost": lambda row: _usd(row.charge.cost),
+    "InvoiceIssuerName": lambda row: row.backend,
+    "ListCost": lambda row: _usd(row.list_cost),
+    "ListUnitPrice": lambda row: _usd(row.listed),
+    "PricingCategory": lambda row: "Dynamic" if row.vm.facts.spot else "Standard",
+    "PricingQuantity": lambda row: row.hours,
+    "PricingUnit": lambda _: "Hours",
+    "ProviderName": lambda row: row.backend,
+    "PublisherName": lambda row: row.backend,
+    "RegionId": lambda row: row.vm.facts.region or "",
+    "RegionName": lambda row: row.vm.facts.region or "",
+    "ResourceId": lambda row: row.vm.provider_id,
+    "ResourceName": lambda row: row.vm.facts.name or "",
+    "ResourceType": lambda row: "GPU machine" if row.vm.facts.gpu_count else "Machine",
+    "ServiceCategory": lambda _: "Compute",
+    "ServiceName": lambda row: f"{row.backend} machines",
+    "ServiceSubcategory": lambda _: "Virtual Machines",
+    "SkuId": lambda row: row.sku,
+    "SkuPriceId": lambda row: f"{row.sku}/{row.kind}",
+    "SubAccountId": lambda row: row.vm.facts.project or "",
+    "SubAccountName": lambda row: row.vm.facts.project or "",
+    "Tags": lambda row: row.tags,
+}
+"""In the specification's own order, which is that of the alphabet."""
+COLUMNS: Final = tuple(_COLUMNS)
+
+
 def focus_rows(costs: Costs) -> Iterator[tuple[str, ...]]:
     """The header, then one row of strings for each charge; to be written as CSV as they are."""
     yield COLUMNS
@@ -79,81 +135,8 @@ def focus_rows(costs: Costs) -> Iterator[tuple[str, ...]]:
         vm = state.vms[charge.vm_id]
         run = None if charge.run_id is None else state.runs.get(charge.run_id)
         for part in cut_at(charge, midnights(charge.since, charge.until)):
-            price = rung_at(listed.tariff(vm), part.since).best
-            values = _row(part, vm, run, price)
-            yield tuple(values[column] for column in COLUMNS)
-
-
-def _row(charge: Charge, vm: Vm, run: Run | None, listed: int) -> dict[str, str]:
-    """One row. PricingQuantity × a unit price is the corresponding cost, as the specification asks: for a run that
-    shares its machine it is the run's part of the machine's hours.
-    """
-    facts = vm.facts
-    backend = facts.backend or vm.provider
-    time = charge.until - charge.since
-    quantity = _decimal(charge.cost, charge.hourly, 12) if charge.hourly else _decimal(time, HOUR, 12)
-    list_cost = (2 * charge.cost * listed + charge.hourly) // (2 * charge.hourly) if charge.hourly else 0
-    cost = _usd(charge.cost)
-    name = facts.instance_type or gpu_of(vm)
-    kind = "spot" if facts.spot else "on-demand"
-    sku = f"{backend}/{facts.region or ''}/{name}"
-    start, end = _month(charge.since)
-    return {
-        "BilledCost": cost,
-        "BillingAccountId": vm.source,
-        "BillingAccountName": vm.source,
-        "BillingCurrency": "USD",
-        "BillingPeriodEnd": end,
-        "BillingPeriodStart": start,
-        "ChargeCategory": "Usage",
-        "ChargeClass": "",
-        "ChargeDescription": f"{_SAID[charge.line]}: {name}, {kind}",
-        "ChargeFrequency": "Usage-Based",
-        "ChargePeriodEnd": format_second(charge.until),
-        "ChargePeriodStart": format_second(charge.since),
-        "ConsumedQuantity": _decimal(time, SECOND, 6),
-        "ConsumedUnit": "Seconds",
-        "ContractedCost": cost,
-        "ContractedUnitPrice": _usd(charge.hourly),
-        "EffectiveCost": cost,
-        "InvoiceIssuerName": backend,
-        "ListCost": _usd(list_cost),
-        "ListUnitPrice": _usd(listed),
-        "PricingCategory": "Dynamic" if facts.spot else "Standard",
-        "PricingQuantity": quantity,
-        "PricingUnit": "Hours",
-        "ProviderName": backend,
-        "PublisherName": backend,
-        "RegionId": facts.region or "",
-        "RegionName": facts.region or "",
-        "ResourceId": vm.provider_id,
-        "ResourceName": facts.name or "",
-        "ResourceType": "GPU machine" if facts.gpu_count else "Machine",
-        "ServiceCategory": "Compute",
-        "ServiceName": f"{backend} machines",
-        "ServiceSubcategory": "Virtual Machines",
-        "SkuId": sku,
-        "SkuPriceId": f"{sku}/{kind}",
-        "SubAccountId": facts.project or "",
-        "SubAccountName": facts.project or "",
-        "Tags": _tags(charge, vm, run),
-    }
-
-
-def _tags(charge: Charge, vm: Vm, run: Run | None) -> str:
-    """What FOCUS has no column for, as the JSON object its key-value format is."""
-    tags: dict[str, str] = {"line": charge.line.value, "vm_id": vm.vm_id, "gpu": gpu_of(vm)}
-    if vm.facts.fleet:
-        tags["fleet"] = vm.facts.fleet
-    if vm.archive is not None:
-        tags["archive"] = vm.archive
-    if charge.run_id is not None:
-        tags["run_id"] = charge.run_id
-    if run is not None:
-        tags["user"] = user_of(run)
-        if run.name:
-            tags["run"] = run.name
-    return json.dumps(tags, ensure_ascii=False, sort_keys=True)
+            row = _Row(part, vm, run, rung_at(listed.tariff(vm), part.since).best)
+            yield tuple(value(row) for value in _COLUMNS.values())
 
 
 def _usd(amount: int) -> str:
@@ -168,8 +151,8 @@ def _decimal(number: int, unit: int, digits: int) -> str:
     return f"{whole}.{decimals}" if decimals else str(whole)
 
 
-def _month(moment: int) -> tuple[str, str]:
-    """The beginning of a moment's month and of the next, UTC."""
+def _month(moment: int, later: int = 0) -> str:
+    """The beginning of a moment's month, or of a later one, UTC."""
     year, month = (int(part) for part in format_time(moment)[:7].split("-"))
-    following = (year + 1, 1) if month == 12 else (year, month + 1)
-    return f"{year:04d}-{month:02d}-01T00:00:00Z", f"{following[0]:04d}-{following[1]:02d}-01T00:00:00Z"
+    years, month = divmod(month - 1 + later, 12)
+    return f"{year + years:04d}-{month + 1:02d}-01T00:00:00Z"

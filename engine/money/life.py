@@ -59,8 +59,7 @@ def certain_start(vm: Vm) -> int:
     if not vm.facts.gives_end and vm.made_for is not None:
         return vm.created
     dated = [date.at for date in vm.dates[:1] if date.after in _PHASES]
-    over = [one.until for one in vm.occupancies[:1] if one.until is not None and _proves(one)]
-    return max(vm.created, min([vm.first_at, *dated, *over]))
+    return max(vm.created, min([vm.first_at, *dated, *_proofs(vm.occupancies[:1])]))
 
 
 def certain_end(vm: Vm, until: int) -> int:
@@ -82,9 +81,9 @@ def certain_end(vm: Vm, until: int) -> int:
     return min(end, max(certain_start(vm), low))
 
 
-def _proves(one: Occupancy) -> bool:
-    """Whether the end of a run proves that its machine was there."""
-    return not (one.cut_off or one.forgotten)
+def _proofs(occupancies: Sequence[Occupancy]) -> list[int]:
+    """Ends of runs that prove that their machine was there."""
+    return [one.until for one in occupancies if one.until is not None and not (one.cut_off or one.forgotten)]
 
 
 def _told_to_go(vm: Vm) -> int:
@@ -99,7 +98,7 @@ def _told_to_go(vm: Vm) -> int:
         return step.low_at
     dated = (date.at for date in vm.dates if date.after in (VmState.TERMINATING, VmState.TERMINATED))
     found = [moment for moment in dated if step.low_at <= moment <= step.at][:1]
-    found += [one.until for one in vm.occupancies if one.until is not None and one.until <= step.at and _proves(one)]
+    found += [moment for moment in _proofs(vm.occupancies) if moment <= step.at]
     return max([step.low_at, *found])
 
 
@@ -158,8 +157,6 @@ class RunOccupancy(NamedTuple):
 class Holds:
     """The holds of a machine. Where it takes one run at a time they follow one another, and are found by halving."""
 
-    __slots__ = ("_holds", "_in_turn", "_sinces", "_untils")
-
     def __init__(self, holds: Sequence[RunOccupancy], *, in_turn: bool) -> None:
         self._holds = holds
         self._in_turn = in_turn
@@ -173,16 +170,13 @@ class Holds:
         """
         found: list[VmDate] = []
         over: int | None = None
-        for hold in sorted(self._holds, key=lambda hold: hold.since):
-            if hold.forgotten:
-                continue
+        for hold in sorted((one for one in self._holds if not one.forgotten), key=lambda hold: hold.since):
             if over is None or hold.since >= over:
                 if over is not None:
                     found.append(VmDate(at=over, before="busy", after="idle"))
                 if over is not None or hold.since > created:
                     found.append(VmDate(at=hold.since, before="idle", after="busy"))
-                over = hold.until
-            over = max(over, hold.until)
+            over = hold.until if over is None else max(over, hold.until)
         if over is not None and over < _NEVER:
             found.append(VmDate(at=over, before="busy", after="idle"))
         return found
@@ -205,8 +199,7 @@ class Holds:
         if self._in_turn:
             place = bisect_right(self._untils, moment) - 1
             return self._holds[place : place + 1] if place >= 0 and self._untils[place] > after else ()
-        ended = [hold for hold in self._holds if after < hold.until <= moment]
-        return sorted(ended, key=lambda hold: hold.until)[-1:]
+        return sorted((one for one in self._holds if after < one.until <= moment), key=lambda hold: hold.until)[-1:]
 
 
 def blocks_of(vm: Vm) -> int:
@@ -235,10 +228,6 @@ def holds_of(occupancies: Iterable[Occupancy], total: int, before: Iterable[RunO
             handover = max(last.since, min(last.until, one.seen_at))
             found[-1] = last._replace(until=handover)
             since = max(since, handover)
-        blocks = _blocks(one.blocks, total)
+        blocks = max(1, min(total, 1 if one.blocks is None else one.blocks))
         found.append(RunOccupancy(one.run_id, since, max(since, until), blocks, forgotten=one.forgotten))
     return found
-
-
-def _blocks(blocks: int | None, total: int) -> int:
-    return max(1, min(total, 1 if blocks is None else blocks))

@@ -14,12 +14,8 @@ import msgspec
 from engine.fold.vm import PriceStep, Vm
 from engine.fold.world_codec import PolicyStep, WorldState
 from engine.money.words import rate
-from engine.policy import Billing, Policy, Rate
+from engine.policy import Billing, Policy
 from engine.requirements import Requirements
-from events.clock import SECOND
-
-HOUR: Final = 3600 * SECOND
-"""Microseconds in an hour: microseconds × micro-dollars an hour ÷ this = micro-dollars."""
 
 
 class Rung(NamedTuple):
@@ -58,47 +54,26 @@ class Book(msgspec.Struct, frozen=True, kw_only=True):
         steps = self.policies.get(vm.source, ())
         if vm.facts.spot or not any(step.policy.rates for step in steps):
             return recorded
-        moments = sorted({rung.since for rung in recorded} | {step.at for step in steps})
         rungs = []
-        for moment in moments:
-            rung = rung_at(recorded, moment)
+        for moment in sorted({rung.since for rung in recorded} | {step.at for step in steps}):
             override = overridden(vm.facts.gpu, vm.facts.gpu_count, in_force(steps, moment))
-            if override is None:
-                rungs.append(rung._replace(since=moment))
-            else:
-                rungs.append(Rung(moment, override, override, override))
+            rung = rung_at(recorded, moment) if override is None else Rung(moment, override, override, override)
+            rungs.append(rung._replace(since=moment))
         return tuple(rungs)
-
-    def fixed(self, vm: Vm) -> int | None:
-        """The hourly price of the machine's whole life; None where it changed, or a policy sets prices or rounding."""
-        steps = self.policies.get(vm.source, ())
-        if len(vm.prices) > 1 or any(step.policy.rates or step.policy.billing for step in steps):
-            return None
-        return vm.prices[0].hourly if vm.prices else vm.facts.price or 0
 
     def billing(self, vm: Vm, moment: int) -> Billing:
         """How its backend rounds what it charges, by the policy in force at that moment."""
         policy = in_force(self.policies.get(vm.source, ()), moment)
         backend = (vm.facts.backend or "").casefold()
-        for billing in () if policy is None else policy.billing:
-            if billing.backend.casefold() == backend:
-                return billing
-        return Billing(backend=backend)
-
-
-def hourly_now(vm: Vm, book: Book, moment: int) -> int:
-    """Micro-dollars an hour of the whole machine at that moment, as it is billed."""
-    return rung_at(book.tariff(vm), moment).best
+        known = (one for one in (() if policy is None else policy.billing) if one.backend.casefold() == backend)
+        return next(known, Billing(backend=backend))
 
 
 def overridden(gpu: str | None, count: int, policy: Policy | None) -> int | None:
     """What somebody vouches for: micro-dollars an hour of an on-demand machine with that many of that GPU."""
     if policy is None or gpu is None or count <= 0:
         return None
-    for one in policy.rates:
-        if one.gpu.casefold() == gpu.casefold():
-            return one.hourly * count
-    return None
+    return next((one.hourly * count for one in policy.rates if one.gpu.casefold() == gpu.casefold()), None)
 
 
 def rung_at(tariff: Tariff, moment: int) -> Rung:
@@ -175,26 +150,19 @@ def _one(model: str | None, count: int, terms: Requirements, policy: Policy, kno
     """The price of a machine with that model, or of any where none is named."""
     of = "a machine" if model is None else f"{model}:{count}" if count > 1 else model
     override = None if terms.spot == "spot" else overridden(model, count, policy)
+    fitting = [vm for vm in known if vm.prices and _fits(model, count, terms, vm)]
+    named = [one for one in policy.assumed if one.gpu and model is not None and one.gpu.casefold() == model.casefold()]
+    # A rate of no model is that of any whole machine there.
+    assumed = [one.hourly * count for one in named] + [one.hourly for one in policy.assumed if not one.gpu]
     if override is not None:
         yield Guess(override, f"the rate set for {of}")
-        return
-    recorded = _newest(model, count, terms, known)
-    if recorded is not None:
-        yield Guess(recorded, f"the newest recorded price of {of}")
-        return
-    assumed = _assumed(model, count, policy.assumed)
-    if assumed is not None:
-        yield Guess(assumed, f"assumed for {of}")
-
-
-def _newest(model: str | None, count: int, terms: Requirements, known: list[Vm]) -> int | None:
-    """The price of the machine seen last that fits, scaled to the GPUs asked for."""
-    fitting = [vm for vm in known if vm.prices and _fits(model, count, terms, vm)]
-    newest = max(fitting, key=lambda vm: vm.last_at, default=None)
-    if newest is None:
-        return None
-    price = newest.prices[-1].hourly
-    return price if newest.facts.gpu_count == 0 or count == 0 else -(-price * count // newest.facts.gpu_count)
+    elif fitting:
+        newest = max(fitting, key=lambda vm: vm.last_at)
+        price, gpus = newest.prices[-1].hourly, newest.facts.gpu_count
+        scaled = price if gpus == 0 or count == 0 else -(-price * count // gpus)
+        yield Guess(scaled, f"the newest recorded price of {of}")
+    elif assumed:
+        yield Guess(assumed[0], f"assumed for {of}")
 
 
 def _fits(model: str | None, count: int, terms: Requirements, vm: Vm) -> bool:
@@ -203,10 +171,3 @@ def _fits(model: str | None, count: int, terms: Requirements, vm: Vm) -> bool:
     if model is None:
         return (vm.facts.gpu_count > 0) is (count > 0)
     return vm.facts.gpu is not None and vm.facts.gpu.casefold() == model.casefold()
-
-
-def _assumed(model: str | None, count: int, rates: tuple[Rate, ...]) -> int | None:
-    """A rate of no model is that of any whole machine there."""
-    fitting = [one.hourly * count for one in rates if model is not None and one.gpu.casefold() == model.casefold()]
-    fitting += [one.hourly for one in rates if not one.gpu]
-    return fitting[0] if fitting else None

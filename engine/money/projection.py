@@ -6,19 +6,16 @@ pays P + R. With reuse a series pays P + n·R + (n−1)·g + I.
 
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from engine.money.prices import HOUR
 from engine.money.words import usd
-from engine.policy import DOLLAR, MINUTE
+from engine.policy import CENT, DAY, DOLLAR, HOUR, MINUTE
 from events.clock import SECOND, span
 
 Pattern = Literal["no reuse", "one batch a day", "evenly spread"]
 PATTERNS: Final[tuple[Pattern, ...]] = ("one batch a day", "no reuse", "evenly spread")
-DAY: Final = 24 * HOUR
-CENT: Final = DOLLAR // 100
 MONTHS: Final = {10: (15, 30, 8), 50: (75, 150, 5), 200: (300, 400, 3)}
 """Tasks a day → (estimated dollars a month, from and to; months the grant is said to last)."""
 GAPS: Final = (0, 15 * SECOND, 30 * SECOND, 60 * SECOND, 120 * SECOND)
@@ -55,19 +52,17 @@ class ClaimVerdict(StrEnum):
     ADDED = "added"  # there is no estimate
 
 
-class Claim(msgspec.Struct, frozen=True):
-    """One estimate, and what the calculation gives."""
+class Claim(NamedTuple):
+    """One estimate (`said`), and what the calculation gives: in micro-dollars where that is money (`amount`)."""
 
     topic: str
     said: str
-    """The estimate."""
     formula: str
     """The calculation with its numbers."""
     result: str
     amount: int | None
-    """The result in micro-dollars, where it is money."""
     verdict: ClaimVerdict
-    why: str = ""
+    why: str
     """The correction, or the condition; empty where the estimate holds."""
 
 
@@ -143,145 +138,118 @@ def month(inputs: Inputs, tasks: int, pattern: Pattern) -> int:
     machine never idles for its whole timeout it is never off.
     """
     idle = inputs.idle_timeout_configured
-    match pattern:
-        case "no reuse":
-            time = time_without_reuse(inputs, tasks)
-        case "one batch a day":
-            time = time_with_reuse(inputs, tasks, idle=idle)
-        case "evenly spread":
-            gap = DAY // tasks - inputs.run if tasks > 0 else 0
-            always_on = max(DAY, tasks * inputs.run) if tasks > 0 else 0
-            time = always_on if gap <= idle else time_with_reuse(inputs, tasks, gap, idle)
+    if pattern == "no reuse":
+        time = time_without_reuse(inputs, tasks)
+    elif pattern == "one batch a day" or tasks <= 0:
+        time = time_with_reuse(inputs, tasks, idle=idle)
+    else:
+        gap = DAY // tasks - inputs.run
+        time = max(DAY, tasks * inputs.run) if gap <= idle else time_with_reuse(inputs, tasks, gap, idle)
     return cost_of(time * inputs.days, inputs.hourly)
 
 
 # -- the estimates -----------------------------------------------------------------------------------------------------
 
 
+def _claim(
+    topic: str,
+    said: str,
+    formula: str,
+    result: str | int,
+    verdict: ClaimVerdict | bool,
+    why: str,
+    amount: int | None = None,
+) -> Claim:
+    """`verdict`: a bool says whether it holds; `why` goes where it does. A `result` in micro-dollars is money."""
+    if isinstance(verdict, bool):
+        verdict = ClaimVerdict.HOLDS if verdict else ClaimVerdict.WRONG
+    if isinstance(result, int):
+        amount, result = result, _dollars(result)
+    return Claim(topic, said, formula, result, amount, verdict, "" if verdict is ClaimVerdict.HOLDS else why)
+
+
 def _single(inputs: Inputs) -> Iterator[Claim]:
-    """One start, one idle time."""
-    low, high = (cost_of(time, inputs.hourly) for time in (inputs.provisioning, inputs.provisioning_longest))
-    holds = (_cents(low) == 17, _cents(high) == 17)
-    yield Claim(
-        "cold start",
-        "2-5 minutes, ~$0.17",
-        f"{_product(inputs.provisioning, inputs)} … {_product(inputs.provisioning_longest, inputs)}",
-        f"{_dollars(low)} … {_dollars(high)}",
-        high,
-        ClaimVerdict.HOLDS if all(holds) else ClaimVerdict.PARTLY if any(holds) else ClaimVerdict.WRONG,
-        "" if all(holds) else f"$0.17 is the price of {span(_time_for(17 * CENT, inputs))}; the range starts lower",
-    )
-    used = inputs.warm_start + inputs.run
-    start, whole = cost_of(inputs.warm_start, inputs.hourly), cost_of(used, inputs.hourly)
-    warm_holds = 3 in (_cents(start), _cents(whole))
-    yield Claim(
-        "warm start",
-        "< 10 seconds, ~$0.03",
-        f"{_product(inputs.warm_start, inputs)}; with its run {_product(used, inputs)}",
-        f"{_dollars(start)}; with its run {_dollars(whole)}",
-        start,
-        ClaimVerdict.HOLDS if warm_holds else ClaimVerdict.WRONG,
-        "" if warm_holds else f"$0.03 is the price of {span(_time_for(3 * CENT, inputs))}",
-    )
-    yield _printed("provisioning", "~2 minutes ≈ $0.07", 7, inputs.provisioning, inputs, why="another price or time")
+    given, added = inputs, ClaimVerdict.ADDED
+    low, high = (cost_of(time, given.hourly) for time in (given.provisioning, given.provisioning_longest))
+    holds = [_cents(low) == 17, _cents(high) == 17]
+    verdict = ClaimVerdict.PARTLY if any(holds) and not all(holds) else all(holds)
+    formula = f"{_product(given.provisioning, given)} … {_product(given.provisioning_longest, given)}"
+    why = f"$0.17 is the price of {_time_for(17 * CENT, given)}; the range starts lower"
+    result = f"{_dollars(low)} … {_dollars(high)}"
+    yield _claim("cold start", "2-5 minutes, ~$0.17", formula, result, verdict, why, high)
+    used = given.warm_start + given.run
+    start, whole = cost_of(given.warm_start, given.hourly), cost_of(used, given.hourly)
+    formula = f"{_product(given.warm_start, given)}; with its run {_product(used, given)}"
+    why = f"$0.03 is the price of {_time_for(3 * CENT, given)}"
+    result = f"{_dollars(start)}; with its run {_dollars(whole)}"
+    holds = [_cents(start) == 3, _cents(whole) == 3]
+    yield _claim("warm start", "< 10 seconds, ~$0.03", formula, result, any(holds), why, start)
+    yield _printed("provisioning", "~2 minutes ≈ $0.07", 7, given.provisioning, given, "another price or time")
     why = "for each machine that idles out, and the machine's tear-down comes on top"
-    yield _printed("idle ceiling", "5 minutes, ~$0.17 at most", 17, inputs.idle_timeout, inputs, why=why)
-    timeout = inputs.idle_timeout_configured
-    amount = cost_of(timeout, inputs.hourly)
-    yield Claim(
-        "idle ceiling as configured",
-        "10 minutes (no figure given)",
-        _product(timeout, inputs),
-        _dollars(amount),
-        amount,
-        ClaimVerdict.ADDED,
-        "what a machine really idles for at most",
-    )
+    yield _printed("idle ceiling", "5 minutes, ~$0.17 at most", 17, given.idle_timeout, given, why)
+    topic, said, timeout = "idle ceiling as configured", "10 minutes (no figure given)", given.idle_timeout_configured
+    why = "what a machine really idles for at most"
+    yield _claim(topic, said, _product(timeout, given), cost_of(timeout, given.hourly), added, why)
 
 
 def _example(inputs: Inputs) -> Iterator[Claim]:
-    """The worked example: runs with and without reuse."""
-    runs, each = inputs.runs, f"{span(inputs.provisioning)} + {span(inputs.run)}"
+    runs, made, each = inputs.runs, span(inputs.provisioning), span(inputs.run)
     without, with_it = time_without_reuse(inputs, runs), time_with_reuse(inputs, runs)
-    series = f"{span(inputs.provisioning)} + {runs} × {span(inputs.run)} + {span(inputs.idle_timeout)} = "
-    for topic, said, cents, time, formula in (
-        (f"{runs} runs without reuse", "(2 min + 0.5 min) × 3 ≈ $0.25", 25, without, f"({each}) × {runs} = "),
-        (f"{runs} runs with reuse", "2 min + 1.5 min + 5 min ≈ $0.28", 28, with_it, series),
-    ):
-        yield _printed(topic, said, cents, time, inputs, why="other inputs", formula=formula)
+    said, formula = "(2 min + 0.5 min) × 3 ≈ $0.25", f"({made} + {each}) × {runs} = "
+    yield _printed(f"{runs} runs without reuse", said, 25, without, inputs, "other inputs", formula)
+    said, formula = "2 min + 1.5 min + 5 min ≈ $0.28", f"{made} + {runs} × {each} + {span(inputs.idle_timeout)} = "
+    yield _printed(f"{runs} runs with reuse", said, 28, with_it, inputs, "other inputs", formula)
     apart, together = cost_of(without, inputs.hourly), cost_of(with_it, inputs.hourly)
-    dearer = together > apart
-    yield Claim(
-        f"what reuse saves in {runs} runs",
-        "presented as cost optimization",
+    formula, why = (
         f"{_dollars(apart)} − {_dollars(together)}",
-        _dollars(apart - together),
-        apart - together,
-        ClaimVerdict.WRONG if dearer else ClaimVerdict.HOLDS,
-        f"with reuse it costs {_tenths(-saving(inputs, runs))} % more" if dearer else "",
+        f"with reuse it costs {_tenths(-saving(inputs, runs))} % more",
     )
+    topic, said = f"what reuse saves in {runs} runs", "presented as cost optimization"
+    yield _claim(topic, said, formula, apart - together, together <= apart, why)
 
 
 def _reuse(inputs: Inputs) -> Iterator[Claim]:
     """From how many runs on reuse pays, and whether it ever saves as much as estimated."""
+    made, each, timeout = span(inputs.provisioning), span(inputs.run), span(inputs.idle_timeout)
     for idle in dict.fromkeys((inputs.idle_timeout, inputs.idle_timeout_configured)):
         least = break_even(inputs, idle=idle)
-        yield Claim(
-            f"runs from which reuse pays, idle timeout {span(idle)}",
-            "not given",
-            f"(n − 1) × {span(inputs.provisioning)} > {span(idle)}, runs back to back",
-            "never" if least is None else f"{least} runs in a row",
-            None,
-            ClaimVerdict.ADDED,
-            "every gap between two runs counts against it: (n − 1) × (provisioning − gap) > idle timeout",
-        )
-    timeout = span(inputs.idle_timeout)
+        topic, formula = f"runs from which reuse pays, idle timeout {span(idle)}", f"(n − 1) × {made} > {span(idle)}"
+        result = "never" if least is None else f"{least} runs in a row"
+        why = "every gap between two runs counts against it: (n − 1) × (provisioning − gap) > idle timeout"
+        yield _claim(topic, "not given", f"{formula}, runs back to back", result, ClaimVerdict.ADDED, why)
     for gap in GAPS:
         most, least = most_saved(inputs, gap), runs_to_save(inputs, 600, gap)
         limit = f"below {_tenths(most)} %" if most > 0 else "nothing saved"
         reached = "never" if least is None else f"from {least} runs in a row on (idle timeout {timeout})"
-        yield Claim(
-            f"60–80 % saving, gap between runs {span(gap)}",
-            "60-80% cost reduction vs pure serverless",
-            f"({span(inputs.provisioning)} − {span(gap)}) ÷ ({span(inputs.provisioning)} + {span(inputs.run)})",
-            f"{limit}; 60 % {reached}",
-            None,
-            ClaimVerdict.WRONG if least is None else ClaimVerdict.PARTLY,
-            "the gap eats it" if least is None else "the limit is reached by no series; short series save nothing",
-        )
+        topic, said = f"60–80 % saving, gap between runs {span(gap)}", "60-80% cost reduction vs pure serverless"
+        formula, result = f"({made} − {span(gap)}) ÷ ({made} + {each})", f"{limit}; 60 % {reached}"
+        verdict, why = ClaimVerdict.PARTLY, "the limit is reached by no series; short series save nothing"
+        if least is None:
+            verdict, why = ClaimVerdict.WRONG, "the gap eats it"
+        yield _claim(topic, said, formula, result, verdict, why)
 
 
 def _month(inputs: Inputs, tasks: int) -> Iterator[Claim]:
     """A month of so many tasks a day, and how long the grant lasts."""
     costs = {pattern: month(inputs, tasks, pattern) for pattern in PATTERNS}
-    low, high, months = MONTHS.get(tasks, (None, None, None))
-    known = low is not None and high is not None and months is not None
-    verdict, why = (ClaimVerdict.ADDED, "")
-    if low is not None and high is not None:
-        verdict, why = _within(costs, low * DOLLAR, high * DOLLAR)
-    yield Claim(
+    topic, formula = (
         f"a month of {tasks} tasks a day",
-        f"${low}-{high}" if known else "not given",
         f"{inputs.days} days, idle timeout {span(inputs.idle_timeout_configured)}",
-        "; ".join(f"{name} {_dollars(cost)}" for name, cost in costs.items()),
-        costs["no reuse"],
-        verdict,
-        why,
     )
-    if low is None or high is None or months is None:
+    result = "; ".join(f"{name} {_dollars(cost)}" for name, cost in costs.items())
+    if tasks not in MONTHS:
+        yield _claim(topic, "not given", formula, result, ClaimVerdict.ADDED, "", costs["no reuse"])
         return
-    shortest, longest = (_months(inputs.grant, cost * DOLLAR) for cost in (high, low))
-    truly = ", ".join(f"{name} {_tenths(_months(inputs.grant, cost))}" for name, cost in costs.items())
-    holds = shortest <= months * 10 <= longest
-    yield Claim(
-        f"how long the grant lasts at {tasks} tasks a day",
-        f"{months} months",
-        f"{usd(inputs.grant)} ÷ ${low}-{high} a month",
-        f"{_tenths(shortest)} … {_tenths(longest)} months; by pattern: {truly}",
-        None,
-        ClaimVerdict.HOLDS if holds else ClaimVerdict.WRONG,
-        "" if holds else f"{months} months would be {_dollars(inputs.grant // months)} a month",
-    )
+    low, high, months = MONTHS[tasks]
+    verdict, why = _within(costs, low * DOLLAR, high * DOLLAR)
+    yield _claim(topic, f"${low}-{high}", formula, result, verdict, why, costs["no reuse"])
+    # In tenths of months.
+    shortest, longest = (inputs.grant * 10 // max(1, cost * DOLLAR) for cost in (high, low))
+    truly = ", ".join(f"{name} {_tenths(inputs.grant * 10 // max(1, cost))}" for name, cost in costs.items())
+    topic, formula = f"how long the grant lasts at {tasks} tasks a day", f"{usd(inputs.grant)} ÷ ${low}-{high} a month"
+    result = f"{_tenths(shortest)} … {_tenths(longest)} months; by pattern: {truly}"
+    why = f"{months} months would be {_dollars(inputs.grant // months)} a month"
+    yield _claim(topic, f"{months} months", formula, result, shortest <= months * 10 <= longest, why)
 
 
 def _within(costs: dict[Pattern, int], low: int, high: int) -> tuple[ClaimVerdict, str]:
@@ -294,12 +262,10 @@ def _within(costs: dict[Pattern, int], low: int, high: int) -> tuple[ClaimVerdic
     return ClaimVerdict.WRONG, "no pattern gives it"
 
 
-def _printed(topic: str, said: str, cents: int, time: int, inputs: Inputs, *, why: str, formula: str = "") -> Claim:
+def _printed(topic: str, said: str, cents: int, time: int, inputs: Inputs, why: str, formula: str = "") -> Claim:
     """An estimate that holds if the calculation gives as many cents."""
     amount = cost_of(time, inputs.hourly)
-    holds = _cents(amount) == cents
-    verdict = ClaimVerdict.HOLDS if holds else ClaimVerdict.WRONG
-    return Claim(topic, said, formula + _product(time, inputs), _dollars(amount), amount, verdict, "" if holds else why)
+    return _claim(topic, said, formula + _product(time, inputs), amount, _cents(amount) == cents, why)
 
 
 def _product(time: int, inputs: Inputs) -> str:
@@ -317,14 +283,9 @@ def _cents(amount: int) -> int:
     return (2 * amount + CENT) // (2 * CENT)
 
 
-def _time_for(amount: int, inputs: Inputs) -> int:
+def _time_for(amount: int, inputs: Inputs) -> str:
     """How long a machine runs for so much money, to the second."""
-    return round(amount * HOUR / max(1, inputs.hourly) / SECOND) * SECOND
-
-
-def _months(grant: int, monthly: int) -> int:
-    """Tenths of months."""
-    return grant * 10 // max(1, monthly)
+    return span(round(amount * HOUR / max(1, inputs.hourly) / SECOND) * SECOND)
 
 
 def _tenths(number: int) -> str:

@@ -5,6 +5,7 @@ what the machine does before and after is out. We charge a run its part of its m
 time to the machine. Both are taken apart over the same time, so nothing is explained by its size alone.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from fractions import Fraction
@@ -19,11 +20,10 @@ from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
 from engine.money.costs import Charge, Costs, Line
 from engine.money.life import silent_from
-from engine.money.prices import HOUR, Book, Tariff, exact, rung_at
+from engine.money.prices import Book, Tariff, exact, rung_at
 from engine.money.words import usd
-from engine.policy import DOLLAR
+from engine.policy import CENT, HOUR
 
-CENT: Final = DOLLAR // 100
 HALF_STEP: Final = 50
 """The provider rounds to 100 micro-dollars."""
 
@@ -51,7 +51,21 @@ class Cause(StrEnum):
     UNEXPLAINED = "unexplained"
 
 
-class Difference(msgspec.Struct, frozen=True, kw_only=True):
+_OF: Final = {
+    Line.PROVISIONING: Cause.NOBODY,
+    Line.BUSY: Cause.NOBODY,
+    Line.IDLE: Cause.IDLE,
+    Line.TERMINATING: Cause.TEAR_DOWN,
+    Line.UNCONFIRMED: Cause.UNCONFIRMED,
+    Line.UNATTRIBUTED: Cause.NOBODY,
+    Line.ROUNDING: Cause.MINIMUM,
+}
+"""Where no run pays."""
+Sums = dict[Cause, Fraction]
+"""Micro-dollars by cause; 0 where there is none yet."""
+
+
+class Difference(msgspec.Struct, frozen=True):
     """One reason, with what it makes out in micro-dollars."""
 
     cause: Cause
@@ -76,24 +90,39 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
         return amount if abs(amount) > CENT else 0
 
 
+class Charged(NamedTuple):
+    """One submission as the provider charges it."""
+
+    key: str
+    """`<replica_num>/<job_num>/<submission_num>`."""
+    since: int
+    until: int
+    """Its end; of one that goes on, the newest poll of the run."""
+    price: int
+
+    @property
+    def cost(self) -> Fraction:
+        """Micro-dollars."""
+        return Fraction((self.until - self.since) * self.price, HOUR)
+
+
 def reconcile(costs: Costs) -> tuple[tuple[Reconciliation, ...], Reconciliation]:
     """(each run that either side charges, everything). A record's runs have their cost filled in first."""
-    paid: dict[str | None, list[Charge]] = {}
+    paid: dict[str | None, list[Charge]] = defaultdict(list)
     state = costs.state
     for charge in costs.charges():
-        paid.setdefault(charge.run_id, []).append(charge)
-    machines = _machines(state)
+        paid[charge.run_id].append(charge)
+    machines = {(one.run_id, one.job): vm for vm in state.vms.values() for one in vm.occupancies}
     runs = tuple(
         reconcile_run(run, paid.get(run.run_id, []), state, machines)
         for run in state.runs.values()
         if run.run_id in paid or run.cost is not None
     )
-    causes: dict[Cause, int] = {}
+    causes, nobodys = Counter[Cause](), Counter[Line]()
     for line in (line for run in runs for line in run.lines):
-        causes[line.cause] = causes.get(line.cause, 0) + line.amount
-    nobodys: dict[Line, int] = {}
+        causes[line.cause] += line.amount
     for charge in paid.get(None, []):
-        nobodys[charge.line] = nobodys.get(charge.line, 0) + charge.cost
+        nobodys[charge.line] += charge.cost
     everything = reconcile_sums(
         ours=sum(bill.cost for bill in costs.bills().values()),
         paid=sum(run.ours for run in runs),
@@ -116,10 +145,10 @@ def reconcile_sums(
         causes: why the two differ, over these runs.
         nobodys: what no run pays, by line. What is left then is paid by runs we do not know.
     """
-    amounts = dict(causes)
+    amounts = Counter(causes)
     for line, cost in nobodys.items():
-        amounts[_OWN[line]] = amounts.get(_OWN[line], 0) + cost
-    amounts[Cause.NOBODY] = amounts.get(Cause.NOBODY, 0) + ours - paid - sum(nobodys.values())
+        amounts[_OF[line]] += cost
+    amounts[Cause.NOBODY] += ours - paid - sum(nobodys.values())
     return Reconciliation(run_id=None, ours=ours, theirs=theirs, lines=_differences(amounts))
 
 
@@ -127,98 +156,78 @@ def reconcile_run(
     run: Run, charges: Iterable[Charge], state: WorldState, machines: Mapping[tuple[str, str], Vm]
 ) -> Reconciliation:
     """One run. `machines`: (run_id, submission) → the machine it was on."""
-    mine = list(charges)
-    ours = sum(charge.cost for charge in mine)
+    by_vm: dict[str, list[Charge]] = defaultdict(list)
+    for charge in charges:
+        by_vm[charge.vm_id].append(charge)
+    ours = sum(charge.cost for mine in by_vm.values() for charge in mine)
     if run.cost is None:
         lines = _differences({Cause.NO_FIGURE: ours})
         return Reconciliation(run_id=run.run_id, ours=ours, theirs=None, lines=lines)
-    sums: dict[Cause, Fraction] = {}
+    sums: Sums = defaultdict(Fraction)
     theirs = Fraction(0)
-    spans: dict[str, list[tuple[int, int, int]]] = {}
+    spans: dict[str, list[Charged]] = defaultdict(list)
     for one in charged(run):
-        amount = Fraction((one.until - one.since) * one.price, HOUR)
-        theirs += amount
+        theirs += one.cost
         vm = machines.get((run.run_id, one.key))
         if vm is None:
-            _add(sums, Cause.NO_MACHINE, -amount)
+            sums[Cause.NO_MACHINE] -= one.cost
         else:
-            spans.setdefault(vm.vm_id, []).append((one.since, one.until, one.price))
-    by_vm: dict[str, list[Charge]] = {}
-    for charge in mine:
-        by_vm.setdefault(charge.vm_id, []).append(charge)
+            spans[vm.vm_id].append(one)
     for vm_id in dict.fromkeys((*by_vm, *spans)):
         _compare(state.vms[vm_id], by_vm.get(vm_id, []), spans.get(vm_id, []), sums)
-    _add(sums, _rest_of(run, theirs), theirs - run.cost)
-    rounded = {cause: round(amount) for cause, amount in sums.items()}
-    rounded[Cause.ROUNDING] = rounded.get(Cause.ROUNDING, 0) + ours - run.cost - sum(rounded.values())
+    if abs(theirs - run.cost) <= HALF_STEP + 1:
+        cause = Cause.ROUNDING
+    elif not is_settled(run):
+        cause = Cause.RUNNING
+    else:
+        cause = Cause.LIMITS if is_cut(run) else Cause.UNEXPLAINED
+    sums[cause] += theirs - run.cost
+    rounded = Counter({cause: round(amount) for cause, amount in sums.items()})
+    rounded[Cause.ROUNDING] += ours - run.cost - sum(rounded.values())
     return Reconciliation(run_id=run.run_id, ours=ours, theirs=run.cost, lines=_differences(rounded))
 
 
-def _compare(vm: Vm, mine: list[Charge], spans: list[tuple[int, int, int]], sums: dict[Cause, Fraction]) -> None:
+def _compare(vm: Vm, mine: list[Charge], spans: list[Charged], sums: Sums) -> None:
     """What the two sides charge of one machine for one run, over the same time."""
-    listed = Book().tariff(vm)
+    listed, silent = Book().tariff(vm), silent_from(vm)
     covered = [(charge.since, charge.until) for charge in mine]
-    silent = silent_from(vm)
-    for since, until, price in spans:
-        for start, end in _outside(since, until, covered):
+    for span in spans:
+        for start, end in _outside(span.since, span.until, covered):
             cut = [silent] if silent is not None and start < silent < end else []
-            for begins, ends in pairwise([start, *cut, end]):
-                _add(sums, _missed(mine, silent, begins), -Fraction((ends - begins) * price, HOUR))
-    first = min((since for since, _, _ in spans), default=None)
+            for since, until in pairwise([start, *cut, end]):
+                waits = any(charge.since > since for charge in mine)
+                cause = Cause.QUEUEING if waits else Cause.BETWEEN_POLLS
+                cause = Cause.SILENT if silent is not None and since >= silent else cause
+                sums[cause] -= span._replace(since=since, until=until).cost
+    first = min((span.since for span in spans), default=None)
     for charge in mine:
         length = charge.until - charge.since
         if length == 0:
             continue
-        theirs = [(max(since, charge.since), min(until, charge.until), price) for since, until, price in spans]
-        both = [(start, end, price) for start, end, price in theirs if end > start]
-        alone = sum(end - start for start, end in _outside(charge.since, charge.until, [(s, e) for s, e, _ in both]))
+        cuts = [
+            span._replace(since=max(span.since, charge.since), until=min(span.until, charge.until)) for span in spans
+        ]
+        both = [span for span in cuts if span.until > span.since]
+        outside = _outside(charge.since, charge.until, [(span.since, span.until) for span in both])
+        alone = sum(end - start for start, end in outside)
         before = first is None or charge.until <= first
-        _add(sums, Cause.NOBODY if before else Cause.CLEANING_UP, Fraction(charge.cost * alone, length))
+        sums[Cause.NOBODY if before else Cause.CLEANING_UP] += Fraction(charge.cost * alone, length)
         if both:
-            _prices(vm, charge, listed, both, alone, sums)
+            _prices(vm, charge, listed, both, length - alone, sums)
 
 
-def _prices(
-    vm: Vm, charge: Charge, listed: Tariff, both: list[tuple[int, int, int]], alone: int, sums: dict[Cause, Fraction]
-) -> None:
-    """Where both sides charge: an override, a part of the machine, a price that changed."""
+def _prices(vm: Vm, charge: Charge, listed: Tariff, both: list[Charged], shared: int, sums: Sums) -> None:
+    """Where both sides charge (`shared`): an override, a part of the machine, a price that changed."""
     length = charge.until - charge.since
-    ours = Fraction(charge.cost * (length - alone), length)
-    asked = Fraction(sum((end - start) * price for start, end, price in both), HOUR)
-    whole = Fraction(charge.hourly * length, HOUR)
-    at_list = Fraction(exact(listed, charge.since, charge.until), HOUR)
-    rate = (
-        (ours - ours * at_list / whole)
-        if whole and rung_at(listed, charge.since).best != charge.hourly
-        else Fraction(0)
-    )
-    rest = ours - asked - rate
-    _add(sums, Cause.RATE, rate)
+    ours, rate = Fraction(charge.cost * shared, length), Fraction(0)
+    if charge.hourly and rung_at(listed, charge.since).best != charge.hourly:
+        rate = ours - ours * exact(listed, charge.since, charge.until) / (charge.hourly * length)
+    rest = ours - sum(span.cost for span in both) - rate
+    sums[Cause.RATE] += rate
     if abs(rest) <= 2:
-        _add(sums, Cause.ROUNDING, rest)
+        sums[Cause.ROUNDING] += rest
     else:
-        _add(sums, Cause.BLOCKS if (vm.facts.total_blocks or 1) > 1 or len(both) > 1 else Cause.PRICE, rest)
-
-
-def _rest_of(run: Run, theirs: Fraction) -> Cause:
-    """Why the provider's figure is not what its own submissions give."""
-    rest = abs(theirs - (run.cost or 0))
-    if rest <= HALF_STEP + 1:
-        return Cause.ROUNDING
-    if not is_settled(run):
-        return Cause.RUNNING
-    return Cause.LIMITS if is_cut(run) else Cause.UNEXPLAINED
-
-
-def _missed(mine: list[Charge], silent: int | None, moment: int) -> Cause:
-    """Why the provider charges a moment of a run's submission and we do not."""
-    if silent is not None and moment >= silent:
-        return Cause.SILENT
-    return Cause.QUEUEING if any(charge.since > moment for charge in mine) else Cause.BETWEEN_POLLS
-
-
-def _machines(state: WorldState) -> dict[tuple[str, str], Vm]:
-    return {(one.run_id, one.job): vm for vm in state.vms.values() for one in vm.occupancies}
+        sums[Cause.BLOCKS if (vm.facts.total_blocks or 1) > 1 or len(both) > 1 else Cause.PRICE] += rest
 
 
 def _outside(since: int, until: int, covered: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -232,37 +241,11 @@ def _outside(since: int, until: int, covered: Iterable[tuple[int, int]]) -> list
     ]
 
 
-def _add(sums: dict[Cause, Fraction], cause: Cause, amount: Fraction) -> None:
-    sums[cause] = sums.get(cause, Fraction(0)) + amount
-
-
 def _differences(amounts: Mapping[Cause, int]) -> tuple[Difference, ...]:
-    return tuple(Difference(cause=cause, amount=amounts[cause]) for cause in Cause if amounts.get(cause))
-
-
-_OWN: Final = {
-    Line.PROVISIONING: Cause.NOBODY,
-    Line.BUSY: Cause.NOBODY,
-    Line.IDLE: Cause.IDLE,
-    Line.TERMINATING: Cause.TEAR_DOWN,
-    Line.UNCONFIRMED: Cause.UNCONFIRMED,
-    Line.UNATTRIBUTED: Cause.NOBODY,
-    Line.ROUNDING: Cause.MINIMUM,
-}
+    return tuple(Difference(cause, amounts[cause]) for cause in Cause if amounts.get(cause))
 
 
 # -- the provider's figure by itself -----------------------------------------------------------------------------------
-
-
-class Charged(NamedTuple):
-    """One submission as the provider charges it."""
-
-    key: str
-    """`<replica_num>/<job_num>/<submission_num>`."""
-    since: int
-    until: int
-    """Its end; of one that goes on, the newest poll of the run."""
-    price: int
 
 
 def charged(run: Run) -> Iterator[Charged]:

@@ -1,10 +1,12 @@
-"""What everything cost, by machine, run, day, user or GPU. Money is micro-dollars.
+"""What everything cost, by machine, run, day, user or GPU; and starts, idle shutdowns and costs against their targets.
+
+Money is micro-dollars, times are microseconds.
 
 A machine's time that no run pays for keeps its own lines: idle, terminating, unconfirmed, unattributed, rounding. By
 run and by user these are rows of their own, so that the rows always sum to the machines.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
@@ -13,6 +15,8 @@ import msgspec
 from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.money.costs import Charge, Costs, Line, cut_at
+from engine.policy import MINUTE
+from engine.states import VmReason, VmState
 from events.clock import SECOND
 
 By = Literal["vm", "run", "day", "user", "gpu"]
@@ -32,13 +36,12 @@ class ReportRow(msgspec.Struct, kw_only=True):
     on_demand: int = 0
     spot: int = 0
     time: int = 0
-    """Microseconds of machines."""
+    """Of machines."""
     archive: bool = False
     """All of it is from archives."""
 
     @property
     def total(self) -> int:
-        """Everything."""
         return self.on_demand + self.spot
 
 
@@ -58,8 +61,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 def cost_report(costs: Costs, by: By) -> Report:
     """What everything cost, to the newest poll."""
-    state, name = costs.state, _NAMERS[by]
-    archived = 0
+    state, archived = costs.state, 0
     rows: dict[str, ReportRow] = {}
     total = ReportRow(key="total", label="total")
     for charge in costs.charges():
@@ -67,22 +69,44 @@ def cost_report(costs: Costs, by: By) -> Report:
         run = None if charge.run_id is None else state.runs.get(charge.run_id)
         archived += charge.cost if vm.archive is not None else 0
         for part in cut_at(charge, midnights(charge.since, charge.until)) if by == "day" else [charge]:
-            key, label = name(part, vm, run)
+            key, label = _key_of(by, part, vm, run)
             row = rows.setdefault(key, ReportRow(key=key, label=label, archive=True))
             row.archive = row.archive and vm.archive is not None
-            _add(row, part, spot=bool(vm.facts.spot))
-            _add(total, part, spot=bool(vm.facts.spot))
-    found = sorted(rows.values(), key=lambda row: row.key) if by == "day" else list(rows.values())
-    rows_in_order = tuple(sorted(found, key=lambda row: row.key.startswith("(")))
+            for one in (row, total):
+                one.lines[part.line] = one.lines.get(part.line, 0) + part.cost
+                one.time += part.until - part.since
+                if vm.facts.spot:
+                    one.spot += part.cost
+                else:
+                    one.on_demand += part.cost
+    found = sorted(rows.values(), key=lambda row: (row.key.startswith("("), row.key if by == "day" else ""))
     bills = costs.bills().values()
     return Report(
         by=by,
-        rows=rows_in_order,
+        rows=tuple(found),
         total=total,
         low=sum(bill.low for bill in bills),
         high=sum(bill.high for bill in bills),
         archived=archived,
     )
+
+
+def _key_of(by: By, charge: Charge, vm: Vm, run: Run | None) -> tuple[str, str]:
+    """(key, label) of the row that a charge belongs to."""
+    match by:
+        case "vm":
+            return charge.vm_id, vm.facts.name or charge.vm_id
+        case "run" if charge.run_id is not None:
+            return charge.run_id, (None if run is None else run.name) or charge.run_id
+        case "day":
+            key = day_of(charge.since)
+        case "user" if charge.run_id is not None:
+            key = "unknown" if run is None else user_of(run)
+        case "gpu":
+            key = gpu_of(vm)
+        case _:
+            key = f"({charge.line.value})"
+    return key, key
 
 
 def user_of(run: Run) -> str:
@@ -107,51 +131,102 @@ def midnights(since: int, until: int) -> Iterator[int]:
     yield from range(since - since % _DAY + _DAY, until, _DAY)
 
 
-def _add(row: ReportRow, charge: Charge, *, spot: bool) -> None:
-    row.lines[charge.line] = row.lines.get(charge.line, 0) + charge.cost
-    row.time += charge.until - charge.since
-    if spot:
-        row.spot += charge.cost
-    else:
-        row.on_demand += charge.cost
+# -- targets -----------------------------------------------------------------------------------------------------------
+
+SLACK: Final = MINUTE
+"""What an idle shutdown may take beyond its timeout: the poll that sees it, one more, and the tear-down."""
+_TASK: Final = ("$0.05", 50_000)
+"""The target of a task's cost."""
 
 
-_Namer = Callable[[Charge, Vm, Run | None], tuple[str, str]]
+class Measure(msgspec.Struct, frozen=True, kw_only=True):
+    """One figure; None where nothing was measured."""
+
+    name: str
+    what: str
+    unit: Literal["time", "money"]
+    count: int
+    median: int | None
+    mean: int | None
+    p95: int | None
+    """The nearest rank: 95 % of the values are at most this."""
+    worst: int | None
+    target: str
+    """As the documents say it."""
+    limit: int
+    met: bool | None
+    """Times: the 95th percentile is within the limit; money: the mean is."""
 
 
-def _by_vm(charge: Charge, vm: Vm, run: Run | None) -> tuple[str, str]:  # noqa: ARG001 - one of the namers
-    return charge.vm_id, vm.facts.name or charge.vm_id
+def performance(costs: Costs) -> tuple[Measure, ...]:
+    """Every figure there is a target for."""
+    state, by_run = costs.state, costs.of_runs()
+    runs = [run for run in state.runs.values() if run.start is not None]
+    cold = [run for run in runs if run.start == "cold"]
+    warm = [run for run in runs if run.start == "warm"]
+    ended = [run for run in runs if run.terminal]
+    each = [by_run[run.run_id] for run in ended if run.run_id in by_run]
+    whole, count = sum(bill.cost for bill in costs.bills().values()), len(ended)
+    shares = [(whole + count // 2) // count] * count if ended else []
+    gone = [_shutdown(vm) for vm in state.vms.values()]
+    starts, idled = "submitted → running, machine ", "seen idle → ended, of machines that idled too long"
+    return (
+        _measure("cold start", f"{starts}made for it", [_took(run) for run in cold], ("< 5 min", 5 * MINUTE)),
+        _measure("warm start", f"{starts}there", [_took(run) for run in warm], ("< 10 s", 10 * SECOND)),
+        _measure("cold total", "submitted → ended", [_took(run, whole=True) for run in cold], ("2–6 min", 6 * MINUTE)),
+        _measure("warm total", "submitted → ended", [_took(run, whole=True) for run in warm], ("< 30 s", 30 * SECOND)),
+        _measure("idle shutdown", idled, gone, ("10 min", 10 * MINUTE + SLACK)),
+        _measure("cost per task", "its own machine time", each, _TASK, unit="money"),
+        _measure(
+            "cost per task, idle included", "every machine's bill over finished tasks", shares, _TASK, unit="money"
+        ),
+    )
 
 
-def _by_run(charge: Charge, vm: Vm, run: Run | None) -> tuple[str, str]:  # noqa: ARG001
-    if charge.run_id is None:
-        return _nobodys(charge)
-    return charge.run_id, (None if run is None else run.name) or charge.run_id
+def _took(run: Run, *, whole: bool = False) -> int | None:
+    """Until it ran, or (`whole`) ended. One the provider tried again says nothing: its `started_at` is the last's."""
+    until = run.started_at if not whole else run.finished_at if run.terminal else None
+    if until is None or run.submitted_at is None or run.retried:
+        return None
+    return max(0, until - run.submitted_at)
 
 
-def _by_day(charge: Charge, vm: Vm, run: Run | None) -> tuple[str, str]:  # noqa: ARG001
-    return day_of(charge.since), day_of(charge.since)
+def _shutdown(vm: Vm) -> int | None:
+    """From the poll that first showed it idle for the last time to its end, if idling was why it went."""
+    by_us = vm.reason is VmReason.STOPPED_BY_POLICY and vm.told is not None and vm.told.by == "idle"
+    idled = by_us or vm.reason is VmReason.IDLE_TIMEOUT
+    if vm.state is not VmState.TERMINATED or vm.finished_at is None or not idled:
+        return None
+    idle = [step.at for step in vm.steps if step.after is VmState.IDLE and step.before is not VmState.DRAINING]
+    return max(0, vm.finished_at - idle[-1]) if idle else None
 
 
-def _by_user(charge: Charge, vm: Vm, run: Run | None) -> tuple[str, str]:  # noqa: ARG001
-    if charge.run_id is None:
-        return _nobodys(charge)
-    user = "unknown" if run is None else user_of(run)
-    return user, user
+def _measure(
+    name: str,
+    what: str,
+    values: Iterable[int | None],
+    target: tuple[str, int],
+    unit: Literal["time", "money"] = "time",
+) -> Measure:
+    ordered = sorted(value for value in values if value is not None)
+    count = len(ordered)
+    p95 = _rank(ordered, 95)
+    mean = (2 * sum(ordered) + count) // (2 * count) if count else None
+    judged = mean if unit == "money" else p95
+    return Measure(
+        name=name,
+        what=what,
+        unit=unit,
+        count=count,
+        median=_rank(ordered, 50),
+        mean=mean,
+        p95=p95,
+        worst=ordered[-1] if count else None,
+        target=target[0],
+        limit=target[1],
+        met=None if judged is None else judged <= target[1],
+    )
 
 
-def _by_gpu(charge: Charge, vm: Vm, run: Run | None) -> tuple[str, str]:  # noqa: ARG001
-    return gpu_of(vm), gpu_of(vm)
-
-
-def _nobodys(charge: Charge) -> tuple[str, str]:
-    return f"({charge.line.value})", f"({charge.line.value})"
-
-
-_NAMERS: Final[dict[By, _Namer]] = {
-    "vm": _by_vm,
-    "run": _by_run,
-    "day": _by_day,
-    "user": _by_user,
-    "gpu": _by_gpu,
-}
+def _rank(ordered: list[int], percent: int) -> int | None:
+    return ordered[-(-len(ordered) * percent // 100) - 1] if ordered else None

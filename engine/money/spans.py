@@ -21,29 +21,24 @@ _LIVE: Final = frozenset({Phase.PROVISIONING, Phase.BUSY, Phase.IDLE})
 
 
 class Span(NamedTuple):
-    """One phase."""
+    """One phase. It can have begun from `entered_low` to `entered_high`, and not have ended before `left_low`."""
 
     phase: Phase
     since: int
     until: int
     entered_low: int
-    """The earliest it can have begun."""
     entered_high: int
-    """The latest it can have begun."""
     left_low: int
-    """The earliest it can have ended."""
 
 
 class Slice(NamedTuple):
-    """A part of a span in which the same runs are on the machine."""
+    """A part of a span in which the same runs are on the machine: (run, blocks), `of` so many the price is split by."""
 
     phase: Phase
     since: int
     until: int
     runs: tuple[tuple[str, int], ...]
-    """(run, blocks)."""
     of: int
-    """The blocks the price is split by."""
     span: Span
 
 
@@ -74,12 +69,15 @@ class Begun(NamedTuple):
     """As `dates`, of the runs' own times."""
 
 
+Marked = tuple[Begun | None, _Edge]
+
+
 def spans(vm: Vm, until: int, holds: Holds, begun: Begun | None = None) -> Iterator[tuple[Begun | None, Span]]:
     """The phases of its life in order, each with how to take the life up where it begins, if it can be; they fill it
     exactly. None for a machine nobody has seen yet.
     """
     end, silent = life_end(vm, until), silent_from(vm)
-    here: tuple[Begun | None, _Edge] | None = None if begun is None else (begun, begun.edge)
+    here: Marked | None = None if begun is None else (begun, begun.edge)
     empty = begun is None
     for mark, edge in _edges(vm, end, holds, begun):
         if here is not None and silent is not None and edge.at >= silent and {here[1].phase, edge.phase} <= _LIVE:
@@ -106,8 +104,6 @@ def _span(
 class _Dates:
     """Dates in order of time, taken piece by piece. `left` are those taken that lie behind the edge found last."""
 
-    __slots__ = ("_dates", "_times", "left")
-
     def __init__(self, dates: Sequence[VmDate], left: Sequence[VmDate] = ()) -> None:
         self._dates = dates
         self._times = [date.at for date in dates]
@@ -120,16 +116,14 @@ class _Dates:
         if not self._dates and not self.left:
             return ()
         found = (*self.left, *self._dates[bisect_right(self._times, after) : bisect_right(self._times, until)])
-        count = len(found)
-        for place in reversed(range(count if phase is not None else 0)):
-            if phase in (found[place].after, found[place].before):
-                count = place + (found[place].after == phase)
-                break
+        there = (place for place in reversed(range(len(found))) if phase in (found[place].after, found[place].before))
+        last = None if phase is None else next(there, None)
+        count = len(found) if last is None else last + (found[last].after == phase)
         self.left = found[count:]
         return found[:count]
 
 
-def _edges(vm: Vm, end: int, holds: Holds, begun: Begun | None) -> Iterator[tuple[Begun | None, _Edge]]:
+def _edges(vm: Vm, end: int, holds: Holds, begun: Begun | None) -> Iterator[Marked]:
     """Where each phase begins, up to each step in turn, and behind the last."""
     if not vm.steps:
         phase = PHASE_OF.get(vm.state)
@@ -260,13 +254,12 @@ def _shared(span: Span, holds: Holds, total: int) -> Iterator[Slice]:
         if not here and start < covered:
             here = holds.left(span.entered_low, start)
         runs = tuple([(hold.run_id, hold.blocks) for hold in here])
-        cut = Slice(span.phase, start, end, runs, max(total, sum([hold.blocks for hold in here])), span)
-        if found is not None and cut == found._replace(since=start, until=end):
-            found = found._replace(until=end)
-            continue
-        if found is not None:
+        if found is not None and runs != found.runs:
             yield found
-        found = cut
+            found = None
+        if found is None:
+            found = Slice(span.phase, start, end, runs, max(total, sum([hold.blocks for hold in here])), span)
+        found = found._replace(until=end)
     if found is not None:
         yield found
 

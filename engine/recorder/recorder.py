@@ -122,7 +122,7 @@ class Recorder:
             executor if executor is not None else Executor(clock), clock, ended=self._ended, idle=live.catch_up
         )
         self.actor = Actor(
-            self.journal, provider, record.vault, clock, self._notices, effects=self.effects, asks_again=asks_again
+            self.journal, provider, record.vault, clock, self._notices, self.effects, asks_again=asks_again
         )
         self._reports = Reports(self.journal, provider, clock)
         self.asked_at: int | None = None

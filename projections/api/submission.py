@@ -96,7 +96,7 @@ async def submit(
         )
 
     accepted = await writer.do(append)
-    service.projector.hurry()
+    service.projector.wake()
     return accepted
 
 

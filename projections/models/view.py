@@ -6,7 +6,7 @@ from functools import cached_property
 
 import msgspec
 
-from engine.decide.budget import DAY, PastSpend
+from engine.decide.budget import PastSpend
 from engine.decide.queue import Queued
 from engine.errors import RunNotFound, VmNotFound
 from engine.fold.archives import imported_at, newest_poll, until_of
@@ -16,6 +16,7 @@ from engine.fold.vm import Vm
 from engine.fold.world import World
 from engine.fold.world_codec import WorldState
 from engine.objects import AnomalyObject, BlindObject, RunObject, VmObject, blind_object
+from engine.policy import DAY
 from engine.providers.readings import READINGS
 from engine.rules.sets import CURRENT
 from projections.models.queue_rows import queues, waits

@@ -6,9 +6,10 @@ Planning is pure; the listings come from `fleets/list`. A fleet with `nodes: 0..
 import math
 from collections.abc import Mapping, Sequence
 
-from engine.errors import TaskInvalid
+from engine.errors import ProviderError, TaskInvalid
 from engine.providers.base import Preparation
-from engine.providers.dstack.client import RUNS, Client, rows
+from engine.providers.dstack.answer import rows, trouble
+from engine.providers.dstack.client import Client
 
 RUN_IDLE = 300
 """Seconds dstack keeps a machine idle after a run that says nothing about it."""
@@ -141,7 +142,7 @@ def ensure_fleet(client: Client, plan: Preparation) -> bool:
     answer = client.ask(client.address.path("fleets/apply"), body, again=False)
     if answer.ok:
         return False
-    error = client.trouble(answer, "make a fleet for the task")
+    error = trouble(answer, client.address.url, client.address.project, "make a fleet for the task")
     if isinstance(error, TaskInvalid) and plan.name in {str(fleet.get("name")) for fleet in list_fleets(client)}:
         return True
     raise error
@@ -153,7 +154,13 @@ def list_fleets(client: Client) -> list[dict[str, object]]:
     Raises:
         ProjectNotFound, ProviderUnreachable, ProviderRefused, ProviderError: as they say.
     """
-    return client.rows(client.address.path("fleets/list"), what="list the fleets")
+    answer = client.ask(client.address.path("fleets/list"))
+    if not answer.ok:
+        raise trouble(answer, client.address.url, client.address.project, "list the fleets")
+    fleets = rows(answer)
+    if fleets is None:
+        raise ProviderError(f"cannot list the fleets: {client.address.url} answered no list; is it a dstack server?")
+    return fleets
 
 
 def count_waiting(client: Client) -> int:
@@ -162,9 +169,12 @@ def count_waiting(client: Client) -> int:
     Raises:
         ProviderUnreachable, ProviderRefused, ProviderError: as they say.
     """
-    request = {**RUNS.request(client.address.project), "only_active": True}
+    request = {"project_name": client.address.project, "only_active": True, "limit": 100}
+    answer = client.ask("/api/runs/list", request)
+    if not answer.ok:
+        raise trouble(answer, client.address.url, client.address.project, "list the active runs")
     waiting = 0
-    for run in rows(client.expect(RUNS.path, request, what="list the active runs")) or ():
+    for run in rows(answer) or ():
         jobs = run.get("jobs")
         for job in jobs if isinstance(jobs, list) else ():
             submissions = _mapping(job).get("job_submissions")

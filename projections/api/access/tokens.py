@@ -147,7 +147,7 @@ class Tokens:
             return
         with self._lock:
             self._looked_at, self._look_at = now, now + LOOK_AGAIN
-            stamp = self.file.stamp()
+            stamp = self.file.blob.stamp()
             if stamp == self._stamp and self.trouble is None:
                 return
             trouble, content = None, TokenBlob()
@@ -155,8 +155,6 @@ class Tokens:
                 content = self.file.read()
             except RecordNotWritable as error:
                 trouble = str(error).rstrip(".")
-            except ValueError as error:
-                trouble = f"{self.file.blob} is damaged ({error})"
             if trouble is not None and trouble != self.trouble:
                 _log.error("%s: no request is taken until it is put right", trouble)
             self._key, self._ended = content.key, content.ended

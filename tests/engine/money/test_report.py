@@ -16,8 +16,7 @@ from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
 from engine.money.costs import Charge, Costs, Line, cut_at
 from engine.money.focus import COLUMNS, focus_rows
-from engine.money.performance import Measure, performance
-from engine.money.report import By, cost_report
+from engine.money.report import By, Measure, cost_report, performance
 from engine.policy import DOLLAR, Policy, Rate
 from engine.requirements import Requirements
 from engine.states import State, VmReason, VmState
