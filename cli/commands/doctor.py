@@ -16,7 +16,7 @@ from cli.wiring.output import emit, emit_json
 from engine.providers import registry
 
 if TYPE_CHECKING:
-    from engine.providers.checks import Check, Checkup, Trial
+    from engine.providers.kind import Check, Checkup, Trial
 
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red"), "skipped": ("–", "bright_black")}
 
@@ -63,7 +63,7 @@ def doctor_command(app: App, provision: bool, yes: bool) -> None:
 
 
 def _record(app: App) -> Check:
-    from engine.providers.checks import Check, CheckState
+    from engine.providers.kind import Check, CheckState
     from events.errors import RecordNotFound, StenoError
 
     where = app.settings.record

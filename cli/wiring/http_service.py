@@ -140,7 +140,7 @@ def assembled(app: App, record: Where, live: LiveWorld | None = None) -> Service
         ids=app.ids,
         settings=app.settings,
         store=store,
-        pool=Pool(store, clock=app.clock, wake=projector.wake, building=lambda: projector.building),
+        pool=Pool(store, clock=app.clock, wake=projector.hurry, building=lambda: projector.building),
         projector=projector,
         feed=feed,
         tokens=Tokens(store, app.clock),

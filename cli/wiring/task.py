@@ -11,9 +11,7 @@ import click
 
 from cli.wiring.trace_files import existing
 from engine.providers import registry
-from engine.providers.naming import check_name, choose_name
-from engine.providers.task import Completed, Draft, overlaid
-from engine.providers.task_file import read_task_file
+from engine.providers.task import Completed, Draft, check_name, choose_name, overlaid, read_task_file
 from engine.settings.table import PROFILES
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import Final
 from engine.fold.run import Run
 from engine.fold.sources import BLIND_AFTER, Source, Sweep, list_read, lists_newest, sweep_ended
 from engine.fold.vm import Vm
-from engine.providers.reading import Listing, Scope
+from engine.providers.reading import Listing, Reading, Scope
 
 NEVER: Final = -(1 << 62)
 _SHOWN: Final = {Listing.RUNS: "run", Listing.RUN: "run", Listing.VMS: "vm", Listing.EVENTS: "provider_event"}
@@ -93,6 +93,7 @@ class Lane:
         "newest",
         "page",
         "position",
+        "reading",
         "runs",
         "scope",
         "shows",
@@ -102,9 +103,10 @@ class Lane:
         "watched",
     )
 
-    def __init__(self, source: SourceLanes, scope: Scope) -> None:
+    def __init__(self, source: SourceLanes, scope: Scope, reading: Reading | None) -> None:
         self.source = source
         self.scope = scope
+        self.reading = reading
         self.shows = _SHOWN.get(scope.listing)
         self.mute = self.shows is None
         """Its answers say nothing of runs or machines."""

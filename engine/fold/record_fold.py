@@ -266,8 +266,8 @@ class RecordFold:
                 self._forget()
             asked = self.record.scope(scope_id) if scope_id is not None else None
             path, req = (asked.path, bytes(asked.req)) if asked is not None else ("", b"null")
-            scope = self.world.readings.scope(path, req)
-            lane = source.lanes[scope_id] = Lane(source, scope)
+            scope, reading = self.world.readings.asked(path, req)
+            lane = source.lanes[scope_id] = Lane(source, scope, reading)
             if lane.shows == "vm":
                 source.machines.append(lane)
             source.everywhere = source.everywhere or (lane.shows is not None and scope.project is None)
@@ -280,7 +280,7 @@ class RecordFold:
         vms: tuple[VmFacts, ...] = ()
         events: tuple[VmEvent, ...] = ()
         not_exists = False
-        reading = self.world.readings.of(lane.scope.provider)
+        reading = lane.reading
         if answered and reading is not None and lane.shows is not None and listing_id is not None:
             shown, items = self.record.children(listing_id)
             if shown != lane.shows:

@@ -76,8 +76,7 @@ class PollReader:
 
     def read(self, position: int, poll: Poll) -> Tick:
         """The poll as the fold sees it. Never raises: what cannot be read is named in `odd`."""
-        scope = self._readings.scope(poll.path, poll.req)
-        reading = self._readings.of(scope.provider)
+        scope, reading = self._readings.asked(poll.path, poll.req)
         runs: list[Seen] = []
         vms: list[VmFacts] = []
         events: tuple[VmEvent, ...] = ()

@@ -271,11 +271,13 @@ def life_cost(vm: Vm, *, until: int, book: Book, since: int | None = None) -> in
     """
     if not vm.billed and vm.state is not VmState.TERMINATED:
         return 0
-    tariff = book.tariff(vm)
     end = life_end(vm, until)
     start = vm.created if since is None else max(since, vm.created)
     if end < start:
         return 0
+    if (hourly := book.fixed(vm)) is not None:  # most machines; the budget asks for each of them at every round
+        return _rounded((end - start) * hourly)
+    tariff = book.tariff(vm)
     return _rounded(exact(tariff, start, end)) + _rounding(book.billing(vm, end), tariff, vm.created, end)
 
 

@@ -61,6 +61,13 @@ class Book(msgspec.Struct, frozen=True, kw_only=True):
             rungs.append(rung._replace(since=moment))
         return tuple(rungs)
 
+    def fixed(self, vm: Vm) -> int | None:
+        """The hourly price of the machine's whole life; None where it changed, or a policy sets prices or rounding."""
+        steps = self.policies.get(vm.source, ())
+        if len(vm.prices) > 1 or any(step.policy.rates or step.policy.billing for step in steps):
+            return None
+        return vm.prices[0].hourly if vm.prices else vm.facts.price or 0
+
     def billing(self, vm: Vm, moment: int) -> Billing:
         """How its backend rounds what it charges, by the policy in force at that moment."""
         policy = in_force(self.policies.get(vm.source, ()), moment)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 import msgspec
 
 from engine.errors import VmNotFound
-from engine.providers.naming import alternatives
+from engine.providers.task import alternatives
 from events.poll import Poll
 
 

@@ -109,6 +109,11 @@ class Reading(ABC):
         del facts
         return ()
 
+    def quotes(self, item: bytes) -> Iterable[tuple[str, object]]:
+        """What `steno explain` quotes of a run's item: (`.jobs[0].exit_status`, the value), paths as `jq` has them."""
+        del item
+        return ()
+
     def vm_event(self, item: bytes) -> VmEvent | None:
         """The status change of a machine that an item of the provider's log dates; None: it dates none."""
         del item
@@ -138,22 +143,26 @@ class Readings:
         """
         self._readings: Final = dict(readings)
         self._installed = installed
-        self.scope = lru_cache(maxsize=4096)(self._scope)
+        self.asked = lru_cache(maxsize=4096)(self._ask)
+        """(path, request) of a poll → what it asked, and the reading of its answer: None where nobody reads it."""
 
     def of(self, provider: str) -> Reading | None:
-        """The reading of a provider; None: there is none of that name."""
+        """The reading of a provider's present answers; None: there is none of that name."""
         return self._readings.get(provider) or self._installed(provider)
 
-    def _scope(self, path: str, req: bytes) -> Scope:
-        """What a poll asked; `OTHER` for a path nobody reads."""
+    def _ask(self, path: str, req: bytes) -> tuple[Scope, Reading | None]:
         name = path.split("/", 2)[1] if path.startswith("/") else ""
         first = None if name in ("", "api") else self.of(name)
         for reading in (first, *self._readings.values()):
             scope = None if reading is None else reading.scope(path, req)
             if scope is not None:
-                return scope
+                return scope, reading
         provider = path.partition(":")[0].strip("/") or "unknown"
-        return Scope(provider=provider, source=provider, listing=Listing.OTHER)
+        return Scope(provider=provider, source=provider, listing=Listing.OTHER), None
+
+    def scope(self, path: str, req: bytes) -> Scope:
+        """What a poll asked; `OTHER` for a path nobody reads."""
+        return self.asked(path, req)[0]
 
     def terms(
         self, provider: str, configuration: bytes, submitter: str, fallback: tuple[str, ...] = ()
@@ -170,12 +179,12 @@ class Readings:
 
     def shape(self, path: str, req: bytes) -> BodyShape | None:
         """How the answer is cut into items; None: it is stored whole."""
-        reading = self.of(self.scope(path, req).provider)
+        reading = self.asked(path, req)[1]
         return None if reading is None else reading.shape(path, req)
 
     def answered(self, path: str, req: bytes, status: int | None, body: bytes | None) -> bool:
         """Whether the source told us something with this answer; of a path nobody reads, whether it is a 2xx."""
-        reading = self.of(self.scope(path, req).provider)
+        reading = self.asked(path, req)[1]
         if reading is not None:
             return reading.answered(path, req, status, body)
         return status is not None and body is not None and 200 <= status < 300

@@ -1,16 +1,18 @@
-"""A task as a user describes it: flags laid over a file, variables from the environment, models to fall back to.
+"""A task as a user describes it: its file and its name, flags laid over it, variables from the environment.
 
 What is valid in it is for the provider to say (`ProviderKind.complete`).
 """
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+import stat
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from engine.errors import TaskInvalid
+from events.errors import UnreadableInput
 
 _VARIABLE = re.compile("[a-zA-Z_][a-zA-Z0-9_]*")
 RESOURCES = ("gpu", "cpu", "memory", "disk")
@@ -101,7 +103,7 @@ def resolve_env(env: object, environ: Mapping[str, str], where: str) -> object:
     if isinstance(env, dict):
         for name in env:
             _check_variable(name, where)
-        return {name: _env_value(value) for name, value in env.items()}
+        return {name: str(value) if type(value) in (int, float) else value for name, value in env.items()}
     if not isinstance(env, list) or not all(isinstance(entry, str) for entry in env):
         return env
     found: dict[str, str] = {}
@@ -121,10 +123,6 @@ def _check_variable(name: object, where: str) -> None:
         raise TaskInvalid(f"{where}: env: {name!r} is not a variable name; write NAME=value, NAME, or NAME: value")
 
 
-def _env_value(value: object) -> object:
-    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
-
-
 def _merged(before: object, env: Sequence[str]) -> object:
     """The file's `env` with the flags' entries over it, as the list form: a bare NAME keeps its meaning there."""
     if before is None:
@@ -136,3 +134,134 @@ def _merged(before: object, env: Sequence[str]) -> object:
     latest = {entry.partition("=")[0]: entry for entry in env}
     kept = [entry for entry in before if not (isinstance(entry, str) and entry.partition("=")[0] in latest)]
     return [*kept, *latest.values()]
+
+
+# -- its name ----------------------------------------------------------------------------------------------------------
+
+PATTERN = "^[a-z][a-z0-9-]{1,40}$"
+"""The strictest rule of a provider's: a name that fits can be submitted anywhere."""
+
+_NAME = re.compile(PATTERN[1:-1])
+
+
+def check_name(name: str) -> str:
+    """The name, if it is valid.
+
+    Raises:
+        TaskInvalid: it is not.
+    """
+    if _NAME.fullmatch(name) is None:
+        raise TaskInvalid(
+            f"invalid name {name!r}: use 2 to 41 of a-z, 0-9 and '-', and start with a letter ({PATTERN})"
+        )
+    return name
+
+
+def choose_name(run_id: str, stem: str | None = None) -> str:
+    """A name nobody else chooses: the stem (`steno` if there is none) and 12 hexadecimal digits of the run id.
+
+    The same run id gives the same name, so that a submission repeated after a crash finds the first one.
+    """
+    digits = run_id.replace("-", "").lower()[-12:]
+    words = re.sub("[^a-z0-9]+", "-", (stem or "").lower()).strip("-")
+    words = words if words[:1].isalpha() else "steno"
+    return f"{words[:28].rstrip('-')}-{digits}"
+
+
+def alternatives(name: str, run_id: str) -> tuple[str, ...]:
+    """The names a run may be submitted under, in turn: its own and, where Steno chose that, its own with a number."""
+    digits = choose_name(run_id).removeprefix("steno")
+    if not name.endswith(digits):
+        return (name,)
+    stem = name.removesuffix(digits)[:26].rstrip("-")
+    return (name, *(f"{stem}{digits}-{number}" for number in range(2, 10)))
+
+
+# -- its file ----------------------------------------------------------------------------------------------------------
+
+LARGEST = 512 << 10
+"""Bytes of a task file; usual ones have 1 kB, and YAML of this size is read in seconds."""
+_DEEPEST = 30
+_MOST = 10_000
+"""Values of a task; a dozen lines of aliases to aliases stand for a billion."""
+
+
+def read_task_file(path: Path) -> dict[str, object]:
+    """The mapping a task file holds, not yet validated.
+
+    Raises:
+        UnreadableInput: the file does not exist, or is not a YAML mapping.
+        TaskInvalid: a key that is not text.
+    """
+    try:
+        # A pipe that nobody writes to would be waited for, and a device never ends.
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise UnreadableInput(f"{path} is not a regular file; name a task file with -f FILE")
+        with path.open("rb") as file:
+            given = file.read(LARGEST + 1)
+        if len(given) > LARGEST:
+            raise UnreadableInput(
+                f"task file {path} is larger than {LARGEST >> 10} kB; put what is large into a script"
+            )
+        text = given.decode()
+    except FileNotFoundError:
+        raise UnreadableInput(f"there is no task file {path}; name one with -f FILE") from None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise UnreadableInput(f"cannot read task file {path}: {reason}") from None
+    return parse_task(text, str(path))
+
+
+def parse_task(text: str, name: str) -> dict[str, object]:
+    """The mapping in a task file's text; `name` is what to call the file in a message."""
+    import yaml
+
+    try:
+        content = yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "somewhere"
+        raise UnreadableInput(f"{name} is not valid YAML: {place}: {error.problem or error.context}") from None
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise UnreadableInput(f"{name} is not valid YAML: line {line}: a character YAML does not allow") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise UnreadableInput(f"{name} is not valid YAML: {' '.join(str(error).split())[:200]}") from None
+    if content is None:
+        raise UnreadableInput(f"{name} is empty; a task needs at least `type: task` and `commands:`")
+    if not isinstance(content, dict):
+        raise UnreadableInput(f"{name} must be a mapping (`type: task` …), not a {_kind(content)}")
+    # JSON values only: YAML also has dates and sets
+    left = iter(range(_MOST))
+    return {_key(key, name): _value(value, name, _key(key, name), left) for key, value in content.items()}
+
+
+def _key(key: object, name: str) -> str:
+    if not isinstance(key, str):
+        raise TaskInvalid(f"{name}: {key!r} cannot be the name of a field; put it in quotes")
+    return key
+
+
+def _value(value: object, name: str, where: str, left: Iterator[int]) -> object:
+    if next(left, None) is None:
+        raise TaskInvalid(f"{name}: more than {_MOST:,} values (aliases to aliases?)")
+    if where.count(".") + where.count("[") > _DEEPEST:
+        raise TaskInvalid(f"{name}: {where[:40]}… is nested deeper than {_DEEPEST} levels (an alias to itself?)")
+    if isinstance(value, dict):
+        return {
+            str(key) if isinstance(key, int | float) else _key(key, name): _value(inner, name, f"{where}.{key}", left)
+            for key, inner in value.items()
+        }
+    if isinstance(value, list):
+        return [_value(inner, name, f"{where}[{index}]", left) for index, inner in enumerate(value)]
+    if isinstance(value, int | float) and not abs(value) < 2**63:
+        raise TaskInvalid(f"{name}: the number of {where} is out of range")
+    if value is None or isinstance(value, str | int | float):
+        return value
+    raise TaskInvalid(f"{name}: {where} is a {_kind(value)}; put it in quotes if it is meant as text")
+
+
+def _kind(value: object) -> str:
+    return {"list": "list", "str": "text", "int": "number", "float": "number", "bool": "true or false"}.get(
+        type(value).__name__, type(value).__name__
+    )

@@ -57,7 +57,9 @@ def fill_costs(record: "Record", runs: Iterable[Run]) -> None:
         if run.cost_at is not None:
             wanted.setdefault(run.cost_at, []).append(run)
     for position, there in wanted.items():
-        reading = READINGS.of(there[0].provider)
+        (stored,) = record.read(after=position - 1, limit=1)
+        asked = None if stored.scope is None else record.scope(stored.scope)
+        reading = None if asked is None else READINGS.asked(asked.path, bytes(asked.req))[1]
         if reading is None:
             continue
         items = record.items(position)

@@ -96,7 +96,7 @@ async def submit(
         )
 
     accepted = await writer.do(append)
-    service.projector.wake()
+    service.projector.hurry()
     return accepted
 
 

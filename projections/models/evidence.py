@@ -1,32 +1,27 @@
 """The words of a poll that decide about one run: the fields a verdict reads, with the values the provider gave."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from engine.providers.readings import READINGS
 from events import types
 from events.clock import format_time
 from events.poll import Poll
+from events.shape.cut import identity_of, split
+from events.shape.shape import LINES, BodyShape
 from projections.models.wire import Position, Shape, Time
 
 if TYPE_CHECKING:
     from events.store.record import Stored
 
-_RUN = ("status", "status_message", "termination_reason")
-_SUBMISSION = (
-    "submission_num",
-    "status",
-    "status_message",
-    "termination_reason",
-    "termination_reason_message",
-    "exit_status",
-)
 _IDS = frozenset({"run_id", "provider", "name"})
 _MOMENTS = frozenset({"not_before", "ended_at"})
 _SAID = frozenset({".error", ".why", ".detail", ".frame.status", ".frame.message"})
 """What of one of our own events is short and to the point."""
-_ALWAYS = frozenset({"status", "termination_reason", "exit_status"})
+_BRIEF = frozenset({"status", "reason", "termination_reason", "exit_status"})
 
 
 class Field(Shape, frozen=True, kw_only=True):
@@ -58,7 +53,7 @@ def quote(poll: Poll, position: int, provider_id: str | None) -> Quote:
         observed_at=poll.observed_at,
         source=poll.source,
         endpoint=poll.path,
-        fields=tuple(_fields(poll.body, provider_id)),
+        fields=tuple(_fields(poll, provider_id)),
     )
 
 
@@ -106,7 +101,7 @@ def brief(one: Quote) -> tuple[str, ...]:
     for field in one.fields:
         name = field.path.rsplit(".", 1)[-1]
         who = "job" if ".jobs[" in field.path else "run"
-        if field.value is None or name not in _ALWAYS:
+        if field.value is None or name not in _BRIEF:
             continue
         if name == "status":
             told.append(f"{who} {field.value}")
@@ -115,16 +110,31 @@ def brief(one: Quote) -> tuple[str, ...]:
     return tuple(told)
 
 
-def _fields(body: bytes | None, provider_id: str | None) -> Iterator[Field]:
-    if body is None:
+def _fields(poll: Poll, provider_id: str | None) -> Iterator[Field]:
+    if poll.body is None:
         return
-    answer = _decoded(body)
-    for path, item in _items(answer):
-        if provider_id is not None and item.get("id") == provider_id:
-            yield from _run(path, item)
-            return
+    reading, shape = READINGS.asked(poll.path, poll.req)[1], READINGS.shape(poll.path, poll.req)
+    if reading is not None and shape is not None:
+        for where, item in _items(poll.body, shape):
+            if provider_id is not None and identity_of(item, shape) == provider_id:
+                with suppress(ValueError):
+                    yield from (Field(path=f"{where}{path}", value=value) for path, value in reading.quotes(item))
+                return
+    answer = _decoded(poll.body)
     if isinstance(answer, Mapping) and "detail" in answer:
         yield Field(path=".detail", value=answer["detail"])
+
+
+def _items(body: bytes, shape: BodyShape) -> list[tuple[str, bytes]]:
+    """The path and the text of each item; an answer in another form than its shape is one item."""
+    try:
+        found = split(body, shape)
+    except (msgspec.MsgspecError, RecursionError):
+        return []
+    if found is None:
+        return [("", body)]
+    inside = "" if shape.items == LINES else shape.items.removesuffix("[]")
+    return [(f".{inside}[{index}]", item) for index, item in enumerate(found.items)]
 
 
 def _decoded(text: bytes) -> object:
@@ -133,39 +143,3 @@ def _decoded(text: bytes) -> object:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
         return None
-
-
-def _items(answer: object) -> Iterator[tuple[str, Mapping[str, object]]]:
-    if isinstance(answer, Mapping):
-        yield "", answer
-    elif isinstance(answer, list):
-        for index, item in enumerate(answer):
-            if isinstance(item, Mapping):
-                yield f".[{index}]", item
-
-
-def _run(path: str, item: Mapping[str, object]) -> Iterator[Field]:
-    yield from _named(path, item, _RUN)
-    jobs = item.get("jobs")
-    for number, job in enumerate(jobs if isinstance(jobs, list) else ()):
-        submissions = job.get("job_submissions") if isinstance(job, Mapping) else None
-        if not isinstance(submissions, list) or not submissions:
-            continue
-        newest = max(range(len(submissions)), key=lambda index: _number(submissions[index]))
-        submission = submissions[newest]
-        if isinstance(submission, Mapping):
-            yield from _named(f"{path}.jobs[{number}].job_submissions[{newest}]", submission, _SUBMISSION)
-
-
-def _named(path: str, values: Mapping[str, object], names: tuple[str, ...]) -> Iterator[Field]:
-    for name in names:
-        value = values.get(name)
-        if (value in (None, "") and name not in _ALWAYS) or (name == "submission_num" and value == 0):
-            continue
-        if name != "status_message" or value != values.get("status"):
-            yield Field(path=f"{path}.{name}", value=value)
-
-
-def _number(submission: object) -> int:
-    number = submission.get("submission_num") if isinstance(submission, Mapping) else None
-    return number if isinstance(number, int) else 0

@@ -66,7 +66,8 @@ def explain(record: "Record", view: View, row: RunRow, now: int) -> Explanation:
         stored = next(iter(record.read(after=position - 1, limit=1)), None)
         return None if stored is None else quote_event(stored)
 
-    facts = _facts(polls[run.evidence[-1]], run.provider_id) if run.evidence else None
+    decided = polls[run.evidence[-1]] if run.evidence else None
+    facts = None if decided is None else _facts(decided, run.provider_id)
     said_by_rule = sentence(run.rule, facts, run.provider, stop_requested=folded.stop_by is not None)
     capacity = capacity_sentence(folded, policy_of(view.world().state, source_of(folded)), now)
     return Explanation(
@@ -78,7 +79,7 @@ def explain(record: "Record", view: View, row: RunRow, now: int) -> Explanation:
             ExplainedStep(position=move.position, at=parse_time(move.at), state=move.target, said=said(move.position))
             for move in run.transitions
         ),
-        flips=() if facts is None else _flips(run.provider, facts, by_policy=folded.stop_by == "policy"),
+        flips=() if decided is None or facts is None else _flips(decided, facts, folded.stop_by == "policy"),
         anomalies=view.anomalies_of(row.run_id),
         gaps=tuple(
             Gap(source=gap.source, start=gap.start, end=gap.end) for gap in timeline(run, view.blind_of(row), now).gaps
@@ -86,9 +87,9 @@ def explain(record: "Record", view: View, row: RunRow, now: int) -> Explanation:
     )
 
 
-def _flips(provider: str, facts: RunFacts, *, by_policy: bool) -> tuple[str, ...]:
+def _flips(poll: Poll, facts: RunFacts, by_policy: bool) -> tuple[str, ...]:
     """What would have flipped the verdict; nothing where nobody reads the provider's words."""
-    reading = READINGS.of(provider)
+    reading = READINGS.asked(poll.path, poll.req)[1]
     if reading is None:
         return ()
     found = flips(facts, lambda other: CURRENT.judge(other, stopped_by_policy=by_policy), reading.alternatives(facts))
@@ -110,9 +111,7 @@ def _poll(record: "Record", position: int) -> Poll | None:
         return None
 
 
-def _facts(poll: Poll | None, provider_id: str | None) -> RunFacts | None:
+def _facts(poll: Poll, provider_id: str | None) -> RunFacts | None:
     """What a poll says about a run, as the rules read it."""
-    if poll is None:
-        return None
     shown = (seen.facts for seen in PollReader(READINGS).read(0, poll).runs)
     return next((facts for facts in shown if facts.provider_id == provider_id), None)

@@ -20,8 +20,8 @@ from projections.models.projector import belongs, build
 from projections.store.read_models import ReadModels
 
 _log: Final = logging.getLogger(__name__)
-_LEAST: Final = 0.02
-"""Seconds between two catch-ups at least."""
+_LEAST: Final = 1.0
+"""Seconds between two catch-ups at least while no reader waits: the polls of a round are taken together."""
 _MOST: Final = 1.0
 _REST: Final = 3
 """It rests so many times as long as it works: a busy record does not take a core."""
@@ -46,7 +46,7 @@ class Lag(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Projector:
-    """One thread; `wake` it when the record has grown. Several processes may each have one.
+    """One thread: `wake` it when the record has grown, `hurry` it when a reader waits. Each process may have its own.
 
     Args:
         path: the record.
@@ -59,6 +59,7 @@ class Projector:
         self._models = ReadModels(path)
         self._clock = clock
         self._woken = threading.Event()
+        self._hurried = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._record: Record | None = None
@@ -95,13 +96,18 @@ class Projector:
     def stop(self) -> None:
         """End; the transaction under way is finished first."""
         self._stopping.set()
-        self._woken.set()
+        self.hurry()
         if self._thread is not None:
             self._thread.join(_PATIENCE)
             self._thread = None
 
     def wake(self) -> None:
         """Say that the record has grown; returns at once."""
+        self._woken.set()
+
+    def hurry(self) -> None:
+        """Say that a reader waits for what the record has; returns at once."""
+        self._hurried.set()
         self._woken.set()
 
     def catch_up(self) -> None:
@@ -126,6 +132,7 @@ class Projector:
         try:
             while not self._stopping.is_set():
                 self._woken.clear()
+                self._hurried.clear()
                 began = time.thread_time()
                 try:
                     self.catch_up()
@@ -138,7 +145,9 @@ class Projector:
                     self._stopping.wait(_AGAIN)
                     continue
                 told, worked = "", time.thread_time() - began
-                self._stopping.wait(min(_MOST, max(_LEAST, _REST * worked)))
+                rest = min(_MOST, _REST * worked)
+                self._stopping.wait(rest)
+                self._hurried.wait(max(0.0, _LEAST - rest))
                 self._woken.wait(_IDLE)
         finally:
             self._close()

@@ -6,13 +6,13 @@ from contextlib import closing
 from pathlib import Path
 
 from engine.errors import NotConfigured, ProjectNotFound, TaskInvalid
-from engine.providers.checks import Check, CheckState, Checkup, Trial
 from engine.providers.dstack.doctor import Diagnosis, backend_block, cloud_key, diagnose
 from engine.providers.dstack.idle import IdleSetting
 from engine.providers.dstack.provider import DstackProvider
 from engine.providers.dstack.settings import TASK_FILES, default_gpu, fleet_nodes
 from engine.providers.dstack.task import EXAMPLE_IMAGE, complete_task, needs_image, normal_task
-from engine.providers.task_file import read_task_file
+from engine.providers.kind import Check, CheckState, Checkup, Trial
+from engine.providers.task import read_task_file
 from engine.settings.settings import Settings
 from engine.settings.values import timeout
 from events.clock import SECOND

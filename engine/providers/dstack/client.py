@@ -1,23 +1,27 @@
-"""One keep-alive HTTP client of one dstack server; whatever the server does, a call gives an `HttpAnswer`."""
+"""One keep-alive HTTP client of one dstack server: what it answers, and the error that a bad answer stands for."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from email.utils import parsedate_to_datetime
-from functools import partial
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 
 from engine.deadline import Deadline
-from engine.providers.dstack.answer import HttpAnswer
+from engine.errors import ProjectNotFound, ProviderError, ProviderRefused, ProviderUnreachable, RunNotFound, TaskInvalid
+from engine.providers.dstack.endpoints import MOST_ITEMS
 from engine.providers.dstack.settings import Address
-from events.clock import SECOND, Clock
+from events.clock import SECOND, Clock, parse_time
+from events.errors import StenoError
+from events.poll import too_deep, too_wide
 
 if TYPE_CHECKING:
     import httpx
 
+GONE = "resource_not_exists"
+"""dstack's code for a thing it does not have."""
 CONNECT_TIMEOUT = 5.0
 """Seconds to a connection."""
 READ_TIMEOUT = 30.0
@@ -33,6 +37,128 @@ LARGEST = 32 * 1024 * 1024
 """Bytes of an answer we are ready to hold; a page of 100 runs has 0.6 MB."""
 KEEP_ALIVE = 4.0
 """Seconds an idle connection is trusted; dstack's HTTP server closes it after 5."""
+PAGE = 100
+"""Rows of a page; dstack's limit."""
+MOST_PAGES = 1_000
+"""Pages of one list read in a row: 100,000 rows. A server whose pages never end does not hold us."""
+FINISHED = ("terminated", "failed", "done")
+"""Words of `run.status` after which nothing happens any more."""
+
+
+class PagedList(msgspec.Struct, frozen=True):
+    """A list endpoint of the server and how it is paged, newest first."""
+
+    path: str
+    project: str
+    """The key of its request that takes the project."""
+    time_key: str
+    """The key of its rows by whose time they are sorted."""
+    cursor: tuple[str, str]
+    """The keys of its request that take the last row's time and id."""
+
+    def request(self, project: str) -> dict[str, object]:
+        """What is asked for the first page."""
+        return {self.project: [project] if self.project == "project_names" else project, "limit": PAGE}
+
+    def further(self, request: dict[str, object], page: list[dict[str, object]]) -> dict[str, object]:
+        """What is asked for the page behind this one."""
+        return {**request, self.cursor[0]: page[-1].get(self.time_key), self.cursor[1]: page[-1]["id"]}
+
+
+RUNS = PagedList("/api/runs/list", "project_name", "submitted_at", ("prev_submitted_at", "prev_run_id"))
+MACHINES = PagedList("/api/instances/list", "project_names", "created", ("prev_created_at", "prev_id"))
+
+
+class HttpAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer, or none: then `status` is None and `error` says why."""
+
+    started_at: int
+    observed_at: int
+    status: int | None
+    body: bytes = b""
+    error: str | None = None
+    sent: bool = True
+    """False where the question certainly never left: no connection was made."""
+    server_time: int | None = None
+    """HTTP `Date`, microseconds."""
+
+    @property
+    def ok(self) -> bool:
+        """A 2xx."""
+        return self.status is not None and 200 <= self.status < 300
+
+    def json(self) -> object:
+        """The body decoded; None if it is not JSON, or nested too deeply or too wide to be anything a server means."""
+        if too_deep(self.body) or too_wide(self.body):
+            return None
+        try:
+            return msgspec.json.decode(self.body)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return None
+
+    def details(self) -> tuple[tuple[str, str | None], ...]:
+        """(message, code) pairs of an error body; dstack's `detail` is a string, an object or a list of objects."""
+        body = self.json()
+        detail = body.get("detail") if isinstance(body, dict) else None
+        found: list[tuple[str, str | None]] = []
+        for part in detail if isinstance(detail, list) else [detail]:
+            if isinstance(part, str):
+                found.append((part, None))
+            elif isinstance(part, dict):
+                code = part.get("code")
+                found.append((_message(part), code if isinstance(code, str) else None))
+        return tuple(found)
+
+    @property
+    def gone(self) -> bool:
+        """The server says that the thing asked for does not exist (not: that it refuses to show it)."""
+        return self.status is not None and 400 <= self.status < 500 and any(code == GONE for _, code in self.details())
+
+
+def trouble(answer: HttpAnswer, address: Address, what: str, *, gone: type[StenoError] = TaskInvalid) -> StenoError:
+    """The error for an answer that is not a 2xx.
+
+    Args:
+        what: the deed in three words (`submit the task`).
+        gone: what it means here that dstack does not have a thing: by default one the task names.
+    """
+    url, project = address.url, address.project
+    if answer.status is None:
+        message = f"cannot {what}: no answer from {url} ({answer.error}); is the dstack server up?"
+        return ProviderUnreachable(message, sent=answer.sent)
+    said = "; ".join(message for message, _ in answer.details()) or f"HTTP {answer.status}"
+    said = " ".join(said.split())[:400]
+    if answer.status == 401 or (answer.status == 403 and "token" in said.lower()):
+        return ProviderRefused(f"cannot {what}: {url} refuses the token ({said}); check the token of project {project}")
+    if answer.status == 403:
+        return ProviderRefused(f"cannot {what}: the token may not do that in project {project} ({said})")
+    if answer.gone:
+        return gone(f"cannot {what}: dstack says {said}")
+    if answer.status == 404:
+        return ProjectNotFound(f"cannot {what}: {url} shows us no project {project}; check its name and our membership")
+    if answer.status in (400, 413, 422):
+        return TaskInvalid(f"cannot {what}: dstack says {said}")
+    return ProviderError(f"cannot {what}: {url} answered {answer.status} ({said}); look at the dstack server's log")
+
+
+def _message(part: dict[str, object]) -> str:
+    """One line of a pydantic error or of dstack's own: the field's path first, where there is one."""
+    message = part.get("msg")
+    text = message if isinstance(message, str) and message else "unknown error"
+    location = part.get("loc")
+    if isinstance(location, list):
+        skip = {"body", "plan", "run_spec", "configuration", "task", "TaskConfigurationRequest", "__root__"}
+        where = ".".join(str(step) for step in location if str(step) not in skip)
+        return f"{where}: {text}" if where else text
+    return text
+
+
+def rows(answer: HttpAnswer) -> list[dict[str, object]] | None:
+    """The items of a list answer; None where it is not a 2xx with a list of at most `MOST_ITEMS` objects with an id."""
+    found = answer.json() if answer.ok else None
+    if not isinstance(found, list) or len(found) > MOST_ITEMS:
+        return None
+    return found if all(isinstance(item, dict) and isinstance(item.get("id"), str) for item in found) else None
 
 
 class Client:
@@ -67,6 +193,74 @@ class Client:
         content = msgspec.json.encode(body if body is not None else {})
         return self._send(path, content=content, again=again, patience=patience)
 
+    def expect(
+        self,
+        path: str,
+        body: object = None,
+        *,
+        what: str,
+        gone: type[StenoError] = TaskInvalid,
+        again: bool = True,
+    ) -> HttpAnswer:
+        """As `ask`; any answer but a 2xx is raised as its `trouble`.
+
+        Raises:
+            ProjectNotFound, ProviderUnreachable, ProviderRefused, ProviderError, TaskInvalid: as they say.
+        """
+        answer = self.ask(path, body, again=again)
+        if not answer.ok:
+            raise self.trouble(answer, what, gone=gone)
+        return answer
+
+    def rows(self, path: str, body: object = None, *, what: str) -> list[dict[str, object]]:
+        """As `expect`: the rows of a list."""
+        found = rows(self.expect(path, body, what=what))
+        if found is None:
+            raise self.nonsense(what, "list")
+        return found
+
+    def pages(self, listing: PagedList, what: str) -> Iterator[tuple[HttpAnswer, list[dict[str, object]]]]:
+        """Every page of a list, newest first.
+
+        Raises:
+            ProviderError: the list does not end (it is not "nothing found": a task would be submitted once more).
+        """
+        request, known = listing.request(self.address.project), set[object]()
+        for _ in range(MOST_PAGES):
+            answer = self.expect(listing.path, request, what=what)
+            page = rows(answer)
+            if page is None:
+                raise self.nonsense(what, "list")
+            yield answer, page
+            if len(page) < PAGE:
+                return
+            ids = {row["id"] for row in page}
+            if ids <= known:
+                break
+            known |= ids
+            request = listing.further(request, page)
+        raise ProviderError(f"cannot {what}: the list that {self.address.url} gives does not end")
+
+    def run(self, request: dict[str, object], what: str) -> dict[str, object]:
+        """The run of an id, deleted ones too, or of a name.
+
+        Raises:
+            RunNotFound: dstack has no such run.
+            ProjectNotFound, ProviderUnreachable, ProviderRefused, ProviderError: as they say.
+        """
+        run = self.expect(self.address.path("runs/get"), request, what=what, gone=RunNotFound).json()
+        if not isinstance(run, dict) or not isinstance(run.get("id"), str):
+            raise self.nonsense(what, "run")
+        return run
+
+    def trouble(self, answer: HttpAnswer, what: str, *, gone: type[StenoError] = TaskInvalid) -> StenoError:
+        """See `trouble`."""
+        return trouble(answer, self.address, what, gone=gone)
+
+    def nonsense(self, what: str, wanted: str) -> ProviderError:
+        """The error for a 2xx that is not what it should be."""
+        return ProviderError(f"cannot {what}: {self.address.url} answered no {wanted}; is it a dstack server?")
+
     def upload(self, path: str, file: IO[bytes], name: str, *, params: Mapping[str, str] | None = None) -> HttpAnswer:
         """POST one file as a form, the way `dstack apply` sends code and archives; putting it twice is harmless."""
         return self._send(path, file=(name, file), params=params, again=True)
@@ -94,10 +288,16 @@ class Client:
             self.close()
         started = self.clock.now()
         total = UPLOAD_TIMEOUT if file is not None else min(TOTAL_TIMEOUT, self._total_timeout or TOTAL_TIMEOUT)
+        form: dict[str, Any] = {"content": content, "headers": {"Content-Type": "application/json"}}
+        if file is not None:
+            form = {"files": {"file": file}, "params": dict(params or {})}
+        form["timeout"] = httpx.Timeout(patience or self._read_timeout, connect=CONNECT_TIMEOUT)
         with Deadline(total, self._connection) as deadline:
             for last in (False, True) if again else (True,):
                 try:
-                    return self._once(path, content, file, params, started, patience or self._read_timeout, deadline)
+                    url = self.address.url + path
+                    request = self._client().build_request("POST", url, extensions=deadline.extensions, **form)
+                    return self._once(request, started, deadline)
                 except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
                     self.close()
                     if deadline.passed:
@@ -110,30 +310,9 @@ class Client:
                     self._connection = deadline.connection
         raise AssertionError("unreachable")
 
-    def _once(
-        self,
-        path: str,
-        content: bytes | None,
-        file: tuple[str, IO[bytes]] | None,
-        params: Mapping[str, str] | None,
-        started: int,
-        patience: float,
-        deadline: Deadline,
-    ) -> HttpAnswer:
+    def _once(self, request: httpx.Request, started: int, deadline: Deadline) -> HttpAnswer:
         import httpx
 
-        url = self.address.url + path
-        build = partial(
-            self._client().build_request,
-            "POST",
-            url,
-            timeout=httpx.Timeout(patience, connect=CONNECT_TIMEOUT),
-            extensions=deadline.extensions,
-        )
-        if file is not None:
-            request = build(files={"file": file}, params=dict(params or {}))
-        else:
-            request = build(content=content, headers={"Content-Type": "application/json"})
         response = self._client().send(request, stream=True)
         try:
             coding = response.headers.get("content-encoding", "identity")
@@ -152,11 +331,14 @@ class Client:
         if response.status_code >= 500:
             # after a 500 dstack resets the connection under the next request
             self.close()
+        token, body = self.address.token.encode(), bytes(whole)
+        if len(token) >= 8:  # a server (or a proxy's debug page) that repeats our token does not get it into a record
+            body = body.replace(token, b"***")
         return HttpAnswer(
             started_at=started,
             observed_at=self.clock.now(),
             status=response.status_code,
-            body=self._without_token(bytes(whole)),
+            body=body,
             server_time=_date(response.headers.get("date")),
         )
 
@@ -167,11 +349,6 @@ class Client:
         reason = reason.replace(self.address.token, "***")[:300]
         sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.InvalidURL)
         return HttpAnswer(started_at=started, observed_at=self.clock.now(), status=None, error=reason, sent=sent)
-
-    def _without_token(self, body: bytes) -> bytes:
-        """A server (or a proxy's debug page) that repeats our token does not get it into a record."""
-        token = self.address.token.encode()
-        return body.replace(token, b"***") if len(token) >= 8 and token in body else body
 
     def _client(self) -> httpx.Client:
         if self._http is None:
@@ -197,4 +374,12 @@ def _date(header: str | None) -> int | None:
     try:
         return int(parsedate_to_datetime(header).timestamp()) * SECOND
     except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def time_of(text: object) -> int | None:
+    """A time of dstack's (microseconds, UTC); None if it is not readable."""
+    try:
+        return parse_time(text) if isinstance(text, str) else None
+    except ValueError:
         return None

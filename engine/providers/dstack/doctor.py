@@ -5,13 +5,12 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from engine.errors import NotConfigured, ProjectNotFound, ProviderError, ProviderUnreachable
-from engine.providers.checks import Check, CheckState
 from engine.providers.dstack import fleet
-from engine.providers.dstack.answer import HttpAnswer, trouble
-from engine.providers.dstack.client import Client
+from engine.providers.dstack.client import Client, HttpAnswer
 from engine.providers.dstack.idle import IdleSetting, idling
 from engine.providers.dstack.task import for_dstack, normal_task
 from engine.providers.dstack.vm_reading import DEAREST
+from engine.providers.kind import Check, CheckState
 from events.errors import StenoError
 
 OLDEST, NEWEST = (0, 19, 37), (0, 22, 5)
@@ -182,7 +181,7 @@ class _Doctor:
         found = answer.json()
         version = found.get("server_version") if isinstance(found, dict) else None
         if answer.status in (None, 401, 403):
-            raise trouble(answer, address.url, address.project, "reach the server")
+            raise self._client.trouble(answer, "reach the server")
         if not isinstance(version, str):
             raise ProviderError(
                 f"{address.url} answers (HTTP {answer.status}), but not as a dstack server does; check the address"
@@ -273,12 +272,9 @@ class _Doctor:
             self._add("offers", f"{len(self._offers)} offers from ${best.price / 1e6:.2f}/h ({which})")
 
     def _object(self, answer: HttpAnswer, what: str) -> dict[str, object]:
-        address = self._client.address
-        if not answer.ok:
-            raise trouble(answer, address.url, address.project, what)
         found = answer.json()
-        if not isinstance(found, dict):
-            raise ProviderError(f"cannot {what}: {address.url} answered no object; is it a dstack server?")
+        if not answer.ok or not isinstance(found, dict):
+            raise self._client.nonsense(what, "object") if answer.ok else self._client.trouble(answer, what)
         return found
 
 

@@ -1,7 +1,7 @@
 """The endpoints whose answers are read: what a poll asked, how its answer is cut, and whether it is an answer.
 
-dstack's REST API from 0.19.37 to 0.22.5, and the local provider, which lists its runs and machines under
-`/local/runs/list` and `/local/instances/list` in the same words. `path` and request alone decide.
+dstack's REST API from 0.19.37 to 0.22.5, and the paths under which older records have what the local provider answered
+in the same words. `path` and request alone decide.
 """
 
 import re
@@ -53,29 +53,21 @@ _identity = msgspec.json.Decoder(_Identity)
 # -- what was asked --------------------------------------------------------------------------------------------------
 
 
-def dstack_scope(path: str, req: bytes) -> Scope | None:
-    """What a poll of dstack asked. Paths of any other form are dstack's too: older records hold them."""
-    if not path.startswith("/") or path.startswith("/local/"):
+def scope_of(path: str, req: bytes) -> Scope | None:
+    """What a poll asked. Paths of any other form are dstack's too: older records hold them."""
+    if not path.startswith("/"):
         return None
     asked = _mapping(req)
+    project = _project_of(asked)
+    if path.startswith("/local/"):
+        former = _LOCAL_PATH.match(path)
+        return None if former is None else _scope_of("local", former[1], project, asked)
     if (found := _PROJECT_PATH.match(path)) is not None:
         return _scope_of("dstack", found[2], found[1], asked)
-    project = _project_of(asked)
     if (found := _ROOT_PATH.match(path)) is not None:
         return _scope_of("dstack", found[1], project, asked)
     project = found[1] if (found := _ANY_PROJECT.match(path)) is not None else project
     return Scope(provider="dstack", source=_source("dstack", project), listing=Listing.OTHER, project=project)
-
-
-def local_scope(path: str, req: bytes) -> Scope | None:
-    """What a poll of the local provider asked, in a record that holds its answers in dstack's words."""
-    if not path.startswith("/local/"):
-        return None
-    asked = _mapping(req)
-    project = _project_of(asked)
-    if (found := _LOCAL_PATH.match(path)) is not None:
-        return _scope_of("local", found[1], project, asked)
-    return Scope(provider="local", source=_source("local", project), listing=Listing.OTHER, project=project)
 
 
 def _source(provider: str, project: str | None) -> str:

@@ -6,10 +6,9 @@ Planning is pure; the listings come from `fleets/list`. A fleet with `nodes: 0..
 import math
 from collections.abc import Mapping, Sequence
 
-from engine.errors import ProviderError, TaskInvalid
+from engine.errors import TaskInvalid
 from engine.providers.base import Preparation
-from engine.providers.dstack.answer import rows, trouble
-from engine.providers.dstack.client import Client
+from engine.providers.dstack.client import RUNS, Client, rows
 
 RUN_IDLE = 300
 """Seconds dstack keeps a machine idle after a run that says nothing about it."""
@@ -142,7 +141,7 @@ def ensure_fleet(client: Client, plan: Preparation) -> bool:
     answer = client.ask(client.address.path("fleets/apply"), body, again=False)
     if answer.ok:
         return False
-    error = trouble(answer, client.address.url, client.address.project, "make a fleet for the task")
+    error = client.trouble(answer, "make a fleet for the task")
     if isinstance(error, TaskInvalid) and plan.name in {str(fleet.get("name")) for fleet in list_fleets(client)}:
         return True
     raise error
@@ -154,13 +153,7 @@ def list_fleets(client: Client) -> list[dict[str, object]]:
     Raises:
         ProjectNotFound, ProviderUnreachable, ProviderRefused, ProviderError: as they say.
     """
-    answer = client.ask(client.address.path("fleets/list"))
-    if not answer.ok:
-        raise trouble(answer, client.address.url, client.address.project, "list the fleets")
-    fleets = rows(answer)
-    if fleets is None:
-        raise ProviderError(f"cannot list the fleets: {client.address.url} answered no list; is it a dstack server?")
-    return fleets
+    return client.rows(client.address.path("fleets/list"), what="list the fleets")
 
 
 def count_waiting(client: Client) -> int:
@@ -169,12 +162,9 @@ def count_waiting(client: Client) -> int:
     Raises:
         ProviderUnreachable, ProviderRefused, ProviderError: as they say.
     """
-    request = {"project_name": client.address.project, "only_active": True, "limit": 100}
-    answer = client.ask("/api/runs/list", request)
-    if not answer.ok:
-        raise trouble(answer, client.address.url, client.address.project, "list the active runs")
+    request = {**RUNS.request(client.address.project), "only_active": True}
     waiting = 0
-    for run in rows(answer) or ():
+    for run in rows(client.expect(RUNS.path, request, what="list the active runs")) or ():
         jobs = run.get("jobs")
         for job in jobs if isinstance(jobs, list) else ():
             submissions = _mapping(job).get("job_submissions")

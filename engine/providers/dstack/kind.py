@@ -11,9 +11,9 @@ from engine.providers.dstack.settings import BLOCK, TASK_FILES, address_of, flee
 from engine.providers.kind import Option, ProviderKind
 
 if TYPE_CHECKING:
-    from engine.providers.checks import Checkup
     from engine.providers.dstack.provider import DstackProvider
     from engine.providers.dstack.reading import DstackReading
+    from engine.providers.kind import Checkup
     from engine.providers.task import Draft
     from engine.rules.sets import RuleSet
     from engine.settings.settings import Settings

@@ -7,9 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from engine.errors import ProviderError, ProviderUnreachable
-from engine.providers.dstack import runs
-from engine.providers.dstack.answer import trouble
-from engine.providers.dstack.client import Client
+from engine.providers.dstack.client import FINISHED, Client
 from events.clock import SECOND, backoff, format_time, parse_time
 
 PAGE = 1000
@@ -46,11 +44,13 @@ def logs(client: Client, provider_id: str, *, follow: bool) -> Iterator[bytes]:
     failures = 0
     while True:
         try:
-            run = runs.get(client, provider_id, "read the output")
-            ended = str(run.get("status")) in runs.FINISHED
+            run = client.run({"id": provider_id}, "read the output")
+            ended = run.get("status") in FINISHED
+            spec = run.get("run_spec")
+            name = spec.get("run_name") if isinstance(spec, dict) else ""
             for submission in _submissions(run):
                 place = places.setdefault(submission, _Place())
-                yield from _further(client, _name(run), submission, place)
+                yield from _further(client, str(name), submission, place)
         except (ProviderUnreachable, ProviderError):
             failures += 1
             if not follow or not places or failures > PATIENCE:
@@ -73,30 +73,23 @@ def _further(client: Client, name: str, submission: str, place: _Place) -> Itera
         request = {"run_name": name, "job_submission_id": submission, "limit": PAGE}
         request |= {"start_time": start} if start is not None else {}
         request |= {"next_token": token} if token is not None else {}
-        answer = client.ask(client.address.path("logs/poll"), request)
-        if not answer.ok:
-            raise trouble(answer, client.address.url, client.address.project, "read the output")
-        page = answer.json()
+        page = client.expect(client.address.path("logs/poll"), request, what="read the output").json()
         pieces = page.get("logs") if isinstance(page, dict) else None
         if not isinstance(page, dict) or not isinstance(pieces, list):
-            raise ProviderError(f"cannot read the output: {client.address.url} answered no log; is it a dstack server?")
+            raise client.nonsense("read the output", "log")
         for piece in pieces:
-            key = _key(piece)
+            key = at, message = _key(piece)
             if key in again:
                 again.remove(key)
                 continue
-            _move(place, key)
+            place.newest = at if place.newest is None else max(place.newest, at)
+            place.seen = [*(one for one in place.seen if one[0] >= place.newest - _OVERLAP), key]
             empty = 0
-            yield _decoded(key[1])
+            yield _decoded(message)
         following = page.get("next_token")
         if not isinstance(following, str) or following == token:
             return
         token = following
-
-
-def _move(place: _Place, key: tuple[int, str]) -> None:
-    place.newest = key[0] if place.newest is None else max(place.newest, key[0])
-    place.seen = [*(piece for piece in place.seen if piece[0] >= place.newest - _OVERLAP), key]
 
 
 def _key(piece: object) -> tuple[int, str]:
@@ -115,11 +108,6 @@ def _decoded(message: str) -> bytes:
         return base64.b64decode(message, validate=True)
     except (binascii.Error, ValueError):
         return message.encode()
-
-
-def _name(run: dict[str, object]) -> str:
-    specification = run.get("run_spec")
-    return str(specification.get("run_name")) if isinstance(specification, dict) else ""
 
 
 def _submissions(run: dict[str, object]) -> list[str]:

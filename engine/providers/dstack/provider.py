@@ -1,23 +1,38 @@
 """dstack as a provider: one project of one server."""
 
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from functools import partial
+from pathlib import Path
 
-from engine.errors import NotConfigured, ProjectNotFound
+from engine.errors import (
+    NameInUse,
+    NotConfigured,
+    ProjectNotFound,
+    ProviderError,
+    RunNotFound,
+    TaskInvalid,
+    VmInUse,
+    VmNotFound,
+)
+from engine.fold.clock_skew import skew_of
 from engine.providers.base import Named, Preparation, Provider, Submission, Submitted
-from engine.providers.dstack import fleet, logs, machines, runs
-from engine.providers.dstack.answer import trouble
-from engine.providers.dstack.client import POLL_TIMEOUT, READ_TIMEOUT, Client
+from engine.providers.dstack import fleet, logs
+from engine.providers.dstack.client import FINISHED, MACHINES, POLL_TIMEOUT, READ_TIMEOUT, RUNS, Client, time_of
 from engine.providers.dstack.rounds import Rounds
 from engine.providers.dstack.settings import Address
-from engine.providers.dstack.task import normal_task, with_gpu
-from events.clock import Clock, Ids
+from engine.providers.dstack.task import normal_task, with_gpu, wording
+from engine.providers.dstack.uploads import upload_all
+from engine.providers.dstack.words import MARK
+from engine.providers.task import check_name
+from events.clock import SECOND, Clock, Ids
 from events.poll import Poll
 
 FLEET_NODES = 3
 """Machines a fleet may hold where nobody says otherwise."""
+_GOING = ("terminating", "terminated")
+"""Words of an instance's status after which nothing need be asked any more."""
 
 
 class DstackProvider(Provider):
@@ -38,7 +53,6 @@ class DstackProvider(Provider):
         self.source = f"dstack/{address.project}"
         self.project = address.project
         self._fleet_nodes = fleet_nodes
-        self._read_timeout = read_timeout
         self._connect = partial(Client, address, clock, read_timeout=read_timeout)
         self._clients = threading.local()
         patience = POLL_TIMEOUT if read_timeout == READ_TIMEOUT else read_timeout
@@ -51,69 +65,24 @@ class DstackProvider(Provider):
     def client(self) -> Client:
         """The connection of this thread."""
         found: Client | None = getattr(self._clients, "client", None)
-        return self._opened_here() if found is None else found
+        if found is None:
+            self._clients.client = found = self._connect()
+            self._opened.append(found)
+        return found
 
-    def _opened_here(self) -> Client:
-        self._clients.client = client = self._connect()
-        self._opened.append(client)
-        return client
+    def close(self) -> None:
+        """Drop the connections."""
+        for client in tuple(self._opened):
+            client.close()
 
     def poll(self, follow: Collection[str], *, since: int | None) -> Iterator[Poll]:
         """One round, see `rounds`; never raises for what the server does."""
         return self._rounds.round(follow, since)
 
-    def submit(self, submission: Submission) -> Submitted:
-        """See `runs.submit`."""
-        if submission.project != self.client.address.project:
-            raise NotConfigured(
-                f"the task is for project {submission.project}, "
-                f"but this connection is to project {self.client.address.project}"
-            )
-        return runs.submit(self.client, submission)
-
-    def find(self, name: str, since: int) -> tuple[Named, ...]:
-        """See `runs.find`."""
-        return runs.find(self.client, name, since)
-
-    def holder(self, name: str) -> Named | None:
-        """See `runs.holder`."""
-        return runs.holder(self.client, name)
-
-    def is_same(self, submission: Submission, provider_id: str) -> bool:
-        """See `runs.is_same`."""
-        return runs.is_same(self.client, submission, provider_id)
-
-    def stop(self, provider_id: str, name: str, abort: bool) -> None:  # noqa: ARG002 - the run itself knows its name
-        """See `runs.stop`."""
-        runs.stop(self.client, provider_id, abort)
-
-    def stop_vm(self, provider_id: str) -> None:
-        """See `machines.stop_vm`."""
-        machines.stop_vm(self.client, provider_id)
-
     def logs(self, provider_id: str, name: str, *, follow: bool) -> Iterator[bytes]:  # noqa: ARG002
         """See `logs.logs`; over a connection of its own, so that it may be read in another thread."""
-        with closing(Client(self.client.address, self.client.clock, read_timeout=self._read_timeout)) as client:
+        with closing(self._connect()) as client:
             yield from logs.logs(client, provider_id, follow=follow)
-
-    def plan(self, submission: Submission, *, ahead: int = 0) -> Preparation | None:
-        """The fleet to be made before this task; None where one is there, or where the server makes its own.
-
-        A slot is made on every version: no server makes one by itself.
-        """
-        if submission.slot is not None:
-            task = normal_task(with_gpu(submission))
-            return fleet.plan_slot(submission.slot, task, fleet.list_fleets(self.client), project=self.project)
-        if not fleet.needs_fleet(self.server_version()):
-            return None
-        # the runs first: one that gets its machine in between is counted twice rather than not at all
-        waiting = ahead + fleet.count_waiting(self.client)
-        fleets, task = fleet.list_fleets(self.client), normal_task(with_gpu(submission))
-        return fleet.plan_fleet(task, fleets, project=self.project, nodes=self._fleet_nodes, waiting=waiting)
-
-    def prepare(self, preparation: Preparation) -> bool:
-        """Make the fleet; True if it was there already."""
-        return fleet.ensure_fleet(self.client, preparation)
 
     def expect_project(self) -> None:
         """Ask whether the server shows us the project: its lists are empty for one that is not ours, never refused.
@@ -125,7 +94,7 @@ class DstackProvider(Provider):
         """
         answer = self.client.ask(f"/api/projects/{self.project}/get")
         if not answer.ok:
-            error = trouble(answer, self.client.address.url, self.project, "record the project")
+            error = self.client.trouble(answer, "record the project")
             if isinstance(error, ProjectNotFound):
                 raise error
 
@@ -137,7 +106,202 @@ class DstackProvider(Provider):
             self._version = version if isinstance(version, str) else None
         return self._version
 
-    def close(self) -> None:
-        """Drop the connections."""
-        for client in tuple(self._opened):
-            client.close()
+    # -- submitting ----------------------------------------------------------------------------------------------------
+
+    def plan(self, submission: Submission, *, ahead: int = 0) -> Preparation | None:
+        """The fleet to be made before this task; None where one is there, or where the server makes its own.
+
+        A slot is made on every version: no server makes one by itself.
+        """
+        slot = submission.slot
+        if slot is not None:
+            task = normal_task(with_gpu(submission))
+            return fleet.plan_slot(slot, task, fleet.list_fleets(self.client), project=self.project)
+        if not fleet.needs_fleet(self.server_version()):
+            return None
+        # the runs first: one that gets its machine in between is counted twice rather than not at all
+        waiting = ahead + fleet.count_waiting(self.client)
+        fleets, task = fleet.list_fleets(self.client), normal_task(with_gpu(submission))
+        return fleet.plan_fleet(task, fleets, project=self.project, nodes=self._fleet_nodes, waiting=waiting)
+
+    def prepare(self, preparation: Preparation) -> bool:
+        """Make the fleet; True if it was there already."""
+        return fleet.ensure_fleet(self.client, preparation)
+
+    def submit(self, submission: Submission) -> Submitted:
+        """Upload what the task takes along and start it, once."""
+        client, name = self.client, check_name(submission.name)
+        if submission.project != self.project:
+            raise NotConfigured(
+                f"the task is for project {submission.project}, but this connection is to project {self.project}"
+            )
+        base = Path(submission.base) if submission.base is not None else Path.cwd()
+        taken = upload_all(client, submission.configuration, base)
+        specification = {"run_name": name, "configuration": wording(submission), **taken}
+        plan = {"plan": {"run_spec": specification, "current_resource": None}, "force": False}
+        answer = client.ask(client.address.path("runs/apply"), plan, again=False)
+        if not answer.ok:
+            error = client.trouble(answer, "submit the task")
+            if isinstance(error, TaskInvalid) and (there := self.holder(name)) is not None and not there.ended:
+                raise NameInUse(f"an active run is named {name}; stop it first, or choose another name")
+            raise error
+        run = answer.json()
+        if not isinstance(run, dict) or not isinstance(run.get("id"), str):
+            raise ProviderError(f"{client.address.url} took the task but answered no run; is it a dstack server?")
+        return Submitted(provider_id=run["id"], name=name, submitted_at=time_of(run.get("submitted_at")))
+
+    # -- finding -------------------------------------------------------------------------------------------------------
+
+    def find(self, name: str, since: int) -> tuple[Named, ...]:
+        """The runs of that name submitted at or after `since` (our clock), ended or deleted or not, newest first.
+
+        The server's times are shifted where the two clocks are certainly apart (`engine.fold.clock_skew`).
+        """
+        found: list[Named] = []
+        for answer, page in self.client.pages(RUNS, "look for the run"):
+            at = answer.server_time
+            skew = 0 if at is None else skew_of(at, answer.started_at, answer.observed_at)
+            for run in page:
+                submitted = time_of(run.get("submitted_at"))
+                if submitted is None:
+                    continue
+                submitted -= skew
+                # `Date` has whole seconds: a run that seems up to a second early may be ours
+                if submitted < since - SECOND:
+                    return tuple(found)
+                if _specification(run).get("run_name") == name:
+                    found.append(_named(run, submitted))
+        return tuple(found)
+
+    def holder(self, name: str) -> Named | None:
+        """The run of that name, unless it is deleted: dstack refuses a second one while it goes on, and deletes it
+        after.
+        """
+        try:
+            return _named(self.client.run({"run_name": name}, "look up the name"))
+        except RunNotFound:
+            return None
+
+    def is_same(self, submission: Submission, provider_id: str) -> bool:
+        """Whether that run has the configuration that this submission would have, and is the token's own user's."""
+        try:
+            run = self.client.run({"id": provider_id}, "compare the run")
+        except RunNotFound:
+            return False
+        me = self.client.ask("/api/users/get_my_user").json()
+        if not isinstance(me, dict) or me.get("username") is None or me["username"] != run.get("user"):
+            return False
+        theirs = _specification(run).get("configuration")
+        if not isinstance(theirs, dict):
+            return False
+        try:
+            return _comparable(theirs) == _comparable(wording(submission))
+        except (ValueError, TypeError, AttributeError, KeyError):  # of a version whose configurations we cannot read
+            return False
+
+    # -- stopping ------------------------------------------------------------------------------------------------------
+
+    def stop(self, provider_id: str, name: str, abort: bool) -> None:  # noqa: ARG002 - the run itself knows its name
+        """End the run of that id, unless it has ended; a later run of the same name is never touched.
+
+        dstack stops by name. Among runs that have not ended a name is unique: it is ours as long as our run has not.
+        """
+        client = self.client
+        run = client.run({"id": provider_id}, "stop the run")
+        if run.get("status") in FINISHED:
+            return
+        found = _specification(run).get("run_name")
+        if not isinstance(found, str):
+            raise ProviderError(f"{client.address.url} shows run {provider_id} without a name; cannot stop it")
+        if client.run({"run_name": found}, "stop the run").get("id") == provider_id:
+            request = {"runs_names": [found], "abort": abort}
+            client.expect(client.address.path("runs/stop"), request, what="stop the run")
+
+    def stop_vm(self, provider_id: str) -> None:
+        """End the machine of that id, unless a run is on it; one that is going or gone is left alone.
+
+        dstack ends machines by fleet and number, and gives a number again as soon as its machine is gone. The number is
+        therefore looked up by the id, from a fresh list, immediately before the call. What can still come between the
+        list and the call:
+
+        - a run gets the machine: the server looks under its own lock and refuses ("Fleet instances are in use");
+        - the machine goes by itself and its number to a new one: that was made for a run, so the server refuses too;
+        - a run was taken for this fleet and has no machine yet: 0.22.5 ends the machine all the same. That run has not
+          started; it gets another machine, or ends for want of one and is asked for again.
+
+        A 200 is no proof either (a number nobody has is answered with 200, too): whether the machine goes, polls tell.
+        """
+        client, found = self.client, self._machines_down_to(provider_id)
+        row = found[provider_id]
+        if row.get("status") in _GOING:
+            return
+        name, owner, number = row.get("name"), row.get("fleet_name"), row.get("instance_num")
+        if _in_use(row):
+            raise VmInUse(f"machine {name} has a run on it; stop the run first, or end the machine once it is idle")
+        if not isinstance(owner, str) or not isinstance(number, int):
+            raise ProviderError(
+                f"cannot end machine {name}: dstack shows it without fleet and number; end it at dstack"
+            )
+        if any(_same_place(row, other) for other in found.values()):
+            raise VmInUse(f"dstack gave number {number} of fleet {owner} to two machines; ending one would end both")
+        request = {"name": owner, "instance_nums": [number]}
+        answer = client.ask(client.address.path("fleets/delete_instances"), request, again=False)
+        if answer.ok:
+            return
+        error = client.trouble(answer, f"end machine {name}", gone=VmNotFound)
+        if isinstance(error, TaskInvalid) and answer.status == 400:
+            # dstack refuses with 400 what it may grant later: in use, being processed, its job still provisioning
+            raise VmInUse(str(error))
+        raise ProviderError(str(error)) if isinstance(error, TaskInvalid) else error
+
+    def _machines_down_to(self, provider_id: str) -> dict[str, dict[str, object]]:
+        """Machines by id, newest first, down to the page that shows this one."""
+        found: dict[str, dict[str, object]] = {}
+        for _, page in self.client.pages(MACHINES, "look for the machine"):
+            found.update((str(row["id"]), row) for row in page)
+            if provider_id in found:
+                return found
+        raise VmNotFound(f"dstack lists no machine {provider_id} in project {self.project}")
+
+
+def _comparable(task: dict[str, object]) -> dict[str, object]:
+    """A task with what a server fills in by itself, and without tags: two that mean the same are equal."""
+    normal = normal_task({**task, "tags": None})
+    resources = normal.get("resources")
+    gpu = resources.get("gpu") if isinstance(resources, dict) else None
+    if isinstance(gpu, dict) and gpu.get("name"):
+        gpu.pop("vendor", None)  # 0.22.5 adds it to a model's name, 0.19.37 does not
+    return {**normal, "nodes": normal.get("nodes") or 1, "priority": normal.get("priority") or 0}
+
+
+def _named(run: dict[str, object], submitted_at: int | None = None) -> Named:
+    configuration = _specification(run).get("configuration")
+    tags = configuration.get("tags") if isinstance(configuration, dict) else None
+    mark = tags.get(MARK) if isinstance(tags, dict) else None
+    return Named(
+        provider_id=str(run["id"]),
+        mark=mark if isinstance(mark, str) else None,
+        ended=run.get("status") in FINISHED,
+        submitted_at=submitted_at,
+    )
+
+
+def _specification(run: dict[str, object]) -> dict[str, object]:
+    found = run.get("run_spec")
+    return found if isinstance(found, dict) else {}
+
+
+def _in_use(row: Mapping[str, object]) -> bool:
+    """Whether the list shows a run on it; a row without a price is only a place kept for one."""
+    blocks = row.get("busy_blocks")
+    kept = row.get("status") == "pending" and row.get("price") is None
+    return row.get("status") == "busy" or (isinstance(blocks, int) and blocks > 0) or kept
+
+
+def _same_place(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
+    """Another living machine with the same fleet and number: 0.19.37 holds no lock while it numbers them."""
+    return (
+        one.get("id") != other.get("id")
+        and other.get("status") not in _GOING
+        and all(one.get(key) == other.get(key) for key in ("fleet_name", "instance_num"))
+    )

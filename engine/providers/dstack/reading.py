@@ -1,14 +1,14 @@
-"""The reading of dstack's answers, and of the local provider's, whose older answers are in the same words."""
+"""The reading of dstack's answers, and of older ones of the local provider, which are in the same words."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Final
 
 from engine.facts import RunFacts, VmEvent, VmFacts
 from engine.providers.dstack.alternatives import alternatives
-from engine.providers.dstack.endpoints import SHAPES, dstack_scope, is_answer, says_not_exists
+from engine.providers.dstack.endpoints import SHAPES, is_answer, says_not_exists, scope_of
 from engine.providers.dstack.requirements import read_terms
-from engine.providers.dstack.run_reading import RunWire, decode_run, facts_of, read_cost
+from engine.providers.dstack.run_reading import RunWire, decode_run, facts_of, quotes, read_cost
 from engine.providers.dstack.vm_reading import read_vm, read_vm_event
 from engine.providers.reading import Reading, Scope
 from engine.requirements import Requirements
@@ -21,10 +21,8 @@ _KNOWN: Final = 2048
 class DstackReading(Reading):
     """What dstack servers from 0.19.37 to 0.22.5 say."""
 
-    makes_all_vms = False
-
-    def __init__(self, scope: Callable[[str, bytes], Scope | None] = dstack_scope) -> None:
-        self._scope = lru_cache(maxsize=4096)(scope)
+    def __init__(self) -> None:
+        self._scope = lru_cache(maxsize=4096)(scope_of)
         self._known: dict[str, tuple[RunWire, tuple[str, ...], RunFacts]] = {}
         """Run id → what was last read of it: an item that differs in volatile values only has the same facts."""
 
@@ -65,6 +63,10 @@ class DstackReading(Reading):
     def alternatives(self, facts: RunFacts) -> Iterator[tuple[str, RunFacts]]:
         """As `Reading.alternatives`."""
         return alternatives(facts)
+
+    def quotes(self, item: bytes) -> Iterator[tuple[str, object]]:
+        """As `Reading.quotes`: the run's own words, and those of the newest submission of every job."""
+        return quotes(item)
 
     def vm(self, item: bytes) -> VmFacts:
         """As `Reading.vm`."""

@@ -18,123 +18,38 @@ from collections.abc import Callable, Collection, Generator, Iterator
 
 import msgspec
 
-from engine.providers.dstack.answer import FUTURE, MOST_PAGES, HttpAnswer, Question, poll_of, rows, told_one
-from engine.providers.dstack.client import Client
-from engine.providers.dstack.runs import time_of
-from events.clock import SECOND, Ids, format_time, parse_time
-from events.poll import Poll
+from engine.providers.dstack.client import (
+    MACHINES,
+    MOST_PAGES,
+    PAGE,
+    RUNS,
+    Client,
+    HttpAnswer,
+    PagedList,
+    rows,
+    time_of,
+)
+from events.clock import SECOND, Ids, format_time
+from events.poll import Poll, too_deep, too_wide
 
-PAGE = 100
-"""Events of a page; dstack's limit."""
 OVERLAP = 30 * SECOND
-"""Read again each time: an event is stamped before it is committed, so a late one can lie before the newest we saw."""
-
-
-class EventsFeed:
-    """Pages `events/list` of one project, oldest first; the same event may come again, its id tells."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self._absent = False
-        """The server has no such endpoint, or one that takes other questions; asked again only by a new process."""
-        self._project_id: str | None = None
-        self._newest: int | None = None
-
-    def further(self, since: int | None) -> Iterator[tuple[Question, HttpAnswer, bool, bool]]:
-        """Each question with its answer, whether that has the expected shape, and whether it is the last page."""
-        if self._absent or not self._know_project():
-            return
-        request: dict[str, object] = {"within_projects": [self._project_id], "limit": PAGE, "ascending": True}
-        start = self._newest - OVERLAP if self._newest is not None else since
-        if start is not None:
-            request["prev_recorded_at"] = format_time(start)
-        known: set[str] = set()
-        for number in range(1, MOST_PAGES + 1):
-            question = Question(ep="events_list", path="/api/events/list", request=dict(request))
-            answer = self._client.ask(question.path, question.request)
-            page = rows(answer)
-            last = page is None or len(page) < PAGE or known >= {str(event["id"]) for event in page}
-            last = last or number == MOST_PAGES
-            yield question, answer, page is not None, last
-            if answer.status in (404, 405, 422):
-                self._absent = True
-            if page is None:
-                return
-            known |= {str(event["id"]) for event in page}
-            for event in page:
-                self._note(event.get("recorded_at"), answer.observed_at)
-            if last:
-                return
-            request |= {"prev_recorded_at": page[-1].get("recorded_at"), "prev_id": page[-1]["id"]}
-
-    def _note(self, recorded_at: object, now: int) -> None:
-        if isinstance(recorded_at, str):
-            try:
-                at = parse_time(recorded_at)
-            except ValueError:
-                return
-            if at >= now + FUTURE:
-                return
-            self._newest = at if self._newest is None else max(self._newest, at)
-
-    def _know_project(self) -> bool:
-        """The project's id, which `events/list` wants; the answer names people and keys, so it is not recorded."""
-        if self._project_id is None:
-            path = f"/api/projects/{self._client.address.project}/get"
-            found = self._client.ask(path).json()
-            identity = found.get("project_id") if isinstance(found, dict) else None
-            self._project_id = identity if isinstance(identity, str) else None
-        return self._project_id is not None
-
-
-PAGE = 100
-"""Rows of a page; dstack's limit for runs and events."""
+"""Events read again each time: one is stamped before it is committed, so a late one may lie before the newest seen."""
 BY_ID = 4
 """Runs asked for by id in one round: a server that forgot a thousand runs is not asked a thousand times."""
-
+FUTURE = 86_400 * SECOND
+"""No server's clock is a day ahead. A row of the year 9999 is not where a look has got to: the next would end there."""
 _BEGINNING = -1
-
-
-class _Listing(msgspec.Struct, frozen=True, kw_only=True):
-    """A list endpoint and how it is paged, newest first."""
-
-    ep: str
-    path: str
-    request: dict[str, object]
-    time_key: str
-    cursor: tuple[str, str]
-    """Request keys that take the last row's time and id."""
+_EVENTS = "/api/events/list"
 
 
 class Rounds:
     """Polls one project; remembers how far it has looked and what it may stop asking."""
 
     def __init__(self, client: Client, ids: Ids, source: str) -> None:
-        project = client.address.project
         self._client = client
+        self._project = client.address.project
         self._ids = ids
         self._source = source
-        self._runs = _Listing(
-            ep="runs_list",
-            path="/api/runs/list",
-            request={"project_name": project, "limit": PAGE},
-            time_key="submitted_at",
-            cursor=("prev_submitted_at", "prev_run_id"),
-        )
-        self._active = _Listing(
-            ep="runs_list_active",
-            path=self._runs.path,
-            request={**self._runs.request, "only_active": True},
-            time_key=self._runs.time_key,
-            cursor=self._runs.cursor,
-        )
-        self._instances = _Listing(
-            ep="instances_list",
-            path="/api/instances/list",
-            request={"project_names": [project], "limit": PAGE},
-            time_key="created",
-            cursor=("prev_created_at", "prev_id"),
-        )
         self._reached: dict[str, int] = {}
         """Time of the newest row of the last whole look at a listing; absent before first contact is done."""
         self._living: dict[str, int] = {}
@@ -142,7 +57,10 @@ class Rounds:
         self._turn = 0
         self._first = 0
         """The endpoint the next round begins with."""
-        self._events = EventsFeed(client)
+        self._no_events = False
+        """The server has no list of events, or one that takes other questions; asked again only by a new process."""
+        self._project_id: str | None = None
+        self._newest_event: int | None = None
 
     def round(self, follow: Collection[str], since: int | None) -> Iterator[Poll]:
         """The polls of one round; it ends early where the server does not answer or refuses us."""
@@ -161,29 +79,28 @@ class Rounds:
                     return
 
     def _poll_runs(self, missing: set[str], since: int | None) -> Iterator[Poll]:
-        def far_enough(oldest: int) -> bool:
-            return oldest <= self._floor(self._runs, since)
-
         def seen(found: dict[str, object]) -> None:
             missing.discard(str(found["id"]))
 
-        whole = yield from self._sweep(self._runs, seen, far_enough)
+        asked, floor = RUNS.request(self._project), self._floor("runs_list", since)
+        whole = yield from self._sweep("runs_list", RUNS, asked, seen, lambda oldest: oldest <= floor)
         if whole is None or not missing:
             return
         if not whole:
-            yield from self._sweep(self._active, seen, lambda _: not missing)
+            asked["only_active"] = True
+            yield from self._sweep("runs_list_active", RUNS, asked, seen, lambda _: not missing)
         path = self._client.address.path("runs/get")
         for provider_id in self._in_turn(sorted(missing)):
-            question = Question(ep="runs_get", path=path, request={"id": provider_id})
-            answer = self._ask(question)
-            yield poll_of(self._source, question, answer, told=told_one(answer), sweep=None, complete=False)
+            request: dict[str, object] = {"id": provider_id}
+            answer = self._client.ask(path, request)
+            found = answer.json() if answer.ok else None
+            told = answer.gone or (isinstance(found, dict) and isinstance(found.get("id"), str))
+            yield self._poll("runs_get", path, request, answer, told=told, sweep=None, complete=False)
 
     def _poll_instances(self, since: int | None) -> Iterator[Poll]:
         living: dict[str, int] = {}
         unseen = dict(self._living)
-
-        def far_enough(oldest: int) -> bool:
-            return oldest <= min([self._floor(self._instances, since), *unseen.values()])
+        floor = self._floor("instances_list", since)
 
         def seen(found: dict[str, object]) -> None:
             unseen.pop(str(found["id"]), None)
@@ -191,34 +108,74 @@ class Rounds:
             if found.get("status") != "terminated" and created is not None:
                 living[str(found["id"])] = created
 
-        if (yield from self._sweep(self._instances, seen, far_enough)) is not None:
+        def far_enough(oldest: int) -> bool:
+            return oldest <= min([floor, *unseen.values()])
+
+        asked = MACHINES.request(self._project)
+        if (yield from self._sweep("instances_list", MACHINES, asked, seen, far_enough)) is not None:
             # what the sweep went past without showing is gone without a word: a placeholder that got no machine
             self._living = living
 
     def _poll_fleets(self) -> Iterator[Poll]:
-        question = Question(ep="fleets_list", path=self._client.address.path("fleets/list"), request={})
-        answer = self._ask(question)
-        told = rows(answer) is not None
-        yield poll_of(self._source, question, answer, told=told, sweep=self._sweep_id(), complete=True)
+        path = self._client.address.path("fleets/list")
+        answer = self._client.ask(path, {})
+        told, sweep = rows(answer) is not None, self._sweep_id()
+        yield self._poll("fleets_list", path, {}, answer, told=told, sweep=sweep, complete=True)
 
     def _poll_events(self, since: int | None) -> Iterator[Poll]:
-        sweep = self._sweep_id()
-        for question, answer, told, last in self._events.further(since):
-            yield poll_of(self._source, question, answer, told=told, sweep=sweep, complete=last)
+        """Pages of the project's events, oldest first; the same event may come again, its id tells."""
+        if self._no_events or not self._know_project():
+            return
+        sweep, known = self._sweep_id(), set[object]()
+        request: dict[str, object] = {"within_projects": [self._project_id], "limit": PAGE, "ascending": True}
+        start = self._newest_event - OVERLAP if self._newest_event is not None else since
+        if start is not None:
+            request["prev_recorded_at"] = format_time(start)
+        for number in range(1, MOST_PAGES + 1):
+            answer = self._client.ask(_EVENTS, request)
+            page = rows(answer)
+            ids = {event["id"] for event in page or ()}
+            last = page is None or len(page) < PAGE or known >= ids or number == MOST_PAGES
+            told = page is not None
+            yield self._poll("events_list", _EVENTS, request, answer, told=told, sweep=sweep, complete=last)
+            self._no_events = answer.status in (404, 405, 422)
+            if page is None:
+                return
+            known |= ids
+            moments = (time_of(event.get("recorded_at")) for event in page)
+            times = [at for at in moments if at is not None and at < answer.observed_at + FUTURE]
+            if self._newest_event is not None:
+                times.append(self._newest_event)
+            self._newest_event = max(times, default=None)
+            if last:
+                return
+            request = {**request, "prev_recorded_at": page[-1].get("recorded_at"), "prev_id": page[-1]["id"]}
+
+    def _know_project(self) -> bool:
+        """The project's id, which `events/list` wants; the answer names people and keys, so it is not recorded."""
+        if self._project_id is None:
+            found = self._client.ask(f"/api/projects/{self._project}/get").json()
+            identity = found.get("project_id") if isinstance(found, dict) else None
+            self._project_id = identity if isinstance(identity, str) else None
+        return self._project_id is not None
 
     def _sweep(
-        self, listing: _Listing, seen: Callable[[dict[str, object]], None], far_enough: Callable[[int], bool]
+        self,
+        ep: str,
+        listing: PagedList,
+        request: dict[str, object],
+        seen: Callable[[dict[str, object]], None],
+        far_enough: Callable[[int], bool],
     ) -> Generator[Poll, None, bool | None]:
         """Pages of one listing, newest first. Returns True if that was all, False if it was enough, None if not."""
-        sweep, request, newest = self._sweep_id(), dict(listing.request), None
-        known: set[str] = set()
+        sweep, newest, known = self._sweep_id(), None, set[str]()
         for number in range(1, MOST_PAGES + 1):
-            question = Question(ep=listing.ep, path=listing.path, request=dict(request))
-            answer = self._ask(question)
+            answer = self._client.ask(listing.path, request)
             page = rows(answer)
             fresh = [found for found in page or () if found["id"] not in known]
             whole = page is not None and len(page) < PAGE
-            yield poll_of(self._source, question, answer, told=page is not None, sweep=sweep, complete=whole)
+            told = page is not None
+            yield self._poll(ep, listing.path, request, answer, told=told, sweep=sweep, complete=whole)
             if page is None:
                 return None
             known |= {str(found["id"]) for found in fresh}
@@ -230,17 +187,14 @@ class Rounds:
             # a server that gives the same page again would hold us for ever
             if whole or not times or number == MOST_PAGES or far_enough(min(times)):
                 if newest is not None:
-                    self._reached[listing.ep] = max(newest, self._reached.get(listing.ep, newest))
+                    self._reached[ep] = max(newest, self._reached.get(ep, newest))
                 return whole
-            request |= {
-                listing.cursor[0]: (page or fresh)[-1].get(listing.time_key),
-                listing.cursor[1]: (page or fresh)[-1]["id"],
-            }
+            request = listing.further(request, page)
         raise AssertionError("unreachable")
 
-    def _floor(self, listing: _Listing, since: int | None) -> int:
+    def _floor(self, ep: str, since: int | None) -> int:
         """How far back a sweep reads; at first contact to `since`, or to the beginning."""
-        return self._reached.get(listing.ep, since if since is not None else _BEGINNING)
+        return self._reached.get(ep, since if since is not None else _BEGINNING)
 
     def _in_turn(self, missing: list[str]) -> list[str]:
         if len(missing) <= BY_ID:
@@ -249,8 +203,53 @@ class Rounds:
         self._turn += BY_ID
         return (missing[first:] + missing[:first])[:BY_ID]
 
-    def _ask(self, question: Question) -> HttpAnswer:
-        return self._client.ask(question.path, question.request)
+    def _poll(
+        self,
+        ep: str,
+        path: str,
+        request: dict[str, object],
+        answer: HttpAnswer,
+        *,
+        told: bool,
+        sweep: str | None,
+        complete: bool,
+    ) -> Poll:
+        """The poll; a body that is not JSON is kept as a JSON string of its text.
+
+        Args:
+            told: the answer has the expected shape; so its body is known to be JSON and is not decoded again.
+        """
+        body, text = (answer.body, False) if told else _body(answer)
+        return Poll(
+            source=self._source,
+            path=path,
+            req=msgspec.json.encode(request),
+            started_at=answer.started_at,
+            observed_at=answer.observed_at,
+            status=answer.status,
+            error=answer.error,
+            body=body,
+            text=text,
+            ep=ep,
+            answered=told,
+            sweep=sweep,
+            complete=complete and told,
+            server_time=answer.server_time,
+        )
 
     def _sweep_id(self) -> str:
         return self._ids.new().replace("-", "")
+
+
+def _body(answer: HttpAnswer) -> tuple[bytes | None, bool]:
+    if answer.status is None:
+        return None, False
+    try:
+        readable = not too_deep(answer.body) and not too_wide(answer.body)
+        if readable:
+            msgspec.json.decode(answer.body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        readable = False
+    if not readable:
+        return msgspec.json.encode(answer.body.decode("utf-8", "replace")), True
+    return answer.body, False

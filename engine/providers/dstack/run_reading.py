@@ -4,6 +4,7 @@ A well-formed item is decoded in one typed step; anything else value by value (`
 the same structure and names what it could not use. Neither raises on an unknown word, field or type.
 """
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -175,6 +176,42 @@ def read_cost(item: bytes) -> dict[str, int | None]:
     except msgspec.DecodeError:
         return {}
     return {wire.id: _micro(wire.cost)}
+
+
+_QUOTED: Final = ("status", "status_message", "termination_reason")
+_QUOTED_OF_A_JOB: Final = ("submission_num", *_QUOTED, "termination_reason_message", "exit_status")
+_ALWAYS: Final = ("status", "termination_reason", "exit_status")
+
+
+def quotes(item: bytes) -> Iterator[tuple[str, object]]:
+    """The run's own words, and those of the newest submission of every job, with their paths in the item."""
+    try:
+        run = msgspec.json.decode(item)
+    except (msgspec.DecodeError, RecursionError):
+        return
+    yield from _quoted("", run, _QUOTED)
+    jobs = run.get("jobs")
+    for number, job in enumerate(jobs if isinstance(jobs, list) else ()):
+        submissions = job.get("job_submissions") if isinstance(job, dict) else None
+        if isinstance(submissions, list) and submissions:
+            newest = max(range(len(submissions)), key=lambda index: _number(submissions[index]))
+            yield from _quoted(f".jobs[{number}].job_submissions[{newest}]", submissions[newest], _QUOTED_OF_A_JOB)
+
+
+def _quoted(path: str, values: object, names: tuple[str, ...]) -> Iterator[tuple[str, object]]:
+    if not isinstance(values, dict):
+        return
+    for name in names:
+        value = values.get(name)
+        if (value in (None, "") and name not in _ALWAYS) or (name == "submission_num" and value == 0):
+            continue
+        if name != "status_message" or value != values.get("status"):
+            yield f"{path}.{name}", value
+
+
+def _number(submission: object) -> int:
+    number = submission.get("submission_num") if isinstance(submission, dict) else None
+    return number if isinstance(number, int) else 0
 
 
 def facts_of(wire: RunWire, drift: tuple[str, ...] = ()) -> RunFacts:

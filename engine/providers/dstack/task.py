@@ -12,8 +12,7 @@ from engine.providers.base import Submission
 from engine.providers.dstack.requirements import idle_of
 from engine.providers.dstack.settings import default_gpu
 from engine.providers.dstack.words import MARK
-from engine.providers.naming import check_name
-from engine.providers.task import Draft, resolve_env
+from engine.providers.task import Draft, check_name, resolve_env
 from engine.settings.settings import Settings
 from events.clock import SECOND
 

@@ -9,12 +9,9 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from engine.errors import TaskInvalid
-from engine.providers.dstack.answer import trouble
 from engine.providers.dstack.client import Client
 
 if TYPE_CHECKING:
@@ -24,22 +21,18 @@ IN_MEMORY = 16 * 1024 * 1024
 """Bytes of an archive kept in memory before it goes to a temporary file."""
 
 
-class UploadedFields(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields of a run's specification that name what was uploaded."""
+def upload_all(client: Client, task: Mapping[str, object], base: Path) -> dict[str, object]:
+    """Upload the task's files and code: the fields of a run's specification that name what was uploaded.
 
-    file_archives: tuple[dict[str, str], ...] = ()
-    repo: dict[str, object] = {}
-    """`repo_id`, `repo_data`, `repo_code_hash`, `repo_dir`; empty where the task has no `repos:`."""
-
-
-def upload_all(client: Client, task: Mapping[str, object], base: Path) -> UploadedFields:
-    """Upload the task's files and code; `base` is the folder its relative paths start from.
+    Args:
+        base: the folder that relative paths of the task start from.
 
     Raises:
         TaskInvalid: a path does not exist, is no Git repository, or is larger than the server takes.
         ProviderUnreachable, ProviderRefused, ProviderError, ProjectNotFound: as they say.
     """
-    return UploadedFields(file_archives=_upload_files(client, task, base), repo=_upload_repo(client, task, base))
+    archives, found = _upload_files(client, task, base), _upload_repo(client, task, base)
+    return {**found, "file_archives": archives} if archives else found
 
 
 def check_local(task: Mapping[str, object], base: Path) -> None:
@@ -58,7 +51,7 @@ def check_local(task: Mapping[str, object], base: Path) -> None:
             raise TaskInvalid(f"`repos`: {path} is not a folder")
 
 
-def _upload_files(client: Client, task: Mapping[str, object], base: Path) -> tuple[dict[str, str], ...]:
+def _upload_files(client: Client, task: Mapping[str, object], base: Path) -> list[dict[str, str]]:
     from dstack._internal.utils.files import create_file_archive
 
     archives = []
@@ -71,17 +64,13 @@ def _upload_files(client: Client, task: Mapping[str, object], base: Path) -> tup
             except (OSError, ValueError) as error:
                 raise TaskInvalid(f"`files`: cannot pack {path}: {error}") from None
             packed.seek(0)
-            archives.append({"id": _send_archive(client, packed, digest), "path": inside})
-    return tuple(archives)
-
-
-def _send_archive(client: Client, packed: IO[bytes], digest: str) -> str:
-    answer = client.upload("/api/files/upload_archive", packed, digest)
-    found = answer.json()
-    identity = found.get("id") if answer.ok and isinstance(found, dict) else None
-    if not isinstance(identity, str):
-        raise trouble(answer, client.address.url, client.address.project, "upload the task's files")
-    return identity
+            answer = client.upload("/api/files/upload_archive", packed, digest)
+            found = answer.json()
+            identity = found.get("id") if answer.ok and isinstance(found, dict) else None
+            if not isinstance(identity, str):
+                raise client.trouble(answer, "upload the task's files")
+            archives.append({"id": identity, "path": inside})
+    return archives
 
 
 def _upload_repo(client: Client, task: Mapping[str, object], base: Path) -> dict[str, object]:
@@ -102,7 +91,7 @@ def _upload_repo(client: Client, task: Mapping[str, object], base: Path) -> dict
             path = client.address.path("repos/upload_code")
             answer = client.upload(path, code, digest, params={"repo_id": repo.repo_id})
         if not answer.ok:
-            raise trouble(answer, client.address.url, client.address.project, "upload the task's code")
+            raise client.trouble(answer, "upload the task's code")
         found["repo_code_hash"] = digest
     return found
 
@@ -138,10 +127,9 @@ def _make_known(client: Client, repo: RemoteRepo) -> None:
     from dstack._internal.core.errors import RepoInvalidCredentialsError
     from dstack._internal.core.services.repos import get_repo_creds_and_default_branch
 
-    address = client.address
-    known = client.ask(address.path("repos/get"), {"repo_id": repo.repo_id, "include_creds": True})
+    known = client.ask(client.address.path("repos/get"), {"repo_id": repo.repo_id, "include_creds": True})
     if not known.ok and not known.gone:
-        raise trouble(known, address.url, address.project, "look up the task's repo")
+        raise client.trouble(known, "look up the task's repo")
     body = known.json() if known.ok else None
     credentials = body.get("repo_creds") if isinstance(body, dict) else None
     held: dict[str, object] = credentials if isinstance(credentials, dict) else {}
@@ -155,16 +143,12 @@ def _make_known(client: Client, repo: RemoteRepo) -> None:
         ) from None
     if held:
         return
-    told = client.ask(
-        address.path("repos/init"),
-        {
-            "repo_id": repo.repo_id,
-            "repo_info": repo.get_repo_info().model_dump(mode="json"),
-            "repo_creds": usable.model_dump(mode="json"),
-        },
-    )
-    if not told.ok:
-        raise trouble(told, address.url, address.project, "tell dstack about the task's repo")
+    request = {
+        "repo_id": repo.repo_id,
+        "repo_info": repo.get_repo_info().model_dump(mode="json"),
+        "repo_creds": usable.model_dump(mode="json"),
+    }
+    client.expect(client.address.path("repos/init"), request, what="tell dstack about the task's repo")
 
 
 def _file_mappings(task: Mapping[str, object], base: Path) -> list[tuple[Path, str]]:

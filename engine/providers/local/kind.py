@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from engine.errors import NotConfigured
 from engine.providers import registry
-from engine.providers.checks import Check, CheckState, Checkup
-from engine.providers.kind import ProviderKind
+from engine.providers.kind import Check, CheckState, Checkup, ProviderKind
 from engine.providers.task import Draft, complete_plain
 from engine.settings.known import Block, Known
 from engine.settings.values import price
@@ -74,7 +73,7 @@ class LocalKind(ProviderKind):
         """What this machine says of its runs and machines."""
         from engine.providers.local.reading import LocalReading
 
-        return LocalReading()
+        return LocalReading(registry.task_language().reading())
 
     def open(self, settings: Settings, *, clock: Clock, ids: Ids, record: Store | None) -> LocalProvider:
         """See `ProviderKind.open`; its runs are kept in a folder beside the record."""
@@ -101,7 +100,7 @@ class LocalKind(ProviderKind):
 
     def kept_here(self, record: Store) -> Callable[[str], bool] | None:
         """The machines that have, or had, a process of their own."""
-        from engine.providers.local.machines import was_kept
+        from engine.providers.local.state import was_kept
 
         folder = runs_folder(record)
         return functools.partial(was_kept, folder) if folder.is_dir() else None

@@ -1,71 +1,158 @@
-"""The runs of this machine, as one poll answers them."""
+"""The runs and machines of this host, as polls list them. What is over is read once."""
 
 import logging
 from collections.abc import Collection
+from typing import Final
 
 import msgspec
 
-from engine.providers.dstack.words import MARK
-from engine.providers.local.instances import SHORT, WHOLE, AnswerPage, page, provisioning_data, question
-from engine.providers.local.state import NO_CAPACITY, Accepted, RunState, StateDamaged, close_lost, read_state
+from engine.providers.local.placement import MachineSpec, gpu_memory_mib
+from engine.providers.local.reading import Asked, ListedMachine, ListedRun, RunMachine
+from engine.providers.local.state import (
+    RunState,
+    StateDamaged,
+    close_lost,
+    close_lost_machine,
+    machine_ids,
+    read_machine,
+    read_state,
+)
 from engine.providers.local.store import RunFolders
-from events.clock import SECOND, Clock, foreign_run_id, format_time
+from events.clock import SECOND, Clock, format_time
 
+SHORT: Final = 100
+"""Ended things in a listing that is not the whole history."""
+WHOLE: Final = 1_000_000
+"""The `limit` that says: all of them."""
+_DOLLAR_HOUR: Final = 1_000_000 * 3600 * SECOND
+"""Micro-dollars an hour times microseconds in a dollar."""
 _log = logging.getLogger(__name__)
 
 
-class RunLister:
-    """Reads the runs, those that have ended only once."""
+class AnswerPage(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer."""
+
+    req: bytes
+    body: bytes
+    complete: bool
+    """Nothing was left out."""
+
+
+class _Past(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that has ended, or a machine that is gone."""
+
+    id: str
+    run_id: str | None
+    """The run itself, or the one that the machine was there for alone."""
+    at: int
+    """When it came to be; the newest is listed first."""
+    until: int
+    """A first contact that reads history back to a later time leaves it out."""
+    item: bytes
+
+
+class _History:
+    """What is over, and how much of it was listed: all of it at first contact, later the newest and what is new."""
+
+    def __init__(self) -> None:
+        self.past: dict[str, _Past] = {}
+        self._listed: set[str] = set()
+        self._begun = False
+
+    def add(self, one: _Past) -> None:
+        self.past[one.id] = one
+
+    def page(
+        self,
+        host: str,
+        there: list[tuple[int, bytes]],
+        follow: Collection[str],
+        since: int | None,
+        *,
+        whole: bool,
+        damaged: bool,
+    ) -> AnswerPage:
+        """The answer: what is there, and what is to be shown of the past. `whole`: show the history once more."""
+        newest = sorted(self.past.values(), key=lambda one: (one.at, one.id), reverse=True)
+        short, self._begun = self._begun and not whole, True
+        shown = [
+            one
+            for rank, one in enumerate(newest)
+            if one.run_id in follow
+            or (rank < SHORT or one.id not in self._listed if short else since is None or one.until >= since)
+        ]
+        self._listed.update(self.past)
+        left_out = len(shown) < len(newest)
+        items = sorted((*there, *((one.at, one.item) for one in shown)), reverse=True)
+        return AnswerPage(
+            req=question(host, SHORT if short and left_out else WHOLE),
+            body=b"[" + b",".join([item for _, item in items]) + b"]",
+            complete=not left_out and not damaged,
+        )
+
+
+def question(host: str, limit: int = WHOLE) -> bytes:
+    """What is asked, as JSON text."""
+    return msgspec.json.encode(Asked(host=host, limit=limit))
+
+
+class Lister:
+    """Reads the folders of the runs, then those of the machines as they stand with these runs."""
 
     def __init__(self, store: RunFolders, host: str, clock: Clock) -> None:
-        self.active: dict[str, RunState] = {}
-        """The runs that went on at the last reading."""
-        self.ended: list[RunState] = []
-        """Those found ended since somebody last cleared this."""
         self._store = store
         self._host = host
         self._clock = clock
-        self._past: dict[str, tuple[int, bytes]] = {}
-        self._history_told = False
+        self._runs = _History()
+        self._machines = _History()
+        self._active: dict[str, RunState] = {}
+        """The runs that went on at the last reading."""
+        self._ended: list[RunState] = []
+        """Those found ended since machines were last read."""
 
-    def read(self, follow: Collection[str], since: int | None) -> AnswerPage:
-        """The runs, newest first.
+    def runs(self, follow: Collection[str], since: int | None) -> AnswerPage:
+        """Every active and followed run, and the newest ended ones; all of them where a followed one is not known.
 
-        The first answer, and any that lacks a followed run, is the history from `since` on; the others are every active
-        and followed run and the newest hundred ended ones. A run whose supervisor was lost is brought to its end here.
+        A run whose supervisor was lost is brought to its end here.
 
         Raises:
             OSError: the state cannot be read.
         """
-        self.active = {}
+        self._active = {}
         damaged = False
         for run_id in self._store.run_ids():
-            if run_id not in self._past:
+            if run_id not in self._runs.past:
                 try:
                     self._look_at(run_id)
                 except StateDamaged as error:
                     damaged = True  # one bad file must not hide the other runs
                     _log.warning("%s", error)
-        past = sorted(self._past, key=lambda run_id: (self._past[run_id][0], run_id), reverse=True)
-        short = self._history_told and all(run_id in self.active or run_id in self._past for run_id in follow)
-        self._history_told = True
-        shown = [
-            run_id
-            for rank, run_id in enumerate(past)
-            if run_id in follow or (rank < SHORT if short else since is None or self._past[run_id][0] >= since)
-        ]
-        left_out = len(shown) < len(past)
-        items = sorted((*map(self._item, self.active.values()), *map(self._past.__getitem__, shown)), reverse=True)
-        return page(
-            self._host,
-            [item for _, item in items],
-            limit=SHORT if short and left_out else WHOLE,
-            complete=not left_out and not damaged,
-        )
+        there = [(state.accepted.at, self._run(state)) for state in self._active.values()]
+        unknown = any(run_id not in self._active and run_id not in self._runs.past for run_id in follow)
+        return self._runs.page(self._host, there, follow, since, whole=unknown, damaged=damaged)
 
-    def question(self) -> bytes:
-        """What is asked, as JSON text."""
-        return question(self._host, WHOLE)
+    def machines(self, follow: Collection[str], since: int | None) -> AnswerPage:
+        """Every machine that is there, those of followed runs, and the newest that are gone.
+
+        A machine whose process was lost is brought to its end here.
+
+        Raises:
+            OSError: the state cannot be read.
+        """
+        there: list[tuple[int, bytes]] = []
+        for run in (*self._ended, *self._active.values()):
+            self._look_at_supervisor(run, there)
+        busy = {run.accepted.machine.id for run in self._active.values() if run.accepted.machine is not None}
+        damaged = False
+        for machine_id in machine_ids(self._store.root):
+            if machine_id not in self._machines.past:
+                try:
+                    self._look_at_kept(machine_id, there, busy=machine_id in busy)
+                except StateDamaged as error:
+                    damaged = True
+                    _log.warning("%s", error)
+        self._ended.clear()
+        return self._machines.page(self._host, there, follow, since, whole=False, damaged=damaged)
 
     def _look_at(self, run_id: str) -> None:
         folder = self._store.folder(run_id)
@@ -74,113 +161,111 @@ class RunLister:
             return
         state = close_lost(folder, state, self._clock.now())
         if state.ended is None:
-            self.active[run_id] = state
-        else:
-            self.ended.append(state)
-            self._past[run_id] = self._item(state)
+            self._active[run_id] = state
+            return
+        self._ended.append(state)
+        at = state.accepted.at
+        self._runs.add(_Past(id=run_id, run_id=run_id, at=at, until=at, item=self._run(state)))
 
-    def _item(self, state: RunState) -> tuple[int, bytes]:
-        return state.accepted.at, msgspec.json.encode(run_item(state, self._host, self._clock.now()))
+    def _look_at_supervisor(self, run: RunState, there: list[tuple[int, bytes]]) -> None:
+        """The machine that is the run's own supervisor."""
+        spec, ended = run.accepted.machine, run.ended
+        if spec is None or spec.kept:
+            return
+        if ended is None:
+            there.append((spec.created, self._machine(spec, "busy" if run.running else "provisioning", busy=True)))
+            return
+        lost = ended.reason == "supervisor_lost"
+        item = self._machine(
+            spec,
+            "gone",
+            up=run.running,
+            reason="unreachable" if lost else "idle_timeout",
+            message=ended.message if lost else "idle for 0s",
+            ended_at=format_time(ended.at),
+        )
+        one = _Past(id=spec.id, run_id=run.accepted.run_id, at=spec.created, until=ended.at, item=item)
+        self._machines.add(one)
 
+    def _look_at_kept(self, machine_id: str, there: list[tuple[int, bytes]], *, busy: bool) -> None:
+        folder = self._store.machine_folder(machine_id)
+        state = read_machine(folder)
+        if state is None or not state.known:
+            return
+        spec = state.spec
+        if not busy:  # while a run is on a lost one, its supervisor is about to end that
+            state = close_lost_machine(folder, state, self._clock.now())
+        if (gone := state.gone) is not None:
+            ended_at = format_time(gone.at)
+            item = self._machine(spec, "gone", up=state.up, reason=gone.reason, message=gone.message, ended_at=ended_at)
+            self._machines.add(_Past(id=machine_id, run_id=None, at=spec.created, until=gone.at, item=item))
+            return
+        status = "stopping" if state.told else "provisioning" if not state.up else "busy" if busy else "idle"
+        reason = "stopped" if state.told else None
+        item = self._machine(spec, status, up=state.up, reason=reason, busy=busy, lost=state.lost)
+        there.append((spec.created, item))
 
-ENDS = {
-    "done_by_runner": ("done", "all_jobs_done", "done"),
-    "container_exited_with_error": ("failed", "job_failed", "failed"),
-    "terminated_by_user": ("terminated", "stopped_by_user", "terminated"),
-    "aborted_by_user": ("terminated", "aborted_by_user", "aborted"),
-    "max_duration_exceeded": ("failed", "job_failed", "terminated"),
-    "executor_error": ("failed", "job_failed", "failed"),
-    "supervisor_lost": ("failed", "job_failed", "failed"),
-    "instance_unreachable": ("failed", "job_failed", "failed"),
-    NO_CAPACITY: ("failed", "job_failed", "failed"),
-}
-"""Why the job ended → run's status, run's termination reason, job's status: as real dstack servers pair them."""
+    def _run(self, state: RunState) -> bytes:
+        accepted, ended, spec = state.accepted, state.ended, state.accepted.machine
+        end = self._clock.now() if ended is None else ended.at
+        machine = None
+        if spec is not None:
+            machine = RunMachine(id=spec.id, hostname=spec.hostname if state.running else None, price=spec.price)
+        row = ListedRun(
+            id=accepted.run_id,
+            name=accepted.name,
+            host=self._host,
+            user=accepted.user,
+            mark=accepted.mark,
+            submitted_at=format_time(accepted.at),
+            status=state.status,
+            reason=state.reason,
+            cost=0 if spec is None else round(spec.price * (end - accepted.at) / _DOLLAR_HOUR, 4),
+            machine=machine,
+            command=accepted.argv,
+            folder=accepted.folder,
+            max_duration=accepted.max_duration,
+            grace=accepted.grace,
+            ignored=accepted.ignored,
+            task=accepted.configuration,
+        )
+        if ended is not None:
+            row.message, row.detail, row.exit_status = ended.message, ended.detail, ended.exit_status
+            row.ended_at = format_time(ended.at)
+        return msgspec.json.encode(row)
 
-_DOLLAR_HOUR = 1_000_000 * 3600 * SECOND
-"""Micro-dollars an hour times microseconds in a dollar."""
-
-
-def run_item(state: RunState, host: str, now: int) -> dict[str, object]:
-    """One item of the listing: the subset of dstack's fields that mean something here; the host is the project."""
-    accepted = state.accepted
-    status, reason, job = _words(state)
-    if accepted.machine is not None:
-        job["job_provisioning_data"] = provisioning_data(accepted.machine, host, up=state.running)
-    return {
-        "id": accepted.run_id,
-        "project_name": host,
-        "user": accepted.user,
-        "submitted_at": format_time(accepted.at),
-        "status": status,
-        "status_message": status,
-        "termination_reason": reason,
-        "run_spec": {
-            "run_name": accepted.name,
-            "working_dir": accepted.folder,
-            "configuration": {**accepted.configuration, "type": "task", "tags": {MARK: accepted.mark}},
-            "ignored": accepted.ignored,
-        },
-        "jobs": [{"job_spec": _job_spec(accepted), "job_submissions": [job]}],
-        "latest_job_submission": job,
-        "cost": _cost(state, now),
-        "deleted": False,
-    }
-
-
-def _words(state: RunState) -> tuple[str, str | None, dict[str, object]]:
-    ended = state.ended
-    job: dict[str, object] = {
-        "id": foreign_run_id("local-job", state.accepted.run_id),
-        "submission_num": 0,
-        "submitted_at": format_time(state.accepted.at),
-        "finished_at": None,
-        "status": "submitted",
-        "status_message": "submitted",
-        "termination_reason": None,
-        "termination_reason_message": None,
-        "exit_status": None,
-        "job_provisioning_data": None,
-    }
-    if ended is not None:
-        status, reason, job_status = ENDS[ended.reason]
-        job |= {
-            "finished_at": format_time(ended.at),
-            "status": job_status,
-            "status_message": ended.message,
-            "termination_reason": ended.reason,
-            "termination_reason_message": ended.detail,
-            "exit_status": ended.exit_status,
-        }
-        return status, reason, job
-    if state.stopping is not None:
-        job |= {
-            "status": "terminating",
-            "status_message": "terminating",
-            "termination_reason": state.stopping.reason,
-        }
-        return "terminating", ENDS[state.stopping.reason][1], job
-    word = "running" if state.running else "provisioning" if state.started is not None else "submitted"
-    job |= {"status": word, "status_message": word}
-    return word, None, job
-
-
-def _cost(state: RunState, now: int) -> float:
-    """As dstack reckons it: from the submission on, waiting included, idling left out."""
-    price = 0 if state.accepted.machine is None else state.accepted.machine.price
-    end = now if state.ended is None else state.ended.at
-    return round(price * (end - state.accepted.at) / _DOLLAR_HOUR, 4) if price else 0
-
-
-def _job_spec(accepted: Accepted) -> dict[str, object]:
-    return {
-        "replica_num": 0,
-        "job_num": 0,
-        "job_name": f"{accepted.name}-0-0",
-        "jobs_per_replica": 1,
-        "commands": accepted.argv,
-        "env": accepted.configuration.get("env") or {},
-        "max_duration": accepted.max_duration,
-        "stop_duration": accepted.grace,
-        "working_dir": accepted.folder,
-        "retry": None,  # a process is not started twice
-    }
+    def _machine(
+        self,
+        spec: MachineSpec,
+        status: str,
+        *,
+        up: bool = True,
+        reason: str | None = None,
+        message: str | None = None,
+        ended_at: str | None = None,
+        busy: bool = False,
+        lost: bool = False,
+    ) -> bytes:
+        row = ListedMachine(
+            id=spec.id,
+            name=spec.name,
+            host=self._host,
+            slot=spec.slot,
+            number=spec.num,
+            hostname=spec.hostname if up and status != "provisioning" else None,
+            status=status,
+            reason=reason,
+            message=message,
+            busy=busy,
+            lost=lost,
+            created=format_time(spec.created),
+            ended_at=ended_at,
+            price=spec.price,
+            gpu=spec.gpu,
+            gpu_count=spec.gpu_count,
+            gpu_memory_mib=gpu_memory_mib(spec.gpu or ""),
+            cpus=spec.cpus,
+            memory_mib=spec.memory_mib,
+            disk_mib=spec.disk_mib,
+        )
+        return msgspec.json.encode(row)

@@ -47,7 +47,7 @@ class Machine:
             now = time.monotonic()
             if self._told_to_quit and self._end("unreachable", "the machine's process was told to quit"):
                 return
-            if (self._folder / "stop.json").exists() and self._end("terminated_by_user", "stopped"):
+            if (self._folder / "stop.json").exists() and self._end("stopped", "stopped"):
                 return
             if not self._up and now >= self._up_at:
                 self._come_up()
@@ -77,7 +77,7 @@ class Machine:
             if busy is None:
                 return False
             os.close(busy)
-            return self._end("idle_timeout", f"Instance idle for {self._timeout:g}s")
+            return self._end("idle_timeout", f"idle for {self._timeout:g}s")
         finally:
             os.close(gate)
 

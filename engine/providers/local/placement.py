@@ -2,13 +2,13 @@
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
 from engine.errors import TaskInvalid
 from engine.providers.base import Submission
-from engine.providers.dstack.requirements import gpus_of, idle_of
+from engine.requirements import Requirements
 
 _MIB = 1 << 20
 _GPU_MIB = {"MI210": 64 << 10, "MI250X": 128 << 10, "MI300X": 192 << 10, "MI325X": 256 << 10, "H100": 80 << 10}
@@ -39,7 +39,7 @@ class MachineSpec(msgspec.Struct, frozen=True, kw_only=True):
     num: int
     slot: str | None
     hostname: str
-    """Unique, and the only link from a run to its machine, as with dstack."""
+    """Unique, and the only link from a run to its machine."""
     created: int
     price: int
     boot: int
@@ -168,29 +168,26 @@ def _has(wanted: Wanted, gpu: str, count: int) -> bool:
     return (not wanted.gpus or gpu.lower() in map(str.lower, wanted.gpus)) and wanted.gpu_count <= count
 
 
-def wanted(submission: Submission) -> Wanted:
-    """The terms of a submission; a machine made for it is kept warm only where it or its task says so.
+def wanted(submission: Submission, terms: Requirements) -> Wanted:
+    """What a submission asks for; a machine made for it is kept warm only where it or its task says so.
+
+    Args:
+        terms: the reading of its task.
 
     Raises:
         TaskInvalid: its `idle_duration` is none.
     """
-    configuration = submission.configuration
-    resources = configuration.get("resources")
-    gpus, count = gpus_of(resources.get("gpu") if isinstance(resources, Mapping) else None)
+    told = submission.configuration.get("idle_duration")
+    if told not in (None, True) and terms.idle is None:
+        raise TaskInvalid(f"idle_duration: {told!r} is not a duration; write seconds, or 30s, 10m, 2h, or off")
+    idle = submission.idle or 0
+    if terms.idle is not None:
+        idle = terms.idle if submission.idle is None or submission.idle < 0 else min(terms.idle, submission.idle)
     return Wanted(
         slot=submission.slot,
-        fresh=submission.creation != "reuse" and configuration.get("creation_policy") == "create",
+        fresh=submission.creation != "reuse" and terms.creation == "create",
         reuse=submission.creation == "reuse",
-        idle=_idle(configuration.get("idle_duration"), submission.idle),
-        gpus=gpus if submission.gpu is None else (submission.gpu,),
-        gpu_count=count,
+        idle=idle,
+        gpus=terms.gpu if submission.gpu is None else (submission.gpu,),
+        gpu_count=terms.gpu_count,
     )
-
-
-def _idle(value: object, otherwise: int | None) -> int:
-    if value is None or value is True:
-        return otherwise or 0
-    told = idle_of(value)
-    if told is None:
-        raise TaskInvalid(f"idle_duration: {value!r} is not a duration; write seconds, or 30s, 10m, 2h, or off")
-    return told if otherwise is None or otherwise < 0 else min(told, otherwise)

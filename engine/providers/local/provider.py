@@ -5,24 +5,25 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
+
 from engine.errors import ProviderError, TaskInvalid
 from engine.providers.base import Named, Provider, Submission, Submitted
 from engine.providers.local.durable import is_locked, write_json
-from engine.providers.local.instances import AnswerPage, MachineLister
 from engine.providers.local.launch import launch
-from engine.providers.local.listing import RunLister
+from engine.providers.local.listing import Lister, question
 from engine.providers.local.placement import LocalOffer, wanted
+from engine.providers.local.reading import MACHINES, RUNS
 from engine.providers.local.state import Accepted, RunState, close_lost, read_accepted, read_output, read_state
 from engine.providers.local.store import RUN_ID, RunFolders
 from engine.providers.local.task import local_task
+from engine.providers.readings import READINGS
 from events.clock import Clock, Ids
 from events.poll import Poll
 
 DEFAULT_OUTPUT_LIMIT = 1 << 30
 """Bytes of output kept of one run (1 GiB)."""
 
-_RUNS = "/local/runs/list"
-_MACHINES = "/local/instances/list"
 _log = logging.getLogger(__name__)
 
 
@@ -59,8 +60,7 @@ class LocalProvider(Provider):
         self.source = f"local/{host}"
         self.project = host
         self._store = RunFolders(state, clock)
-        self._listing = RunLister(self._store, host, clock)
-        self._machines = MachineLister(self._store, host, clock)
+        self._listing = Lister(self._store, host, clock)
         self._offer = LocalOffer(price=price, boot=boot, gpu=gpu, gpu_count=gpu_count)
         self._clock = clock
         self._ids = ids
@@ -68,53 +68,33 @@ class LocalProvider(Provider):
         self._output_limit = output_limit
 
     def poll(self, follow: Collection[str], *, since: int | None) -> Iterator[Poll]:
-        """A listing of this machine's runs (`Listing.read`), then one of its machines as they stand with these runs."""
+        """The runs of this machine, then its machines as they stand with these runs: so they are no newer than they."""
         started_at = self._clock.now()
-        try:
-            runs = self._listing.read(follow, since)
-        except OSError as error:
-            yield self._unanswered(_RUNS, self._listing.question(), started_at, error)
-            return
-        yield self._answered(_RUNS, runs, started_at)
-        try:
-            machines = self._machines.read(self._listing.active, self._listing.ended, follow, since)
-        except OSError as error:
-            yield self._unanswered(_MACHINES, self._machines.question(), started_at, error)
-            return
-        self._listing.ended.clear()
-        # it says which machine is busy by the runs read before, and so is no newer than they
-        yield self._answered(_MACHINES, machines, started_at)
-
-    def _answered(self, path: str, page: AnswerPage, started_at: int) -> Poll:
-        return Poll(
-            source=self.source,
-            path=path,
-            req=page.req,
-            started_at=started_at,
-            observed_at=self._clock.now(),
-            status=200,
-            body=page.body,
-            answered=True,
-            sweep=self._ids.new().replace("-", ""),
-            complete=page.complete,
-        )
-
-    def _unanswered(self, path: str, req: bytes, started_at: int, error: OSError) -> Poll:
-        return Poll(
-            source=self.source,
-            path=path,
-            req=req,
-            started_at=started_at,
-            observed_at=self._clock.now(),
-            status=None,
-            error=f"cannot read {error.filename or self._store.root}: {error.strerror}",
-            answered=False,
-        )
+        for path, read in ((RUNS, self._listing.runs), (MACHINES, self._listing.machines)):
+            try:
+                page, error = read(follow, since), None
+            except OSError as problem:
+                page, error = None, f"cannot read {problem.filename or self._store.root}: {problem.strerror}"
+            yield Poll(
+                source=self.source,
+                path=path,
+                req=question(self.project) if page is None else page.req,
+                started_at=started_at,
+                observed_at=self._clock.now(),
+                status=None if page is None else 200,
+                error=error,
+                body=None if page is None else page.body,
+                answered=page is not None,
+                sweep=None if page is None else self._ids.new().replace("-", ""),
+                complete=page is not None and page.complete,
+            )
+            if page is None:
+                return
 
     def submit(self, submission: Submission) -> Submitted:
         """Start the task, once: a run id that was started before, by whomever, is given back as it is.
 
-        A run for which there is no place is taken and has failed for want of capacity, as with dstack; asked for again
+        A run for which there is no place is taken and has failed for want of capacity; asked for again
         under the same run id it gets an id of its own.
         """
         if not RUN_ID.fullmatch(submission.run_id):
@@ -122,7 +102,7 @@ class LocalProvider(Provider):
         base = Path(submission.base).absolute() if submission.base is not None else Path.cwd()
         labelled = self._offer.gpu is not None
         task = local_task(submission.configuration, base=base, inherited=self._environment, labelled=labelled)
-        terms = wanted(submission)
+        terms = wanted(submission, READINGS.terms(self.name, msgspec.json.encode(task.shown), ""))
         with self._writing():
             taken = self._store.take(submission.run_id, submission.name, task, terms, self._offer)
             if isinstance(taken, RunState):

@@ -1,4 +1,6 @@
-"""What the folder of one run says: files that are whole or absent, and a lock that is held while its supervisor lives.
+"""What the folder of one run, or of one machine that is kept warm, says: files that are whole or absent, and locks.
+
+A run:
 
 - `lock`: held from the submission until the supervisor's exit; the kernel lets go of it, also when the machine stops.
 - `accepted.json`: what was asked, without any secret.
@@ -7,6 +9,12 @@
 - `stop.json`: somebody asked for the end.
 - `ended.json`: how it ended; the supervisor's last act.
 - `output`: what the command wrote. `supervisor.err`: what the supervisor itself complained of.
+
+A machine:
+
+- `lock`: held from its making until its process ends. `busy`: held while a run is on it.
+- `made.json`: what it is (`MachineSpec`). `started.json`: its process exists. `up.json`: it can take runs.
+- `stop.json`: somebody told it to go. `ended.json`: why it went; its process' last act.
 """
 
 import contextlib
@@ -29,6 +37,7 @@ class StateDamaged(ProviderError):
 
 
 _T = TypeVar("_T")
+_End = TypeVar("_End", "Ended", "Gone")
 
 
 def read_file(path: Path, shape: type[_T]) -> _T | None:
@@ -45,8 +54,18 @@ def read_file(path: Path, shape: type[_T]) -> _T | None:
         raise StateDamaged(f"{path} is damaged ({error}); move its folder away to go on without it") from None
 
 
-NO_CAPACITY = "failed_to_start_due_to_no_capacity"
-"""dstack's word for a run that found no machine."""
+NO_CAPACITY = "no_capacity"
+_FORMER = {
+    "done_by_runner": "exited",
+    "container_exited_with_error": "exited",
+    "terminated_by_user": "stopped",
+    "aborted_by_user": "killed",
+    "max_duration_exceeded": "timed_out",
+    "executor_error": "not_started",
+    "instance_unreachable": "machine_lost",
+    "failed_to_start_due_to_no_capacity": NO_CAPACITY,
+}
+"""How older versions wrote the reason of an end → how we do."""
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,14 +105,15 @@ class Stopping(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def reason(self) -> str:
-        """dstack's word for the end of the job."""
-        return "aborted_by_user" if self.abort else "terminated_by_user"
+        """Of the end that comes of it."""
+        return "killed" if self.abort else "stopped"
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """How it ended, in dstack's words for a job's termination, or `supervisor_lost`."""
+    """How a run ended."""
 
     reason: str
+    """A key of `reading.CAUSES`."""
     exit_status: int | None
     message: str
     at: int
@@ -115,6 +135,19 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     """Its supervisor lives, or its submitter is about to start one."""
 
     @property
+    def status(self) -> str:
+        """A key of `reading.STATES`."""
+        if self.ended is not None or self.stopping is not None:
+            return "stopping" if self.ended is None else "ended"
+        return "running" if self.running else "queued" if self.started is None else "provisioning"
+
+    @property
+    def reason(self) -> str | None:
+        """Why it ends or ended."""
+        found = self.ended or self.stopping
+        return None if found is None else found.reason
+
+    @property
     def active(self) -> bool:
         """It may still run."""
         return self.ended is None and (self.supervised or self.started is not None)
@@ -129,6 +162,11 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     def known(self) -> bool:
         """It was taken for good. A submission that died before the start never was, and may be made again."""
         return self.active or self.ended is not None
+
+
+def _read_end(folder: Path, shape: type[_End]) -> _End | None:
+    found = read_file(folder / "ended.json", shape)
+    return None if found is None else msgspec.structs.replace(found, reason=_FORMER.get(found.reason, found.reason))
 
 
 def read_accepted(folder: Path) -> Accepted | None:
@@ -156,7 +194,7 @@ def read_state(folder: Path) -> RunState | None:
         started=read_file(folder / "started.json", Started),
         begun=accepted.machine is not None and accepted.machine.waited_for and (folder / "begun.json").exists(),
         stopping=read_file(folder / "stop.json", Stopping),
-        ended=read_file(folder / "ended.json", Ended),
+        ended=_read_end(folder, Ended),
         supervised=supervised,
     )
 
@@ -173,7 +211,7 @@ def close_lost(folder: Path, state: RunState, now: int) -> RunState:
     if held is None:
         return state
     try:
-        if (written := read_file(folder / "ended.json", Ended)) is not None:
+        if (written := _read_end(folder, Ended)) is not None:
             return msgspec.structs.replace(state, ended=written)
         gone = kill_marked(state.accepted.run_id)
         ended = Ended(
@@ -188,6 +226,118 @@ def close_lost(folder: Path, state: RunState, now: int) -> RunState:
     finally:
         os.close(held)
 
+
+# -- machines ----------------------------------------------------------------------------------------------------------
+
+FOLDER = ".machines"
+"""Below the provider's folder; the point keeps it apart from the runs."""
+
+
+class Gone(msgspec.Struct, frozen=True, kw_only=True):
+    """How a machine ended."""
+
+    reason: str
+    """A key of `reading.VM_CAUSES`."""
+    message: str
+    at: int
+
+
+class MachineState(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything known about one machine that is kept warm."""
+
+    spec: MachineSpec
+    started: bool = False
+    up: bool = False
+    told: bool = False
+    """Somebody told it to go."""
+    gone: Gone | None = None
+    lives: bool = False
+    """Its process lives, or its submitter is about to start one."""
+
+    @property
+    def known(self) -> bool:
+        """It came into being. One whose submitter died before that never did."""
+        return self.started or self.lives or self.gone is not None
+
+    @property
+    def lost(self) -> bool:
+        """Its process died without a word."""
+        return self.started and not self.lives and self.gone is None
+
+
+def machine_ids(root: Path) -> Iterator[str]:
+    """Every machine that has a folder."""
+    try:
+        with os.scandir(root / FOLDER) as entries:
+            yield from [entry.name for entry in entries]
+    except FileNotFoundError:
+        return  # none was ever made here
+
+
+def was_kept(root: Path, machine_id: str) -> bool:
+    """Whether this is, or was, a machine with a process of its own."""
+    return (root / FOLDER / machine_id).is_dir()
+
+
+def read_machine(folder: Path) -> MachineState | None:
+    """The machine in this folder; None if none was made there.
+
+    Raises:
+        OSError, StateDamaged: a file cannot be read, or is damaged.
+    """
+    spec = read_file(folder / "made.json", MachineSpec)
+    if spec is None:
+        return None
+    # looked at before `ended.json`: a process that lets go of its lock in between has written it
+    lives = is_locked(folder)
+    return MachineState(
+        spec=spec,
+        started=(folder / "started.json").exists(),
+        up=(folder / "up.json").exists(),
+        told=(folder / "stop.json").exists(),
+        gone=_read_end(folder, Gone),
+        lives=lives,
+    )
+
+
+def make_machine(folder: Path, spec: MachineSpec) -> int:
+    """Write down what is to be made and hold its lock, whose descriptor is given back.
+
+    Raises:
+        OSError: it cannot be written; nothing was made.
+    """
+    folder.parent.mkdir(mode=0o700, exist_ok=True)
+    folder.mkdir(mode=0o700)
+    held = lock(folder)
+    if held is None:
+        raise OSError(f"{folder} is held by another process")
+    try:
+        write_json(folder / "made.json", msgspec.structs.asdict(spec))
+    except OSError:
+        os.close(held)
+        raise
+    return held
+
+
+def close_lost_machine(folder: Path, state: MachineState, now: int) -> MachineState:
+    """A machine whose process died without a word, brought to its end; where two look at once, one acts."""
+    if not state.lost:
+        return state
+    held = lock(folder)
+    if held is None:
+        return state
+    try:
+        if (written := _read_end(folder, Gone)) is not None:
+            return msgspec.structs.replace(state, gone=written)
+        gone = Gone(reason="unreachable", message="the machine's process is gone without a word", at=now)
+        with contextlib.suppress(OSError):
+            write_json(folder / "ended.json", msgspec.structs.asdict(gone))
+        return msgspec.structs.replace(state, gone=gone)
+    finally:
+        os.close(held)
+
+
+# -- output ------------------------------------------------------------------------------------------------------------
 
 _CHUNK = 1 << 18
 _PAUSE = 50_000

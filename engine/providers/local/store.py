@@ -12,9 +12,19 @@ import msgspec
 
 from engine.errors import NameInUse, ProviderError, RunNotFound, VmInUse, VmNotFound
 from engine.providers.local.durable import BUSY, LIFE, lock, sync_folder, write_json
-from engine.providers.local.machines import FOLDER, machine_ids, make_machine, read_machine
 from engine.providers.local.placement import LocalOffer, MachineSpec, NoCapacity, Standing, Wanted, new_machine, place
-from engine.providers.local.state import NO_CAPACITY, Accepted, Ended, RunState, read_accepted, read_state
+from engine.providers.local.state import (
+    FOLDER,
+    NO_CAPACITY,
+    Accepted,
+    Ended,
+    RunState,
+    machine_ids,
+    make_machine,
+    read_accepted,
+    read_machine,
+    read_state,
+)
 from engine.providers.local.task import LocalTask
 from events.clock import SECOND, Clock, foreign_run_id
 

@@ -94,11 +94,11 @@ _UNKILLABLE = 10.0
 _DEFAULTED = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 """What the submitter or Python ignores, the command does not."""
 _MESSAGES = {
-    "terminated_by_user": "stopped",
-    "aborted_by_user": "aborted",
-    "max_duration_exceeded": "max duration exceeded",
+    "stopped": "stopped",
+    "killed": "killed",
+    "timed_out": "max duration exceeded",
     "supervisor_lost": "the supervisor was told to quit",
-    "instance_unreachable": "instance unreachable",
+    "machine_lost": "instance unreachable",
 }
 
 
@@ -172,7 +172,7 @@ class Supervisor:
             )
         except OSError as error:
             self._exited_at = _now()
-            self._settle("executor_error", None, f"cannot start {self._argv[0]} in {self._cwd}: {error.strerror}")
+            self._settle("not_started", None, f"cannot start {self._argv[0]} in {self._cwd}: {error.strerror}")
             return False
         finally:
             self._output.handed_over()
@@ -194,13 +194,13 @@ class Supervisor:
                 break
         self._output.finish()
         if self._reason is not None:
-            # as dstack has it: a run that was ended has no exit status, whatever the command made of the signal
+            # a run that was ended has no exit status, whatever the command made of the signal
             self._exited_at = _now()
             self._settle(self._reason, None, _MESSAGES[self._reason])
         elif self._exit:
-            self._settle("container_exited_with_error", self._exit, f"exited ({self._exit})")
+            self._settle("exited", self._exit, f"exited ({self._exit})")
         else:
-            self._settle("done_by_runner", 0, "exited (0)")
+            self._settle("exited", 0, "exited (0)")
 
     def abandon(self, error: str) -> None:
         """End the run because the supervisor itself failed."""
@@ -234,12 +234,12 @@ class Supervisor:
         if self._exit is not None and self._reason is None:
             return  # it ended by itself, and nothing that comes later changes that
         reason = self._cut_short()
-        if reason in ("aborted_by_user", "instance_unreachable"):
+        if reason in ("killed", "machine_lost"):
             self._end(reason, now, 0)
         elif reason is not None:
             self._end(reason, now, _LAST_GRACE if reason == "supervisor_lost" else self._grace)
         elif self._limit is not None and now - self._began >= self._limit:
-            self._end("max_duration_exceeded", now, self._grace)
+            self._end("timed_out", now, self._grace)
 
     def _cut_short(self) -> str | None:
         """Why the run is to end, whatever its command does."""
@@ -248,7 +248,7 @@ class Supervisor:
         if self._told_to_quit:
             return "supervisor_lost"
         if self.machine.lost:
-            return "instance_unreachable"
+            return "machine_lost"
         return None
 
     def _end(self, reason: str, now: float, grace: int | None) -> None:
@@ -260,7 +260,7 @@ class Supervisor:
                 pids = descendants(os.getpid(), self._command)
                 signal_all(pids, signal.SIGTERM)
                 signal_all(pids, signal.SIGCONT)  # a stopped process would not hear it
-        elif reason == "aborted_by_user" != self._reason:
+        elif reason == "killed" != self._reason:
             self._reason = reason
             self._kill_at = now
 
@@ -359,11 +359,11 @@ def _wake_on_signals(told_to_quit: Callable[[], None]) -> int:
 
 def _stop_request(path: Path) -> str | None:
     try:
-        return "aborted_by_user" if json.loads(path.read_bytes())["abort"] else "terminated_by_user"
+        return "killed" if json.loads(path.read_bytes())["abort"] else "stopped"
     except FileNotFoundError:
         return None
     except (OSError, ValueError, LookupError):
-        return "terminated_by_user"  # somebody asked, that much is sure
+        return "stopped"  # somebody asked, that much is sure
 
 
 def _texts(value: object) -> list[str]:

@@ -1,4 +1,4 @@
-"""What of a dstack task means something on this machine: the command, its environment, its folder and its limits.
+"""What of a task means something on this machine: the command, its environment, its folder and its limits.
 
 The rest (machine, image, backend, …) is ignored, and named: a local run is a process and gets the machine as it is.
 """
@@ -11,10 +11,11 @@ from pathlib import Path
 import msgspec
 
 from engine.errors import TaskInvalid
+from engine.providers import registry
 from events.clock import UNITS
 
 DEFAULT_GRACE = 10
-"""Seconds between SIGTERM and SIGKILL where the task sets no `stop_duration`; dstack's runner waits as long."""
+"""Seconds between SIGTERM and SIGKILL where the task sets no `stop_duration`."""
 
 INHERITED = (
     "PATH",
@@ -88,7 +89,8 @@ def local_task(
         raise TaskInvalid(f"type {configuration['type']!r} cannot be run here: only `task` can")
     if configuration.get("nodes") not in (None, 1):
         raise TaskInvalid(
-            f"nodes: {configuration['nodes']!r} cannot be run here: this machine is one node; use --provider dstack"
+            f"nodes: {configuration['nodes']!r} cannot be run here: this machine is one node; "
+            f"use --provider {registry.task_language().name}"
         )
     where = configuration.get("working_dir")
     task = LocalTask(
@@ -135,13 +137,13 @@ def _argv(configuration: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def _joined(commands: list[str]) -> str:
-    """One line as dstack makes it: the first command that fails ends the run; a background one is bracketed."""
+    """One line: the first command that fails ends the run; a background one is bracketed."""
     lines = (line.strip() for line in commands)
     return " && ".join(f"{{ {line} }}" if line.endswith("&") else line for line in lines)
 
 
 def _shell(configuration: Mapping[str, object]) -> str:
-    """dstack's choice, only not interactive: the task's own shell, else bash in place of dstack's image, else sh."""
+    """The task's own shell, else bash where the task names no image, else sh; never interactive."""
     shell = configuration.get("shell")
     if isinstance(shell, str):
         return shell if shell.startswith("/") else f"/bin/{shell}"
@@ -177,7 +179,7 @@ def _pairs(env: object) -> list[tuple[str, str]]:
 
 
 def seconds(field: str, value: object, *, unset: int | None) -> int | None:
-    """dstack's durations: seconds, `90m`, or `off` (-1), which is None: no limit.
+    """A duration: seconds, `90m`, or `off` (-1), which is None: no limit.
 
     Raises:
         TaskInvalid: the value is no duration.

@@ -267,7 +267,7 @@ def _forget() -> None:
     """What was found of other packages."""
     registry._installed.cache_clear()
     registry.kind.cache_clear()
-    READINGS.scope.cache_clear()
+    READINGS.asked.cache_clear()
 
 
 @pytest.fixture(

@@ -7,7 +7,7 @@ from engine.commands.dispatcher import raise_failure
 from engine.errors import Conflict, NameInUse
 from engine.policy import HOUR, Policy
 from engine.providers.base import Named, Submission
-from engine.providers.naming import choose_name
+from engine.providers.task import choose_name
 from engine.states import State
 from events import types
 from events.clock import SECOND, foreign_run_id

@@ -16,7 +16,7 @@ from engine.providers.dstack.provider import DstackProvider
 from engine.providers.dstack.task import complete_task, normal_task
 from engine.providers.dstack.uploads import check_local
 from engine.providers.registry import settings_table
-from engine.providers.task_file import read_task_file
+from engine.providers.task import read_task_file
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples" / "rocm-dstack-hotaisle"

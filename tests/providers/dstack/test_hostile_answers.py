@@ -11,8 +11,7 @@ import pytest
 
 from engine.providers.base import Preparation, Submission
 from engine.providers.dstack import doctor
-from engine.providers.dstack.answer import HttpAnswer
-from engine.providers.dstack.client import Client
+from engine.providers.dstack.client import Client, HttpAnswer
 from engine.providers.dstack.provider import DstackProvider
 from engine.providers.dstack.settings import address
 from events.clock import RandomIds, SystemClock

@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 
 from engine.errors import TaskInvalid
 from engine.providers.dstack.task import complete_task, normal_task
-from engine.providers.naming import PATTERN, check_name, choose_name
-from engine.providers.task import overlaid
-from engine.providers.task_file import parse_task, read_task_file
+from engine.providers.task import PATTERN, check_name, choose_name, overlaid, parse_task, read_task_file
 from events.errors import StenoError, UnreadableInput
 
 TASK = {"type": "task", "commands": ["true"]}

@@ -138,20 +138,13 @@ class Machine:
         return found[run_id]
 
     def words(self, run_id: str) -> tuple[object, ...]:
-        """Run's status and reason, job's status, reason and exit status."""
+        """The run's status, reason and exit status."""
         item = self.item(run_id)
-        (job,) = item["jobs"][0]["job_submissions"]  # type: ignore[index]
-        return (
-            item["status"],
-            item["termination_reason"],
-            job["status"],
-            job["termination_reason"],
-            job["exit_status"],
-        )
+        return item["status"], item["reason"], item["exit_status"]
 
     def end(self, run_id: str) -> tuple[object, ...]:
         """The words at the run's end."""
-        until(lambda: self.words(run_id)[0] in {"done", "failed", "terminated"})
+        until(lambda: self.words(run_id)[0] == "ended")
         return self.words(run_id)
 
     def output(self, run_id: str, *, follow: bool = True) -> bytes:
@@ -183,9 +176,9 @@ class Machine:
                 until(lambda run_id=run_id: not _active(provider, run_id))
         self.provider = provider
         for item in self.machines() if self.state.is_dir() else ():
-            if item["status"] != "terminated":
+            if item["status"] != "gone":
                 provider.stop_vm(str(item["id"]))
-        until(lambda: not self.state.is_dir() or all(item["status"] == "terminated" for item in self.machines()))
+        until(lambda: not self.state.is_dir() or all(item["status"] == "gone" for item in self.machines()))
         until(lambda: not living_machines(self.state))
         until(lambda: not any(map(marked, self.runs)))
 
@@ -254,4 +247,4 @@ def engine() -> Callable[[list[str]], AbstractContextManager[subprocess.Popen[by
 def _active(provider: LocalProvider, run_id: str) -> bool:
     poll, _ = provider.poll((run_id,), since=None)
     items = {item["id"]: item["status"] for item in msgspec.json.decode(poll.body or b"[]")}
-    return items.get(run_id) not in {"done", "failed", "terminated", None}
+    return items.get(run_id) not in {"ended", None}

@@ -7,13 +7,17 @@ import pytest
 from stenotest.story import START
 
 from engine.errors import ProviderError
-from engine.providers.dstack.run_reading import read_run
-from engine.providers.local import listing
+from engine.fold.tick import PollReader
+from engine.providers import registry
+from engine.providers.local import listing, reading, state
 from engine.providers.local.durable import write_json
 from engine.providers.local.state import read_state
 from engine.providers.readings import READINGS
+from events.poll import Poll
+from projections.models.evidence import quote
 
-DONE = ("done", "all_jobs_done", "done", "done_by_runner", 0)
+READING = registry.kind("local").reading()
+DONE = ("ended", "exited", 0)
 
 
 def ids(poll) -> list[str]:
@@ -63,7 +67,7 @@ def test_a_run_is_told_in_words_the_reading_knows(machine) -> None:
 
     def facts():
         (item,) = msgspec.json.decode(machine.poll().body, type=list[msgspec.Raw])
-        return read_run(bytes(item))
+        return READING.runs(bytes(item))[0]
 
     running = facts()
     assert (running.provider_id, running.name, running.project, running.finite) == (run_id, "mine", "here", True)
@@ -72,7 +76,7 @@ def test_a_run_is_told_in_words_the_reading_knows(machine) -> None:
     assert machine.end(run_id) == DONE
     done = facts()
     job = done.jobs[0].newest
-    assert (done.status, done.reason, job.status, job.reason, job.exit_status) == DONE
+    assert (done.status, done.reason, job.exit_status) == (job.status, job.reason, done.latest_exit_status) == DONE
     assert (done.drift, done.submitted_at) == ((), running.submitted_at)
     assert done.submitted_at <= job.finished_at
     assert done.latest_exit_status == job.exit_status
@@ -83,7 +87,7 @@ def test_the_question_reads_as_an_unfiltered_list_of_this_source(machine) -> Non
     poll = machine.poll()
     scope = READINGS.scope(poll.path, poll.req)
     assert scope.source == poll.source == "local/here"
-    assert (scope.endpoint, scope.filtered, scope.page_after) == ("runs/list", False, None)
+    assert (scope.endpoint, scope.filtered, scope.page_after) == ("runs", False, None)
     assert scope.limit > 100
 
 
@@ -95,7 +99,7 @@ def test_an_unchanged_machine_gives_an_unchanged_answer(machine) -> None:
 
 
 def test_runs_are_listed_newest_first(machine) -> None:
-    """As dstack does."""
+    """By the time of their submission."""
     runs = [machine.submit("true") for _ in range(3)]
     assert ids(machine.poll()) == runs[::-1]
 
@@ -154,7 +158,7 @@ def test_no_secret_is_on_the_disk_or_in_the_process_list(machine) -> None:
     assert len(written) >= 5
     assert not [path for path, text in written.items() if secret.encode() in text]
     assert secret.encode() not in (machine.poll().body or b"")
-    assert machine.item(run_id)["jobs"][0]["job_spec"]["env"] == {"KEY": None}
+    assert machine.item(run_id)["task"]["env"] == {"KEY": None}
     for line in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             assert secret.encode() not in line.read_bytes()
@@ -166,7 +170,7 @@ def test_no_secret_is_on_the_disk_or_in_the_process_list(machine) -> None:
 def test_what_this_machine_ignores_is_named(machine) -> None:
     """A GPU is asked for and not given: the run says so."""
     run_id = machine.submit("true", resources={"gpu": "MI300X:1"}, image="rocm/dev", backends=["hotaisle"])
-    assert machine.item(run_id)["run_spec"]["ignored"] == ["backends", "image", "resources"]
+    assert machine.item(run_id)["ignored"] == ["backends", "image", "resources"]
 
 
 def test_a_run_that_has_ended_is_read_once(machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,15 +191,28 @@ def test_a_run_that_has_ended_is_read_once(machine, monkeypatch: pytest.MonkeyPa
     assert read == [active]
 
 
-@pytest.mark.parametrize("reason", sorted(listing.ENDS))
-def test_every_end_reads_as_a_known_pair_of_words(machine, reason: str) -> None:
-    """Also the ends that are hard to bring about."""
+@pytest.mark.parametrize("reason", sorted({*reading.CAUSES, *state._FORMER}))
+def test_every_end_reads_as_a_known_word(machine, reason: str) -> None:
+    """Also the ends that are hard to bring about, and those that older versions wrote."""
     (run_id,) = ended(machine, 1)
     write_json(
         machine.state / run_id / "ended.json", {"reason": reason, "exit_status": None, "message": "", "at": START}
     )
     (item,) = msgspec.json.decode(machine.poll().body, type=list[msgspec.Raw])
-    facts = read_run(bytes(item))
+    (facts,) = READING.runs(bytes(item))
     assert facts.drift == ()
-    assert facts.jobs[0].newest.reason == reason
-    assert facts.status in {"done", "failed", "terminated"}
+    assert facts.reason == facts.jobs[0].newest.reason == state._FORMER.get(reason, reason)
+    assert (facts.status, facts.final) == ("ended", True)
+
+
+@pytest.mark.parametrize("path", [reading.RUNS, reading.MACHINES])
+def test_an_odd_answer_is_named_and_read_no_further(path: str) -> None:
+    """A trace or a record of somebody else: nothing raises, whatever is in it."""
+    for body in (b"[1]", b'[{"id": 5}]', b'[{"id": "a"}]', b"{}", b'"text"', b"[]"):
+        poll = Poll(source="local/x", path=path, started_at=1, observed_at=2, status=200, body=body, answered=True)
+        tick = PollReader(READINGS).read(1, poll)
+        assert (tick.runs, tick.vms) == ((), ())
+        assert quote(poll, 1, "a").fields == ()
+    for req in (b"null", b"[]", b'{"host": 3}', b"{"):
+        assert READINGS.scope(path, req).provider == "local"
+    assert READING.costs(b"[]") == {}

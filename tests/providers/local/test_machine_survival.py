@@ -15,8 +15,8 @@ from engine.providers.local import launch
 
 pytestmark = pytest.mark.slow
 
-DONE = ("done", "all_jobs_done", "done", "done_by_runner", 0)
-UNREACHABLE = ("failed", "job_failed", "failed", "instance_unreachable", None)
+DONE = ("ended", "exited", 0)
+UNREACHABLE = ("ended", "machine_lost", None)
 
 SUBMITTER = """
 import os, sys
@@ -52,7 +52,7 @@ def kill(pid: int) -> None:
     [
         ("store", "lock"),
         ("store", "make_machine"),
-        ("machines", "write_json"),
+        ("state", "write_json"),
         ("store", "write_json"),
         ("store", "sync_folder"),
         ("provider", "launch"),
@@ -89,7 +89,7 @@ def test_a_machine_outlives_the_kill_of_everybody_else(machine, engine) -> None:
         assert process.stdout.readline() == b"1\n"
     assert machine.words(run_id)[0] in {"provisioning", "running"}
     machine.kill_supervisor(run_id)
-    assert machine.end(run_id)[3] == "supervisor_lost"
+    assert machine.end(run_id) == ("ended", "supervisor_lost", None)
     machine.until(lambda: machine.is_at("idle"))
     warm = machine.send("true", slot="steno-slot-1", creation="reuse")
     assert machine.end(warm) == DONE
@@ -101,15 +101,15 @@ def test_a_machine_that_died_is_terminated_as_unreachable(machine) -> None:
     vm = machine.the_machine()
     kill(machine.pid_of_machine(vm["id"]))
     # The kernel takes a process off the list before it lets go of its lock, by which the provider knows it.
-    machine.until(lambda: not machine.processes() and machine.is_at("terminated"))
+    machine.until(lambda: not machine.processes() and machine.is_at("gone"))
     gone = machine.the_machine()
-    assert (gone["status"], gone["termination_reason"]) == ("terminated", "unreachable")
-    assert gone["finished_at"] > gone["created"]
+    assert (gone["status"], gone["reason"]) == ("gone", "unreachable")
+    assert gone["ended_at"] > gone["created"]
     assert machine.another().stop_vm(vm["id"]) is None
     machine.provider = machine.another()
     assert machine.the_machine() == gone
     assert machine.end(machine.send("true", idle_duration="1h")) == DONE
-    machine.until(lambda: machine.is_at("idle", "terminated"))
+    machine.until(lambda: machine.is_at("idle", "gone"))
 
 
 @pytest.mark.parametrize("boot", [0, 3_600_000_000], ids=["running", "booting"])
@@ -121,18 +121,18 @@ def test_a_machine_that_dies_takes_its_run_with_it(machine, boot: int) -> None:
         machine.until(lambda: machine.words(run_id)[0] == "running")
     kill(machine.pid_of_machine(machine.the_machine()["id"]))
     assert machine.end(run_id) == UNREACHABLE
-    machine.until(lambda: machine.is_at("terminated"))
-    assert machine.the_machine()["termination_reason"] == "unreachable"
+    machine.until(lambda: machine.is_at("gone"))
+    assert machine.the_machine()["reason"] == "unreachable"
 
 
 def test_a_machine_told_to_quit_says_so(machine) -> None:
     """SIGTERM is what a host sends that goes down."""
     machine.end(machine.send("true", idle_duration="1h"))
     os.kill(machine.pid_of_machine(machine.the_machine()["id"]), signal.SIGTERM)
-    machine.until(lambda: machine.is_at("terminated"))
+    machine.until(lambda: machine.is_at("gone"))
     vm = machine.the_machine()
-    assert vm["termination_reason"] == "unreachable"
-    assert vm["termination_reason_message"] == "the machine's process was told to quit"
+    assert vm["reason"] == "unreachable"
+    assert vm["message"] == "the machine's process was told to quit"
 
 
 def test_a_machine_whose_folder_is_gone_goes_too(machine, tmp_path: Path) -> None:

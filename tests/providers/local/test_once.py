@@ -11,7 +11,7 @@ from engine.errors import NameInUse, ProviderError, TaskInvalid
 from engine.providers.local import launch, store
 from events.clock import SECOND
 
-DONE = ("done", "all_jobs_done", "done", "done_by_runner", 0)
+DONE = ("ended", "exited", 0)
 
 
 def test_a_run_id_is_started_once(machine) -> None:

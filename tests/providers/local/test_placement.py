@@ -1,10 +1,13 @@
 """Which machine a run goes to: laws over everything that can stand around."""
 
+import json
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.providers.base import Submission
 from engine.providers.local.placement import LocalOffer, MachineSpec, NoCapacity, Standing, Wanted, place, wanted
+from engine.providers.readings import READINGS
 
 SLOTS = st.sampled_from([None, "steno-slot-1", "steno-slot-2"])
 LABELS = st.sampled_from([(None, 0), ("MI300X", 1), ("MI300X", 2), ("MI210", 1)])
@@ -89,7 +92,8 @@ def test_the_order_in_which_machines_are_found_does_not_matter(
 
 
 def asks(**configuration: object) -> Wanted:
-    return wanted(Submission(run_id="r", name="n", project="here", configuration=configuration))
+    terms = READINGS.terms("local", json.dumps(configuration).encode(), "me")
+    return wanted(Submission(run_id="r", name="n", project="here", configuration=configuration), terms)
 
 
 ODD = st.recursive(

@@ -8,11 +8,11 @@ import pytest
 
 from engine.providers.local.tree import descendants
 
-DONE = ("done", "all_jobs_done", "done", "done_by_runner", 0)
+DONE = ("ended", "exited", 0)
 
 
 def failed(code: int) -> tuple[object, ...]:
-    return ("failed", "job_failed", "failed", "container_exited_with_error", code)
+    return ("ended", "exited", code)
 
 
 @pytest.mark.parametrize(
@@ -135,9 +135,11 @@ def test_a_run_works_in_its_folder(machine, where: str) -> None:
 def test_a_run_that_cannot_be_started_fails_and_says_why(machine) -> None:
     """A missing folder is the run's failure, in the provider's words, not the submitter's."""
     run_id = machine.submit("true", working_dir="missing")
-    assert machine.end(run_id) == ("failed", "job_failed", "failed", "executor_error", None)
-    job = machine.item(run_id)["latest_job_submission"]
-    assert job["status_message"] == f"cannot start /bin/bash in {machine.base}/missing: No such file or directory"
+    assert machine.end(run_id) == ("ended", "not_started", None)
+    assert (
+        machine.item(run_id)["message"]
+        == f"cannot start /bin/bash in {machine.base}/missing: No such file or directory"
+    )
 
 
 def test_an_entrypoint_is_run_without_a_shell(machine) -> None:

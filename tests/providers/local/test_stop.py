@@ -13,9 +13,9 @@ pytestmark = pytest.mark.slow
 
 DEAF = "trap 'echo asked' TERM; echo ready; while :; do sleep 0.05; done"
 """It hears the request and goes on."""
-STOPPED = ("terminated", "stopped_by_user", "terminated", "terminated_by_user", None)
-ABORTED = ("terminated", "aborted_by_user", "aborted", "aborted_by_user", None)
-TIMED_OUT = ("failed", "job_failed", "terminated", "max_duration_exceeded", None)
+STOPPED = ("ended", "stopped", None)
+ABORTED = ("ended", "killed", None)
+TIMED_OUT = ("ended", "timed_out", None)
 
 DAEMON = """python3 -c "
 import os, signal, time
@@ -50,7 +50,7 @@ def test_a_stop_ends_the_whole_tree_and_leaves_no_exit_status(machine) -> None:
     pids = [int(machine.wait_for("child")), int(machine.wait_for("other"))]
     assert not any(gone(pid, run_id) for pid in pids)
     machine.provider.stop(run_id, "", False)
-    assert machine.words(run_id)[:2] == ("terminating", "stopped_by_user") or machine.words(run_id) == STOPPED
+    assert machine.words(run_id)[:2] == ("stopping", "stopped") or machine.words(run_id) == STOPPED
     assert machine.end(run_id) == STOPPED
     assert all(gone(pid, run_id) for pid in pids)
 
@@ -87,7 +87,7 @@ def test_a_daemon_that_left_its_session_and_ignores_signals_is_killed_too(machin
 def test_a_daemon_does_not_outlive_a_command_that_ends_by_itself(machine) -> None:
     """Nor one that hides while the command ends."""
     run_id = machine.submit(DAEMON, "until [ -e daemon ]; do sleep 0.02; done")
-    assert machine.end(run_id)[:2] == ("done", "all_jobs_done")
+    assert machine.end(run_id)[:2] == ("ended", "exited")
     assert gone(int(machine.wait_for("daemon")), run_id)
 
 
@@ -104,7 +104,7 @@ def test_an_abort_overtakes_a_stop_and_a_stop_not_an_abort(machine) -> None:
     """Who waits for a grace of a day can still end it now."""
     run_id = machine.submit(DEAF, stop_duration="1d")
     asked(machine, run_id)
-    assert machine.words(run_id) == ("terminating", "stopped_by_user", "terminating", "terminated_by_user", None)
+    assert machine.words(run_id) == ("stopping", "stopped", None)
     machine.provider.stop(run_id, "", True)
     machine.provider.stop(run_id, "", False)
     assert machine.end(run_id) == ABORTED
@@ -114,7 +114,7 @@ def test_without_a_grace_only_an_abort_kills(machine) -> None:
     """`stop_duration: off`."""
     run_id = machine.submit(DEAF, stop_duration="off")
     asked(machine, run_id)
-    assert machine.words(run_id)[0] == "terminating"
+    assert machine.words(run_id)[0] == "stopping"
     machine.provider.stop(run_id, "", True)
     assert machine.end(run_id) == ABORTED
 
@@ -139,7 +139,7 @@ def test_a_run_is_ended_when_its_time_is_over(machine) -> None:
 def test_a_run_within_its_time_is_left_alone(machine) -> None:
     """The limit is no verdict."""
     run_id = machine.submit("sleep 0.3", max_duration="1h")
-    assert machine.end(run_id)[0] == "done"
+    assert machine.end(run_id) == ("ended", "exited", 0)
 
 
 def test_stopping_an_ended_run_changes_nothing(machine) -> None:
@@ -174,7 +174,7 @@ def test_a_supervisor_that_is_told_to_quit_ends_the_run_and_says_so(machine) -> 
     """A machine that shuts down sends SIGTERM: the run is the machine's failure."""
     run_id = machine.submit("sleep 600")
     os.kill(machine.supervisor(run_id), signal.SIGTERM)
-    assert machine.end(run_id) == ("failed", "job_failed", "failed", "supervisor_lost", None)
+    assert machine.end(run_id) == ("ended", "supervisor_lost", None)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
@@ -183,4 +183,4 @@ def test_a_supervisor_does_not_mind_a_terminal_signal(machine, number: signal.Si
     run_id = machine.submit(machine.gated)
     os.kill(machine.supervisor(run_id), number)
     machine.open()
-    assert machine.end(run_id)[0] == "done"
+    assert machine.end(run_id) == ("ended", "exited", 0)

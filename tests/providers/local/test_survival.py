@@ -16,8 +16,8 @@ from engine.providers.local.tree import marked
 
 pytestmark = pytest.mark.slow
 
-LOST = ("failed", "job_failed", "failed", "supervisor_lost", None)
-DONE = ("done", "all_jobs_done", "done", "done_by_runner", 0)
+LOST = ("ended", "supervisor_lost", None)
+DONE = ("ended", "exited", 0)
 
 SUBMITTER = """
 import os, sys, time
@@ -122,7 +122,7 @@ def test_stopping_a_lost_run_ends_what_is_left_of_it(machine) -> None:
     machine.kill_supervisor(run_id)
     machine.provider.stop(run_id, "", True)
     assert marked(run_id) == []
-    assert machine.words(run_id) == ("terminated", "aborted_by_user", "aborted", "aborted_by_user", None)
+    assert machine.words(run_id) == ("ended", "killed", None)
 
 
 def test_a_lost_run_in_a_folder_that_cannot_be_written_is_still_told(machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,7 +204,7 @@ def test_a_supervisor_that_fails_says_what_happened(machine, monkeypatch: pytest
     sabotaged(monkeypatch, "def broken(self): raise RuntimeError('a defect')\ns.Supervisor.run = broken")
     run_id = machine.submit("sleep 600")
     assert machine.end(run_id) == LOST
-    message = machine.item(run_id)["latest_job_submission"]["status_message"]
+    message = machine.item(run_id)["message"]
     assert message == "the supervisor failed: RuntimeError('a defect')"
 
 
