@@ -32,12 +32,10 @@ from engine.replay.record import world_of
 from events.clock import SystemClock
 from events.store.record import Record
 from projections.models import record_pages as browse
-from projections.models.incidents import incidents
-from projections.models.live_projector import Lag, Projector
-from projections.models.marks import record_object
+from projections.models.incidents import incidents, record_object
 from projections.models.overview import overview
 from projections.models.past_worlds import opened
-from projections.models.projector import rebuilt
+from projections.models.projector import Lag, Projector, rebuilt
 from projections.models.wire import wire
 from projections.store.reader_pool import Look, Pool
 
@@ -182,7 +180,7 @@ def past(path: Path) -> list[Measured]:
         for number in range(MOMENTS):
             position = draw.randrange(1, head)
             began, used = time.perf_counter(), time.process_time()
-            opened(record, position)[0].close()
+            opened(record, position).close()
             taken.append((time.perf_counter() - began) * 1000)
             cpu.append((time.process_time() - used) * 1000)
             if number % 20 == 0:

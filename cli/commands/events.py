@@ -72,7 +72,7 @@ def _check_types(types: tuple[str, ...]) -> None:
 def _print(app: App, stored: Stored) -> None:
     from cli.render import paint
     from cli.render.words import moment
-    from projections.models.record_rows import event_row
+    from projections.models.record_pages import event_row
 
     if app.json:
         emit_json(event_row(stored), lines=True)
@@ -102,7 +102,7 @@ def polls_command(
       steno polls --json | jq -r 'select(.changed != []) | .position'
     """
     from cli.wiring.time_arguments import between
-    from projections.models.record_rows import poll_rows
+    from projections.models.record_pages import poll_rows
 
     with app.reading() as record:
         after, until = between(app, record, start, end)

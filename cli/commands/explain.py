@@ -38,7 +38,7 @@ def explain_command(app: App, run: str, at: str | None) -> None:
         now = seen_from(app, view, at)
         row = view.run_or_vm(run)
         if isinstance(row, VmRow):
-            vm, machine, anomalies = view.vm(row.vm_id), view.machine(row.vm_id), view.anomalies_of_vm(row.vm_id)
+            vm, machine, anomalies = view.vm(row.vm_id), view.machine(row.vm_id), view.anomalies_of(f"vm/{row.vm_id}")
             why, until = view.why_up(row.vm_id, now), view.until(machine)
             value = {"vm": vm, "why_up": why, "anomalies": anomalies, "position": view.position}
             show(app, value, lambda: vm_page(vm, machine, why, anomalies, until, columns()))

@@ -31,7 +31,7 @@ def ps_command(app: App, everything: bool, hidden: bool, at: str | None) -> None
       steno ps --at 2026-11-20T15:00:00Z
     """
     from cli.wiring.view import DAY, say_unseen, seen_from, source_objects, viewing
-    from projections.models.queue_rows import queued_run
+    from projections.models.view import queued_run
     from projections.models.wire import wire
 
     with viewing(app, at) as (_, view):
@@ -49,7 +49,7 @@ def ps_command(app: App, everything: bool, hidden: bool, at: str | None) -> None
         if runs:
             names = {run.vm_id: view.vm(run.vm_id).name or run.vm_id[:8] for run in runs if run.vm_id is not None}
             emit(listing(runs, now, columns(), waiting=waiting, machines=names))
-        total = view.count()
+        total = view.store.runs.count()
         if total == 0:
             hint("no runs yet; `steno submit -- COMMAND` runs one here, `steno up` watches dstack")
         elif len(runs) < total:
@@ -78,12 +78,12 @@ def show_command(app: App, run: str, at: str | None) -> None:
 
     from cli.render.runs import anomaly_table, in_full
     from cli.wiring.view import seen_from, viewing
-    from projections.models.queue_rows import queued_run
+    from projections.models.view import queued_run
     from projections.models.wire import wire
 
     with viewing(app, at) as (_, view):
         row = view.row(run)
-        found, anomalies = view.run(row.run_id), view.anomalies_of(row.run_id)
+        found, anomalies = view.run(row.run_id), view.anomalies_of(f"run/{row.run_id}")
         now = seen_from(app, view, at)
         source, queued = view.source_of(row, now), view.queued(now).get(row.run_id)
         machine = None if found.vm_id is None else view.vm(found.vm_id).name

@@ -35,7 +35,7 @@ def stop_command(app: App, run: str, abort: bool) -> None:
     with app.writing(create=False) as record:
         with caught_up_view(record) as view:
             found = decode_run(view.row(run).folded)
-            requested = needs_stop(found, view.world().state, app.settings, app.clock.now())
+            requested = needs_stop(found, view.state, app.settings, app.clock.now())
         name, state = found.name or found.run_id, str(found.state)
         said = f"{name} had already ended: {state}"
         if requested:

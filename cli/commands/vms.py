@@ -144,7 +144,7 @@ def _list(app: App, view: View, now: int, *, everything: bool, hidden: bool) -> 
     from cli.wiring.view import DAY, say_unseen, source_objects
 
     vms = view.vms(billed_or_since=None if everything else now - DAY, hidden=hidden)
-    sources, total = view.sources(now), view.count_vms()
+    sources, total = view.sources(now), view.store.vms.count()
     if app.json:
         emit_json({"vms": vms, "position": view.position, "sources": source_objects(sources)})
         return
@@ -155,7 +155,7 @@ def _list(app: App, view: View, now: int, *, everything: bool, hidden: bool) -> 
     elif len(vms) < total:
         hint(f"{count(total - len(vms), 'older machine')} not shown; --all lists every machine")
     live = [vm for vm in vms if vm.archive is None]
-    said = burning(live, view.machine)
+    said = burning(live, view.state.vms.__getitem__)
     if said is not None:
         hint(said)
     watched = {vm.source for vm in live if view.machine(vm.vm_id).billed}
@@ -168,10 +168,10 @@ def _show(app: App, view: View, word: str, now: int) -> None:
     from cli.render.runs import anomaly_table
     from cli.render.vms import in_full
     from cli.wiring.view import say_unseen
-    from projections.models.vm_facts import beside
+    from projections.models.view import beside
 
     found = view.vm(word)
-    machine, anomalies = view.machine(found.vm_id), view.anomalies_of_vm(found.vm_id)
+    machine, anomalies = view.machine(found.vm_id), view.anomalies_of(f"vm/{found.vm_id}")
     source = view.source_named(found.source, now)
     if app.json:
         seen = None if source is None else source.observability

@@ -27,7 +27,7 @@ from projections.api.app import build_app
 from projections.api.feed.feed import Feed
 from projections.api.server import Server, allow_many_connections, bound
 from projections.api.service import Service
-from projections.models.live_projector import Projector
+from projections.models.projector import Projector
 from projections.store.reader_pool import Pool
 
 if TYPE_CHECKING:

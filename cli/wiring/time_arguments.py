@@ -94,8 +94,7 @@ def at_moment(app: App, record: Record, text: str) -> tuple[int, Beyond]:
     if time is None:
         return position, NOTHING
     with caught_up(record) as store:
-        archives = View(store).imported_at()
-    return moment_at(record, time, position, archives)
+        return moment_at(record, time, position, View(store).state)
 
 
 def between(app: App, record: Record, start: str | None, end: str | None) -> tuple[int, int]:

@@ -37,7 +37,8 @@ def viewing(app: App, at: str | None = None) -> Iterator[tuple[Record, View]]:
     Raises:
         RecordNotFound, NotARecord, RecordDamaged, RecordTooNew: as they say.
     """
-    from projections.models.projector import as_it_was, caught_up
+    from projections.models.past_worlds import opened
+    from projections.models.projector import caught_up
     from projections.models.view import View
 
     with app.reading() as record, progress("reading the record") as advance:
@@ -45,7 +46,7 @@ def viewing(app: App, at: str | None = None) -> Iterator[tuple[Record, View]]:
             _look_here(app, record)
             store = caught_up(record, progress=advance)
         else:
-            store = as_it_was(record, *at_moment(app, record, at), progress=advance)
+            store = opened(record, *at_moment(app, record, at), progress=advance)
         with store:
             yield record, View(store)
 
@@ -159,7 +160,7 @@ def books(app: App, at: str | None, *, every_run: bool = True) -> Iterator[Books
     from engine.settings.policy import policy_from
 
     with viewing(app, at) as (_, view):
-        state = shown_part(view.whole()) if every_run else view.world().state
+        state = shown_part(view.whole()) if every_run else view.state
         policy = msgspec.structs.replace(policy_from(app.settings), free=False)
         if at is not None:
             from projections.models.overview import policy_then

@@ -144,7 +144,7 @@ async def stop_run(service: Service, writer: Writer, word: str, *, abort: bool, 
     def find() -> tuple[Run, int, bool]:
         with service.pool.latest() as look:
             run = decode_run(look.view.row(word).folded)
-            return run, look.position, needs_stop(run, look.view.world().state, service.settings, look.now)
+            return run, look.position, needs_stop(run, look.view.state, service.settings, look.now)
 
     def append(journal: Journal) -> int:
         project = run.project or service.outside.project()

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from engine import errors as engine
 from engine.commands.tokens import without_secrets
 from events import errors as events
-from projections.models.build_progress import Building
+from projections.models.projector import Building
 from projections.store.reader_pool import Behind, BeingBuilt
 
 _log = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from events.store.store import Store
     from projections.api.access.tokens import Tokens
     from projections.api.feed.feed import Feed
-    from projections.models.live_projector import Projector
+    from projections.models.projector import Projector
     from projections.store.reader_pool import Pool
 
 _T = TypeVar("_T")

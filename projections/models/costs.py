@@ -9,7 +9,7 @@ import msgspec
 from engine.money.costs import Line
 from engine.money.reconcile import Cause, Reconciliation, reconcile_sums
 from engine.money.report import By, Report, ReportRow, day_of
-from projections.models.bill_sums import DAY, ChargeSum, Paid, decode_against, decode_paid
+from projections.models.cost_rows import DAY, ChargeSum, Paid, decode_against, decode_paid
 from projections.store.store import ProjectionStore
 
 _EACH: Final = 1_000_000

@@ -14,10 +14,9 @@ from engine.objects import BlindObject, RunObject, VmObject
 from engine.policy import Policy
 from events.clock import SECOND
 from projections.models import incidents
-from projections.models.bill_sums import DAY, decode_paid
+from projections.models.cost_rows import DAY, decode_paid
 from projections.models.money_objects import BudgetObject, budget_object
-from projections.models.queue_rows import QueuedRun, queued_run
-from projections.models.view import SourceView
+from projections.models.view import QueuedRun, SourceView, queued_run
 from projections.models.wire import Position, Shape, Stretched, Time, Usd
 from projections.store.reader_pool import Look
 from projections.store.schema import VmRow
@@ -119,7 +118,7 @@ def overview(look: Look, policy: Policy) -> Overview:
         queued={run_id: queued_run(one) for run_id, one in view.queued(look.now).items()},
         recent=_stored(store.runs.last_ended(_RECENT)),
         today=today(look),
-        budget=budget_object(account(state, policy, look.now, settled), view.world().state, policy),
+        budget=budget_object(account(state, policy, look.now, settled), view.state, policy),
         burn=burn(look),
         window=window,
         lanes=shown,

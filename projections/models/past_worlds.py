@@ -1,7 +1,7 @@
-"""The world as it was at any position: opened from the kept world before it, and held while it is asked for again.
+"""The read models as they were at any position: opened from the moment before it, and held while they are asked for.
 
-An open moment is what the projections' file shows at a position whose world it keeps (`projection_writer.MOMENTS`),
-and above it, in memory, the rows of what changed since. It is evicted when the file drops that position or is replaced.
+A moment is a position whose world the read models keep (`projection_writer.MOMENTS`). What they show there is the
+ground; what changed since is folded above it, in memory. Without moments the record is folded from the start.
 """
 
 import sqlite3
@@ -15,36 +15,124 @@ from engine.fold.world import World
 from engine.providers.readings import READINGS
 from engine.rules.sets import CURRENT
 from projections.models.position_at import NOTHING, Beyond
-from projections.models.projection_writer import ProjectionWriter
-from projections.models.projector import add_archives, as_it_was, belongs
+from projections.models.projection_writer import NO_MOMENTS, RULES, Progress, ProjectionWriter
+from projections.models.projector import belongs
 from projections.models.view import View
 from projections.store.read_models import ReadModels
 from projections.store.store import Checkpoint, ProjectionStore
-from projections.store.world_table import take_up_whole
+from projections.store.world_table import put_down, take_up_whole
 
 if TYPE_CHECKING:
     from events.store.record import Record
 
 _HELD = 8
-_NONE_KEPT = 1 << 62
+_TRIES = 3
+
+
+def opened(
+    record: "Record", position: int, beyond: Beyond = NOTHING, *, progress: Progress | None = None
+) -> ProjectionStore:
+    """The projections as they were after `position`, and of archives `beyond` it; the caller closes them."""
+    for _ in range(_TRIES):
+        store = None
+        with suppress(sqlite3.Error):
+            store = _above(record, position)
+            if store is None:
+                break
+            _go_on(record, store, position, beyond, progress)
+            if store.world_below(store.base) is not None:  # so its rows were there all the time
+                return store
+        if store is not None:
+            store.close()
+    return as_it_was(record, position, beyond, progress=progress)
+
+
+def as_it_was(
+    record: "Record", position: int, beyond: Beyond = NOTHING, *, progress: Progress | None = None
+) -> ProjectionStore:
+    """The same, folded from the start."""
+    store = ProjectionStore.create(None)
+    _go_on(record, store, position, beyond, progress)
+    return store
+
+
+def world_before(record: "Record", position: int) -> tuple[World, int]:
+    """A world to fold on from, and where it stands: at the newest moment up to a position, or empty at 0."""
+    with suppress(sqlite3.Error, KeyError, ValueError):
+        store = _above(record, position)
+        if store is not None:
+            with store, store.reading():
+                state = take_up_whole(store)
+                if state is not None and store.world_below(store.base) is not None:
+                    state.position = store.base
+                    return World(READINGS, CURRENT, state=state), store.base
+    return World(READINGS, CURRENT), 0
+
+
+def _above(record: "Record", position: int) -> ProjectionStore | None:
+    """A store in memory that goes on from the newest moment up to a position; None: none is kept."""
+    models = ReadModels(record.store)
+    found = models.open(write=False)
+    if found is None:
+        return None
+    with found:
+        base = found.moment_before(position) if belongs(record, found.checkpoint()) else None
+    store = None if base is None else models.above(base)
+    if store is None:
+        return None
+    world = store.world_below(store.base)
+    if world is None:
+        store.close()
+        raise sqlite3.DatabaseError("the moment is no longer kept")
+    put_down(store, *world)
+    store.set_checkpoint(Checkpoint(rules=RULES, record=record.id, position=store.base))
+    return store
+
+
+def _go_on(record: "Record", store: ProjectionStore, position: int, beyond: Beyond, progress: Progress | None) -> None:
+    """Fold up to a position, and then what archives behind it had come to by their own clocks."""
+    ProjectionWriter(record, store, spacing=NO_MOMENTS).advance(position, progress)
+    for first, last in beyond.archives:
+        with store.writing():
+            store.set_checkpoint(Checkpoint(rules=RULES, record=record.id, position=first - 1))
+        ProjectionWriter(record, store, spacing=NO_MOMENTS, time=beyond.time).advance(last)
 
 
 class _Held:
-    """One position, opened or about to be."""
-
-    __slots__ = ("base", "lock", "stamp", "store", "view")
+    """One position; it is closed when nobody has it any more."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.store: ProjectionStore | None = None
-        self.view: View | None = None
-        self.stamp: object = None
-        self.base = 0
-        """The kept position it is above; 0: none, it was folded from the start."""
+        self._view: View | None = None
+
+    @contextmanager
+    def reading(self, record: "Record", position: int, beyond: Beyond) -> Iterator[View]:
+        """The position in one transaction; opened again if the moment below it is gone."""
+        models = ReadModels(record.store)
+        while True:
+            view = self._view = self._view or View(opened(record, position, beyond))
+            store = view.store
+            try:
+                with store.reading():
+                    if not store.base or (models.is_current(store) and store.world_below(store.base) is not None):
+                        yield view
+                        return
+            except sqlite3.DatabaseError:
+                self.close()
+                raise
+            self.close()
+
+    def close(self) -> None:
+        view, self._view = self._view, None
+        if view is not None:
+            view.store.close()
+
+    def __del__(self) -> None:
+        self.close()
 
 
 class Moments:
-    """The moments of one record that were asked for last; any thread may ask."""
+    """The positions of one record that were asked for last; any thread may ask."""
 
     def __init__(self, held: int = _HELD) -> None:
         self._most = held
@@ -56,19 +144,15 @@ class Moments:
         """What the projections showed at a position of the record; one thread at a time sees it.
 
         Raises:
-            sqlite3.DatabaseError: the file is damaged; the moment is let go.
+            sqlite3.DatabaseError: the file is damaged.
         """
-        key = (position, beyond)
-        held = self._slot(key)
-        try:
-            with held.lock, _reading(held, record, *key) as view:
-                yield view
-        finally:
-            with self._lock:
-                lost = self._held.get(key) is not held
-            if lost and held.lock.acquire(blocking=False):
-                _close(held)
-                held.lock.release()
+        with self._lock:
+            held = self._held.setdefault((position, beyond), _Held())
+            self._held.move_to_end((position, beyond))
+            while len(self._held) > self._most:
+                self._held.popitem(last=False)
+        with held.lock, held.reading(record, position, beyond) as view:
+            yield view
 
     @property
     def held(self) -> tuple[int, ...]:
@@ -77,105 +161,6 @@ class Moments:
             return tuple(position for position, _ in self._held)
 
     def close(self) -> None:
-        """Let go of all of them."""
+        """Close all; those being read are closed when they come back."""
         with self._lock:
-            for held in self._held.values():
-                with held.lock:
-                    _close(held)
             self._held.clear()
-
-    def _slot(self, key: tuple[int, Beyond]) -> _Held:
-        with self._lock:
-            held = self._held.get(key)
-            if held is None:
-                held = self._held[key] = _Held()
-            self._held.move_to_end(key)
-            for old in list(self._held)[: max(0, len(self._held) - self._most)]:
-                if self._held[old].lock.acquire(blocking=False):
-                    gone = self._held.pop(old)
-                    _close(gone)
-                    gone.lock.release()
-            return held
-
-
-@contextmanager
-def _reading(held: _Held, record: "Record", position: int, beyond: Beyond) -> Iterator[View]:
-    """The moment in one transaction; reopened if it, or the kept world below it, is gone."""
-    if held.store is not None and held.base and held.stamp != ReadModels(record.store).stamp():
-        _close(held)
-    while True:
-        if held.store is None:
-            held.stamp = ReadModels(record.store).stamp()
-            held.store, held.base = opened(record, position, beyond)
-            held.view = View(held.store)
-        store, view = held.store, held.view
-        assert view is not None  # noqa: S101 - made with the store
-        store.begin()
-        try:
-            if not held.base or store.world_below(held.base) is not None:
-                yield view
-                return
-        except sqlite3.DatabaseError:
-            _close(held)
-            raise
-        finally:
-            with suppress(sqlite3.Error):
-                store.end()
-        _close(held)
-
-
-def opened(record: "Record", position: int, beyond: Beyond = NOTHING) -> tuple[ProjectionStore, int]:
-    """(the projections as they were at a position, the kept position they are above; 0: folded from the start)."""
-    models = ReadModels(record.store)
-    for _ in range(3):  # the file may be swapped, or give up its moment, between two looks at it
-        base = _moment(record, position)
-        if base is None:
-            break
-        store = models.above(base)
-        if store is None:
-            continue
-        try:
-            with store.reading():
-                kept = store.world_below(base)
-            if kept is not None:
-                store.put("world", kept[0])
-                store.put("lasting", kept[1])
-                store.set_checkpoint(Checkpoint(rules="", record=record.id, position=base))
-                ProjectionWriter(record, store, spacing=_NONE_KEPT).advance(position)
-                add_archives(record, store, beyond)
-                if store.world_below(base) is not None:  # so its rows were there all the time
-                    return store, base
-        except sqlite3.Error:
-            pass
-        store.close()
-    return as_it_was(record, position, beyond), 0
-
-
-def world_before(record: "Record", position: int) -> tuple[World, int]:
-    """A world to fold on from, and where it stands: at the newest kept moment up to a position, or empty at 0."""
-    with suppress(sqlite3.Error, KeyError, ValueError):
-        base = _moment(record, position)
-        store = None if base is None else ReadModels(record.store).above(base)
-        if base is not None and store is not None:
-            with store, store.reading():
-                kept = store.world_below(base)
-                state = None if kept is None else take_up_whole(store, kept)
-                if state is not None and store.world_below(base) is not None:  # its rows were there all the time
-                    state.position = base
-                    return World(READINGS, CURRENT, state=state), base
-    return World(READINGS, CURRENT), 0
-
-
-def _close(held: _Held) -> None:
-    if held.store is not None:
-        held.store.close()
-    held.store = held.view = None
-
-
-def _moment(record: "Record", position: int) -> int | None:
-    """The newest position up to this one whose world the projections keep."""
-    found = ReadModels(record.store).open(write=False)
-    if found is None:
-        return None
-    with found:
-        return found.moment_before(position) if belongs(record, found.checkpoint()) else None

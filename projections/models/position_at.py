@@ -1,9 +1,11 @@
 """What a moment stands for in the record: a position, and how far archives were by their own clocks."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from engine.fold.archives import imported_at
+
 if TYPE_CHECKING:
+    from engine.fold.world_codec import WorldState
     from events.store.record import Record
 
 Stretch = tuple[int, int]
@@ -22,17 +24,19 @@ class Beyond(NamedTuple):
 NOTHING: Final = Beyond()
 
 
-def moment_at(record: "Record", time: int, head: int, archives: Sequence[Stretch]) -> tuple[int, Beyond]:
+def moment_at(record: "Record", time: int, head: int, state: "WorldState") -> tuple[int, Beyond]:
     """(the last position, and what is beyond it) of what was known at a time: of live sources by the record's order,
     of archives by their own clocks.
 
     So a run of an archive is there from the time at which its trace showed it, whenever the trace was imported.
 
     Args:
-        archives: where they stand in the record, in order.
+        state: the world at `head`: it knows where archives stand in the record.
     """
     # The observations of an archive's last poll stand behind it.
-    archives = [(first, min(last + len(record.changed(last)), head)) for first, last in archives if last <= head]
+    archives = [
+        (first, min(last + len(record.changed(last)), head)) for first, last in imported_at(state) if last <= head
+    ]
     edges = [0, *(edge for first, last in archives for edge in (first - 1, last)), head]
     live = [(edges[index] + 1, edges[index + 1]) for index in range(0, len(edges), 2)]
     position = 0

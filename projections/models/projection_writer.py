@@ -28,19 +28,19 @@ from engine.rules.current import NAME
 from engine.rules.sets import CURRENT
 from engine.states import VmState
 from projections.models.cost_rows import Money, costed
-from projections.models.live_cut import LiveCut, cut_of
-from projections.store.mark_table import Mark
+from projections.store.notes import Mark
 from projections.store.schema import RunRow
 from projections.store.store import Checkpoint, ProjectionStore
 from projections.store.world_table import (
     APART,
+    LiveCut,
     StoredIds,
     StoredRuns,
     StoredVms,
+    cut_of,
     decode_run,
     decode_vm,
-    encode_run,
-    encode_vm,
+    encode,
     form,
     joined,
     pieces,
@@ -63,6 +63,8 @@ MOMENTS = 128
 """How many worlds of the past are kept at most, and half as many at least."""
 SPACING = 1 << 13
 """Positions between two of them, in a short record."""
+NO_MOMENTS: Final = 1 << 62
+"""A spacing at which none is kept."""
 _CHUNK: Final = 1 << 16
 """Positions folded in one transaction at most."""
 _MET: Final = 2000
@@ -263,15 +265,15 @@ class ProjectionWriter:
         machines = {
             vm_id: folded
             for vm_id in vm_ids
-            if hash(folded := encode_vm(vm := vms[vm_id])) != vms.kept.get(vm_id) or vm.billed
+            if hash(folded := encode(vm := vms[vm_id])) != vms.kept.get(vm_id) or vm.billed
         }
         changed = {
-            run_id: folded for run_id in run_ids if hash(folded := encode_run(runs[run_id])) != runs.kept.get(run_id)
+            run_id: folded for run_id in run_ids if hash(folded := encode(runs[run_id])) != runs.kept.get(run_id)
         }
         machines |= self._repriced(state, after, machines)
         money, rows = costed(self._costs, machines, set(changed), self._money_of)
         for run_id in money.keys() - changed.keys():
-            changed[run_id] = encode_run(runs[run_id])
+            changed[run_id] = encode(runs[run_id])
         in_order = [run_id for run_id in dict.keys(runs) if run_id in changed]
         found = [_row(runs[run_id], money[run_id], changed[run_id]) for run_id in in_order]
         self.store.runs.put(found, end)
@@ -310,7 +312,7 @@ class ProjectionWriter:
         if not adopted:
             return {}
         there = [row.vm_id for row in self.store.vms.all(since=min(adopted)) if row.vm_id not in but]
-        return {vm_id: encode_vm(state.vms[vm_id]) for vm_id in there}
+        return {vm_id: encode(state.vms[vm_id]) for vm_id in there}
 
     def _money_of(self, run_id: str) -> Money:
         if run_id not in self._money:

@@ -1,43 +1,103 @@
-"""Brings the projections up to the record: idempotent, safe under several processes, in memory where need be."""
+"""Brings the read models up to the record: once for a command, or in a thread of a service.
 
+Several processes may do so: whoever writes or builds holds a lock meanwhile.
+"""
+
+import logging
 import sqlite3
-from typing import TYPE_CHECKING
+import threading
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING, Final
 
-from projections.models.position_at import NOTHING, Beyond
-from projections.models.projection_writer import RULES, Progress, ProjectionWriter
+import msgspec
+
+from engine.providers.readings import READINGS
+from events.clock import SECOND, Clock
+from events.errors import StenoError
+from events.store.record import Record
+from events.store.store import Where
+from projections.models.projection_writer import NO_MOMENTS, RULES, Progress, ProjectionWriter
 from projections.store.read_models import ReadModels
 from projections.store.store import Checkpoint, ProjectionStore
 
 if TYPE_CHECKING:
-    from events.store.record import Record
+    from engine.live.live_world import LiveWorld
 
-__all__ = ["RULES", "as_it_was", "belongs", "build", "caught_up", "rebuilt"]
+_log: Final = logging.getLogger(__name__)
+_LEAST: Final = 1.0
+"""Seconds between two catch-ups at least while no reader waits: the polls of a round are taken together."""
+_MOST: Final = 1.0
+_REST: Final = 3
+"""Sleeps three times as long as it worked, to stay below 25 % CPU."""
+_IDLE: Final = 0.25
+"""Seconds after which it looks by itself."""
+_PATIENCE: Final = 10.0
+"""Seconds that a stop waits: another process may hold the lock while it catches up."""
+_AGAIN: Final = 1.0
+"""Seconds before a retry."""
+_LONG: Final = 50_000
+"""Positions whose reading takes so long that the log says how far it is, ten times."""
 
-_WHOLE = 1 << 62
-"""A spacing of moments at which none is kept."""
+
+class Building(msgspec.Struct, frozen=True, kw_only=True):
+    """Read models that are being built, counted in positions of the record."""
+
+    done: int | None
+    """None: another process builds them, and does not say how far it is."""
+    total: int
+    """The record's head when they were begun."""
+
+    @property
+    def left(self) -> int:
+        """What is still to be read."""
+        return self.total - (self.done or 0)
+
+    @property
+    def percent(self) -> int | None:
+        """Whole ones, rounded down; None where nobody knows."""
+        return None if self.done is None else 100 * self.done // max(1, self.total)
+
+    def __str__(self) -> str:
+        if self.done is None:
+            return f"another process reads the {self.total:,} events of the record"
+        return f"{self.percent} %, {self.done:,} of {self.total:,} events"
 
 
-def caught_up(record: "Record", *, progress: Progress | None = None) -> ProjectionStore:
+class Lag(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the projections are behind the record."""
+
+    positions: int
+    seconds: float
+    """The age of the oldest event they do not show yet; 0 where they show all."""
+
+
+def caught_up(record: Record, *, progress: Progress | None = None) -> ProjectionStore:
     """The projections of a record, up to its head as it is now; the caller closes them.
 
-    They are kept in a file beside the record, so that the next call folds only what is new. Where that file cannot be
-    written the rest is folded in memory.
+    They are kept beside the record, so that the next call folds only what is new. Where nothing can be written there,
+    the rest is folded in memory.
     """
     models = ReadModels(record.store)
-    store = _current(record, models)
-    if store is not None and _is_at_head(record, store):
-        return store
+    store = models.open(write=False)
+    if store is not None:
+        checkpoint = store.checkpoint()
+        if not belongs(record, checkpoint):
+            store.close()
+            store = None
+        elif checkpoint is not None and checkpoint.position == record.head().position:
+            return store
     try:
-        _bring_up(record, models, progress)
+        with closing(CatchUp(models)) as writing:
+            writing.bring_up(record, progress or _ignore)
     except (OSError, sqlite3.Error):
         return _in_memory(record, store, progress)
     if store is not None:
         store.close()
-    opened = models.open(write=False)
-    return opened if opened is not None else _in_memory(record, None, progress)
+    return models.open(write=False) or _in_memory(record, None, progress)
 
 
-def rebuilt(record: "Record", *, progress: Progress | None = None) -> int:
+def rebuilt(record: Record, *, progress: Progress | None = None) -> int:
     """Rebuild the read models in a new file, then replace the old one; the number of runs.
 
     Raises:
@@ -48,96 +108,250 @@ def rebuilt(record: "Record", *, progress: Progress | None = None) -> int:
         return build(record, models, progress)
 
 
-def as_it_was(
-    record: "Record", position: int, beyond: Beyond = NOTHING, *, progress: Progress | None = None
-) -> ProjectionStore:
-    """The projections as they were after `position`, folded in memory from the start; `Moments` is faster."""
-    store = ProjectionStore.create(None)
-    ProjectionWriter(record, store, spacing=_WHOLE).advance(position, progress)
-    add_archives(record, store, beyond)
-    return store
+def build(record: Record, models: ReadModels, progress: Progress | None = None) -> int:
+    """Fill a new file, catch up and swap; how many runs it has. The caller is the only builder.
+
+    Nobody waits for it: others write and read the old file until the new one, no less far, is in its place.
+    """
+    with models.fresh() as (store, publish):
+        writer = ProjectionWriter(record, store)
+        writer.advance(record.head().position, progress)
+        with models.writing():
+            writer.advance(record.head().position)
+            publish()
+        return store.runs.count()
 
 
-def add_archives(record: "Record", store: ProjectionStore, beyond: Beyond) -> None:
-    """Fold what archives behind the store's position had come to by their own clocks."""
-    for first, last in beyond.archives:
-        with store.writing():
-            store.set_checkpoint(Checkpoint(rules=RULES, record=record.id, position=first - 1))
-        ProjectionWriter(record, store, spacing=_WHOLE, time=beyond.time).advance(last)
-
-
-def belongs(record: "Record", checkpoint: Checkpoint | None) -> bool:
+def belongs(record: Record, checkpoint: Checkpoint | None) -> bool:
     """Whether a store was made from this record by these rules."""
     if checkpoint is None or (checkpoint.version, checkpoint.rules) != (Checkpoint(rules="").version, RULES):
         return False
     return checkpoint.record == record.id and checkpoint.position <= record.head().position
 
 
-def build(record: "Record", models: ReadModels, progress: Progress | None = None) -> int:
-    """Fill a new file, catch up and swap; how many runs it has. The caller is the only builder.
-
-    Nobody waits for it: others write and read the old file until the new one, no less far, is in its place.
-    """
-    with models.fresh() as (store, publish):
-        keeper = ProjectionWriter(record, store)
-        keeper.advance(record.head().position, progress)
-        with models.writing():
-            keeper.advance(record.head().position)
-            publish()
-        return store.runs.count()
-
-
-def _bring_up(record: "Record", models: ReadModels, progress: Progress | None) -> None:
-    """Catch up those in use, or build them."""
-    if _written(record, models, progress):
-        return
-    with models.building():
-        if not _written(record, models, progress):  # another process may have built them meanwhile
-            build(record, models, progress)
-
-
-def _written(record: "Record", models: ReadModels, progress: Progress | None) -> bool:
-    """Whether there are any that belong to the record; they are caught up."""
-    with models.writing():
-        store = models.open(write=True)
-        if store is None:
-            return False
+def _in_memory(record: Record, store: ProjectionStore | None, progress: Progress | None) -> ProjectionStore:
+    """Those in memory that go on from a store, where there is one that can be read."""
+    found = None
+    if store is not None:
         with store:
-            if not belongs(record, store.checkpoint()):
-                return False
             try:
-                ProjectionWriter(record, store).advance(record.head().position, progress)
-            except sqlite3.OperationalError:
-                raise
-            except sqlite3.DatabaseError:
-                return False  # damaged: it is rebuilt
-            return True
-
-
-def _current(record: "Record", models: ReadModels) -> ProjectionStore | None:
-    """Those in use, if they were made from this record by these rules."""
-    store = models.open(write=False)
-    if store is None or belongs(record, store.checkpoint()):
-        return store
-    store.close()
-    return None
-
-
-def _is_at_head(record: "Record", store: ProjectionStore) -> bool:
-    checkpoint = store.checkpoint()
-    return checkpoint is not None and checkpoint.position == record.head().position
-
-
-def _in_memory(record: "Record", store: ProjectionStore | None, progress: Progress | None) -> ProjectionStore:
-    found = ProjectionStore.create(None) if store is None else _copied(store)
-    ProjectionWriter(record, found, spacing=_WHOLE).advance(record.head().position, progress)
+                found = store.copy()
+            except sqlite3.Error:
+                found = None
+    found = found or ProjectionStore.create(None)
+    ProjectionWriter(record, found, spacing=NO_MOMENTS).advance(record.head().position, progress)
     return found
 
 
-def _copied(store: ProjectionStore) -> ProjectionStore:
-    """The same in memory; an empty one where it cannot be read."""
-    with store:
+class CatchUp:
+    """Catches the read models of a record up, or builds them; goes on where it was.
+
+    Args:
+        live: the world of this process, which says what changed; None: the record is folded.
+    """
+
+    def __init__(self, models: ReadModels, live: "LiveWorld | None" = None) -> None:
+        self._models = models
+        self._live = live
+        self._stopping = threading.Event()
+        self._writer: ProjectionWriter | None = None
+        self._position = 0
+        self._building: Building | None = None
+
+    def bring_up(self, record: Record, progress: Progress | None = None) -> None:
+        """Bring the read models up to the record's head as it is now; builds them where there are none.
+
+        Raises:
+            StenoError, OSError, sqlite3.Error: as they say; the next call starts again.
+        """
+        if self._is_in_use() and self._position >= self._goal(record):
+            return
+        if not self._advanced(record, progress):
+            self._build(record, progress)
+            self._advanced(record, progress)
+
+    def close(self) -> None:
+        """Close the read models."""
+        if self._writer is not None:
+            self._writer.store.close()
+            self._writer = None
+
+    def _goal(self, record: Record) -> int:
+        """Where the read models are to be: at the live world, where that is at the record's head."""
+        if self._live is not None and self._live.is_ready(0):
+            return self._live.position
+        return record.head().position
+
+    def _is_in_use(self) -> bool:
+        """Whether what it writes is still what others read."""
+        return self._writer is not None and self._models.is_current(self._writer.store)
+
+    def _advanced(self, record: Record, progress: Progress | None) -> bool:
+        """Whether there is a file of this record, by these rules; it is brought up to the head."""
+        while True:
+            head = self._goal(record)
+            with self._models.writing():
+                if not self._is_in_use():
+                    CatchUp.close(self)
+                    store = self._models.open(write=True)
+                    if store is None:
+                        return False
+                    self._writer = ProjectionWriter(record, store, live=self._live)
+                writer = self._writer
+                assert writer is not None  # noqa: S101 - it is in use
+                try:
+                    if not belongs(record, writer.store.checkpoint()):
+                        raise sqlite3.DatabaseError("they belong to another record, or to other rules")
+                    writer.advance(head, progress, most=None if progress else 1)
+                except sqlite3.OperationalError:
+                    raise
+                except sqlite3.DatabaseError:  # damaged: it is rebuilt
+                    CatchUp.close(self)
+                    return False
+            self._position = writer.position
+            if self._position >= head or self._stopping.is_set():
+                return True
+
+    def _build(self, record: Record, progress: Progress | None) -> None:
+        """Make new ones, unless another process is at it: then wait for those."""
+        total = record.head().position
+        self._building = Building(done=None, total=total)
         try:
-            return store.copy()
-        except sqlite3.Error:
-            return ProjectionStore.create(None)
+            with self._models.building():
+                if self._advanced(record, progress):
+                    return
+                tell = progress or self._tell
+                tell(0, total)
+                build(record, self._models, tell)
+                if progress is None and total >= _LONG:
+                    _log.info("the read models are built")
+        finally:
+            self._building = None
+
+    def _tell(self, done: int, total: int) -> None:
+        """How far a build is, also in the log where that takes long.
+
+        Raises:
+            _Stopped: the service ends.
+        """
+        before, now = self._building, Building(done=done, total=total)
+        self._building = now
+        if self._stopping.is_set():
+            raise _Stopped
+        if total >= _LONG and now.left and _tenth(now) != _tenth(before):
+            _log.info("building the read models: %s", now)
+
+
+class Projector(CatchUp):
+    """Catches up when called, or in a thread between `start` and `stop`.
+
+    `wake` it when the record has grown, `hurry` it when a reader waits. Several processes may each have one.
+    """
+
+    def __init__(self, path: Where, *, clock: Clock, live: "LiveWorld | None" = None) -> None:
+        super().__init__(ReadModels(path), live)
+        self._path = path
+        self._clock = clock
+        self._woken = threading.Event()
+        self._hurried = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._record: Record | None = None
+
+    @property
+    def building(self) -> Building | None:
+        """The progress of a build; None: there is none. Any thread may ask."""
+        return self._building
+
+    @property
+    def position(self) -> int:
+        """The last position the projections show."""
+        return self._position
+
+    @property
+    def lag(self) -> Lag:
+        """How far they are behind. Any thread may ask."""
+        with self._opened() as record:
+            shown = self._position
+            behind = max(0, record.head().position - shown)
+            first = next(iter(record.read(after=shown, limit=1)), None) if behind else None
+            if first is None:
+                return Lag(positions=behind, seconds=0.0)
+            return Lag(positions=behind, seconds=max(0, self._clock.now() - first.recorded_at) / SECOND)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread = threading.Thread(target=self._run, name="projector", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop the thread; the transaction under way is finished first."""
+        self._stopping.set()
+        self.hurry()
+        if self._thread is not None:
+            self._thread.join(_PATIENCE)
+            self._thread = None
+
+    def wake(self) -> None:
+        """Say that the record has grown; returns at once."""
+        self._woken.set()
+
+    def hurry(self) -> None:
+        """Say that a reader waits for what the record has; returns at once."""
+        self._hurried.set()
+        self._woken.set()
+
+    def catch_up(self) -> None:
+        """As `bring_up`, of the record that it opens."""
+        try:
+            if self._record is None:
+                self._record = self._opened()
+            self.bring_up(self._record)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the read models and the record."""
+        super().close()
+        if self._record is not None:
+            self._record.close()
+            self._record = None
+
+    def _run(self) -> None:
+        told = ""
+        with closing(self):
+            while not self._stopping.is_set():
+                self._woken.clear()
+                self._hurried.clear()
+                began = time.thread_time()
+                try:
+                    self.catch_up()
+                except _Stopped:
+                    break
+                except (StenoError, OSError, sqlite3.Error) as error:
+                    if str(error) != told:
+                        told = str(error)
+                        _log.warning("the read models cannot be brought up to the record: %s", error)
+                    self._stopping.wait(_AGAIN)
+                    continue
+                told, worked = "", time.thread_time() - began
+                rest = min(_MOST, _REST * worked)
+                self._stopping.wait(rest)
+                self._hurried.wait(max(0.0, _LEAST - rest))
+                self._woken.wait(_IDLE)
+
+    def _opened(self) -> Record:
+        return Record.open(self._path, clock=self._clock, check=False, shapes=READINGS.shape)
+
+
+class _Stopped(Exception):
+    """The service ends while the projections are built."""
+
+
+def _tenth(building: Building | None) -> int:
+    """How many tenths are done; -1 where nobody knows."""
+    return -1 if building is None or building.percent is None else building.percent // 10
+
+
+def _ignore(_: int, __: int) -> None:
+    """A progress that nobody watches."""

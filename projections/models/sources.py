@@ -30,7 +30,7 @@ class SourceRow(Shape, frozen=True, kw_only=True):
 
 def source_rows(record: "Record", view: "View") -> tuple[SourceRow, ...]:
     """Every source by name; reads every poll's row, so it takes a moment on a long record."""
-    sources = view.world().state.sources
+    sources = view.state.sources
     runs = Counter(row.archive or source_of(decode_run(row.folded)) for row in view.store.runs.all())
     machines = Counter(row.archive or decode_vm(row.folded).source for row in view.store.vms.all())
     return tuple(
@@ -57,7 +57,7 @@ def archive_named(view: "View", name: str) -> str:
         SourceNotFound: there is none of that name, or several.
         Conflict: it is a live source.
     """
-    sources = view.world().state.sources
+    sources = view.state.sources
     archives = [one for one, source in sources.items() if source.imported_to is not None]
     found = [one for one in archives if one == name] or [one for one in archives if one.endswith(f"/{name}")]
     if len(found) == 1:

@@ -1,29 +1,83 @@
 """What commands and the API read: runs and machines by any word a person has for them, with what concerns them."""
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import cached_property
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from engine.decide.budget import PastSpend
-from engine.decide.queue import Queued
+from engine.decide.queue import Queued, queue
 from engine.errors import RunNotFound, VmNotFound
-from engine.fold.archives import imported_at, newest_poll, until_of
+from engine.fold.archives import newest_poll, until_of
 from engine.fold.queries import policy_of, source_of
+from engine.fold.run import Run
 from engine.fold.sources import Observability, observability, open_blind
 from engine.fold.vm import Vm
-from engine.fold.world import World
 from engine.fold.world_codec import WorldState
 from engine.objects import AnomalyObject, BlindObject, RunObject, VmObject, blind_object
 from engine.policy import DAY
-from engine.providers.readings import READINGS
 from engine.rules.sets import CURRENT
-from projections.models.queue_rows import queues, waits
+from events.clock import format_time
+from events.errors import StenoError
 from projections.models.wire import Shape, Time
+from projections.store.row_table import Row, RowTable
 from projections.store.schema import RunRow, VmRow
 from projections.store.store import ProjectionStore
 from projections.store.world_table import decode_run, decode_vm, take_up, take_up_whole
+
+
+def waits(run: Run) -> bool:
+    """Whether a run was asked of us and has not been handed over yet."""
+    return run.requested_at is not None and run.provider_id is None and run.placed is None and not run.terminal
+
+
+def queues(state: WorldState, now: int) -> dict[str, Queued]:
+    """run id → its place, of every run that waits; each source has a queue of its own.
+
+    Args:
+        state: with every run in memory: how long runs usually last is learnt from those that ended.
+    """
+    waiting = (run for run_id in state.unsettled if waits(run := state.runs[run_id]))
+    sources = dict.fromkeys(source_of(run) for run in waiting)
+    return {one.run_id: one for source in sources for one in queue(state, source, policy_of(state, source), now)}
+
+
+class QueuedRun(Shape, frozen=True, kw_only=True):
+    """A place in Steno's queue, and why the run waits there."""
+
+    run_id: str
+    position: Annotated[int, Meta(ge=1, description="In the queue, from 1.")]
+    why: str
+    detail: str
+    estimated_start: Time | None
+
+
+def queued_run(one: Queued) -> QueuedRun:
+    """A place in the queue as its public object."""
+    return msgspec.convert(one, QueuedRun, from_attributes=True)
+
+
+def beside(vm: Vm) -> dict[str, object]:
+    """The provider's facts and our intents about one machine."""
+    facts = vm.facts
+    return {
+        "project": facts.project,
+        "backend": facts.backend,
+        "region": facts.region,
+        "fleet": facts.fleet,
+        "gpu": facts.gpu,
+        "gpu_count": facts.gpu_count,
+        "spot": facts.spot,
+        "ours": vm.ours,
+        "made_for": vm.made_for,
+        "created_at": format_time(vm.created),
+        "idle_since": None if vm.idle_since is None else format_time(vm.idle_since),
+        "unreachable": facts.unreachable,
+    }
+
 
 _run = msgspec.json.Decoder(RunObject)
 _vm = msgspec.json.Decoder(VmObject)
@@ -43,15 +97,6 @@ class SourceView(Shape, frozen=True, kw_only=True):
     """None if it never did."""
 
 
-class ArchiveView(msgspec.Struct, frozen=True, kw_only=True):
-    """What was imported under one name."""
-
-    name: str
-    until: int
-    """Its newest poll (microseconds, UTC): its time ends there."""
-    hidden: bool
-
-
 class View:
     """One store, read."""
 
@@ -64,8 +109,9 @@ class View:
         return self._store
 
     @cached_property
-    def _world(self) -> WorldState | None:
-        return take_up(self._store)
+    def state(self) -> WorldState:
+        """The engine's world behind these projections; runs and machines are loaded when they are met."""
+        return take_up(self._store) or WorldState(rules=CURRENT.name)
 
     @property
     def position(self) -> int:
@@ -78,20 +124,16 @@ class View:
         """When the newest poll was answered or failed (microseconds, UTC): of a live source; where there is none, of an
         archive.
         """
-        return None if self._world is None else newest_poll(self._world)
-
-    def imported_at(self) -> tuple[tuple[int, int], ...]:
-        """The stretches of positions (first, last) at which archives stand, in order."""
-        return () if self._world is None else imported_at(self._world)
+        return newest_poll(self.state)
 
     def clock(self, archive: str | None, now: int) -> int:
         """The moment that an archive is seen from: its last poll, or `now` where that is earlier, or it is live."""
-        ends = {one.name: one.until for one in self.archives()} if archive is not None else {}
-        return min(now, ends.get(archive or "", now))
+        source = self.state.sources.get(archive or "")
+        return now if source is None or source.imported_to is None else min(now, source.imported_to)
 
     def until(self, vm: Vm) -> int:
         """Up to when an open machine is billed (microseconds, UTC)."""
-        return until_of(self.world().state, vm)
+        return until_of(self.state, vm)
 
     def runs(
         self, *, open_or_since: int | None = None, newest_first: bool = False, hidden: bool = False
@@ -103,22 +145,13 @@ class View:
         rows = self._store.runs.all(since=open_or_since, newest_first=newest_first, hidden=hidden)
         return tuple(_run.decode(row.object) for row in rows)
 
-    def count(self) -> int:
-        """How many runs there are."""
-        return self._store.runs.count()
-
     def row(self, word: str) -> RunRow:
         """The run a person means: run id, provider's id, the newest of a name, or a unique prefix of an id.
 
         Raises:
             RunNotFound: none, or more than one.
         """
-        found = self._store.runs.matching(word)
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise RunNotFound(_several(word, "runs", found))
-        raise RunNotFound(f"there is no run {word!r}; {_near(word, self._store.runs.names(), 'steno ps --all')}")
+        return _one(self._store.runs, word, RunNotFound, "run", "steno ps --all")
 
     def run(self, word: str) -> RunObject:
         """The object of the run a person means.
@@ -128,9 +161,9 @@ class View:
         """
         return _run.decode(self.row(word).object)
 
-    def anomalies_of(self, run_id: str) -> tuple[AnomalyObject, ...]:
-        """What was odd about a run."""
-        return tuple(_anomaly.decode(one) for one in self._store.anomalies(f"run/{run_id}"))
+    def anomalies_of(self, subject: str) -> tuple[AnomalyObject, ...]:
+        """What was odd about `run/<run id>` or `vm/<vm id>`."""
+        return tuple(map(_anomaly.decode, self._store.anomalies(subject)))
 
     def vms(self, *, billed_or_since: int | None = None, hidden: bool = False) -> tuple[VmObject, ...]:
         """All machines in order of first sight; or only those that may be billed or ended since a moment.
@@ -140,22 +173,13 @@ class View:
         rows = self._store.vms.all(since=billed_or_since, hidden=hidden)
         return tuple(_vm.decode(row.object) for row in rows)
 
-    def count_vms(self) -> int:
-        """How many machines there are."""
-        return self._store.vms.count()
-
     def vm_row(self, word: str) -> VmRow:
         """The machine a person means: its id, the provider's, the newest of a name, or a unique prefix of an id.
 
         Raises:
             VmNotFound: none, or more than one.
         """
-        found = self._store.vms.matching(word)
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise VmNotFound(_several(word, "machines", found))
-        raise VmNotFound(f"there is no machine {word!r}; {_near(word, self._store.vms.names(), 'steno vms --all')}")
+        return _one(self._store.vms, word, VmNotFound, "machine", "steno vms --all")
 
     def run_or_vm(self, word: str) -> RunRow | VmRow:
         """The run, or else the machine, that a person means. A beginning that ids of both kinds have is not unique.
@@ -182,23 +206,19 @@ class View:
 
     def machine(self, vm_id: str) -> Vm:
         """The engine's own machine, with all that its object leaves out."""
-        return self.world().state.vms[vm_id]
-
-    def anomalies_of_vm(self, vm_id: str) -> tuple[AnomalyObject, ...]:
-        """What was odd about a machine."""
-        return tuple(_anomaly.decode(one) for one in self._store.anomalies(f"vm/{vm_id}"))
+        return self.state.vms[vm_id]
 
     def queued(self, now: int) -> dict[str, Queued]:
         """run id → its place in Steno's queue, of every run that waits there."""
-        state = self._world
-        if state is None or not any(waits(state.runs[run_id]) for run_id in state.unsettled):
+        if not any(waits(self.state.runs[run_id]) for run_id in self.state.unsettled):
             return {}
-        return queues(self._recent(state), now)
+        return queues(self._recent(), now)
 
-    def _recent(self, state: WorldState) -> WorldState:
+    def _recent(self) -> WorldState:
         """The world with the runs that a queue is reckoned from: those that are not over, those that moved since the
         machines were listed last or since a machine came that is there, and the newest.
         """
+        state = self.state
         listed = [source.machines_position for source in state.sources.values()]
         came = [state.vms[vm_id].first_position for vm_id in state.open_vms]
         rows = (
@@ -215,14 +235,13 @@ class View:
 
         Archives are in neither.
         """
-        state = self.world().state
         there = {row.vm_id: row for row in self._store.vms.all(since=now - DAY)}
         there |= {row.vm_id: row for row in self._store.vms.kinds() if row.vm_id not in there}
         there = {vm_id: row for vm_id, row in there.items() if row.archive is None}
         total, first = self._store.vms.spent()
         rest = PastSpend(spent=total - sum(row.cost for row in there.values()), since=first)
         machines = {vm_id: decode_vm(row.folded) for vm_id, row in there.items()}
-        return msgspec.structs.replace(state, vms=machines), rest
+        return msgspec.structs.replace(self.state, vms=machines), rest
 
     def why_not_warm(self, run_id: str) -> tuple[str, ...]:
         """Why a run has no warm machine, in sentences; empty: it has one, or machines cost nothing there and none is
@@ -230,7 +249,7 @@ class View:
         """
         from engine.decide.why import why_not_warm
 
-        state = self.world().state
+        state = self.state
         run = state.runs[run_id]
         return () if policy_of(state, source_of(run)).free else why_not_warm(state, run)
 
@@ -238,54 +257,37 @@ class View:
         """Why a machine has not gone, in sentences; of one that has, when and why it did."""
         from engine.decide.why import why_up
 
-        state = self.world().state
+        state = self.state
         vm = state.vms[vm_id]
         return why_up(state, vm, policy_of(state, vm.source), now)
 
     def whole(self) -> WorldState:
         """The engine's world with every run in memory: what costs and the budget are reckoned from."""
-        state = take_up_whole(self._store)
-        return World(READINGS, CURRENT).state if state is None else state
+        return take_up_whole(self._store) or WorldState(rules=CURRENT.name)
 
     def blind_of(self, row: RunRow) -> tuple[BlindObject, ...]:
         """When the sources that show a run told us nothing, gaps that still last included."""
         sources = tuple(decode_run(row.folded).started)
-        over = [_blind.decode(one) for one in self._store.blind(sources)]
-        state = self._world
-        if state is None:
-            return tuple(over)
-        lasting = [open_blind(one) for name, one in state.sources.items() if name in sources and not one.archive]
-        return (*over, *(blind_object(one) for one in lasting if one is not None))
+        return (*map(_blind.decode, self._store.blind(sources)), *self.open_gaps(sources))
 
-    def open_gaps(self) -> tuple[BlindObject, ...]:
-        """Times in which a source tells us nothing that still last."""
-        sources = () if self._world is None else self._world.sources.values()
+    def open_gaps(self, of: Container[str] | None = None) -> tuple[BlindObject, ...]:
+        """Times in which a source, or one of some, tells us nothing that still last."""
+        sources = [source for source in self.state.sources.values() if of is None or source.name in of]
         lasting = (open_blind(source) for source in sources if not source.archive)
         return tuple(blind_object(one) for one in lasting if one is not None)
 
     def sources(self, now: int) -> tuple[SourceView, ...]:
         """Every live source of runs and machines, and whether it still answers at `now`."""
-        if self._world is None:
-            return ()
         return tuple(
             SourceView(name=name, observability=observability(source, now), last_answered=source.last_answered)
-            for name, source in self._world.sources.items()
+            for name, source in self.state.sources.items()
             if not source.archive and (source.failed or source.last_answered is not None)
-        )
-
-    def archives(self) -> tuple[ArchiveView, ...]:
-        """Every archive: what was imported, its own clock, and whether lists show it."""
-        if self._world is None:
-            return ()
-        return tuple(
-            ArchiveView(name=name, until=source.imported_to, hidden=source.hidden)
-            for name, source in self._world.sources.items()
-            if source.imported_to is not None
         )
 
     def hidden(self) -> tuple[str, ...]:
         """The archives that lists leave out."""
-        return tuple(one.name for one in self.archives() if one.hidden)
+        sources = self.state.sources.items()
+        return tuple(name for name, source in sources if source.imported_to is not None and source.hidden)
 
     def source_named(self, name: str, now: int) -> SourceView | None:
         """The source of that name; None where it never was asked."""
@@ -297,16 +299,26 @@ class View:
         shown = [source for source in self.sources(now) if source.name in sources]
         return max(shown, key=lambda source: source.last_answered or 0, default=None)
 
-    def world(self) -> World:
-        """The engine's world behind these projections."""
-        return World(READINGS, CURRENT, state=self._world)
+
+def _one(table: RowTable[Row], word: str, error: type[StenoError], thing: str, listing: str) -> Row:
+    """The row that a word means.
+
+    Raises:
+        StenoError: none, or more than one.
+    """
+    found = table.matching(word)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise error(_several(word, f"{thing}s", found))
+    raise error(f"there is no {thing} {word!r}; {_near(word, table.names(), listing)}")
 
 
 def _id_of(row: RunRow | VmRow) -> str:
     return row.run_id if isinstance(row, RunRow) else row.vm_id
 
 
-def _several(word: str, things: str, found: Sequence[RunRow | VmRow]) -> str:
+def _several(word: str, things: str, found: Sequence[Any]) -> str:
     several = ", ".join(f"{_id_of(row)[:13]}… ({row.name})" for row in found[:_SUGGESTED])
     return f"{word!r} begins the ids of several {things}: {several}; write more of it"
 

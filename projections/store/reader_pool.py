@@ -12,11 +12,10 @@ from events.clock import SECOND, Clock
 from events.errors import PositionNotFound, StenoError
 from events.store.record import Record
 from events.store.store import Where, store_at
-from projections.models.build_progress import Building
 from projections.models.past_worlds import Moments
 from projections.models.position_at import NOTHING, Beyond
 from projections.models.projection_writer import RULES
-from projections.models.projector import caught_up
+from projections.models.projector import Building, caught_up
 from projections.models.view import View
 from projections.store.read_models import ReadModels
 from projections.store.store import Checkpoint, ProjectionStore
@@ -120,18 +119,13 @@ class Pool:
             BeingBuilt: there are none yet, and will not be within two seconds.
             Behind: they did not get there within two seconds, or are being built.
         """
-        reader = self._ready(min_position)
-        whole = False
+        reader, whole = self._ready(min_position), True
         try:
             yield Look(record=reader.record, view=reader.view, position=reader.position, now=self._clock.now())
-            whole = True
         except sqlite3.DatabaseError as error:
-            if not _is_damage(error):
-                raise
-            self._doubt(reader.store.stamp)
-            raise Behind(_DAMAGED) from error
-        except Exception:
-            whole = True
+            whole = False
+            if self._doubt(error, reader.store.stamp):
+                raise Behind(_DAMAGED) from error
             raise
         finally:
             self._end(reader, whole=whole)
@@ -156,29 +150,22 @@ class Pool:
             BeingBuilt: there are no read models yet, and without them it would be a long fold.
             Behind: the read models were damaged and are being built.
         """
-        record, stamp = self._lent(), self._models.stamp()
-        try:
+        stamp = self._models.stamp()
+        with self._lent() as record:
             head = record.head().position
             if not 0 <= position <= head:
                 raise PositionNotFound(f"The record ends at position {head}; {position} is beyond it.")
             if stamp is None and position > _SOON and (building := self._building()) is not None:
                 raise BeingBuilt(building)
-            with self._moments.at(record, position, beyond) as view:
-                now = view.last_at
-                yield Look(
-                    record=record,
-                    view=view,
-                    position=max(position, *(last for _, last in beyond.archives), 0),
-                    now=self._clock.now() if now is None else now,
-                    past=True,
-                )
-        except sqlite3.DatabaseError as error:
-            if not _is_damage(error):
+            try:
+                with self._moments.at(record, position, beyond) as view:
+                    shown = max(position, *(last for _, last in beyond.archives), 0)
+                    now = self._clock.now() if view.last_at is None else view.last_at
+                    yield Look(record=record, view=view, position=shown, now=now, past=True)
+            except sqlite3.DatabaseError as error:
+                if self._doubt(error, stamp):
+                    raise Behind(_DAMAGED) from error
                 raise
-            self._doubt(stamp)
-            raise Behind(_DAMAGED) from error
-        finally:
-            self._given_back(record)
 
     def close(self) -> None:
         """Close every reader that nobody has; those that are out are closed when they come back."""
@@ -224,40 +211,34 @@ class Pool:
             return reader.look()
         except sqlite3.DatabaseError as error:
             self._end(reader, whole=False)
-            if _is_damage(error):
-                self._doubt(reader.store.stamp)
+            self._doubt(error, reader.store.stamp)
             return None
 
     def _borrow(self) -> _Reader | None:
-        """A reader of the file as it is now; None while there is none that can be read."""
+        """A reader of the file as it is now, or of the one before; None while there is none that can be read."""
         if self._wake is None:
-            self._catch_up()
+            with self._record() as record:
+                caught_up(record).close()
         with self._lock:
             reader = self._free.pop() if self._free else None
         if reader is not None and self._is_current(reader):
             return reader
-        store = self._models.open(write=False)
-        if store is None and reader is None and self._is_kept():
+        store, is_kept = self._models.open(write=False), store_at(self._path).is_writable()
+        if store is None and reader is None and is_kept:
             return None
-        record = reader.record if reader is not None else self._record()
-        if store is not None and _is_readable(record, store.checkpoint()):
-            if reader is not None:
-                reader.store.close()
-            return _Reader(record, store)
-        if store is not None:
+        record = self._record() if reader is None else reader.record
+        if store is not None and not _is_readable(record, store.checkpoint()):
             store.close()
-        if not self._is_kept():
-            # Nobody can keep read models here: each reader has its own, in memory.
-            if reader is not None:
-                reader.store.close()
-            return _Reader(record, caught_up(record))
-        if reader is None:
-            record.close()
-        return reader
-
-    def _is_kept(self) -> bool:
-        """Whether somebody can write read models here."""
-        return store_at(self._path).is_writable()
+            store = None
+        if store is None and not is_kept:
+            store = caught_up(record)  # nobody can keep read models here: each reader has its own, in memory
+        if store is None:
+            if reader is None:
+                record.close()
+            return reader
+        if reader is not None:
+            reader.store.close()
+        return _Reader(record, store)
 
     def _is_current(self, reader: _Reader) -> bool:
         """Whether a reader reads the file that is in use now; one in memory, whether it shows all of the record."""
@@ -275,28 +256,30 @@ class Pool:
                 return
         reader.close()
 
-    def _doubt(self, stamp: object) -> None:
-        """Those in use cannot be read: they are disposable, and others are built."""
+    def _doubt(self, error: sqlite3.DatabaseError, stamp: object) -> bool:
+        """Whether the read models of that stamp are damaged; they are disposable, and others are built."""
+        if not _is_damage(error):
+            return False
         self._models.discard(stamp)
         if self._wake is not None:
             self._wake()
+        return True
 
-    def _catch_up(self) -> None:
-        with self._record() as record:
-            caught_up(record).close()
-
-    def _lent(self) -> Record:
+    @contextmanager
+    def _lent(self) -> Iterator[Record]:
+        """The record, open for one thread."""
         with self._lock:
-            if self._records:
-                return self._records.pop()
-        return self._record()
-
-    def _given_back(self, record: Record) -> None:
-        with self._lock:
-            if not self._closed and len(self._records) < _KEPT:
-                self._records.append(record)
-                return
-        record.close()
+            record = self._records.pop() if self._records else None
+        record = self._record() if record is None else record
+        try:
+            yield record
+        finally:
+            with self._lock:
+                is_kept = not self._closed and len(self._records) < _KEPT
+                if is_kept:
+                    self._records.append(record)
+            if not is_kept:
+                record.close()
 
     def _record(self) -> Record:
         return Record.open(self._path, clock=self._clock, check=False, shapes=READINGS.shape)

@@ -17,11 +17,9 @@ from sqlalchemy.dialects.sqlite import insert
 
 from events.store.sqlite.connection import file_id
 from projections.store.database import insertion
-from projections.store.mark_table import MarkTable
-from projections.store.note_table import NoteTable
-from projections.store.run_table import RunTable
+from projections.store.notes import MarkTable, NoteTable
 from projections.store.schema import ORDERED, VERSION, WAS, ddl, meta, moments, views_below
-from projections.store.vm_table import VmTable
+from projections.store.tables import RunTable, VmTable
 
 _BUSY: Final = 5.0
 """Seconds that a writer waits for another."""
@@ -66,7 +64,9 @@ class ProjectionStore(NoteTable, MarkTable):
         self.runs = RunTable(self)
         self.vms = VmTable(self)
         self.stamp = stamp
-        """`ReadModels.stamp` while it is the one in use; None: it is in memory."""
+        """`ReadModels.stamp` while it, or what is below it, is in use; None: all of it is in memory."""
+        self.base = 0
+        """The moment of another store that this one is `above`."""
 
     @classmethod
     def create(cls, path: Path | None) -> "ProjectionStore":
@@ -104,8 +104,11 @@ class ProjectionStore(NoteTable, MarkTable):
     def above(cls, base: Path, position: int) -> "ProjectionStore | None":
         """A store in memory that begins with what the store at `base` shows at one of its moments."""
         store = cls.create(None)
+        store.base = position
         try:
-            store._connection.execute(f"ATTACH 'file:{quote(str(base.resolve()))}?mode=rw' AS base")
+            path = base.resolve()
+            store.stamp = file_id(path)
+            store._connection.execute(f"ATTACH 'file:{quote(str(path))}?mode=rw' AS base")
             last = "SELECT max(ordinal) FROM base."
             taken = (store._connection.execute(last + table.name).fetchone()[0] for table in ORDERED)
             store.last_place = max(place or 0 for place in taken)

@@ -1,24 +1,32 @@
 """The engine's world, kept in the store piece by piece: a fold that goes on loads only what it meets."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 from zlib import crc32
 
 import msgspec
 from msgspec.structs import fields
 
+from engine.fold.change import Anomaly, Blind
 from engine.fold.outbox import Outbox
 from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState, dump, load
+from projections.store.row_table import RowTable
 from projections.store.store import ProjectionStore
+
+if TYPE_CHECKING:
+    from engine.live.live_world import LiveWorld
+
 
 _WORLD: Final = "world"
 _LASTING: Final = "lasting"
-_encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final = msgspec.msgpack.Decoder(Run)
-_vm_decoder: Final = msgspec.msgpack.Decoder(Vm)
+T = TypeVar("T")
+encode: Final = msgspec.msgpack.Encoder().encode
+"""A run or a machine as the store keeps it."""
+decode_run: Final = msgspec.msgpack.Decoder(Run).decode
+decode_vm: Final = msgspec.msgpack.Decoder(Vm).decode
 
 
 def form() -> str:
@@ -48,151 +56,11 @@ def _parts(
     return found
 
 
-def encode_run(run: Run) -> bytes:
-    """A run as the store keeps it."""
-    return _encoder.encode(run)
+class _Lazy(dict[str, T]):
+    """A dict whose missing values are looked up in a store."""
 
-
-def decode_run(data: bytes) -> Run:
-    """The run `encode_run` wrote."""
-    return _decoder.decode(data)
-
-
-def encode_vm(vm: Vm) -> bytes:
-    """A machine as the store keeps it."""
-    return _encoder.encode(vm)
-
-
-def decode_vm(data: bytes) -> Vm:
-    """The machine `encode_vm` wrote."""
-    return _vm_decoder.decode(data)
-
-
-class StoredRuns(dict[str, Run]):
-    """The runs of a world, loaded from a store when first met; what is in the dict itself was met since.
-
-    Who asks for all items gets all; `values()` are those met.
-    """
-
-    def __init__(self, store: ProjectionStore) -> None:
-        super().__init__()
-        self._store = store
-        self.kept: dict[str, int] = {}
-        """run id → the hash of what the store has of it."""
-        self.filled: dict[str, int | None] = {}
-        """run id → the poll that its provider's cost was read from."""
-
-    def __missing__(self, run_id: str) -> Run:
-        row = self._store.runs.get(run_id)
-        if row is None:
-            raise KeyError(run_id)
-        return self.meet(run_id, row.folded)
-
-    def meet(self, run_id: str, folded: bytes) -> Run:
-        """The run the store keeps as these bytes, from now on met."""
-        run = self[run_id] = decode_run(folded)
-        self.kept[run_id], self.filled[run_id] = hash(folded), run.cost_at
-        return run
-
-    def get(self, run_id: str, default: Run | None = None) -> Run | None:  # type: ignore[override]
-        """The run, or `default`."""
-        try:
-            return self[run_id]
-        except KeyError:
-            return default
-
-    def items(self) -> Any:
-        """Every run there is, in order of first sight."""
-        met = dict(dict.items(self))
-        self.clear()
-        for row in self._store.runs.all():
-            if row.run_id in met:
-                self[row.run_id] = met.pop(row.run_id)
-            else:
-                self.meet(row.run_id, row.folded)
-        self.update(met)
-        return super().items()
-
-    def __contains__(self, run_id: object) -> bool:
-        return super().__contains__(run_id) or (isinstance(run_id, str) and self._store.runs.get(run_id) is not None)
-
-
-class StoredVms(dict[str, Vm]):
-    """As `StoredRuns`, machines; who asks for all gets all."""
-
-    def __init__(self, store: ProjectionStore) -> None:
-        super().__init__()
-        self._store = store
-        self._all = False
-        self.kept: dict[str, int] = {}
-
-    def __missing__(self, vm_id: str) -> Vm:
-        row = None if self._all else self._store.vms.get(vm_id)
-        if row is None:
-            raise KeyError(vm_id)
-        return self.meet(vm_id, row.folded)
-
-    def meet(self, vm_id: str, folded: bytes) -> Vm:
-        """The machine the store keeps as these bytes, from now on met."""
-        vm = self[vm_id] = decode_vm(folded)
-        self.kept[vm_id] = hash(folded)
-        return vm
-
-    def get(self, vm_id: str, default: Vm | None = None) -> Vm | None:  # type: ignore[override]
-        """The machine, or `default`."""
-        try:
-            return self[vm_id]
-        except KeyError:
-            return default
-
-    def __contains__(self, vm_id: object) -> bool:
-        return super().__contains__(vm_id) or (isinstance(vm_id, str) and self.get(vm_id) is not None)
-
-    def _load(self) -> None:
-        if self._all:
-            return
-        met = dict(dict.items(self))
-        self.clear()
-        for row in self._store.vms.all():
-            if row.vm_id in met:
-                self[row.vm_id] = met.pop(row.vm_id)
-            else:
-                self.meet(row.vm_id, row.folded)
-        self.update(met)
-        self._all = True
-
-    def __iter__(self) -> Any:
-        self._load()
-        return super().__iter__()
-
-    def values(self) -> Any:
-        """Every machine there is, in order of first sight."""
-        self._load()
-        return super().values()
-
-    def items(self) -> Any:
-        """Every machine there is, with its id."""
-        self._load()
-        return super().items()
-
-
-class StoredIds(dict[str, str]):
-    """`<provider>/<provider_id>` → run id, looked up in a store where it was not met since."""
-
-    def __init__(self, store: ProjectionStore) -> None:
-        super().__init__()
-        self._store = store
-
-    def __missing__(self, key: str) -> str:
-        provider, _, provider_id = key.partition("/")
-        run_id = self._store.runs.of_provider(provider, provider_id)
-        if run_id is None:
-            raise KeyError(key)
-        self[key] = run_id
-        return run_id
-
-    def get(self, key: str, default: str | None = None) -> str | None:  # type: ignore[override]
-        """The run id, or `default`."""
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value, or `default`."""
         try:
             return self[key]
         except KeyError:
@@ -202,13 +70,103 @@ class StoredIds(dict[str, str]):
         return isinstance(key, str) and self.get(key) is not None
 
 
-def take_up(store: ProjectionStore, kept: tuple[bytes, bytes] | None = None) -> WorldState | None:
+class _Stored(_Lazy[T]):
+    """Things of a world, loaded when first met; what is in the dict itself was met since. `items()` are all there are,
+    in order of first sight.
+    """
+
+    def __init__(self, table: RowTable[Any], decode: Callable[[bytes], T]) -> None:
+        super().__init__()
+        self._table = table
+        self._decode = decode
+        self._all = False
+        self.kept: dict[str, int] = {}
+        """id → the hash of what the store has of it."""
+
+    def __missing__(self, key: str) -> T:
+        row = None if self._all else self._table.get(key)
+        if row is None:
+            raise KeyError(key)
+        return self._meet(key, row.folded)
+
+    def _meet(self, key: str, folded: bytes) -> T:
+        found = self[key] = self._decode(folded)
+        self.kept[key] = hash(folded)
+        return found
+
+    def load(self) -> None:
+        """Meet all."""
+        if self._all:
+            return
+        met = dict(dict.items(self))
+        self.clear()
+        for row in self._table.all():
+            key = getattr(row, self._table.key)
+            if key in met:
+                self[key] = met.pop(key)
+            else:
+                self._meet(key, row.folded)
+        self.update(met)
+        self._all = True
+
+    def items(self) -> Any:
+        """All there are, with their ids."""
+        self.load()
+        return super().items()
+
+
+class StoredRuns(_Stored[Run]):
+    """Runs; `values()` are those met."""
+
+    def __init__(self, store: ProjectionStore) -> None:
+        super().__init__(store.runs, decode_run)
+        self.filled: dict[str, int | None] = {}
+        """run id → the poll that its provider's cost was read from."""
+
+    def _meet(self, key: str, folded: bytes) -> Run:
+        run = super()._meet(key, folded)
+        self.filled[key] = run.cost_at
+        return run
+
+
+class StoredVms(_Stored[Vm]):
+    """Machines; `values()` are all there are."""
+
+    def __init__(self, store: ProjectionStore) -> None:
+        super().__init__(store.vms, decode_vm)
+
+    def __iter__(self) -> Any:
+        self.load()
+        return super().__iter__()
+
+    def values(self) -> Any:
+        """All there are."""
+        self.load()
+        return super().values()
+
+
+class StoredIds(_Lazy[str]):
+    """`<provider>/<provider_id>` → run id."""
+
+    def __init__(self, store: ProjectionStore) -> None:
+        super().__init__()
+        self._runs = store.runs
+
+    def __missing__(self, key: str) -> str:
+        run_id = self._runs.of_provider(*key.split("/", 1))
+        if run_id is None:
+            raise KeyError(key)
+        self[key] = run_id
+        return run_id
+
+
+def take_up(store: ProjectionStore) -> WorldState | None:
     """The world the store was left with, its runs and machines behind it; None where there is none that this version
-    can read. `kept`: the world as `put_down` gave it, where it is another than the store's own.
+    can read.
 
     `anomalies` and `blind` are empty: what a fold adds to them is what is new.
     """
-    world, lasting = kept if kept is not None else (store.get(_WORLD), store.get(_LASTING))
+    world, lasting = store.get(_WORLD), store.get(_LASTING)
     if world is None or lasting is None:
         return None
     try:
@@ -224,9 +182,9 @@ def take_up(store: ProjectionStore, kept: tuple[bytes, bytes] | None = None) -> 
     return state
 
 
-def take_up_whole(store: ProjectionStore, kept: tuple[bytes, bytes] | None = None) -> WorldState | None:
+def take_up_whole(store: ProjectionStore) -> WorldState | None:
     """As `take_up`, every run and machine loaded: a world that goes on without the store."""
-    state = take_up(store, kept)
+    state = take_up(store)
     if state is None:
         return None
     state.runs = {row.run_id: decode_run(row.folded) for row in store.runs.all()}
@@ -273,3 +231,53 @@ def joined(world: bytes, lasting: WorldState) -> WorldState:
     for name in _LONG:
         setattr(state, name, getattr(lasting, name))
     return state
+
+
+class LiveCut(msgspec.Struct, frozen=True, kw_only=True):
+    """The world at `position`, as far as it may be other than at the position before."""
+
+    position: int
+    runs: dict[str, bytes]
+    """Every run that may have changed; new ones in order of first sight."""
+    gone: tuple[str, ...]
+    """Runs that were taken into others."""
+    vms: dict[str, bytes]
+    world: bytes
+    """See `projections.store.world_table.pieces`."""
+    lasting: bytes
+    notes: tuple[Anomaly | Blind, ...]
+    """New ones, in order."""
+
+
+def cut_of(live: "LiveWorld", after: int) -> LiveCut | None:
+    """What changed behind `after`; None where the live world does not know, so that the record has to be folded."""
+    with live.reading() as state:
+        touched, position = live.touched, live.position
+        if state is None or not touched.floor <= after <= position:
+            return None
+        runs = touched.runs_since(after)
+        gone = tuple(run_id for run_id in runs if run_id not in state.runs)
+        there = _in_order(state.runs, {*state.unsettled, *runs}.difference(gone), after)
+        vms = _in_order(state.vms, {*state.open_vms, *touched.vms_since(after)}, after)
+        world, lasting = pieces(state)
+        return LiveCut(
+            position=position,
+            runs={run_id: encode(state.runs[run_id]) for run_id in there},
+            gone=gone,
+            vms={vm_id: encode(state.vms[vm_id]) for vm_id in vms},
+            world=world,
+            lasting=lasting,
+            notes=tuple(touched.notes_since(after)),
+        )
+
+
+def _in_order(known: dict[str, Run] | dict[str, Vm], ids: set[str], after: int) -> list[str]:
+    """These ids; those first seen behind `after` last, in the order of the world, which has the newest at its end."""
+    new = {one for one in ids if known[one].first_position > after}
+    behind: list[str] = []
+    for one in reversed(known):
+        if len(behind) == len(new):
+            break
+        if one in new:
+            behind.append(one)
+    return [*(ids - new), *reversed(behind)]

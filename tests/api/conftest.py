@@ -107,7 +107,7 @@ def _serving() -> Iterator[Serve]:
     with ExitStack() as every:
         patch = every.enter_context(pytest.MonkeyPatch.context())
         patch.setattr("projections.store.reader_pool.PATIENCE", PATIENCE * SECOND)
-        patch.setattr("projections.models.live_projector._PATIENCE", PATIENCE)  # of who stops it
+        patch.setattr("projections.models.projector._PATIENCE", PATIENCE)  # of who stops it
 
         def serve(record: Path, **settings: str) -> Served:
             stack = every.enter_context(ExitStack())

@@ -15,8 +15,8 @@ from stenotest.records import read_models_file
 
 from events.clock import SystemClock
 from events.store.record import Record
-from projections.models import live_projector as live
 from projections.models import projection_writer as keeper
+from projections.models import projector as live
 from projections.models.projector import build
 from projections.store import reader_pool as pool
 from projections.store.read_models import ReadModels

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from stenolab.dashboard import Busy, told
 
-from projections.models import marks
+from projections.models import incidents as marks
 
 if TYPE_CHECKING:
     from pathlib import Path

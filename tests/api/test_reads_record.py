@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from projections.models import marks
+from projections.models import incidents as marks
 
 if TYPE_CHECKING:
     from pathlib import Path

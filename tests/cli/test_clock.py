@@ -24,6 +24,7 @@ from events.store.store import store_at
 from projections.api.access.tokens import Tokens
 from projections.models.overview import overview
 from projections.models.projector import caught_up
+from projections.models.wire import wire
 from projections.store.reader_pool import Pool
 
 Call = Callable[..., Result]
@@ -101,10 +102,10 @@ def test_today_begins_at_midnight_in_utc(call: Call, tmp_path: Path) -> None:
         time_in_hand("2026-11-20T23:59:00Z") as hands,
     ):
         with pool.now() as look:
-            before: Any = overview(look, Policy())["today"]
+            before: Any = wire(overview(look, Policy()))["today"]
         hands.later(120)
         with pool.now() as look:
-            behind: Any = overview(look, Policy())["today"]
+            behind: Any = wire(overview(look, Policy()))["today"]
     assert (before["from"], before["spent_usd"]) == ("2026-11-20T00:00:00.000000Z", spent)
     assert (behind["from"], behind["spent_usd"]) == ("2026-11-21T00:00:00.000000Z", "0.000000")
 

@@ -17,7 +17,7 @@ from engine.replay.record import world_of
 from engine.states import VmState
 from events.clock import SystemClock
 from events.store.record import Record
-from projections.store.world_table import decode_run, decode_vm, encode_run, encode_vm
+from projections.store.world_table import decode_run, decode_vm, encode
 
 LONG_AGO = 1
 
@@ -43,10 +43,10 @@ def lie(home: Path) -> None:
             false = msgspec.structs.replace(
                 vm, state=VmState.IDLE, idle_from=LONG_AGO, idle_since=LONG_AGO, occupancies=(), provider_id="other"
             )
-            connection.execute("UPDATE vms SET folded = ? WHERE vm_id = ?", (encode_vm(false), vm_id))
+            connection.execute("UPDATE vms SET folded = ? WHERE vm_id = ?", (encode(false), vm_id))
         for run_id, folded in connection.execute("SELECT run_id, folded FROM runs").fetchall():
             false_run = msgspec.structs.replace(decode_run(folded), provider_id="another")
-            connection.execute("UPDATE runs SET folded = ? WHERE run_id = ?", (encode_run(false_run), run_id))
+            connection.execute("UPDATE runs SET folded = ? WHERE run_id = ?", (encode(false_run), run_id))
 
 
 @pytest.mark.parametrize("file", ["false", "none", "garbage"])

@@ -32,7 +32,7 @@ ALLOWED = {
     "cli/wiring/options.py",
     "engine/money/reconcile.py",
     # quotes of answers, as they were given
-    "projections/models/rule_sentences.py",
+    "projections/models/explain.py",
     "projections/models/sources.py",
     # the kernel site's own words, and a row's state on the page
     "projections/models/kernel.py",

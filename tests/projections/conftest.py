@@ -13,7 +13,7 @@ from engine.replay.trace import open_trace
 from events.clock import SECOND, SystemClock
 from events.poll import Poll
 from events.store.record import Record
-from projections.models.live_projector import Projector
+from projections.models.projector import Projector
 from projections.store.reader_pool import Pool
 
 TRACES = Path(__file__).parent.parent / "traces"
@@ -60,7 +60,7 @@ def growing(tmp_path: Path) -> Iterator[Growing]:
 def live(growing: Growing, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Projector, Pool]]:
     """Its projector, running, and a pool of readers, who wait as long as a crowded machine needs, not two seconds."""
     monkeypatch.setattr("projections.store.reader_pool.PATIENCE", 120 * SECOND)
-    monkeypatch.setattr("projections.models.live_projector._PATIENCE", 120)
+    monkeypatch.setattr("projections.models.projector._PATIENCE", 120)
     projector = Projector(growing.path, clock=CLOCK)
     with closing(Pool(growing.path, clock=CLOCK, wake=projector.wake)) as pool:
         projector.start()

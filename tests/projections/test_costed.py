@@ -9,7 +9,8 @@ from engine.money.costs import Costs
 from engine.money.words import money
 from events.poll import Poll
 from events.store.record import Record
-from projections.models.projector import as_it_was, caught_up
+from projections.models.past_worlds import as_it_was
+from projections.models.projector import caught_up
 from projections.models.view import View
 
 Polls = Callable[[str], tuple[Poll, ...]]

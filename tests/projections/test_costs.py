@@ -153,7 +153,7 @@ def test_costs_of_a_recording_are_those_of_its_bills(
             head = record.head().position
     with recorded(tmp_path / "record.db", []) as record:
         for position in {head // 5, head // 2, head - 1}:
-            store, _ = opened(record, position)
+            store = opened(record, position)
             with store:
                 compare(store)
 

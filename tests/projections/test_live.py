@@ -17,8 +17,7 @@ from events.clock import SECOND
 from events.errors import PositionNotFound
 from events.store.record import Record
 from projections.models import projection_writer as keeper
-from projections.models.live_projector import Projector
-from projections.models.projector import caught_up, rebuilt
+from projections.models.projector import Projector, caught_up, rebuilt
 from projections.store.reader_pool import PATIENCE, Behind, Pool
 from projections.store.store import Checkpoint, ProjectionStore
 

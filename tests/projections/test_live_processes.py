@@ -88,7 +88,7 @@ _FOLLOWER = """
 import sys, time
 from pathlib import Path
 from events.clock import SystemClock
-from projections.models.live_projector import Projector
+from projections.models.projector import Projector
 projector = Projector(Path(sys.argv[1]), clock=SystemClock())
 projector.start()
 while not projector.position:

@@ -13,10 +13,9 @@ from engine.providers.readings import READINGS
 from events import types
 from events.poll import Poll
 from events.store.record import ANY, Batch, Record
-from projections.models.live_cut import cut_of
 from projections.models.projection_writer import ProjectionWriter
 from projections.store.store import ProjectionStore
-from projections.store.world_table import decode_run, decode_vm
+from projections.store.world_table import cut_of, decode_run, decode_vm
 
 Polls = Callable[[str], tuple[Poll, ...]]
 Recorded = Callable[[Path, Sequence[Poll]], Record]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.store.mark_table import Mark
+from projections.store.notes import Mark
 from projections.store.store import ProjectionStore
 
 DAY = 86_400_000_000

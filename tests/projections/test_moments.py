@@ -22,8 +22,8 @@ from events.clock import SystemClock
 from events.poll import Poll
 from events.store.record import ANY, Batch, Record
 from projections.models import projection_writer as keeper
-from projections.models.past_worlds import Moments, opened
-from projections.models.projector import as_it_was, caught_up, rebuilt
+from projections.models.past_worlds import Moments, as_it_was, opened
+from projections.models.projector import caught_up, rebuilt
 from projections.models.view import View
 from projections.store.store import ProjectionStore
 
@@ -95,9 +95,9 @@ def test_any_moment_is_the_fold_up_to_it(
         with recorded(path, []) as record:
             head = record.head().position
             for position in {round(place * head) for place in places}:
-                store, base = opened(record, position)
+                store = opened(record, position)
                 with store, as_it_was(record, position) as folded:
-                    assert base == position - position % 32 or base % 64 == 0
+                    assert store.base == position - position % 32 or store.base % 64 == 0
                     assert everything(store) == everything(folded)
 
 
@@ -129,9 +129,9 @@ def test_a_run_that_turns_out_to_be_ours_is_two_before_and_one_after(
     with recorded(tmp_path / "record.db", polls[300:600]) as record:
         caught_up(record).close()
         for position in (before - 1, before, before + 1, record.head().position):
-            store, base = opened(record, position)
+            store = opened(record, position)
             with store, as_it_was(record, position) as folded:
-                assert base > 0
+                assert store.base > 0
                 assert everything(store) == everything(folded)
                 assert (theirs.run_id in [row.run_id for row in store.runs.all()]) is (position <= before)
 
@@ -227,7 +227,7 @@ def test_opening_a_moment_does_not_lock_the_projections(tmp_path: Path, recordin
             assert everything(view.store) == before
         with closing(sqlite3.connect(read_models_file(record.store), timeout=0, isolation_level=None)) as writer:
             writer.execute("BEGIN IMMEDIATE")
-            opened(record, position - 40)[0].close()
+            opened(record, position - 40).close()
             writer.execute("ROLLBACK")
         moments.close()
 

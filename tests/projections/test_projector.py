@@ -18,7 +18,8 @@ from events import types
 from events.clock import SystemClock
 from events.poll import Poll
 from events.store.record import ANY, Batch, Record
-from projections.models.projector import RULES, as_it_was, caught_up, rebuilt
+from projections.models.past_worlds import as_it_was
+from projections.models.projector import RULES, caught_up, rebuilt
 from projections.store.store import Checkpoint, ProjectionStore
 
 Polls = Callable[[str], tuple[Poll, ...]]

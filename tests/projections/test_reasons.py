@@ -10,7 +10,7 @@ from engine.providers.dstack.run_reading import read_run
 from engine.replay.trace import replay_polls
 from engine.rules.current import judge
 from events.poll import Poll
-from projections.models.rule_sentences import sentence
+from projections.models.explain import sentence
 
 FAILED = "dstack reported the final status `failed`. The run failed: {}. Nobody had requested a stop."
 

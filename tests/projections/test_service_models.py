@@ -21,11 +21,11 @@ from events.poll import Poll
 from events.store.record import Record
 from projections.models import incidents
 from projections.models import record_pages as browse
-from projections.models.live_projector import Lag
-from projections.models.marks import record_object
+from projections.models.incidents import record_object
 from projections.models.money_objects import budget_object
 from projections.models.offers import offers
 from projections.models.overview import burn, lanes, overview, policy_then, spent_at
+from projections.models.projector import Lag
 from projections.models.wire import wire
 from projections.store.reader_pool import Look, Pool
 
@@ -224,7 +224,7 @@ def test_anomalies_come_newest_first_page_by_page_those_of_cost_among_them(weeks
         odd = next(one for one in everything.anomalies if one.kind == "cost_divergence")
         assert odd in incidents.newest(look, 500)
         run = look.view.run(odd.subject.removeprefix("run/"))
-        assert "cost_divergence" in {one.kind for one in look.view.anomalies_of(run.run_id)}
+        assert "cost_divergence" in {one.kind for one in look.view.anomalies_of(f"run/{run.run_id}")}
 
 
 def test_blind_times_that_last_come_first(tmp_path: Path, recording: Polls, recorded: Recorded) -> None:
@@ -260,7 +260,7 @@ def test_events_are_paged_both_ways_and_filtered(pool: Pool) -> None:
 
 def test_polls_are_paged_with_what_they_changed(pool: Pool) -> None:
     """Each row as `steno polls --json` gives it."""
-    from projections.models.record_rows import poll_rows
+    from projections.models.record_pages import poll_rows
 
     with pool.now() as look:
         expected = list(poll_rows(look.record, after=0, until=look.position))
@@ -359,9 +359,7 @@ def test_an_empty_record_has_an_overview(tmp_path: Path, recorded: Recorded) -> 
     """Nothing is there, and nothing fails."""
     recorded(tmp_path / "record.db", []).close()
     with closing(Pool(tmp_path / "record.db", clock=SystemClock())) as pool, pool.now() as look:
-        found = msgspec.json.decode(
-            msgspec.json.encode(wire(overview(look, policy_then(look.view.world().state, POLICY))))
-        )
+        found = msgspec.json.decode(msgspec.json.encode(wire(overview(look, policy_then(look.view.state, POLICY)))))
         assert set(found) == KEYS
         assert found["lanes"] == found["running"] == found["burn"] == found["blind"] == []
         assert record_object(look, Lag(positions=0, seconds=0.0)).marks == ()

@@ -24,7 +24,7 @@ from events.errors import StenoError
 from projections.api.feed.listener import Dropped
 from projections.api.operations.tally import entered_at
 from projections.api.reads.money import policy_at
-from projections.models.queue_rows import waits
+from projections.models.view import waits
 
 if TYPE_CHECKING:
     from engine.fold.world_codec import WorldState

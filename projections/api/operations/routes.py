@@ -16,8 +16,7 @@ from projections.api.bodies import JSON
 from projections.api.operations.collector import ServiceCollector, watched
 from projections.api.parameters import asked_of
 from projections.api.problems import Problem
-from projections.models.build_progress import Building
-from projections.models.live_projector import Lag
+from projections.models.projector import Building, Lag
 from projections.models.view import SourceView
 from projections.models.wire import Shape, wire
 

@@ -91,4 +91,4 @@ def _place_of(moment: Moment, found: Look, now: int) -> tuple[int, Beyond]:
         return there, NOTHING
     if moment.time > now:
         raise Problem(400, "this time is in the future", field="at")
-    return moment_at(found.record, moment.time, head, found.view.imported_at())
+    return moment_at(found.record, moment.time, head, found.view.state)

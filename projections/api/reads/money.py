@@ -20,7 +20,7 @@ from projections.models.money_objects import (
     report_object,
 )
 from projections.models.overview import policy_then
-from projections.models.vm_facts import beside
+from projections.models.view import beside
 from projections.models.wire import Position, Time, wire
 from projections.store.reader_pool import Look
 
@@ -76,7 +76,7 @@ def _machine(_: Service, look: Look, asked: Asked) -> object:
         | beside(view.machine(found.vm_id))
         | {
             "why_up": view.why_up(found.vm_id, look.now),
-            "anomalies": view.anomalies_of_vm(found.vm_id),
+            "anomalies": view.anomalies_of(f"vm/{found.vm_id}"),
             "position": look.position,
             "observability": None if source is None else source.observability,
         }
@@ -95,13 +95,13 @@ def _costs(_: Service, look: Look, asked: Asked) -> object:
     report = msgspec.structs.replace(found.report, rows=tuple(row for _, row in shown))
     return report_object(report) | {
         "next": str(shown[-1][0]) if more else None,
-        "reconciliation": reconciliation_object(found.reconciliation, look.view.world().state),
+        "reconciliation": reconciliation_object(found.reconciliation, look.view.state),
         "position": look.position,
     }
 
 
 def _budget(service: Service, look: Look, _: Asked) -> object:
-    policy = policy_at(service, look.view.world().state, past=look.past)
+    policy = policy_at(service, look.view.state, past=look.past)
     state, settled = look.view.ledger(look.now)
     found = budget_object(account(state, policy, look.now, settled), state, policy)
     return wire(found) | {"position": look.position}

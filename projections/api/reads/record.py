@@ -26,11 +26,10 @@ from projections.api.reads.read import Cursor, Read, page_object, page_shape
 from projections.api.reads.runs import EVENTS
 from projections.api.service import Service
 from projections.models import record_pages as browse
-from projections.models.incidents import DatedAnomaly, incidents
-from projections.models.marks import RecordObject, record_object
+from projections.models.incidents import DatedAnomaly, RecordObject, incidents, record_object
 from projections.models.offers import Offer, offers
 from projections.models.overview import Overview, overview
-from projections.models.record_rows import EventObject, PollObject
+from projections.models.record_pages import EventObject, PollObject
 from projections.models.sources import SourceRow, source_rows
 from projections.models.wire import Position, Shape, Time, wire
 from projections.store.reader_pool import Look
@@ -39,7 +38,7 @@ _BACKWARDS = flag("backwards", "Newest first.")
 
 
 def _overview(service: Service, look: Look, _: Asked) -> object:
-    return wire(overview(look, policy_at(service, look.view.world().state, past=look.past)))
+    return wire(overview(look, policy_at(service, look.view.state, past=look.past)))
 
 
 def _record(service: Service, look: Look, asked: Asked) -> object:

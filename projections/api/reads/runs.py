@@ -23,10 +23,9 @@ from projections.api.service import Service
 from projections.models.cost_rows import stored_machines_of
 from projections.models.explain import Explanation, explain
 from projections.models.money_objects import ChargeObject, ReconciliationObject, charge_object, reconciliation_object
-from projections.models.queue_rows import QueuedRun, queued_run
-from projections.models.record_pages import events
-from projections.models.record_rows import EventObject
+from projections.models.record_pages import EventObject, events
 from projections.models.timeline import Timeline, timeline
+from projections.models.view import QueuedRun, queued_run
 from projections.models.wire import Position, Shape, Usd, wire
 from projections.store.reader_pool import Look
 from projections.store.world_table import decode_run
@@ -81,7 +80,7 @@ def _events(_: Service, look: Look, asked: Asked) -> object:
 
 def _costs(_: Service, look: Look, asked: Asked) -> object:
     row = look.view.row(asked["id"])
-    run, shown, state = decode_run(row.folded), look.view.run(row.run_id), look.view.world().state
+    run, shown, state = decode_run(row.folded), look.view.run(row.run_id), look.view.state
     found = (state.vms.get(vm_id) for vm_id in stored_machines_of(run, row.against))
     vms = {vm.vm_id: vm for vm in sorted((vm for vm in found if vm is not None), key=lambda vm: vm.first_position)}
     part = msgspec.structs.replace(state, vms=vms, runs={run.run_id: run})
