@@ -1,17 +1,26 @@
-"""Whether a task could run now: server, token, project, backend, fleet, offers; each answer one line and what to do."""
+"""What `steno doctor` says of dstack: whether a task could run now, and the example that it can rent a machine for."""
 
+import os
 from collections.abc import Callable, Mapping
+from contextlib import closing
+from pathlib import Path
 
 import msgspec
 
-from engine.errors import NotConfigured, ProjectNotFound, ProviderError, ProviderUnreachable
+from engine.errors import NotConfigured, ProjectNotFound, ProviderError, ProviderUnreachable, TaskInvalid
 from engine.providers.dstack import fleet
 from engine.providers.dstack.client import Client, HttpAnswer
 from engine.providers.dstack.idle import IdleSetting, idling
-from engine.providers.dstack.task import for_dstack, normal_task
+from engine.providers.dstack.provider import DstackProvider
+from engine.providers.dstack.settings import TASK_FILES, default_gpu, fleet_nodes
+from engine.providers.dstack.task import EXAMPLE_IMAGE, complete_task, for_dstack, needs_image, normal_task
 from engine.providers.dstack.vm_reading import DEAREST
-from engine.providers.kind import Check, CheckState
-from events.errors import StenoError
+from engine.providers.kind import Check, CheckState, Checkup, Trial
+from engine.providers.task import read_task_file
+from engine.settings.settings import Settings
+from engine.settings.values import timeout
+from events.clock import SECOND
+from events.errors import StenoError, UnreadableInput
 
 OLDEST, NEWEST = (0, 19, 37), (0, 22, 5)
 """Servers Steno is tried with; others are polled all the same."""
@@ -21,6 +30,12 @@ PRICING = 90.0
 CLOUD_KEY = "DSTACK_AMDDEVCLOUD_API_KEY"
 PLACE = "~/.dstack/server/config.yml"
 """Where dstack's server reads it, on the machine it runs on."""
+
+BOOT = 15 * 60 * SECOND
+"""Longest life of a machine before its task starts that a worst case counts; dstack gives up earlier."""
+END = 15 * 60 * SECOND
+"""How long dstack goes on trying to end a machine."""
+_EXAMPLE = "rocm-dstack-hotaisle"
 
 _BLOCKS = {
     "amddevcloud": """\
@@ -74,40 +89,6 @@ class DstackOffer(msgspec.Struct, frozen=True, kw_only=True):
         return self.availability not in ("not_available", "no_quota")
 
 
-class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
-    """All checks, in order, and what they found."""
-
-    checks: tuple[Check, ...]
-    server_version: str | None = None
-    user: str | None = None
-    backends: tuple[str, ...] = ()
-    offers: tuple[DstackOffer, ...] = ()
-
-    @property
-    def ok(self) -> bool:
-        """No check failed."""
-        return all(check.state is not CheckState.FAILED for check in self.checks)
-
-
-def diagnose(
-    client: Client,
-    task: Mapping[str, object],
-    *,
-    cloud_key_set: bool,
-    nodes: int | None,
-    timeout: IdleSetting | None = None,
-) -> Diagnosis:
-    """Check everything a submission of `task` needs; nothing is changed and no machine is rented.
-
-    Args:
-        task: a valid task; its resources and backends say which offers are asked for.
-        cloud_key_set: whether DSTACK_AMDDEVCLOUD_API_KEY is set here.
-        nodes: as for `fleet.plan_fleet`.
-        timeout: Steno's own idle timeout; None: leave the idle check out.
-    """
-    return _Doctor(client, task, nodes, timeout).look(cloud_key_set=cloud_key_set)
-
-
 def cloud_key(*, is_set: bool, backends: tuple[str, ...] = ()) -> Check:
     """Where the backend's cloud key belongs."""
     if not is_set:
@@ -122,8 +103,8 @@ class _CannotGoOn(Exception):
     """A check failed in a way that makes the later ones pointless."""
 
 
-class _Doctor:
-    """One look at a server, check after check."""
+class Diagnosis:
+    """One look at a server, check after check: all checks in order, and what they found."""
 
     def __init__(
         self, client: Client, task: Mapping[str, object], nodes: int | None, timeout: IdleSetting | None
@@ -132,25 +113,29 @@ class _Doctor:
         self._task = task
         self._nodes = nodes
         self._timeout = timeout
-        self._checks: list[Check] = []
-        self._version: str | None = None
-        self._user: str | None = None
-        self._backends: tuple[str, ...] = ()
-        self._offers: tuple[DstackOffer, ...] = ()
+        self.checks: list[Check] = []
+        self.server_version: str | None = None
+        self.user: str | None = None
+        self.backends: tuple[str, ...] = ()
+        self.offers: tuple[DstackOffer, ...] = ()
 
-    def look(self, *, cloud_key_set: bool) -> Diagnosis:
+    @property
+    def ok(self) -> bool:
+        """No check failed."""
+        return all(check.state is not CheckState.FAILED for check in self.checks)
+
+    def look(self) -> None:
         """All checks; those after a failure are skipped."""
-        steps: dict[str, Callable[[], None]] = {
-            "server": self._server,
-            "token": self._token,
-            "project": self._project,
-            "backend": self._backend,
-            "fleet": self._fleet,
-            "offers": self._look_for_offers,
-        }
-        errors = {"server": ProviderUnreachable, "token": ProviderUnreachable, "project": ProjectNotFound}
+        steps: tuple[tuple[str, Callable[[], None], type[StenoError] | None], ...] = (
+            ("server", self._server, ProviderUnreachable),
+            ("token", self._token, ProviderUnreachable),
+            ("project", self._project, ProjectNotFound),
+            ("backend", self._backend, None),
+            ("fleet", self._fleet, None),
+            ("offers", self._look_for_offers, None),
+        )
         failed = False
-        for name, step in steps.items():
+        for name, step, kind in steps:
             if failed:
                 self._add(name, "not checked, because of the failure above", CheckState.SKIPPED)
                 continue
@@ -159,21 +144,11 @@ class _Doctor:
             except _CannotGoOn:
                 failed = True
             except StenoError as error:
-                kind = errors.get(name)
-                problem = None if kind is None else kind(str(error))
-                self._checks.append(Check(name=name, state=CheckState.FAILED, message=str(error), error=problem))
-                failed = True
-        self._checks.append(cloud_key(is_set=cloud_key_set, backends=self._backends))
-        return Diagnosis(
-            checks=tuple(self._checks),
-            server_version=self._version,
-            user=self._user,
-            backends=self._backends,
-            offers=self._offers,
-        )
+                failed, problem = True, None if kind is None else kind(str(error))
+                self.checks.append(Check(name=name, state=CheckState.FAILED, message=str(error), error=problem))
 
     def _add(self, name: str, message: str, state: CheckState = CheckState.OK) -> None:
-        self._checks.append(Check(name=name, state=state, message=message))
+        self.checks.append(Check(name=name, state=state, message=message))
 
     def _server(self) -> None:
         address = self._client.address
@@ -186,32 +161,32 @@ class _Doctor:
             raise ProviderError(
                 f"{address.url} answers (HTTP {answer.status}), but not as a dstack server does; check the address"
             )
-        self._version, message = version, f"dstack {version} at {address.url}"
+        self.server_version, message = version, f"dstack {version} at {address.url}"
         parts = tuple(int(part) for part in version.split(".")[:3] if part.isdecimal())
         if parts and not OLDEST <= parts <= NEWEST:
             self._add("server", f"{message}; Steno is tried with 0.19.37 to 0.22.5", CheckState.WARNING)
-        else:
-            self._add("server", message)
+            return
+        self._add("server", message)
 
     def _token(self) -> None:
         # the answer also holds the user's token and private key: only two fields are taken from it
         found = self._object(self._client.ask("/api/users/get_my_user"), "look up the user of the token")
-        self._user = str(found.get("username"))
-        self._add("token", f"the token is {self._user}'s ({found.get('global_role')})")
+        self.user = str(found.get("username"))
+        self._add("token", f"the token is {self.user}'s ({found.get('global_role')})")
 
     def _project(self) -> None:
         # lists answer `200 []` for a project we cannot see; this route gives an error
         project = self._client.address.project
         rows = self._object(self._client.ask(f"/api/projects/{project}/get"), "look up the project").get("backends")
         names = [row.get("name") for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-        self._backends = tuple(sorted(name for name in names if isinstance(name, str)))
+        self.backends = tuple(sorted(name for name in names if isinstance(name, str)))
         self._add("project", f"project {project} is visible")
 
     def _backend(self) -> None:
         project, named = self._client.address.project, self._task.get("backends")
         wanted = [str(name) for name in named] if isinstance(named, list) else []
-        missing = sorted(set(wanted) - set(self._backends))
-        if not self._backends or (wanted and len(missing) == len(wanted)):
+        missing = sorted(set(wanted) - set(self.backends))
+        if not self.backends or (wanted and len(missing) == len(wanted)):
             message = (
                 f"project {project} has no backend{' ' + ' or '.join(missing) if missing else ''}; "
                 f"add it to {PLACE} on the server's machine and restart the server"
@@ -220,7 +195,7 @@ class _Doctor:
                 message += " (docs/amd_devcloud_setup.md has the block)"
             self._add("backend", message, CheckState.FAILED)
             raise _CannotGoOn
-        message = f"backends: {', '.join(self._backends)}"
+        message = f"backends: {', '.join(self.backends)}"
         if missing:
             message += f"; the task also names {', '.join(missing)}, which the project does not have"
         self._add("backend", message, CheckState.WARNING if missing else CheckState.OK)
@@ -228,8 +203,8 @@ class _Doctor:
     def _fleet(self) -> None:
         fleets, normal = fleet.list_fleets(self._client), normal_task(self._task)
         plan = fleet.plan_fleet(normal, fleets, project=self._client.address.project, nodes=self._nodes)
-        if not fleet.needs_fleet(self._version):
-            self._add("fleet", f"dstack {self._version} makes the fleet a task needs itself")
+        if not fleet.needs_fleet(self.server_version):
+            self._add("fleet", f"dstack {self.server_version} makes the fleet a task needs itself")
         elif plan is not None:
             most = "any number of" if self._nodes is None else f"0 to {self._nodes}"
             self._add(
@@ -247,7 +222,7 @@ class _Doctor:
     def _look_for_offers(self) -> None:
         path = self._client.address.path("runs/get_plan")
         request: dict[str, object] = {"run_spec": {"configuration": for_dstack(self._task)}, "max_offers": MOST_OFFERS}
-        if fleet.needs_fleet(self._version):
+        if fleet.needs_fleet(self.server_version):
             # without it newer servers show the offers of existing fleets only; 0.19 does not know the field
             request["for_offers_only"] = True
         answer = self._client.ask(path, request, patience=PRICING)
@@ -258,24 +233,44 @@ class _Doctor:
         first = plans[0] if isinstance(plans, list) and plans and isinstance(plans[0], dict) else {}
         rows = first.get("offers")
         found = map(_offer, rows if isinstance(rows, list) else ())
-        self._offers = tuple(offer for offer in found if offer is not None)
-        usable = [offer for offer in self._offers if offer.usable]
-        if not self._offers:
+        self.offers = tuple(offer for offer in found if offer is not None)
+        usable = [offer for offer in self.offers if offer.usable]
+        if not self.offers:
             message = "no machine of the project's backends fits the task; ask for less, or for another GPU"
             self._add("offers", message, CheckState.FAILED)
         elif not usable:
-            message = f"{len(self._offers)} offers, none available now; wait, or ask for another GPU"
+            message = f"{len(self.offers)} offers, none available now; wait, or ask for another GPU"
             self._add("offers", message, CheckState.WARNING)
         else:
             best = min(usable, key=lambda offer: offer.price)
             which = f"{best.gpu or best.instance}, {best.backend}"
-            self._add("offers", f"{len(self._offers)} offers from ${best.price / 1e6:.2f}/h ({which})")
+            self._add("offers", f"{len(self.offers)} offers from ${best.price / 1e6:.2f}/h ({which})")
 
     def _object(self, answer: HttpAnswer, what: str) -> dict[str, object]:
         found = answer.json()
         if not answer.ok or not isinstance(found, dict):
             raise self._client.nonsense(what, "object") if answer.ok else self._client.trouble(answer, what)
         return found
+
+
+def diagnose(
+    client: Client,
+    task: Mapping[str, object],
+    *,
+    cloud_key_set: bool,
+    nodes: int | None,
+    timeout: IdleSetting | None = None,
+) -> Diagnosis:
+    """Check everything a submission of `task` needs; nothing is changed and no machine is rented.
+
+    Args:
+        nodes: as for `fleet.plan_fleet`.
+        timeout: Steno's own idle timeout; None: leave the idle check out.
+    """
+    found = Diagnosis(client, task, nodes, timeout)
+    found.look()
+    found.checks.append(cloud_key(is_set=cloud_key_set, backends=found.backends))
+    return found
 
 
 def _offer(row: object) -> DstackOffer | None:
@@ -303,3 +298,98 @@ def _gpus(gpus: object) -> str:
     memory = gpus[0].get("memory_mib")
     size = f" {memory // 1024}GB" if isinstance(memory, int) else ""
     return f"{len(gpus)} × {gpus[0].get('name')}{size}"
+
+
+def checkup(settings: Settings, open_: Callable[[], DstackProvider], *, wanted: bool) -> Checkup:
+    """Server, token, project, backend, fleet, idle timeout and offers, for the shipped example.
+
+    Args:
+        wanted: the settings name dstack; otherwise a server is asked only if its address is set.
+    """
+    key = settings.value("dstack.amddevcloud_api_key") is not None
+    found: Diagnosis | None = None
+    problem: StenoError | None = None
+    checks: tuple[Check, ...] = ()
+    if wanted or settings.value("dstack.url") is not None:
+        checks = (_task(settings),)
+        idle = settings.find("vms.idle_timeout")
+        limit = IdleSetting(limit=timeout(idle.value or "off"), origin=idle.source)
+        try:
+            with closing(open_()) as provider:
+                found = diagnose(
+                    provider.client, example(), cloud_key_set=key, nodes=fleet_nodes(settings), timeout=limit
+                )
+        except (NotConfigured, ProjectNotFound) as error:
+            problem = error
+    checks += tuple(found.checks) if found is not None else (cloud_key(is_set=key),)
+    failed = () if found is None else [one.name for one in found.checks if one.state is CheckState.FAILED]
+    block = backend_block(settings.value("project") or "main") if "backend" in failed or key else None
+    server = "For ~/.dstack/server/config.yml on the machine of dstack's server:"
+    return Checkup(
+        checks=checks,
+        problem=problem,
+        absent=found is None and problem is None,
+        details={
+            "dstack": None if found is None else {"version": found.server_version, "user": found.user},
+            "dstack_problem": None if problem is None else str(problem),
+            "offers": [] if found is None else found.offers,
+            "server_configuration": block,
+        },
+        note=None if block is None else f"{server}\n\n{block}",
+        trial=None if found is None else _trial(found),
+    )
+
+
+def example_file() -> Path:
+    """The task file of the shipped MI300X example: inside the installed package, or in the source tree beside it.
+
+    Raises:
+        StenoError: this installation has no examples.
+    """
+    root = Path(__file__).parents[3]
+    for folder in (root / "cli" / "_examples", root / "examples"):
+        file = folder / _EXAMPLE / TASK_FILES[0]
+        if file.is_file():
+            return file
+    raise StenoError(f"this installation has no examples/{_EXAMPLE}; take it from Steno's source")
+
+
+def example() -> dict[str, object]:
+    """The example as a complete task."""
+    file = example_file()
+    return complete_task(read_task_file(file), os.environ, str(file))
+
+
+def worst_case(price: int, *, run: int, idle: int) -> int:
+    """What one machine can cost at most: boot, run, idle and the longest end (micro-dollars, an hour, microseconds)."""
+    return -(-price * (BOOT + run + idle + END) // (3600 * SECOND))
+
+
+def _trial(found: Diagnosis) -> Trial:
+    """At the price of the dearest machine that could be taken: dstack takes the next where the first has none."""
+    price = max((offer.price for offer in found.offers if offer.usable), default=0)
+    task = normal_task(example())
+    limits = (task.get("max_duration"), task.get("idle_duration"))
+    run, idle = (value * SECOND if isinstance(value, int) and value > 0 else 0 for value in limits)
+    return Trial(
+        file=example_file(), hourly=price, run=run, idle=idle, worst_case=worst_case(price, run=run, idle=idle)
+    )
+
+
+def _task(settings: Settings) -> Check:
+    """Whether dstack would take the task file of this folder; without one, whether a plain command names an image."""
+    file = next((file for file in map(Path, TASK_FILES) if file.is_file()), None)
+    gpu = default_gpu(settings)
+    if file is not None:
+        try:
+            complete_task(read_task_file(file), os.environ, file.name)
+        except (TaskInvalid, UnreadableInput) as error:
+            return Check(name="task", state=CheckState.WARNING, message=str(error))
+        return Check(name="task", message=f"{file.name} is a valid task")
+    if gpu is not None and needs_image({"resources": {"gpu": gpu}}):
+        message = (
+            f"a command without a task file asks for {gpu} (setting dstack.gpu) and needs --image, for example "
+            f"--image {EXAMPLE_IMAGE}: dstack's default image supports only NVIDIA GPUs"
+        )
+        return Check(name="task", state=CheckState.WARNING, message=message)
+    return Check(name="task", message=f"no {TASK_FILES[0]} here; `steno submit -- COMMAND` needs none")

@@ -93,8 +93,8 @@ class DstackKind(ProviderKind):
             complete_task({"type": "task", "commands": ["true"]}, {}, "nothing")
 
     def checkup(self, settings: Settings, *, clock: Clock, ids: Ids, wanted: bool) -> Checkup:
-        """See `checkup.checkup`."""
-        from engine.providers.dstack.checkup import checkup
+        """See `doctor.checkup`."""
+        from engine.providers.dstack.doctor import checkup
 
         return checkup(settings, partial(self.open, settings, clock=clock, ids=ids, record=None), wanted=wanted)
 

@@ -4,11 +4,12 @@ Each judges one run by dstack's own words, as that poller saw it; which observat
 `watch`.
 """
 
+from functools import partial
 from typing import Final
 
 from engine.facts import RunFacts
 from engine.rules.moves import Live, Move, Verdict
-from engine.rules.sets import ObservationFilter, RuleSet, RunJudge
+from engine.rules.sets import ObservationFilter, RuleSet
 from engine.states import Reason, State
 
 SDK: Final = "2025-12-sdk"
@@ -20,13 +21,22 @@ TIMEOUT: Final = 600_000_000
 """Microseconds after first sight at which the poller that recognised no status gave up."""
 
 
+def _word(facts: RunFacts) -> str | None:
+    """The run's status; of a provider with other words, the one that dstack has for where the run is."""
+    if facts.status in ("done", "failed", "terminating", "terminated"):
+        return facts.status
+    if not facts.final:
+        return "terminating" if facts.state is State.FINISHING else None
+    return "failed" if facts.failed else "done" if facts.cause is Reason.EXIT_ZERO else "terminated"
+
+
 def _live(facts: RunFacts, rules: str) -> Live:
     return Live(state=facts.state, rule=f"{rules}/run-status", pending=facts.requeued, sure=False)
 
 
-def _judge_sdk(facts: RunFacts, rules: str) -> Move:
+def _judge_sdk(rules: str, facts: RunFacts, /, *, stopped_by_policy: bool) -> Move:  # noqa: ARG001 - it knew no policies
     """The first poller: an ending run is a failed one; no exit status, no reason."""
-    match facts.status:
+    match _word(facts):
         case "done":
             return Verdict(state=State.SUCCEEDED, reason=Reason.EXIT_ZERO, rule=f"{rules}/done")
         case "failed":
@@ -51,16 +61,16 @@ def _judge_fix(facts: RunFacts, /, *, stopped_by_policy: bool) -> Move:  # noqa:
     def verdict(state: State, reason: Reason, rule: str) -> Verdict:
         return Verdict(state=state, reason=reason, exit_status=exit_status, rule=f"{FIX}/{rule}")
 
-    match facts.status:
+    match _word(facts):
         case "done":
             return verdict(State.SUCCEEDED, Reason.EXIT_ZERO, "done")
         case "failed":
             return verdict(State.FAILED, Reason.EXIT_NONZERO if exit_status else Reason.UNKNOWN_REASON, "failed")
         case "terminating" | "terminated":
-            if exit_status is not None:
-                if exit_status == 0:
-                    return verdict(State.SUCCEEDED, Reason.EXIT_ZERO, "terminated-exit-zero")
+            if exit_status:
                 return verdict(State.FAILED, Reason.EXIT_NONZERO, "terminated-exit-nonzero")
+            if exit_status == 0:
+                return verdict(State.SUCCEEDED, Reason.EXIT_ZERO, "terminated-exit-zero")
             if facts.reason == "all_jobs_done":
                 return verdict(State.SUCCEEDED, Reason.EXIT_ZERO, "terminated-all-jobs-done")
             return Live(state=State.RUNNING, rule=f"{FIX}/keep-polling", sure=False)
@@ -68,44 +78,32 @@ def _judge_fix(facts: RunFacts, /, *, stopped_by_policy: bool) -> Move:  # noqa:
             return _live(facts, FIX)
 
 
-def _sdk(rules: str) -> RunJudge:
-    def judge(facts: RunFacts, /, *, stopped_by_policy: bool) -> Move:  # noqa: ARG001 - it knew no policies
-        return _judge_sdk(facts, rules)
-
-    return judge
-
+_first_verdict = partial(RuleSet, final=True, metadata=False)
 
 RULE_SETS: Final = (
-    RuleSet(
+    _first_verdict(
         name=SDK,
         watch=ObservationFilter.EVERY,
-        judge=_sdk(SDK),
-        final=True,
-        metadata=False,
+        judge=partial(_judge_sdk, SDK),
         summary="the first poller: terminating or terminated is failure",
     ),
-    RuleSet(
+    _first_verdict(
         name=ENUM,
         watch=ObservationFilter.CLOCK,
-        judge=_sdk(SDK),
+        judge=partial(_judge_sdk, SDK),
         timeout=_judge_enum,
-        final=True,
-        metadata=False,
         summary="no status ever matches, so every run fails ten minutes after first sight",
     ),
-    RuleSet(
+    _first_verdict(
         name=STALE,
         watch=ObservationFilter.FIRST_OF_NAME,
-        judge=_sdk(STALE),
-        final=True,
-        metadata=False,
+        judge=partial(_judge_sdk, STALE),
         summary="only the first observation of a name counts",
     ),
-    RuleSet(
+    _first_verdict(
         name=FIX,
         watch=ObservationFilter.NAMED_LIST,
         judge=_judge_fix,
-        final=True,
         metadata=True,
         summary="the first poller repaired: exit status of the newest submission, active-only list, by name",
     ),

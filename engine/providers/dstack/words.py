@@ -9,9 +9,6 @@ from typing import Final
 
 from engine.states import Reason, State, VmReason, VmState
 
-RUN_STATUSES: Final = frozenset(
-    {"pending", "submitted", "provisioning", "running", "terminating", "terminated", "failed", "done"}
-)
 FINAL_RUN_STATUSES: Final = frozenset({"terminated", "failed", "done"})
 """After these only `deleted` ever changes."""
 
@@ -23,6 +20,7 @@ RUN_STATE: Final = {
     "terminating": State.FINISHING,
 }
 """Where a run is before its end, by its status."""
+RUN_STATUSES: Final = FINAL_RUN_STATUSES | RUN_STATE.keys()
 
 JOB_STATE: Final = {
     "submitted": State.QUEUED,
@@ -32,33 +30,18 @@ JOB_STATE: Final = {
     "terminating": State.FINISHING,
 }
 """As `RUN_STATE`, of a job."""
-
-JOB_STATUSES: Final = frozenset(
-    {"submitted", "provisioning", "pulling", "running", "terminating", "terminated", "aborted", "failed", "done"}
-)
-ENDED_JOB_STATUSES: Final = frozenset({"terminated", "aborted", "failed", "done"})
+ENDED_JOB_STATUSES: Final = FINAL_RUN_STATUSES | {"aborted"}
+JOB_STATUSES: Final = ENDED_JOB_STATUSES | JOB_STATE.keys()
 
 MARK: Final = "steno-run"
 """The tag of a run that names Steno's run id (docs/adr/0027): both servers return a run's tags in every answer."""
-
-RUN_REASONS: Final = frozenset(
-    {
-        "all_jobs_done",
-        "job_failed",
-        "retry_limit_exceeded",
-        "stopped_by_user",
-        "aborted_by_user",
-        "server_error",
-        "gateway_error",
-        "error",
-    }
-)
 
 STOPS: Final = {
     "stopped_by_user": Reason.STOPPED_BY_USER,
     "aborted_by_user": Reason.ABORTED_BY_USER,
 }
 SERVER_REASONS: Final = frozenset({"server_error", "gateway_error", "error"})
+RUN_REASONS: Final = SERVER_REASONS | STOPS.keys() | {"all_jobs_done", "job_failed", "retry_limit_exceeded"}
 
 
 def run_cause(status: str | None, reason: str | None) -> Reason | None:
@@ -77,32 +60,39 @@ INTERRUPTION: Final = "interruption"
 ERROR: Final = "error"
 RETRY_EVENTS: Final = frozenset({NO_CAPACITY, INTERRUPTION, ERROR})
 
-RETRY_EVENT_OF: Final[dict[str, str | None]] = {
-    "failed_to_start_due_to_no_capacity": NO_CAPACITY,
-    "interrupted_by_no_capacity": INTERRUPTION,
-    "instance_unreachable": ERROR,
-    "instance_access_revoked": ERROR,
-    "waiting_instance_limit_exceeded": ERROR,
-    "waiting_runner_limit_exceeded": ERROR,
-    "volume_error": ERROR,
-    "gateway_error": ERROR,
-    "container_exited_with_error": ERROR,
-    "ports_binding_failed": ERROR,
-    "creating_container_error": ERROR,
-    "executor_error": ERROR,
-    "error": ERROR,
-    "log_quota_exceeded": ERROR,
-    "max_duration_exceeded": None,
-    "inactivity_duration_exceeded": None,
-    "terminated_due_to_utilization_policy": None,
-    "terminated_by_user": None,
-    "aborted_by_user": None,
-    "terminated_by_server": None,
-    "scaled_down": None,
-    "done_by_runner": None,
-    "supervisor_lost": None,
+_JOB_REASONS: Final[dict[str, tuple[str | None, Reason | None]]] = {
+    "failed_to_start_due_to_no_capacity": (NO_CAPACITY, Reason.NO_CAPACITY),
+    "interrupted_by_no_capacity": (INTERRUPTION, Reason.INTERRUPTED),
+    "instance_unreachable": (ERROR, Reason.UNREACHABLE),
+    "container_exited_with_error": (ERROR, Reason.EXIT_NONZERO),
+    "max_duration_exceeded": (None, Reason.TIMED_OUT),
+    "inactivity_duration_exceeded": (None, Reason.TIMED_OUT),
+    "terminated_due_to_utilization_policy": (None, Reason.STOPPED_BY_POLICY),
+    "supervisor_lost": (None, Reason.NODE_FAILED),
+    **dict.fromkeys(
+        (
+            "instance_access_revoked",
+            "waiting_instance_limit_exceeded",
+            "waiting_runner_limit_exceeded",
+            "volume_error",
+            "gateway_error",
+            "ports_binding_failed",
+            "creating_container_error",
+            "executor_error",
+            "error",
+            "log_quota_exceeded",
+        ),
+        (ERROR, Reason.PROVIDER_ERROR),
+    ),
+    **dict.fromkeys(
+        ("terminated_by_user", "aborted_by_user", "terminated_by_server", "scaled_down", "done_by_runner"),
+        (None, None),
+    ),
 }
-"""Every job reason, with the retry event it triggers; None where dstack never retries it."""
+"""Every job reason: the retry event it triggers (None: dstack never retries it), and why the job failed (None: it is no
+failure of the job itself).
+"""
+RETRY_EVENT_OF: Final = {word: event for word, (event, _) in _JOB_REASONS.items()}
 
 MACHINE_LOST: Final = frozenset(
     {
@@ -114,35 +104,16 @@ MACHINE_LOST: Final = frozenset(
 )
 """Job reasons that say that the machine, or dstack's agent on it, no longer answered."""
 
-QUIET_JOB_REASONS: Final = frozenset(
-    {"terminated_by_user", "aborted_by_user", "terminated_by_server", "scaled_down", "done_by_runner"}
-)
-"""Job reasons that are no failure of the job itself; every other known one is a failing reason."""
-
-_JOB_CAUSE: Final = {
-    "container_exited_with_error": Reason.EXIT_NONZERO,
-    "failed_to_start_due_to_no_capacity": Reason.NO_CAPACITY,
-    "interrupted_by_no_capacity": Reason.INTERRUPTED,
-    "instance_unreachable": Reason.UNREACHABLE,
-    "max_duration_exceeded": Reason.TIMED_OUT,
-    "inactivity_duration_exceeded": Reason.TIMED_OUT,
-    "terminated_due_to_utilization_policy": Reason.STOPPED_BY_POLICY,
-    "supervisor_lost": Reason.NODE_FAILED,
-}
-"""Failing job reasons with a reason of ours; every other known one reads `provider_error`."""
-
 
 def job_cause(reason: str | None) -> Reason | None:
     """Why a job failed, by its reason; None for one that means no failure, or that we do not know."""
-    if reason is None or reason not in RETRY_EVENT_OF or reason in QUIET_JOB_REASONS:
-        return None
-    return _JOB_CAUSE.get(reason, Reason.PROVIDER_ERROR)
+    return _JOB_REASONS.get(reason or "", (None, None))[1]
 
 
 def retry_event(reason: str | None, exit_status: int | None) -> str | None:
     """The retry event that an ended job triggers; None where dstack never retries it."""
-    if reason in RETRY_EVENT_OF and (RETRY_EVENT_OF[reason] is not None or reason not in QUIET_JOB_REASONS):
-        return RETRY_EVENT_OF[reason]
+    if job_cause(reason) is not None:
+        return RETRY_EVENT_OF[reason or ""]
     return ERROR if exit_status else None
 
 
@@ -165,24 +136,23 @@ VM_STATE: Final = {
 }
 """Where a machine is. `pending`, with a price or without, is no machine yet."""
 
-INSTANCE_STATUSES: Final = frozenset({"pending", "provisioning", "idle", "busy", "terminating", "terminated"})
+INSTANCE_STATUSES: Final = VM_STATE.keys() | {"pending"}
 """`InstanceStatus` of dstack 0.19.37 to 0.22.5."""
 
-INSTANCE_REASONS: Final = frozenset(
-    {
-        "terminated_by_user",
-        "idle_timeout",
-        "provisioning_timeout",
-        "error",
-        "job_finished",
-        "unreachable",
-        "no_offers",
-        "master_failed",
-        "max_instances_limit",
-        "fleet_spec_mismatch",
-        "no_balance",
-    }
-)
+_VM_CAUSE: Final[dict[str, VmReason]] = {
+    "idle_timeout": VmReason.IDLE_TIMEOUT,
+    "terminated_by_user": VmReason.STOPPED_BY_USER,
+    "provisioning_timeout": VmReason.PROVISIONING_FAILED,
+    "no_offers": VmReason.PROVISIONING_FAILED,
+    "master_failed": VmReason.PROVISIONING_FAILED,
+    "unreachable": VmReason.UNREACHABLE,
+    "error": VmReason.PROVIDER_ERROR,
+    "no_balance": VmReason.PROVIDER_ERROR,
+    "job_finished": VmReason.STOPPED_BY_POLICY,
+    "max_instances_limit": VmReason.STOPPED_BY_POLICY,
+    "fleet_spec_mismatch": VmReason.STOPPED_BY_POLICY,
+}
+INSTANCE_REASONS: Final = frozenset(_VM_CAUSE)
 """`InstanceTerminationReason` of dstack 0.22.5."""
 
 OLD_INSTANCE_REASONS: Final[dict[str, str]] = {
@@ -224,22 +194,6 @@ def instance_reason(text: str) -> str | None:
     return "error" if text.startswith(_OLD_ERROR) else OLD_INSTANCE_REASONS.get(text)
 
 
-_OURS: Final = {reason.value: reason for reason in VmReason}
-_VM_CAUSE: Final[dict[str, VmReason]] = {
-    "idle_timeout": VmReason.IDLE_TIMEOUT,
-    "terminated_by_user": VmReason.STOPPED_BY_USER,
-    "provisioning_timeout": VmReason.PROVISIONING_FAILED,
-    "no_offers": VmReason.PROVISIONING_FAILED,
-    "master_failed": VmReason.PROVISIONING_FAILED,
-    "unreachable": VmReason.UNREACHABLE,
-    "error": VmReason.PROVIDER_ERROR,
-    "no_balance": VmReason.PROVIDER_ERROR,
-    "job_finished": VmReason.STOPPED_BY_POLICY,
-    "max_instances_limit": VmReason.STOPPED_BY_POLICY,
-    "fleet_spec_mismatch": VmReason.STOPPED_BY_POLICY,
-}
-
-
 def vm_cause(word: str | None, *, gives_end: bool = True) -> VmReason:
     """Why a machine goes.
 
@@ -251,4 +205,4 @@ def vm_cause(word: str | None, *, gives_end: bool = True) -> VmReason:
     known = instance_reason(word)
     if known is not None:
         return _VM_CAUSE[known]
-    return _OURS.get(word, VmReason.UNKNOWN_REASON)
+    return next((reason for reason in VmReason if reason == word), VmReason.UNKNOWN_REASON)

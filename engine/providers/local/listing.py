@@ -18,14 +18,13 @@ from engine.providers.local.state import (
     read_state,
 )
 from engine.providers.local.store import RunFolders
-from events.clock import SECOND, Clock, format_time
+from events.clock import SECOND, Clock
 
 SHORT: Final = 100
 """Ended things in a listing that is not the whole history."""
 WHOLE: Final = 1_000_000
 """The `limit` that says: all of them."""
-_DOLLAR_HOUR: Final = 1_000_000 * 3600 * SECOND
-"""Micro-dollars an hour times microseconds in a dollar."""
+_HOUR: Final = 3600 * SECOND
 _log = logging.getLogger(__name__)
 
 
@@ -182,7 +181,7 @@ class Lister:
             up=run.running,
             reason="unreachable" if lost else "idle_timeout",
             message=ended.message if lost else "idle for 0s",
-            ended_at=format_time(ended.at),
+            ended_at=ended.at,
         )
         one = _Past(id=spec.id, run_id=run.accepted.run_id, at=spec.created, until=ended.at, item=item)
         self._machines.add(one)
@@ -196,8 +195,8 @@ class Lister:
         if not busy:  # while a run is on a lost one, its supervisor is about to end that
             state = close_lost_machine(folder, state, self._clock.now())
         if (gone := state.gone) is not None:
-            ended_at = format_time(gone.at)
-            item = self._machine(spec, "gone", up=state.up, reason=gone.reason, message=gone.message, ended_at=ended_at)
+            why, message = gone.reason, gone.message
+            item = self._machine(spec, "gone", up=state.up, reason=why, message=message, ended_at=gone.at)
             self._machines.add(_Past(id=machine_id, run_id=None, at=spec.created, until=gone.at, item=item))
             return
         status = "stopping" if state.told else "provisioning" if not state.up else "busy" if busy else "idle"
@@ -217,10 +216,10 @@ class Lister:
             host=self._host,
             user=accepted.user,
             mark=accepted.mark,
-            submitted_at=format_time(accepted.at),
+            submitted_at=accepted.at,
             status=state.status,
             reason=state.reason,
-            cost=0 if spec is None else round(spec.price * (end - accepted.at) / _DOLLAR_HOUR, 4),
+            cost=0 if spec is None else spec.price * (end - accepted.at) // _HOUR,
             machine=machine,
             command=accepted.argv,
             folder=accepted.folder,
@@ -231,7 +230,7 @@ class Lister:
         )
         if ended is not None:
             row.message, row.detail, row.exit_status = ended.message, ended.detail, ended.exit_status
-            row.ended_at = format_time(ended.at)
+            row.ended_at = ended.at
         return msgspec.json.encode(row)
 
     def _machine(
@@ -242,28 +241,29 @@ class Lister:
         up: bool = True,
         reason: str | None = None,
         message: str | None = None,
-        ended_at: str | None = None,
+        ended_at: int | None = None,
         busy: bool = False,
         lost: bool = False,
     ) -> bytes:
         row = ListedMachine(
-            id=spec.id,
+            provider_id=spec.id,
             name=spec.name,
-            host=self._host,
-            slot=spec.slot,
-            number=spec.num,
+            project=self._host,
+            fleet=spec.slot,
+            instance_num=spec.num,
             hostname=spec.hostname if up and status != "provisioning" else None,
             status=status,
             reason=reason,
             message=message,
-            busy=busy,
-            lost=lost,
-            created=format_time(spec.created),
-            ended_at=ended_at,
+            unreachable=lost,
+            busy_blocks=int(busy),
+            created=spec.created,
+            finished_at=ended_at,
             price=spec.price,
+            instance_type="process" if spec.gpu is None else f"process-{spec.gpu.lower()}x{spec.gpu_count}",
             gpu=spec.gpu,
             gpu_count=spec.gpu_count,
-            gpu_memory_mib=gpu_memory_mib(spec.gpu or ""),
+            gpu_memory_mib=None if spec.gpu is None else gpu_memory_mib(spec.gpu),
             cpus=spec.cpus,
             memory_mib=spec.memory_mib,
             disk_mib=spec.disk_mib,

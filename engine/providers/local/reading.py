@@ -12,7 +12,6 @@ from engine.facts import AttemptFacts, JobFacts, RunFacts, VmFacts
 from engine.providers.reading import Listing, Reading, Scope
 from engine.requirements import Requirements
 from engine.states import Reason, State, VmReason, VmState
-from events.clock import parse_time
 from events.shape.shape import BodyShape
 
 T = TypeVar("T")
@@ -62,7 +61,18 @@ VM_CAUSES: Final = {
     "stopped": VmReason.STOPPED_BY_USER,
     "unreachable": VmReason.UNREACHABLE,
 }
-_DOLLAR: Final = 1_000_000
+
+
+_KEYS: Final = {
+    "provider_id": "id",
+    "project": "host",
+    "fleet": "slot",
+    "instance_num": "number",
+    "unreachable": "lost",
+    "busy_blocks": "runs",
+    "finished_at": "ended_at",
+}
+"""Facts of a machine that have another name in an answer."""
 
 
 class Asked(msgspec.Struct, kw_only=True):
@@ -83,22 +93,22 @@ class RunMachine(msgspec.Struct, kw_only=True):
 
 
 class ListedRun(msgspec.Struct, kw_only=True):
-    """One run in an answer. Times are RFC 3339 text."""
+    """One run in an answer. Times are microseconds, UTC."""
 
     id: str
     name: str
     host: str
     user: str
     mark: str | None
-    submitted_at: str
+    submitted_at: int
     status: str
     reason: str | None = None
     message: str | None = None
     detail: str | None = None
     exit_status: int | None = None
-    ended_at: str | None = None
-    cost: float = 0
-    """Dollars, waiting included and idling left out."""
+    ended_at: int | None = None
+    cost: int = 0
+    """Micro-dollars, waiting included and idling left out."""
     machine: RunMachine | None
     command: tuple[str, ...]
     folder: str
@@ -108,29 +118,30 @@ class ListedRun(msgspec.Struct, kw_only=True):
     task: dict[str, Any]
 
 
-class ListedMachine(msgspec.Struct, kw_only=True):
-    """One machine in an answer."""
+class ListedMachine(msgspec.Struct, kw_only=True, rename=_KEYS.get):
+    """One machine in an answer, its fields named as those of `VmFacts`; see `ListedRun` for units."""
 
-    id: str
+    provider_id: str
     name: str
-    host: str
-    slot: str | None
-    number: int
+    project: str
+    fleet: str | None
+    instance_num: int
     hostname: str | None = None
     status: str
     reason: str | None = None
     message: str | None = None
-    busy: bool = False
-    """A run is on it."""
-    lost: bool = False
+    unreachable: bool = False
     """Its process died without a word."""
-    created: str
-    ended_at: str | None = None
+    busy_blocks: int = 0
+    """Runs on it."""
+    created: int
+    finished_at: int | None = None
     price: int
     """Micro-dollars an hour."""
+    instance_type: str
     gpu: str | None
     gpu_count: int
-    gpu_memory_mib: int
+    gpu_memory_mib: int | None
     cpus: int
     memory_mib: int
     disk_mib: int
@@ -150,7 +161,6 @@ class LocalReading(Reading):
         self._language = language
 
     def scope(self, path: str, req: bytes) -> Scope | None:
-        """As `Reading.scope`."""
         if path not in _LISTINGS:
             return None
         try:
@@ -168,41 +178,33 @@ class LocalReading(Reading):
         )
 
     def shape(self, path: str, req: bytes) -> BodyShape | None:  # noqa: ARG002 - the path says it
-        """As `Reading.shape`."""
         return _SHAPES.get(path)
 
     def runs(self, item: bytes) -> tuple[RunFacts, ...]:
-        """As `Reading.runs`."""
         row = _decoded(_run, item)
-        submitted_at, machine = parse_time(row.submitted_at), row.machine
-        attempt = AttemptFacts(
-            submitted_at=submitted_at,
-            finished_at=None if row.ended_at is None else parse_time(row.ended_at),
-            hostname=None if machine is None else machine.hostname,
-            price=None if machine is None else machine.price,
-        )
+        attempt = AttemptFacts(submitted_at=row.submitted_at, finished_at=row.ended_at)
+        if row.machine is not None:
+            attempt = replace(attempt, hostname=row.machine.hostname, price=row.machine.price)
         facts = RunFacts(
             provider_id=row.id,
             name=row.name,
             project=row.host,
             user=row.user,
             mark=row.mark,
-            submitted_at=submitted_at,
+            submitted_at=row.submitted_at,
             jobs=(JobFacts(newest=attempt),),
             drift=_unknown(status=(row.status, STATES), reason=(row.reason, CAUSES)),
         )
         return (_worded(facts, row.status, row.reason, row.exit_status),)
 
     def costs(self, item: bytes) -> Mapping[str, int | None]:
-        """As `Reading.costs`."""
         try:
             row = _run.decode(item)
         except msgspec.MsgspecError:
             return {}
-        return {row.id: round(row.cost * _DOLLAR)}
+        return {row.id: row.cost}
 
     def quotes(self, item: bytes) -> Iterator[tuple[str, object]]:
-        """As `Reading.quotes`."""
         row = _decoded(_run, item)
         for name in ("status", "reason", "exit_status", "message", "detail"):
             value = getattr(row, name)
@@ -210,7 +212,6 @@ class LocalReading(Reading):
                 yield f".{name}", value
 
     def alternatives(self, facts: RunFacts) -> Iterable[tuple[str, RunFacts]]:
-        """As `Reading.alternatives`."""
         newest = facts.jobs[0].newest
         if newest is None or (newest.exit_status is None and newest.hostname is None):
             return
@@ -226,42 +227,21 @@ class LocalReading(Reading):
             yield "had the run been stopped before its end", _worded(facts, "ended", "stopped", None)
 
     def vm(self, item: bytes) -> VmFacts:
-        """As `Reading.vm`."""
         row = _decoded(_machine, item)
         return VmFacts(
-            provider_id=row.id,
-            name=row.name,
-            project=row.host,
-            fleet=row.slot,
-            instance_num=row.number,
-            hostname=row.hostname,
+            **msgspec.structs.asdict(row),
             backend="local",
-            region=row.host,
-            status=row.status,
-            reason=row.reason,
-            message=row.message,
+            region=row.project,
             state=VM_STATES.get(row.status),
             cause=VM_CAUSES.get(row.reason or "", VmReason.UNKNOWN_REASON),
             by_request=row.reason in (None, "stopped"),
-            unreachable=row.lost,
-            created=parse_time(row.created),
-            finished_at=None if row.ended_at is None else parse_time(row.ended_at),
-            price=row.price,
             spot=False,
-            instance_type="process" if row.gpu is None else f"process-{row.gpu.lower()}x{row.gpu_count}",
-            gpu=row.gpu,
-            gpu_count=row.gpu_count,
-            gpu_memory_mib=row.gpu_memory_mib if row.gpu is not None else None,
-            cpus=row.cpus,
-            memory_mib=row.memory_mib,
-            disk_mib=row.disk_mib,
             total_blocks=1,
-            busy_blocks=int(row.busy),
             drift=_unknown(status=(row.status, VM_STATES), reason=(row.reason, VM_CAUSES)),
         )
 
     def terms(self, configuration: bytes, submitter: str, fallback: tuple[str, ...] = ()) -> Requirements:
-        """As `Reading.terms`: a machine of this host takes every task, but for the GPU it is said to have."""
+        # a machine of this host takes every task, but for the GPU it is said to have.
         return replace(self._language.terms(configuration, submitter, fallback), any_machine=True)
 
 

@@ -10,7 +10,7 @@ from stenotest.story import Item, single
 
 from engine.facts import RunFacts
 from engine.fold.tick import PollReader
-from engine.providers.dstack.alternatives import alternatives
+from engine.providers.dstack.reading import alternatives
 from engine.providers.dstack.run_reading import read_run
 from engine.providers.readings import READINGS
 from engine.replay.trace import open_trace

@@ -8,8 +8,7 @@ import pytest
 from stenolab.lab import Lab
 
 from engine.providers.base import Submission
-from engine.providers.dstack.checkup import worst_case
-from engine.providers.dstack.doctor import Diagnosis, diagnose
+from engine.providers.dstack.doctor import Diagnosis, diagnose, worst_case
 from engine.providers.dstack.idle import IdleSetting
 from engine.providers.dstack.provider import DstackProvider
 from engine.providers.kind import CheckState
