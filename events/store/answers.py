@@ -79,6 +79,7 @@ class Answers:
 
     def understand(self, body: bytes, shape: BodyShape | None, family: Hashable) -> tuple[Answer, list[bytes]]:
         """The answer and its volatile values, new parts stored."""
+        self._parts.expect(len(body))
         try:
             if HOLE not in body and PART not in body:
                 return self._walkable(body, shape or _OTHER, family)

@@ -21,8 +21,10 @@ from events.store.schema import parts
 if TYPE_CHECKING:
     from events.store.store import Session
 
-WRITER_CACHE: Final = 32 << 20
-"""Bytes a writer remembers: the newest part of everything it polls is compared with the next answer."""
+WRITER_CACHE: Final = 4 << 20
+"""Bytes a writer remembers at least: the newest part of everything it polls is compared with the next answer."""
+_ANSWERS: Final = 4
+"""How many answers as large as the largest so far it remembers at least."""
 READER_CACHE: Final = 1 << 20
 _DEEPEST: Final = 8
 """How many parts deep a part may be compressed against others: bounds the cost of reading one."""
@@ -92,6 +94,10 @@ class Parts:
             commitment = self._commit(canonical_part(text, tuple([self.commitment(child) for child in children])))
             known = self._ids[text, children] = self._add(text, children, commitment, families)
         return known
+
+    def expect(self, size: int) -> None:
+        """Make room for the parts of answers of so many bytes."""
+        self._cache = max(self._cache, _ANSWERS * size)
 
     def get(self, part_id: int) -> Part:
         """A part by its id.

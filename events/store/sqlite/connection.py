@@ -65,7 +65,7 @@ def connect(path: Path, *, write: bool) -> Connection:
         if not write:
             made.execute("PRAGMA query_only = ON")
         # A reader passes over pages once, and the system keeps them too; a writer comes back to its indexes.
-        made.execute(f"PRAGMA cache_size = -{16_000 if write else 1_000}")
+        made.execute(f"PRAGMA cache_size = -{4_000 if write else 1_000}")
         made.execute("PRAGMA synchronous = NORMAL")
         return made
 
