@@ -9,8 +9,7 @@ from typing import TextIO
 import click
 
 from cli.catalogue import HELP, module_of, near, page
-from cli.wiring.app import App
-from cli.wiring.command import COMMON
+from cli.wiring.app import COMMON, App
 from cli.wiring.errors import exit_code_of
 
 

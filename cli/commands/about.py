@@ -4,8 +4,7 @@ from typing import Literal
 
 import click
 
-from cli.wiring.app import App
-from cli.wiring.command import CommandGroup, steno_command
+from cli.wiring.app import App, CommandGroup, steno_command
 from cli.wiring.options import project_option, provider_option
 from cli.wiring.output import emit_json, show
 

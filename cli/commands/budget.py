@@ -1,7 +1,6 @@
 """`steno budget` and `steno metrics`: what is spent, promised and left, and the figures of a front end."""
 
-from cli.wiring.app import App
-from cli.wiring.command import steno_command
+from cli.wiring.app import App, steno_command
 from cli.wiring.options import at_option
 from cli.wiring.output import show
 from cli.wiring.terminal import columns
@@ -28,13 +27,14 @@ def budget_command(app: App, at: str | None) -> None:
     """
     from cli.render.money import budget_page
     from cli.wiring.view import books
+    from engine.decide.budget import account
     from projections.models.money_objects import budget_object
     from projections.models.wire import wire
 
     with books(app, at, every_run=False) as found:
-        account = found.account
-        value = wire(budget_object(account, found.state, found.policy)) | {"position": found.position}
-        show(app, value, lambda: budget_page(account, found.state, found.policy, found.now, columns()))
+        standing = account(found.state, found.policy, found.now)
+        value = wire(budget_object(standing, found.state, found.policy)) | {"position": found.position}
+        show(app, value, lambda: budget_page(standing, found.state, found.policy, found.now, columns()))
 
 
 @steno_command("metrics")
@@ -55,10 +55,10 @@ def metrics_command(app: App, at: str | None) -> None:
 
     from cli.render import paint
     from cli.wiring.view import books
-    from engine.decide.budget import metrics
+    from engine.decide.budget import account, metrics
 
     with books(app, at) as found:
-        figures = metrics(found.state, found.account)
+        figures = metrics(found.state, account(found.state, found.policy, found.now))
     rows = [(name, _shown(value)) for name, value in msgspec.structs.asdict(figures).items()]
     show(app, figures, paint.table(("FIGURE", "VALUE"), rows, right=(1,)))
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import click
 
-from cli.wiring.app import App
-from cli.wiring.command import steno_command
+from cli.wiring.app import App, steno_command
 from cli.wiring.options import at_option
 from cli.wiring.output import hint, show
 from cli.wiring.terminal import columns

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.wiring.app import App
-from cli.wiring.command import steno_command
+from cli.wiring.app import App, steno_command
 from cli.wiring.options import host_option, port_option, project_option, provider_option, setting_option
 
 if TYPE_CHECKING:

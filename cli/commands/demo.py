@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.wiring.app import App
-from cli.wiring.command import steno_command
+from cli.wiring.app import App, steno_command
 from cli.wiring.output import emit, emit_json
 from cli.wiring.terminal import columns
 from events.clock import SECOND
@@ -62,9 +61,7 @@ def demo_command(app: App) -> None:
     Examples:
       steno demo
     """
-    from cli.wiring.logging_setup import log_for_data
 
-    log_for_data()
     where = app.flags.get("record") or str(Path(tempfile.mkdtemp(prefix="steno-demo-")) / "record.db")
     inner = App()
     for name, value in (_SETTINGS | {"record": where}).items():
@@ -102,7 +99,7 @@ def _machines(app: App) -> tuple[list[RunObject], tuple[VmObject, ...]]:
         _title("It is idle for 3 s and is stopped", app)
         _typed("steno up", app)
         _until_gone(app, record, provider)
-    with viewing(app) as (_, view):
+    with viewing(app) as (_, view, _):
         _title("What that cost", app)
         _printed("steno vms", app, listing(view.vms(), view.machine, lambda _: app.clock.now(), columns() - 2))
         machines = view.vms()

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.wiring.app import App
-from cli.wiring.command import steno_command
+from cli.wiring.app import App, steno_command
 from cli.wiring.errors import NOT_SUCCEEDED, Detached, code_of
 from cli.wiring.options import project_option, provider_option
 from cli.wiring.output import emit, emit_json

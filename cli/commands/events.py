@@ -1,19 +1,12 @@
 """`steno events`, `steno polls` and `steno poll`: what the record holds, as it was taken down."""
 
-from __future__ import annotations
-
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
-from cli.wiring.app import App
-from cli.wiring.command import steno_command
+from cli.wiring.app import App, steno_command
 from cli.wiring.options import from_option, last_option, to_option
 from cli.wiring.output import emit, emit_json, hint
-
-if TYPE_CHECKING:
-    from events.store.record import Stored
 
 _WAIT = 1_000_000
 """How long one look for new events waits, microseconds."""
@@ -39,46 +32,40 @@ def events_command(
       steno events --stream run/5f0c… --json
       steno events --type RunRequested --type SubmitSucceeded -f
     """
+    from cli.catalogue import near
+    from cli.render import paint
+    from cli.render.words import moment
     from cli.wiring.time_arguments import between
+    from events.store.record import Stored
+    from events.types import NAMES
+    from projections.models.record_pages import event_row
+
+    def printed(stored: Stored) -> None:
+        if app.json:
+            emit_json(event_row(stored), lines=True)
+            return
+        place = paint.dim(f"{stored.stream} v{stored.version}")
+        emit(f"{stored.position:>8}  {moment(stored.observed_at)}  {stored.type:<17} {place}")
 
     with app.reading() as record:
-        _check_types(types)
+        known = sorted(NAMES)
+        for name in types:
+            if name not in known:
+                raise click.BadParameter(f"there is no event type {name}{near(name, known)}", param_hint="--type")
         after, until = between(app, record, start, None)
         if last is not None:
             newest = record.read(after=after, stream=stream, types=types or None, limit=last, backwards=True)
             for stored in reversed(list(newest)):
-                _print(app, stored)
+                printed(stored)
             after = record.head().position
         while True:
             for stored in record.read(after=after, until=until, stream=stream, types=types or None):
-                _print(app, stored)
+                printed(stored)
             after = max(after, until)
             if not follow:
                 return
             record.wait(after, _WAIT)
             until = record.head().position
-
-
-def _check_types(types: tuple[str, ...]) -> None:
-    from cli.catalogue import near
-    from events.types import NAMES
-
-    known = sorted(NAMES)
-    for name in types:
-        if name not in known:
-            raise click.BadParameter(f"there is no event type {name}{near(name, known)}", param_hint="--type")
-
-
-def _print(app: App, stored: Stored) -> None:
-    from cli.render import paint
-    from cli.render.words import moment
-    from projections.models.record_pages import event_row
-
-    if app.json:
-        emit_json(event_row(stored), lines=True)
-        return
-    place = paint.dim(f"{stored.stream} v{stored.version}")
-    emit(f"{stored.position:>8}  {moment(stored.observed_at)}  {stored.type:<17} {place}")
 
 
 @steno_command("polls")
@@ -101,6 +88,8 @@ def polls_command(
       steno polls --failed --from 2h
       steno polls --json | jq -r 'select(.changed != []) | .position'
     """
+    from cli.render import paint
+    from cli.render.words import moment
     from cli.wiring.time_arguments import between
     from projections.models.record_pages import poll_rows
 
@@ -109,21 +98,13 @@ def polls_command(
         for row in poll_rows(record, after=after, until=until, failed=failed, source=source, last=last):
             if app.json:
                 emit_json(row, lines=True)
-            else:
-                emit(_line(row))
-
-
-def _line(row: dict[str, object]) -> str:
-    from cli.render import paint
-    from cli.render.words import moment
-
-    status = row["status"]
-    answer = click.style(f"{status or 'none':>4}", fg="green" if status == 200 else "red")
-    changed = row["changed"]
-    assert isinstance(changed, list)  # noqa: S101 - made above
-    when = moment(str(row["t"]))
-    what = paint.dim(f"  changed {', '.join(changed)}") if changed else ""
-    return f"{row['position']:>8}  {when}  {answer}  {row['ms']:>7} ms  {row['source']}  {row['path']}{what}"
+                continue
+            status, changed = row["status"], row["changed"]
+            assert isinstance(changed, list)  # noqa: S101 - made above
+            answer = click.style(f"{status or 'none':>4}", fg="green" if status == 200 else "red")
+            what = paint.dim(f"  changed {', '.join(changed)}") if changed else ""
+            front = f"{row['position']:>8}  {moment(str(row['t']))}  {answer}  {row['ms']:>7} ms"
+            emit(f"{front}  {row['source']}  {row['path']}{what}")
 
 
 @steno_command("poll")

@@ -1,7 +1,6 @@
 """`steno explain`: why a run has its verdict; why a machine still runs."""
 
-from cli.wiring.app import App
-from cli.wiring.command import steno_command
+from cli.wiring.app import App, steno_command
 from cli.wiring.options import at_option, run_or_vm_argument
 from cli.wiring.output import show
 from cli.wiring.terminal import columns
@@ -29,13 +28,12 @@ def explain_command(app: App, run: str, at: str | None) -> None:
       steno explain steno-slot-1-0
     """
     from cli.render.explain import page, vm_page
-    from cli.wiring.view import seen_from, viewing
+    from cli.wiring.view import viewing
     from projections.models.explain import explain
     from projections.models.wire import wire
     from projections.store.schema import VmRow
 
-    with viewing(app, at) as (record, view):
-        now = seen_from(app, view, at)
+    with viewing(app, at) as (record, view, now):
         row = view.run_or_vm(run)
         if isinstance(row, VmRow):
             vm, machine, anomalies = view.vm(row.vm_id), view.machine(row.vm_id), view.anomalies_of(f"vm/{row.vm_id}")

@@ -7,8 +7,7 @@ from contextlib import closing
 
 import click
 
-from cli.wiring.app import App
-from cli.wiring.command import steno_command
+from cli.wiring.app import App, steno_command
 from cli.wiring.options import run_argument
 from cli.wiring.output import emit_json
 
@@ -30,13 +29,11 @@ def logs_command(app: App, run: str, follow: bool) -> None:
       steno logs matmul -f
     """
     from cli.render.paint import visible_output
-    from cli.wiring.logging_setup import log_for_data
     from cli.wiring.view import viewing
     from engine.errors import Conflict
     from projections.store.world_table import decode_run
 
-    log_for_data()
-    with viewing(app) as (record, view):
+    with viewing(app) as (record, view, _):
         found = decode_run(view.row(run).folded)
         store = record.store
     if found.provider_id is None:

@@ -1,20 +1,12 @@
 """`steno verify`, `steno rebuild` and `steno db`: the record's bytes, its read models, its schema."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
 
 import click
 
-from cli.wiring.app import App
-from cli.wiring.command import CommandGroup, steno_command
+from cli.wiring.app import App, CommandGroup, steno_command
 from cli.wiring.errors import DAMAGED, say
 from cli.wiring.output import progress, show
-
-if TYPE_CHECKING:
-    from events.store.record import Head
-    from events.store.verify import Verification
 
 _HEX = re.compile("[0-9a-fA-F]+")
 
@@ -36,37 +28,30 @@ def verify_command(app: App, expect: str | None) -> None:
       steno verify --expect 61024:9f2c…
       steno verify --json | jq -r .head.hash
     """
-    head = None if expect is None else _head(expect)
+    from cli.render import paint
+    from cli.render.words import count
+    from events.store.record import Head
+
+    head = None
+    if expect is not None:
+        position, colon, digest = expect.partition(":")
+        if not (colon and position.isdecimal() and len(position) < 20 and _HEX.fullmatch(digest)):
+            raise click.BadParameter("use POSITION:HASH, as verify prints it", param_hint="--expect")
+        head = Head(position=int(position), hash=digest.lower())
     with app.reading(check=False) as record, progress("verifying") as advance:
         verdict = record.verify(expect=head, progress=advance)
-    show(app, verdict, lambda: _page(verdict))
-    if not verdict.ok:
+    events = count(verdict.events, "event")
+    if verdict.ok:
+        saved = f"save this head; check it later with --expect {verdict.head.position}:{verdict.head.hash}"
+        show(app, verdict, f"{click.style('✓', fg='green')} {events}, every byte unchanged\n{paint.dim(saved)}")
+    else:
+        rows = [(str(one.position or "–"), one.kind, one.detail) for one in verdict.damage]
+        table = paint.table(("POSITION", "KIND", "WHAT"), rows, right=(0,))
+        show(app, verdict, f"{click.style('✗', fg='red')} {events}, {count(len(rows), 'damage')}\n{table}")
         app.exit_code = DAMAGED
         first = verdict.damage[0]
         where = "" if first.position is None else f" at position {first.position}"
         say(f"the record is damaged{where}: {first.detail}; restore a backup, and keep this file for analysis")
-
-
-def _head(expect: str) -> Head:
-    from events.store.record import Head
-
-    position, colon, digest = expect.partition(":")
-    if not (colon and position.isdecimal() and len(position) < 20 and _HEX.fullmatch(digest)):
-        raise click.BadParameter("use POSITION:HASH, as verify prints it", param_hint="--expect")
-    return Head(position=int(position), hash=digest.lower())
-
-
-def _page(verdict: Verification) -> str:
-    from cli.render import paint
-    from cli.render.words import count
-
-    events = count(verdict.events, "event")
-    if verdict.ok:
-        saved = f"save this head; check it later with --expect {verdict.head.position}:{verdict.head.hash}"
-        return f"{click.style('✓', fg='green')} {events}, every byte unchanged\n{paint.dim(saved)}"
-    rows = [(str(one.position or "–"), one.kind, one.detail) for one in verdict.damage]
-    table = paint.table(("POSITION", "KIND", "WHAT"), rows, right=(0,))
-    return f"{click.style('✗', fg='red')} {events}, {count(len(rows), 'damage')}\n{table}"
 
 
 @steno_command("rebuild")

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.wiring.app import App
-from cli.wiring.command import DefaultGroup
+from cli.wiring.app import App, DefaultGroup
 from cli.wiring.errors import UNREACHABLE, say
 from cli.wiring.output import emit, emit_json, hint
 from cli.wiring.terminal import columns

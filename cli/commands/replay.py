@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from cli.wiring.app import App
-from cli.wiring.command import steno_command
+from cli.wiring.app import App, steno_command
 from cli.wiring.errors import NOT_SUCCEEDED, say
 from cli.wiring.output import emit, emit_json, show
 from cli.wiring.terminal import columns
@@ -22,6 +20,9 @@ if TYPE_CHECKING:
 
     from engine.fold.until import Until
     from engine.replay.result import Replay, Step
+
+    History = tuple[Callable[[str, Until | None], Replay], Callable[[str, Until | None], Iterator[Step]]]
+    """What folds all of it, and what folds it poll by poll, up to a limit."""
 
 _NAMES = ("current", "2025-12-sdk", "2025-12-sdk-enum", "2025-12-sdk-stale", "2025-12-fix")
 _SQLITE = b"SQLite format 3\0"
@@ -67,14 +68,14 @@ def replay_command(
     if step and other is not None:
         raise click.UsageError("--step and --diff cannot be combined")
     limit = None if until is None else parse_until(until)
-    with _history(app, history, lenient=lenient) as found:
-        left = found.replay(rules, limit)
+    with _history(app, history, lenient=lenient) as (replay, steps):
+        left = replay(rules, limit)
         if step:
-            _walk(app, left, found.steps(rules, limit))
+            _walk(app, left, steps(rules, limit))
         elif other is None:
             show(app, left.to_json, lambda: summary(left, columns()))
         else:
-            right = found.replay(other, limit)
+            right = replay(other, limit)
             differences = diff(left, right)
             if differences:
                 app.exit_code = NOT_SUCCEEDED
@@ -102,16 +103,8 @@ def _walk(app: App, whole: Replay, steps: Iterator[Step]) -> None:
                     return
 
 
-@dataclass(frozen=True, slots=True)
-class _History:
-    """What is folded: all of it, or poll by poll, up to a limit."""
-
-    replay: Callable[[str, Until | None], Replay]
-    steps: Callable[[str, Until | None], Iterator[Step]]
-
-
 @contextmanager
-def _history(app: App, what: str | None, *, lenient: bool) -> Iterator[_History]:
+def _history(app: App, what: str | None, *, lenient: bool) -> Iterator[History]:
     """The history a person names: a trace file, `-`, a record's path or URL; None is the record of the settings.
 
     Raises:
@@ -130,18 +123,16 @@ def _history(app: App, what: str | None, *, lenient: bool) -> Iterator[_History]
         if what is not None:
             app.set_flag("record", what)
         with app.reading() as record:
-            yield _History(partial(replay_record, record), partial(step_record, record))
+            yield (partial(replay_record, record), partial(step_record, record))
 
 
-def _trace(path: str, *, lenient: bool) -> Iterator[_History]:
+def _trace(path: str, *, lenient: bool) -> Iterator[History]:
     """The polls of a trace; positions are its line numbers. Prints which lines were skipped."""
     from cli.render.words import count
     from engine.replay.trace import replay_trace, step_trace
 
     broken: set[int] = set()
-    yield _History(
-        partial(replay_trace, path, lenient=lenient, broken=broken.add), partial(step_trace, path, lenient=lenient)
-    )
+    yield (partial(replay_trace, path, lenient=lenient, broken=broken.add), partial(step_trace, path, lenient=lenient))
     if broken:
         first = f"line {min(broken)}" if len(broken) == 1 else f"the first is line {min(broken)}"
         say(f"{count(len(broken), 'broken line')} skipped: {first}")

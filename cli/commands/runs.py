@@ -2,8 +2,7 @@
 
 import click
 
-from cli.wiring.app import App
-from cli.wiring.command import steno_command
+from cli.wiring.app import App, steno_command
 from cli.wiring.options import at_option, hidden_option, run_argument
 from cli.wiring.output import emit, emit_json, hint, show
 from cli.wiring.terminal import columns
@@ -30,12 +29,11 @@ def ps_command(app: App, everything: bool, hidden: bool, at: str | None) -> None
       steno ps --all --json | jq '.runs[] | {name, state, reason}'
       steno ps --at 2026-11-20T15:00:00Z
     """
-    from cli.wiring.view import DAY, say_unseen, seen_from, source_objects, viewing
+    from cli.wiring.view import DAY, say_unseen, source_objects, viewing
     from projections.models.view import queued_run
     from projections.models.wire import wire
 
-    with viewing(app, at) as (_, view):
-        now = seen_from(app, view, at)
+    with viewing(app, at) as (_, view, now):
         runs = view.runs(open_or_since=None if everything else now - DAY, newest_first=True, hidden=hidden)
         sources, waiting = view.sources(now), view.queued(now)
         if app.json:
@@ -77,14 +75,13 @@ def show_command(app: App, run: str, at: str | None) -> None:
     import msgspec
 
     from cli.render.runs import anomaly_table, in_full
-    from cli.wiring.view import seen_from, viewing
+    from cli.wiring.view import viewing
     from projections.models.view import queued_run
     from projections.models.wire import wire
 
-    with viewing(app, at) as (_, view):
+    with viewing(app, at) as (_, view, now):
         row = view.row(run)
-        found, anomalies = view.run(row.run_id), view.anomalies_of(f"run/{row.run_id}")
-        now = seen_from(app, view, at)
+        found, anomalies = view.run(row.run_id), view.anomalies_of(row.run_id)
         source, queued = view.source_of(row, now), view.queued(now).get(row.run_id)
         machine = None if found.vm_id is None else view.vm(found.vm_id).name
         position = view.position
@@ -121,15 +118,15 @@ def timeline_command(app: App, run: str, at: str | None) -> None:
       steno timeline matmul --json | jq '.spans[] | {state, seconds}'
     """
     from cli.render.timeline import draw
-    from cli.wiring.view import seen_from, viewing
+    from cli.wiring.view import viewing
     from projections.models.timeline import timeline
     from projections.models.wire import wire
     from projections.store.world_table import decode_run
 
-    with viewing(app, at) as (_, view):
+    with viewing(app, at) as (_, view, now):
         row = view.row(run)
         found = view.run(row.run_id)
         vm = None if found.vm_id is None else view.vm(found.vm_id)
-        folded, now = decode_run(row.folded), view.clock(row.archive, seen_from(app, view, at))
-        life = timeline(found, view.blind_of(row), now, vm, folded.said, folded.later_attempts)
+        folded, seen = decode_run(row.folded), view.clock(row.archive, now)
+        life = timeline(found, view.blind_of(row), seen, vm, folded.said, folded.later_attempts)
     show(app, lambda: wire(life), lambda: draw(found, life, columns()))

@@ -1,20 +1,13 @@
 """`steno sources`: the sources of the record, live and imported."""
 
-from __future__ import annotations
-
 import getpass
-from typing import TYPE_CHECKING
 
 import click
 
-from cli.wiring.app import App
-from cli.wiring.command import DefaultGroup
+from cli.wiring.app import App, DefaultGroup
 from cli.wiring.options import at_option
 from cli.wiring.output import hint, show
 from cli.wiring.terminal import columns
-
-if TYPE_CHECKING:
-    from projections.models.sources import SourceRow
 
 
 @click.group("sources", cls=DefaultGroup, subcommand_metavar="[COMMAND] [ARGS]…")
@@ -46,15 +39,29 @@ def listed(app: App, at: str | None) -> None:
       steno sources
       steno sources --at 2026-11-20T15:00:00Z --json
     """
+    from cli.render import paint, words
     from cli.wiring.view import viewing
     from projections.models.sources import source_rows
     from projections.models.wire import wire
 
-    with viewing(app, at) as (record, view):
+    with viewing(app, at) as (record, view, _):
         rows, position = source_rows(record, view), view.position
+    head = ("SOURCE", "KIND", "FIRST POLL", "LAST POLL", "POLLS", "RUNS", "MACHINES")
+    cells = [
+        (
+            row.source,
+            f"{row.kind}, hidden" if row.hidden else row.kind,
+            words.moment(row.first_poll_at),
+            words.moment(row.last_poll_at),
+            f"{row.polls:,}",
+            f"{row.runs:,}",
+            f"{row.machines:,}",
+        )
+        for row in rows
+    ]
     if rows or app.json:
         value = {"sources": [wire(row) for row in rows], "position": position}
-        show(app, value, lambda: _table(rows))
+        show(app, value, paint.fitted(head, cells, columns(), right=(4, 5, 6), spare=(2, 6, 5)))
     else:
         hint("no polls yet; `steno up` records a provider, `steno import TRACE` imports a trace")
 
@@ -105,22 +112,3 @@ def _set(app: App, name: str, *, hidden: bool) -> None:
     if not changed:
         said = f"is {'hidden' if hidden else 'shown'} already"
     show(app, {"source": source, "hidden": hidden, "position": position}, f"{source} {said}")
-
-
-def _table(rows: tuple[SourceRow, ...]) -> str:
-    from cli.render import paint, words
-
-    head = ("SOURCE", "KIND", "FIRST POLL", "LAST POLL", "POLLS", "RUNS", "MACHINES")
-    cells = [
-        (
-            row.source,
-            f"{row.kind}, hidden" if row.hidden else row.kind,
-            words.moment(row.first_poll_at),
-            words.moment(row.last_poll_at),
-            f"{row.polls:,}",
-            f"{row.runs:,}",
-            f"{row.machines:,}",
-        )
-        for row in rows
-    ]
-    return paint.fitted(head, cells, columns(), right=(4, 5, 6), spare=(2, 6, 5))

@@ -4,8 +4,7 @@ from contextlib import closing
 
 import click
 
-from cli.wiring.app import App
-from cli.wiring.command import steno_command
+from cli.wiring.app import App, steno_command
 from cli.wiring.options import run_argument
 from cli.wiring.output import show
 
@@ -25,13 +24,11 @@ def stop_command(app: App, run: str, abort: bool) -> None:
       steno stop 5f0c --abort
     """
     from cli.render.runs import ended
-    from cli.wiring.logging_setup import log_for_data
     from cli.wiring.session import END_TIMEOUT, session
     from cli.wiring.view import caught_up_view
     from engine.commands.stop import needs_stop
     from projections.store.world_table import decode_run
 
-    log_for_data()
     with app.writing(create=False) as record:
         with caught_up_view(record) as view:
             found = decode_run(view.row(run).folded)

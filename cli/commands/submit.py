@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from cli.wiring.app import App
-from cli.wiring.command import StenoCommand
+from cli.wiring.app import App, StenoCommand
 from cli.wiring.errors import NOT_SUCCEEDED
 from cli.wiring.options import project_option, provider_option
 from cli.wiring.output import emit, emit_json, hint
@@ -134,12 +133,10 @@ def submit_command(
     import msgspec
 
     from cli.render.runs import ended
-    from cli.wiring.logging_setup import log_for_data
     from cli.wiring.session import session
     from cli.wiring.task import described
     from cli.wiring.time_arguments import length
 
-    log_for_data()
     limit = None if timeout is None else length(timeout)
     if limit is not None and not wait:
         raise click.UsageError("--timeout is how long to wait: add --wait")

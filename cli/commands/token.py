@@ -1,18 +1,11 @@
 """`steno token`: who may use the HTTP service."""
 
-from __future__ import annotations
-
 import getpass
-from typing import TYPE_CHECKING
 
 import click
 
-from cli.wiring.app import App
-from cli.wiring.command import DefaultGroup
+from cli.wiring.app import App, DefaultGroup
 from cli.wiring.output import emit, emit_json, hint, show
-
-if TYPE_CHECKING:
-    from engine.commands.tokens import TokenObject
 
 
 def _expiry(ctx: click.Context, _: click.Parameter, value: str | None) -> int | None:
@@ -92,10 +85,8 @@ def create(app: App, role: str, name: str | None, expires: int | None) -> None:
     import msgspec
 
     from cli.render.words import moment
-    from cli.wiring.logging_setup import log_for_data
     from engine.commands.tokens import Issuer, Role
 
-    log_for_data()
     with app.writing() as record:
         made, text, position = Issuer(record, app.clock, app.ids).create(
             role=Role(role), name=name, expires_at=expires, by=getpass.getuser()
@@ -121,6 +112,7 @@ def listed(app: App, everything: bool) -> None:
       steno token list
       steno token list --all --json | jq -r '.tokens[] | [.token_id, .name, .state] | @tsv'
     """
+    from cli.render import paint, words
     from engine.commands.tokens import list_tokens
 
     with app.reading(check=False) as record:
@@ -130,7 +122,21 @@ def listed(app: App, everything: bool) -> None:
         emit_json({"tokens": shown})
         return
     if shown:
-        emit(_table(shown))
+        head = ("ID", "NAME", "ROLE", "STATE", "BY", "MADE", "EXPIRES")
+        colours = {"valid": "succeeded", "revoked": "failed", "expired": "stopped"}
+        rows = [
+            (
+                one.token_id,
+                one.name,
+                one.role,
+                paint.state(colours[one.state], one.state),
+                one.by,
+                words.moment(one.created_at),
+                words.moment(one.expires_at),
+            )
+            for one in shown
+        ]
+        emit(paint.table(head, rows))
     if not found:
         hint("no tokens; `steno token create --role read` creates one")
     elif len(shown) < len(found):
@@ -153,32 +159,10 @@ def revoke(app: App, token: str) -> None:
     import msgspec
 
     from cli.render.words import moment
-    from cli.wiring.logging_setup import log_for_data
     from engine.commands.tokens import Issuer
 
-    log_for_data()
     with app.writing(create=False) as record:
         found, position = Issuer(record, app.clock, app.ids).revoke(token, by=getpass.getuser())
     state = "is revoked" if position is not None else f"was revoked already, {moment(found.revoked_at)}"
     value = msgspec.to_builtins(found) | {"position": position}
     show(app, value, f"token {found.token_id}, {found.name}, {state}")
-
-
-def _table(tokens: list[TokenObject]) -> str:
-    from cli.render import paint
-    from cli.render.words import moment
-
-    colours = {"valid": "succeeded", "revoked": "failed", "expired": "stopped"}
-    rows = [
-        (
-            token.token_id,
-            token.name,
-            token.role,
-            paint.state(colours[token.state], token.state),
-            token.by,
-            moment(token.created_at),
-            moment(token.expires_at),
-        )
-        for token in tokens
-    ]
-    return paint.table(("ID", "NAME", "ROLE", "STATE", "BY", "MADE", "EXPIRES"), rows)

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from cli.wiring.app import App
-from cli.wiring.command import steno_command
+from cli.wiring.app import App, steno_command
 from cli.wiring.options import from_option, to_option
 from cli.wiring.output import hint, show
 
@@ -53,7 +52,7 @@ def export_command(app: App, run: str | None, target: str, start: str | None, en
 
     polls = 0
     first = last = None
-    with viewing(app) as (record, view):
+    with viewing(app) as (record, view, _):
         after, until = between(app, record, start, end)
         sources: frozenset[str] | None = None
         if run is not None:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.wiring.app import App
-from cli.wiring.command import DefaultGroup
+from cli.wiring.app import App, DefaultGroup
 from cli.wiring.options import at_option, hidden_option, optional_vm_argument, vm_argument
 from cli.wiring.output import emit, emit_json, hint, show
 from cli.wiring.terminal import columns
@@ -51,10 +50,9 @@ def vms_command() -> None:
 @at_option
 def listed(app: App, vm: str | None, everything: bool, hidden: bool, at: str | None) -> None:
     """List machines, or show one."""
-    from cli.wiring.view import seen_from, viewing
+    from cli.wiring.view import viewing
 
-    with viewing(app, at) as (_, view):
-        now = seen_from(app, view, at)
+    with viewing(app, at) as (_, view, now):
         if vm is None:
             _list(app, view, now, everything=everything, hidden=hidden)
         else:
@@ -78,11 +76,9 @@ def stop(app: App, vm: str, when_idle: bool) -> None:
       steno vms stop steno-slot-1-0
       steno vms stop 5f0c --when-idle
     """
-    from cli.wiring.logging_setup import log_for_data
     from engine.commands.stop import needs_vm_stop
     from engine.states import VmState
 
-    log_for_data()
     with app.writing(create=False) as record:
         found = _machine(record, vm)
         name, requested = found.facts.name or found.provider_id, needs_vm_stop(found)

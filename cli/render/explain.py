@@ -1,7 +1,7 @@
 """The pages of `steno explain`: verdict, rule, evidence, what would change it, anomalies and gaps."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -20,24 +20,16 @@ def page(found: Explanation, not_warm: Sequence[str], columns: int) -> str:
     width = min(columns, 100)
     run = found.run
     lines = [f"{paint.bold(called(run))}  {verdict(run)}", *identity(run), ""]
-    lines += _titled("Why", [*_wrapped(found.sentence, width), paint.dim(f"{_MARGIN}rule {run.rule or '–'}")])
+    sentence = textwrap.wrap(found.sentence, width, initial_indent=_MARGIN, subsequent_indent=_MARGIN)
+    lines += _titled("Why", [*sentence, paint.dim(f"{_MARGIN}rule {run.rule or '–'}")])
     for one in found.evidence:
-        lines += _titled(_heading(one), fields(one, width))
-    if found.steps:
-        lines += _titled("How it got there", [_step(step, width) for step in found.steps])
-    if not_warm:
-        lines += _titled("Why not warm", [row for text in not_warm for row in _item(text, width)])
-    if found.flips:
-        lines += _titled(
-            "What would have changed it", [row for flip in found.flips for row in _item(_flip(flip), width)]
-        )
-    if found.anomalies:
-        rows = [f"poll {odd.position}: {odd.kind}, {odd.detail}" for odd in found.anomalies]
-        lines += _titled("Anomalies", [row for text in rows for row in _item(text, width)])
-    if found.gaps:
-        lines += _titled(
-            "Gaps without an answer", [row for gap in found.gaps for row in _item(_gap(gap.start, gap.end), width)]
-        )
+        at = f"{words.moment(one.observed_at)}, {one.source} {one.endpoint}"
+        lines += _titled(f"{one.kind.capitalize()} {one.position}, {at}", fields(one, width))
+    lines += _titled("How it got there", [_step(step, width) for step in found.steps])
+    lines += _items("Why not warm", not_warm, width)
+    lines += _items("What would have changed it", map(_flip, found.flips), width)
+    lines += _odd(found.anomalies, width)
+    lines += _items("Gaps without an answer", [_gap(gap.start, gap.end) for gap in found.gaps], width)
     if found.evidence and found.evidence[-1].kind == "poll":
         lines.append(paint.dim(f"The full answer: steno poll {found.evidence[-1].position}"))
     return "\n".join(lines).rstrip()
@@ -50,22 +42,27 @@ def vm_page(
     width = min(columns, 100)
     head = f"{paint.bold(vms.called(found))}  {vms.verdict(found, machine)}"
     lines = [head, paint.dim(f"{machine.source} {found.provider_id}"), paint.dim(f"machine id {found.vm_id}"), ""]
-    title = "Why it still runs" if machine.billed else "Why it has ended"
-    lines += _titled(title, [row for text in why for row in _item(text, width)])
-    if anomalies:
-        rows = [f"poll {odd.position}: {odd.kind}, {odd.detail}" for odd in anomalies]
-        lines += _titled("Anomalies", [row for text in rows for row in _item(text, width)])
+    lines += _items("Why it still runs" if machine.billed else "Why it has ended", why, width)
+    lines += _odd(anomalies, width)
     if found.intervals:
         lines += _titled("Its bill", [f"{_MARGIN}{row}" for row in vms.bill(found, until).splitlines()])
     return "\n".join(lines).rstrip()
 
 
 def _titled(title: str, rows: list[str]) -> list[str]:
-    return [paint.bold(title), *rows, ""]
+    return [paint.bold(title), *rows, ""] if rows else []
 
 
-def _heading(one: Quote) -> str:
-    return f"{one.kind.capitalize()} {one.position}, {words.moment(one.observed_at)}, {one.source} {one.endpoint}"
+def _items(title: str, texts: Iterable[str], width: int) -> list[str]:
+    first, more = f"{_MARGIN}- ", f"{_MARGIN}  "
+    return _titled(
+        title,
+        [row for text in texts for row in textwrap.wrap(text, width, initial_indent=first, subsequent_indent=more)],
+    )
+
+
+def _odd(anomalies: Iterable[AnomalyObject], width: int) -> list[str]:
+    return _items("Anomalies", [f"poll {one.position}: {one.kind}, {one.detail}" for one in anomalies], width)
 
 
 def fields(one: Quote, width: int) -> list[str]:
@@ -81,9 +78,8 @@ def fields(one: Quote, width: int) -> list[str]:
             under = parent
             rows.append(paint.dim(f"{_MARGIN}{parent or '.'}"))
         first = f"{_MARGIN * 2}{paint.dim(name.ljust(longest))}  "
-        value = textwrap.wrap(
-            _json(field.value), max(24, width - longest - 6), break_long_words=False, break_on_hyphens=False
-        ) or ['""']
+        text = msgspec.json.encode(field.value).decode()
+        value = textwrap.wrap(text, max(24, width - longest - 6), break_long_words=False, break_on_hyphens=False)
         rows.append(first + value[0])
         rows += [" " * (longest + 6) + more for more in value[1:4]]
     return rows
@@ -105,15 +101,3 @@ def _flip(sentence: str) -> str:
 
 def _gap(start: int, end: int) -> str:
     return f"{words.hour(start)} to {words.hour(end)}, {words.duration(end - start)}"
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, width, initial_indent=_MARGIN, subsequent_indent=_MARGIN)
-
-
-def _item(text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, width, initial_indent=f"{_MARGIN}- ", subsequent_indent=f"{_MARGIN}  ")

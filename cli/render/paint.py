@@ -84,6 +84,12 @@ def cut(text: str, columns: int) -> str:
     return text if len(text) <= columns else text[: max(0, columns - 1)] + "…"
 
 
+def facts(rows: Sequence[tuple[str, str]]) -> list[str]:
+    """A line for each value, beside its dim label."""
+    longest = max(len(label) for label, _ in rows)
+    return [f"{dim(label.ljust(longest))}  {value}" for label, value in rows]
+
+
 def fitted(
     head: Sequence[str], rows: Sequence[Sequence[str]], columns: int, *, right: Sequence[int] = (), spare: Sequence[int]
 ) -> str:

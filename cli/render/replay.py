@@ -7,27 +7,21 @@ from cli.render.runs import anomaly_table, gap_table, replayed, side_by_side
 from cli.render.vms import listing
 from engine.fold.change import Anomaly, Moved
 from engine.fold.run import Run
-from engine.objects import (
-    RunObject,
-    anomaly_object,
-    blind_object,
-    run_object,
-    vm_object,
-)
+from engine.objects import RunObject, anomaly_object, blind_object, run_object, vm_object
 from engine.replay.diff import RunDifference
 from engine.replay.result import Replay, Step
 from events.clock import format_time
 from projections.models.evidence import brief, quote
 
 
-def runs_of(replay: Replay) -> list[RunObject]:
+def _runs_of(replay: Replay) -> list[RunObject]:
     """The run objects of a replay."""
     return [run_object(run, replay.rules, replay.costs.get(run.run_id)) for run in replay.runs]
 
 
 def summary(replay: Replay, columns: int) -> str:
     """Every run with its verdict, every machine with its bill, then anomalies and gaps."""
-    runs = runs_of(replay)
+    runs = _runs_of(replay)
     found = f"{words.count(replay.events, 'event')}, {words.count(len(runs), 'run')}"
     if replay.vms:
         found += f", {words.count(len(replay.vms), 'machine')}"
@@ -39,13 +33,17 @@ def summary(replay: Replay, columns: int) -> str:
         vms = [vm_object(vm, replay.bills[vm.vm_id]) for vm in replay.vms]
         now = max(bill.until for bill in replay.bills.values())
         lines += ["", listing(vms, machines.__getitem__, lambda _: now, columns)]
-    return "\n".join([*lines, *_trouble(replay)])
+    if replay.anomalies:
+        lines += ["", anomaly_table([anomaly_object(one) for one in replay.anomalies])]
+    if replay.blind:
+        lines += ["", gap_table([blind_object(one) for one in replay.blind])]
+    return "\n".join(lines)
 
 
 def comparison(left: Replay, right: Replay, differences: Sequence[RunDifference]) -> str:
     """Both verdicts of every run; differences are marked."""
-    lefts = {run.run_id: run for run in runs_of(left)}
-    rights = {run.run_id: run for run in runs_of(right)}
+    lefts = {run.run_id: run for run in _runs_of(left)}
+    rights = {run.run_id: run for run in _runs_of(right)}
     ids = dict.fromkeys((*lefts, *rights))
     pairs = [(lefts.get(run_id), rights.get(run_id)) for run_id in ids]
     head = f"{words.count(left.events, 'event')}, {words.count(len(ids), 'run')}, "
@@ -83,14 +81,3 @@ def step_objects(step: Step, runs: Mapping[str, Run]) -> Iterator[dict[str, obje
                 "to": move.after.value,
                 "rule": move.rule,
             }
-
-
-def _trouble(replay: Replay) -> list[str]:
-    found = [anomaly_object(one) for one in replay.anomalies]
-    gaps = [blind_object(one) for one in replay.blind]
-    lines = []
-    if found:
-        lines += ["", anomaly_table(found)]
-    if gaps:
-        lines += ["", gap_table(gaps)]
-    return lines

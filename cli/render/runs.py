@@ -118,39 +118,37 @@ def in_full(run: RunObject, now: int, *, queued: Queued | None = None, machine: 
         queued: its place in Steno's queue, while it waits there.
         machine: the name of its machine.
     """
-    facts: list[tuple[str, str]] = [
+    facts = [
         ("verdict", verdict(run)),
         *([] if run.archive is None else [("archive", run.archive)]),
         ("rule", run.rule or "–"),
-        ("evidence", ", ".join(f"#{position}" for position in run.evidence) or "–"),
+        ("evidence", _evidence(run, ", ")),
         *_reported(run),
         *([] if queued is None else [("waits", f"{place(queued, now)}: {queued.detail or queued.why}")]),
         ("machine", "–" if run.vm_id is None else f"{machine or run.vm_id}, {run.start or 'unknown'} start"),
         ("attempts", str(run.attempts)),
-        ("submitted", _moment(run.submitted_at)),
-        ("started", _moment(run.started_at)),
-        ("finished", _moment(run.finished_at)),
+        ("submitted", words.moment(run.submitted_at)),
+        ("started", words.moment(run.started_at)),
+        ("finished", words.moment(run.finished_at)),
         ("ran", ran(run)),
         *([("cost", words.short(run.cost_usd))] if costs(run) or run.provider != "local" else []),
         *([] if run.provider == "local" else [("provider's cost", words.money(run.provider_cost_usd))]),
         ("run id", run.run_id),
         ("provider's id", run.provider_id or "–"),
     ]
-    width = max(len(label) for label, _ in facts)
-    lines = [paint.bold(called(run)) + paint.dim(f"  {run.provider}"), ""]
-    lines += [f"{paint.dim(label.ljust(width))}  {value}" for label, value in facts]
-    moves = [
-        (
-            str(move.position),
-            words.hour(parse_time(move.at)),
-            f"{_from(move.origin)}{paint.state(move.target)}",
-            move.rule or "–",
-        )
-        for move in run.transitions
-    ]
+    lines = [paint.bold(called(run)) + paint.dim(f"  {run.provider}"), "", *paint.facts(facts)]
+    moves = []
+    for move in run.transitions:
+        origin = "" if move.origin is None else f"{move.origin} → "
+        at = words.hour(parse_time(move.at))
+        moves.append((str(move.position), at, f"{origin}{paint.state(move.target)}", move.rule or "–"))
     if moves:
         lines += ["", paint.table(("POSITION", "AT", "TRANSITION", "RULE"), moves, right=(0,))]
     return "\n".join(lines)
+
+
+def _evidence(run: RunObject, between: str) -> str:
+    return between.join(f"#{position}" for position in run.evidence) or "–"
 
 
 def replayed(runs: Sequence[RunObject], columns: int) -> str:
@@ -164,7 +162,7 @@ def replayed(runs: Sequence[RunObject], columns: int) -> str:
             run.start or "–",
             ran(run),
             cost_cell(run),
-            " ".join(f"#{position}" for position in run.evidence) or "–",
+            _evidence(run, " "),
             paint.dim(run.rule or "–"),
         )
         for run in runs
@@ -178,16 +176,14 @@ def side_by_side(names: tuple[str, str], pairs: Sequence[tuple[RunObject | None,
     for left, right in pairs:
         run = left or right
         assert run is not None  # noqa: S101 - a pair has one side at least
-        mark = paint.bold("≠") if differs(left, right) else " "
+        same = left is not None and right is not None and _outcome(left) == _outcome(right)
+        mark = " " if same else paint.bold("≠")
         rows.append((mark, paint.cut(called(run), 32), _settled(left), _settled(right)))
     return paint.table((" ", "RUN", *names), rows)
 
 
-def differs(left: RunObject | None, right: RunObject | None) -> bool:
-    """Whether two rule sets differ in state, reason or exit status."""
-    if left is None or right is None:
-        return True
-    return (left.state, left.reason, left.exit_status) != (right.state, right.reason, right.exit_status)
+def _outcome(run: RunObject) -> tuple[str, str | None, int | None]:
+    return run.state, run.reason, run.exit_status
 
 
 def _settled(run: RunObject | None) -> str:
@@ -200,24 +196,15 @@ def _settled(run: RunObject | None) -> str:
 def _reported(run: RunObject) -> list[tuple[str, str]]:
     if run.reported is None:
         return [("provider says", "–")]
-    said = [("provider says", _said(run.reported.status, run.reported.reason, None))]
-    several = len(run.reported.jobs) > 1
-    for number, job in enumerate(run.reported.jobs):
-        said.append((f"  job {number}" if several else "  its job", _said(job.status, job.reason, job.exit_status)))
-    return said
+    jobs = run.reported.jobs
+    names = [f"  job {number}" for number in range(len(jobs))] if len(jobs) > 1 else ["  its job"]
+    said = [_said(job.status, job.reason, job.exit_status) for job in jobs]
+    return [("provider says", _said(run.reported.status, run.reported.reason, None)), *zip(names, said, strict=False)]
 
 
 def _said(status: str | None, reason: str | None, exit_status: int | None) -> str:
-    parts = [status or "–", *([reason] if reason else [])]
-    return " / ".join(parts) + (f", exit_status {exit_status}" if exit_status is not None else "")
-
-
-def _moment(at: str | None) -> str:
-    return "–" if at is None else words.moment(parse_time(at))
-
-
-def _from(origin: str | None) -> str:
-    return "" if origin is None else f"{origin} → "
+    said = f"{status or '–'} / {reason}" if reason else status or "–"
+    return said if exit_status is None else f"{said}, exit_status {exit_status}"
 
 
 def anomaly_table(found: Sequence[AnomalyObject]) -> str:
@@ -230,8 +217,6 @@ def gap_table(gaps: Sequence[BlindObject]) -> str:
     """One line per gap: source, start, end, duration."""
     rows = []
     for gap in gaps:
-        start = parse_time(gap.start)
-        end = parse_time(gap.end) if gap.end is not None else None
-        length = words.duration(end - start) if end is not None else "still"
-        rows.append((gap.source, words.moment(start), words.moment(end) if end is not None else "–", length))
+        length = "still" if gap.end is None else words.duration(parse_time(gap.end) - parse_time(gap.start))
+        rows.append((gap.source, words.moment(gap.start), words.moment(gap.end), length))
     return paint.table(("NO ANSWER FROM", "SINCE", "UNTIL", "FOR"), rows, right=(3,))

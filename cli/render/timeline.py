@@ -1,12 +1,14 @@
 """A run's timeline as a picture: one bar per state on a shared scale, its attempts, its machine, and gaps."""
 
+from typing import NamedTuple
+
 import click
 
 from cli.render import paint, words
-from cli.render.runs import called, identity, paid, verdict
+from cli.render.runs import called, identity, paid, ran, verdict
 from engine.objects import RunObject
-from events.clock import SECOND, parse_time
-from projections.models.timeline import Timeline, TimelineSpan
+from events.clock import SECOND
+from projections.models.timeline import Timeline
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400, 172800, 604800)
@@ -28,7 +30,9 @@ def draw(run: RunObject, life: Timeline, columns: int) -> str:
             attempt = span.attempt
             mark = " " * scale.column(span.start) + f"↻ attempt {attempt}"
             lines.append(" " * (_LABEL + 2) + paint.dim(mark if len(mark) <= bar + _TIME else mark.strip().rjust(bar)))
-        lines.append(_state_row(span, life, scale))
+        end = life.until if span.end is None else span.end
+        row = _row(span.state, paint.STATE_COLOURS.get(span.state), scale, span.start, end, fill="█")
+        lines.append(row + (_OPEN if span.end is None else ""))
     lines += _axis(scale)
     if life.machine.phases:
         lines.append(paint.dim("its machine"))
@@ -38,34 +42,29 @@ def draw(run: RunObject, life: Timeline, columns: int) -> str:
 
 
 def _facts(run: RunObject, columns: int) -> list[str]:
-    times = [] if run.attempts == 1 else [f"{run.attempts} attempts"]
-    if run.submitted_at is not None:
-        times.append(f"submitted {words.moment(parse_time(run.submitted_at))}")
-    if run.execution_seconds is not None:
-        times.append(f"ran {words.duration(round(run.execution_seconds * SECOND))}")
-    if run.start is not None:
-        times.append(f"{run.start} start")
-    if said := paid(run):
-        times.append(said)
-    return [*identity(run), *(paint.dim(text) for text in _packed(times, columns))]
-
-
-def _packed(parts: list[str], columns: int) -> list[str]:
-    """The parts in as few lines as hold them, two spaces apart."""
+    """Who it is, and its times and cost in as few lines as hold them, two spaces apart."""
+    parts = [
+        "" if run.attempts == 1 else f"{run.attempts} attempts",
+        "" if run.submitted_at is None else f"submitted {words.moment(run.submitted_at)}",
+        "" if run.execution_seconds is None else f"ran {ran(run)}",
+        "" if run.start is None else f"{run.start} start",
+        paid(run),
+    ]
     lines: list[str] = []
-    for part in parts:
+    for part in filter(None, parts):
         if lines and len(lines[-1]) + 2 + len(part) <= columns:
             lines[-1] += f"  {part}"
         else:
             lines.append(part)
-    return lines
+    return [*identity(run), *map(paint.dim, lines)]
 
 
-class _Scale:
+class _Scale(NamedTuple):
     """Microseconds to columns."""
 
-    def __init__(self, start: int, length: int, columns: int) -> None:
-        self.start, self.length, self.columns = start, length, columns
+    start: int
+    length: int
+    columns: int
 
     def eighth(self, at: int) -> int:
         return round((at - self.start) * self.columns * 8 / self.length)
@@ -74,21 +73,11 @@ class _Scale:
         return min(self.columns - 1, self.eighth(at) // 8)
 
 
-def _state_row(span: TimelineSpan, life: Timeline, scale: _Scale) -> str:
-    end = life.until if span.end is None else span.end
-    colour = paint.STATE_COLOURS.get(span.state)
-    tail = _OPEN if span.end is None else ""
-    return _row(span.state, colour, scale, span.start, end, fill="█") + tail
-
-
 def _row(label: str, colour: str | None, scale: _Scale, start: int, end: int, *, fill: str) -> str:
     bar = _blocks(scale, start, end) if fill == "█" else _shade(scale, start, end, fill)
-    name = paint.pad(_coloured(label, colour), _LABEL)
-    return f"{name}  {paint.pad(_coloured(bar, colour), scale.columns)} {words.duration(end - start):>{_TIME - 1}}"
-
-
-def _coloured(text: str, colour: str | None) -> str:
-    return click.style(text, fg=colour) if text.strip() else text
+    name, drawn = (click.style(text, fg=colour) if text.strip() else text for text in (label, bar))
+    lasted = words.duration(end - start)
+    return f"{paint.pad(name, _LABEL)}  {paint.pad(drawn, scale.columns)} {lasted:>{_TIME - 1}}"
 
 
 def _blocks(scale: _Scale, start: int, end: int) -> str:
@@ -111,21 +100,16 @@ def _axis(scale: _Scale) -> list[str]:
     step = next((step for step in _STEPS if seconds / step <= 6), _STEPS[-1])
     ruler = ["─"] * scale.columns
     labels = [" "] * (scale.columns + _TIME)
-    at = 0
-    while at <= seconds:
-        column = min(scale.columns - 1, scale.eighth(scale.start + round(at * SECOND)) // 8)
+    for at in range(0, int(seconds) + 1, step):
+        column = scale.column(scale.start + at * SECOND)
         text = _mark(at, step)
         if column + len(text) <= scale.columns + 4:
             ruler[column] = "┴"
             labels[column : column + len(text)] = text
-        at += step
     ruler[0] = "└"
     indent = " " * (_LABEL + 2)
     total = f"{words.duration(scale.length):>{_TIME - 1}}"
-    return [
-        paint.dim(f"{indent}{''.join(ruler)} {total}"),
-        paint.dim(f"{indent}{''.join(labels)}"),
-    ]
+    return [paint.dim(f"{indent}{''.join(ruler)} {total}"), paint.dim(f"{indent}{''.join(labels)}")]
 
 
 def _mark(at: int, step: int) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from cli.render import paint, words
 from engine.fold.vm import Vm
 from engine.money.words import money as dollars
-from engine.objects import IntervalObject, VmObject
+from engine.objects import VmObject
 from events.clock import parse_time
 
 Machine = Callable[[str], Vm]
@@ -46,27 +46,23 @@ def listing(vms: Sequence[VmObject], machine: Machine, until: Callable[[Vm], int
     head = ("MACHINE", "STATE", "GPU", "WHERE", "$/H", "UP", "RUNS", "COST", "ID")
     rows = []
     for vm in vms:
-        found = machine(vm.vm_id)
+        found, ended = machine(vm.vm_id), _ended(vm)
+        end = until(found) if ended is None else parse_time(ended)
+        mark = " (archive)" if found.archive is not None else "" if found.ours else " (not ours)"
         rows.append(
             (
-                paint.cut(called(vm), 32) + _mark(found),
+                paint.cut(called(vm), 32) + (paint.dim(mark) if mark else ""),
                 verdict(vm, found),
                 what(found),
                 found.facts.backend or vm.provider_id,
                 words.money(vm.price_usd_per_hour),
-                words.duration(max(0, _end(vm, until(found)) - found.created)),
+                words.duration(max(0, end - found.created)),
                 str(len(vm.runs)),
                 words.short(vm.cost_usd),
                 paint.dim(vm.vm_id[:8]),
             )
         )
     return paint.fitted(head, rows, columns, right=(4, 5, 6, 7), spare=(8, 3, 6, 4, 2))
-
-
-def _mark(machine: Vm) -> str:
-    if machine.archive is not None:
-        return paint.dim(" (archive)")
-    return "" if machine.ours else paint.dim(" (not ours)")
 
 
 def burning(vms: Sequence[VmObject], machine: Machine) -> str | None:
@@ -84,52 +80,42 @@ def burning(vms: Sequence[VmObject], machine: Machine) -> str | None:
 
 def in_full(vm: VmObject, machine: Vm, names: Mapping[str, str], until: int) -> str:
     """One machine up to the last poll: facts, runs, and its bill by interval."""
-    facts = machine.facts
-    where = " ".join(part for part in (facts.backend, facts.region) if part) or "–"
-    rows: list[tuple[str, str]] = [
+    facts, archive, idle = machine.facts, machine.archive, machine.idle_since
+    least, most = words.short(vm.cost_low_usd), words.short(vm.cost_high_usd)
+    bounds = "" if least == most else paint.dim(f"  (between {least} and {most})")
+    rows = [
         ("state", verdict(vm, machine)),
         ("what", what(machine)),
-        ("where", where),
+        ("where", " ".join(part for part in (facts.backend, facts.region) if part) or "–"),
         ("fleet", facts.fleet or "–"),
-        *_archive(machine, until),
+        *([] if archive is None else [("archive", f"{archive}, up to {words.moment(until)}; no budget counts it")]),
         ("ours", "yes" if machine.ours else "no: Steno never stops it, and it does not count towards vms.max"),
         ("made for", "–" if machine.made_for is None else names.get(machine.made_for, machine.made_for)),
         ("created", words.moment(machine.created)),
-        ("ended", _ended(vm)),
+        ("ended", words.moment(_ended(vm))),
         ("price", f"{words.money(vm.price_usd_per_hour)} an hour"),
-        ("cost", f"{words.short(vm.cost_usd)}{_bounds(vm)}"),
-        ("idle since", "–" if machine.idle_since is None else _since(machine.idle_since, until)),
+        ("cost", words.short(vm.cost_usd) + bounds),
+        (
+            "idle since",
+            "–" if idle is None else f"{words.moment(idle)}, for {words.duration(max(0, until - idle))}",
+        ),
         *_intents(machine),
         ("runs", ", ".join(names[run_id] for run_id in vm.runs) or "–"),
         ("machine id", vm.vm_id),
         ("provider's id", vm.provider_id),
     ]
-    width = max(len(label) for label, _ in rows)
-    lines = [paint.bold(called(vm)) + paint.dim(f"  {machine.source}"), ""]
-    lines += [f"{paint.dim(label.ljust(width))}  {value}" for label, value in rows]
-    if vm.intervals:
-        lines += ["", bill(vm, until)]
-    return "\n".join(lines)
-
-
-def _archive(machine: Vm, until: int) -> list[tuple[str, str]]:
-    """The archive of an imported machine."""
-    if machine.archive is None:
-        return []
-    return [("archive", f"{machine.archive}, up to {words.moment(until)}; no budget counts it")]
+    lines = [paint.bold(called(vm)) + paint.dim(f"  {machine.source}"), "", *paint.facts(rows)]
+    return "\n".join([*lines, "", bill(vm, until)] if vm.intervals else lines)
 
 
 def bill(vm: VmObject, until: int) -> str:
     """The intervals of a machine's bill up to the last poll."""
-    rows = [_interval(one, until) for one in vm.intervals]
+    rows = []
+    for one in vm.intervals:
+        lasted = (until if one.end is None else parse_time(one.end)) - parse_time(one.start)
+        times = words.moment(one.start), words.moment(one.end), words.duration(max(0, lasted))
+        rows.append((one.phase, *times, words.short(one.cost_usd)))
     return paint.table(("PHASE", "FROM", "TO", "LASTED", "COST"), rows, right=(3, 4))
-
-
-def _interval(one: IntervalObject, until: int) -> tuple[str, str, str, str, str]:
-    start = parse_time(one.start)
-    end = until if one.end is None else parse_time(one.end)
-    shown = "–" if one.end is None else words.moment(end)
-    return one.phase, words.moment(start), shown, words.duration(max(0, end - start)), words.short(one.cost_usd)
 
 
 def _intents(machine: Vm) -> list[tuple[str, str]]:
@@ -140,27 +126,11 @@ def _intents(machine: Vm) -> list[tuple[str, str]]:
         rows.append(("stop requested", f"{words.moment(machine.wish.at)}, {when}"))
     if machine.drain is not None:
         rows.append(("draining", f"since {words.moment(machine.drain.at)} ({machine.drain.by})"))
-    if machine.told is not None and machine.told.error is not None:
-        rows.append(("stop sent", f"{words.moment(machine.told.intended_at)}, refused: {machine.told.error}"))
-    elif machine.told is not None:
-        rows.append(("stop sent", words.moment(machine.told.intended_at)))
+    if machine.told is not None:
+        refused = "" if machine.told.error is None else f", refused: {machine.told.error}"
+        rows.append(("stop sent", words.moment(machine.told.intended_at) + refused))
     return rows
 
 
-def _bounds(vm: VmObject) -> str:
-    least, most = words.short(vm.cost_low_usd), words.short(vm.cost_high_usd)
-    return "" if least == most else paint.dim(f"  (between {least} and {most})")
-
-
-def _ended(vm: VmObject) -> str:
-    last = vm.intervals[-1].end if vm.intervals else None
-    return "–" if last is None else words.moment(parse_time(last))
-
-
-def _end(vm: VmObject, until: int) -> int:
-    last = vm.intervals[-1].end if vm.intervals else None
-    return until if last is None else parse_time(last)
-
-
-def _since(at: int, until: int) -> str:
-    return f"{words.moment(at)}, for {words.duration(max(0, until - at))}"
+def _ended(vm: VmObject) -> str | None:
+    return vm.intervals[-1].end if vm.intervals else None

@@ -52,16 +52,16 @@ def money(usd: str | None) -> str:
     return "–" if usd is None else dollars(int(Decimal(usd) * DOLLAR))
 
 
-def short(usd: str | None) -> str:
-    """To a cent, or to a hundredth of one where that says more: `$1,400.00`, `$0.0321`, `$0.0660`.
-
-    An amount too small for that keeps all its places.
+def short(usd: str | int | None) -> str:
+    """Dollars as text, or micro-dollars, to a cent, or to a hundredth of one where that says more: `$1,400.00`,
+    `$0.0321`, `$0.0660`; `–` where unknown. An amount too small for that keeps all its places.
     """
     if usd is None:
         return "–"
-    rounded = Decimal(usd).quantize(Decimal("0.0001"))
-    if not rounded and Decimal(usd):
-        return money(usd)
+    exact = Decimal(usd) / DOLLAR if isinstance(usd, int) else Decimal(usd)
+    rounded = exact.quantize(Decimal("0.0001"))
+    if not rounded and exact:
+        return dollars(int(exact * DOLLAR))
     sign = "-" if rounded < 0 else ""
     places = 2 if rounded == rounded.quantize(Decimal("0.01")) else 4
     return f"{sign}${abs(rounded):,.{places}f}"

@@ -1,16 +1,20 @@
-"""One invocation: its flags, settings, clock, ids, record and providers."""
+"""One invocation: its flags, settings, clock, ids, record and providers; and the commands, which get it first."""
 
 from __future__ import annotations
 
 import copy
+import functools
 import sys
-from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import click
 
 from cli.wiring.errors import DONE
 from cli.wiring.terminal import colour_wanted
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from engine.fold.run import Run
     from engine.providers.base import Provider
     from engine.settings.settings import Settings
@@ -41,7 +45,7 @@ class App:
         other.flags, other.clock = dict(self.flags), clock
         return other
 
-    @cached_property
+    @functools.cached_property
     def settings(self) -> Settings:
         """Every setting; flags win.
 
@@ -64,14 +68,14 @@ class App:
             data=user_data_path("steno"),
         )
 
-    @cached_property
+    @functools.cached_property
     def clock(self) -> Clock:
         """The clock of this process."""
         from events.clock import SystemClock
 
         return SystemClock()
 
-    @cached_property
+    @functools.cached_property
     def ids(self) -> Ids:
         """Generates new ids."""
         from events.clock import RandomIds
@@ -119,3 +123,82 @@ class App:
     def provider_of(self, run: Run, record: Store | None) -> Provider:
         """The provider that has a run, in the run's own project."""
         return self.provider(run.provider, record, project=run.project)
+
+
+def _keep_record(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+    if value == "":
+        raise click.BadParameter("it is empty; give a path or URL", ctx)
+    if value is not None:
+        ctx.ensure_object(App).set_flag("record", value)
+
+
+def _keep_json(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.ensure_object(App).json = True
+
+
+COMMON = (
+    click.Option(
+        ["--json"], is_flag=True, expose_value=False, callback=_keep_json, help="Print JSON with stable keys."
+    ),
+    click.Option(
+        ["--record"],
+        metavar="URL",
+        expose_value=False,
+        callback=_keep_record,
+        help="The record: a path (SQLite) or a database URL; else STENO_RECORD, steno.toml, your data folder.",
+    ),
+)
+"""What every command takes, and `steno` itself too."""
+
+
+class StenoCommand(click.Command):
+    """A command whose function gets the `App` first; `COMMON` follows its own options."""
+
+    def __init__(self, *arguments: Any, **attributes: Any) -> None:
+        super().__init__(*arguments, **attributes)
+        self.params += COMMON
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Call the function; it prints data on stdout, so log lines go to stderr."""
+        from cli.wiring.logging_setup import log_for_data
+
+        assert self.callback is not None  # noqa: S101 - each is made of one
+        log_for_data()
+        return ctx.invoke(self.callback, ctx.ensure_object(App), **ctx.params)
+
+
+steno_command = functools.partial(click.command, cls=StenoCommand)
+
+
+class CommandGroup(click.Group):
+    """A group of such commands."""
+
+    command_class = StenoCommand
+
+
+class DefaultGroup(CommandGroup):
+    """Arguments that do not start with a subcommand go to the hidden command `list`; `--help` shows both."""
+
+    default = "list"
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Insert the default command's name if no subcommand is given."""
+        asks_for_help = args[:1] in (["--help"], ["-h"])
+        completes = ctx.resilient_parsing and not args
+        if not asks_for_help and not completes and (not args or args[0] not in self.commands):
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The default command's options, then the subcommands."""
+        self.commands[self.default].format_options(ctx, formatter)
+        self.format_commands(ctx, formatter)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Subcommands, and what the default command takes."""
+        found = super().shell_complete(ctx, incomplete)
+        for parameter in self.commands[self.default].params:
+            if isinstance(parameter, click.Argument):
+                found += parameter.shell_complete(ctx, incomplete)
+        return found

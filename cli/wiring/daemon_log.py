@@ -1,22 +1,17 @@
 """What a daemon says of its rounds: a line in the log for whatever is new."""
 
-from __future__ import annotations
-
 import logging
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 from cli.render import words
-from engine.fold.change import Anomaly, Blind, Moved, VmMoved
+from engine.decide.controller import Decision
+from engine.fold.change import Anomaly, Blind, Moved, Transition, VmMoved
+from engine.fold.vm import VmStep
+from engine.fold.world_codec import WorldState
 from engine.notify.messages import budget_text
+from engine.recorder.recorder import Recorder, Round
+from engine.states import Reason, VmReason
 from events import types
-
-if TYPE_CHECKING:
-    from engine.decide.controller import Decision
-    from engine.fold.change import Transition
-    from engine.fold.vm import VmStep
-    from engine.fold.world_codec import WorldState
-    from engine.recorder.recorder import Recorder, Round
-    from engine.states import Reason, VmReason
 
 _log = logging.getLogger("steno.record")
 

@@ -1,7 +1,5 @@
 """The HTTP service wired from the settings, and its life inside a process."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import logging
@@ -9,18 +7,22 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
-from typing import TYPE_CHECKING
 
+from cli.wiring.app import App
 from cli.wiring.errors import INTERRUPTED
 from cli.wiring.signals import Terminated, ending, stoppable
 from cli.wiring.task import completed
 from engine.commands.tokens import Role
 from engine.errors import Conflict, NotConfigured
+from engine.fold.run import Run
+from engine.live.live_world import LiveWorld
 from engine.providers import registry
 from engine.providers.task import Completed, Draft
 from engine.settings.values import host, port
-from events.store.store import store_at
+from events.clock import Clock
+from events.store.store import Store, Where, store_at
 from projections.api.access.authentication import listens_on_loopback, trusts_loopback
 from projections.api.access.tokens import Tokens
 from projections.api.app import build_app
@@ -29,15 +31,6 @@ from projections.api.server import Server, allow_many_connections, bound
 from projections.api.service import Service
 from projections.models.projector import Projector
 from projections.store.reader_pool import Pool
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from cli.wiring.app import App
-    from engine.fold.run import Run
-    from engine.live.live_world import LiveWorld
-    from events.clock import Clock
-    from events.store.store import Store, Where
 
 _log = logging.getLogger("steno.api")
 _WARM_UP = 3.0

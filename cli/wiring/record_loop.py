@@ -1,23 +1,17 @@
 """The loop of recorder and controller: rounds until somebody says stop, with a line in the log for whatever changes."""
 
-from __future__ import annotations
-
 import logging
 import signal
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
-from typing import TYPE_CHECKING
 
 from cli.wiring.daemon_log import DaemonLog
 from cli.wiring.errors import INTERRUPTED
 from cli.wiring.signals import Terminated, ending, stoppable
 from engine.act.executor import GLANCE
+from engine.recorder.recorder import Recorder
 from events.clock import SECOND
 from events.errors import RecordLocked
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from engine.recorder.recorder import Recorder
 
 _log = logging.getLogger("steno.record")
 _RETRY = 2 * SECOND

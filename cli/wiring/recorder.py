@@ -1,27 +1,21 @@
 """A recorder wired from the settings: the provider, the engine's own world at the head of the record, the lease."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
+from cli.wiring.app import App
 from engine.act.executor import Threads
 from engine.live.live_world import LiveWorld, Progress
 from engine.notify.webhook import Webhook
+from engine.providers.base import Provider
 from engine.providers.readings import READINGS
 from engine.recorder.interval import Pace
 from engine.recorder.recorder import Recorder, TraceSink
 from engine.settings.policy import policy_from
+from engine.settings.settings import Settings
 from engine.settings.values import alerts
 from events.clock import SECOND
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cli.wiring.app import App
-    from engine.providers.base import Provider
-    from engine.settings.settings import Settings
-    from events.store.record import Record
+from events.store.record import Record
 
 _NEARBY = Pace(fast=SECOND // 5, slow=5 * SECOND)
 """This machine can be asked more often than a server elsewhere."""

@@ -1,21 +1,16 @@
 """Following a run: one line that is rewritten on a terminal, one line a change in a pipe."""
 
-from __future__ import annotations
-
 import sys
 import threading
-from typing import TYPE_CHECKING
+from typing import Self
 
 import click
 
 from cli.render import paint, words
 from cli.render.runs import costs
 from cli.wiring.terminal import colour_wanted, columns
-from events.clock import parse_time
-
-if TYPE_CHECKING:
-    from engine.objects import RunObject
-    from events.clock import Clock
+from engine.objects import RunObject
+from events.clock import Clock, parse_time
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _BEAT = 0.1
@@ -40,7 +35,7 @@ class RunProgress:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._spin, daemon=True)
 
-    def __enter__(self) -> RunProgress:
+    def __enter__(self) -> Self:
         if self._terminal:
             self._thread.start()
         return self

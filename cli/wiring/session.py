@@ -1,16 +1,15 @@
 """A session with one provider: submits runs, stops them and follows them to their end."""
 
-from __future__ import annotations
-
 import getpass
 import signal
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from cli.render import words
+from cli.wiring.app import App
 from cli.wiring.errors import Detached, WaitEnded
 from cli.wiring.output import hint
 from cli.wiring.recorder import watching
@@ -22,23 +21,18 @@ from engine.commands.stop import request_stop
 from engine.commands.submit import admit, request_run
 from engine.decide.queue import queue
 from engine.errors import ProviderError, ProviderRefused, ProviderUnreachable
+from engine.fold.run import Run
 from engine.fold.sources import observability
 from engine.money.costs import Costs
 from engine.objects import RunObject, run_object
+from engine.providers.base import Provider
+from engine.providers.task import Completed
+from engine.recorder.recorder import Recorder
 from engine.replay.record import fill_costs
 from engine.rules.sets import CURRENT
 from events import types
 from events.clock import SECOND
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cli.wiring.app import App
-    from engine.fold.run import Run
-    from engine.providers.base import Provider
-    from engine.providers.task import Completed
-    from engine.recorder.recorder import Recorder
-    from events.store.record import Record
+from events.store.record import Record
 
 OUTCOME_TIMEOUT = 60 * SECOND
 """Microseconds to wait for the outcome of a request while another process holds the lease."""

@@ -1,24 +1,18 @@
 """The task a command line describes: a file, or `-- command…`, with the flags laid over it."""
 
-from __future__ import annotations
-
 import os
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from cli.wiring.trace_files import existing
 from engine.providers import registry
+from engine.providers.kind import Option, ProviderKind
 from engine.providers.task import Completed, Draft, check_name, choose_name, overlaid, read_task_file
+from engine.settings.settings import Settings
 from engine.settings.table import PROFILES
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from engine.providers.kind import Option, ProviderKind
-    from engine.settings.settings import Settings
 
 COMMON = {"name", "image", "env", "gpu", "cpu", "memory", "disk", "creation_policy", "idle_duration", "max_duration"}
 """Fields of a task that every provider has an option for."""
