@@ -185,7 +185,7 @@ def past(path: Path) -> list[Measured]:
             cpu.append((time.process_time() - used) * 1000)
             if number % 20 == 0:
                 began = time.process_time()
-                from engine.fold.until import Until
+                from engine.fold.tick import Until
 
                 world_of(record, until=Until(position=position))
                 whole.append((time.process_time() - began) * 1000 / cpu[-1])

@@ -44,15 +44,19 @@ class AttemptFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """One job of a run, with its newest attempt."""
+    """One job of a run."""
 
     replica_num: int = 0
     job_num: int = 0
     retry_on: frozenset[str] = frozenset()
     """What the task's own retry policy covers, in the provider's words."""
-    newest: AttemptFacts | None = None
     attempts: tuple[AttemptFacts, ...] = ()
     """Every attempt the answer carried, in order of `num`."""
+
+    @property
+    def newest(self) -> AttemptFacts | None:
+        """The attempt that stands."""
+        return self.attempts[-1] if self.attempts else None
 
 
 class RunFacts(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,5 @@
-"""The public JSON objects of runs, machines, anomalies and blind times, for the command line, API, stream and webhook.
+"""The public JSON objects of runs, machines and blind times, for the command line, API, stream and webhook. That of an
+anomaly is `engine.fold.change.Anomaly` itself.
 
 Keys, their order and their meaning are public; a key is added at the end of its object or not at all. Times are
 ISO 8601 UTC, money is decimal strings of US dollars with six decimals, None is unknown.
@@ -8,32 +9,14 @@ from itertools import groupby
 
 import msgspec
 
-from engine.fold.change import Anomaly, Blind, Transition
-from engine.fold.run import Run
+from engine.fold.change import Blind
+from engine.fold.run import Reported, Run
+from engine.fold.state_machines import TERMINAL
 from engine.fold.vm import Vm
-from engine.money.bill import Bill, Interval
+from engine.money.bill import Bill
 from engine.money.words import money
 from engine.rules.sets import RuleSet
 from events.clock import SECOND, format_time
-
-TERMINAL = frozenset({"succeeded", "failed", "stopped"})
-"""States that a run leaves only if the provider contradicts itself."""
-
-
-class JobObject(msgspec.Struct, frozen=True, kw_only=True):
-    """One job in the provider's own words."""
-
-    status: str | None
-    reason: str | None
-    exit_status: int | None
-
-
-class ReportedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """The provider's own words about a run, verbatim."""
-
-    status: str | None
-    reason: str | None
-    jobs: tuple[JobObject, ...]
 
 
 class TransitionObject(msgspec.Struct, frozen=True, kw_only=True, rename={"origin": "from", "target": "to"}):
@@ -58,7 +41,7 @@ class RunObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     exit_status: int | None
     rule: str | None
     evidence: tuple[int, ...]
-    reported: ReportedRun | None
+    reported: Reported | None
     attempts: int
     vm_id: str | None
     start: str | None
@@ -116,15 +99,6 @@ class BlindObject(msgspec.Struct, frozen=True, kw_only=True, rename={"start": "f
     end: str | None
 
 
-class AnomalyObject(msgspec.Struct, frozen=True, kw_only=True):
-    """Something the provider said or did that it should not."""
-
-    kind: str
-    subject: str
-    position: int
-    detail: str
-
-
 def run_object(run: Run, rules: RuleSet, cost: int | None = None) -> RunObject:
     """One run; `cost` is ours (`engine.money.costs.Costs`) in micro-dollars, None if unknown.
 
@@ -140,14 +114,7 @@ def run_object(run: Run, rules: RuleSet, cost: int | None = None) -> RunObject:
         exit_status=run.exit_status if rules.metadata else None,
         rule=run.rule,
         evidence=tuple(run.evidence),
-        reported=ReportedRun(
-            status=run.reported.status,
-            reason=run.reported.reason,
-            jobs=tuple(
-                JobObject(status=job.status, reason=job.reason, exit_status=job.exit_status)
-                for job in run.reported.jobs
-            ),
-        ),
+        reported=run.reported,
         attempts=run.attempts,
         vm_id=run.vm_id,
         start=run.start,
@@ -157,14 +124,23 @@ def run_object(run: Run, rules: RuleSet, cost: int | None = None) -> RunObject:
         execution_seconds=_execution_seconds(run),
         cost_usd=money(cost) if rules.metadata else None,
         provider_cost_usd=money(run.cost) if rules.metadata else None,
-        transitions=tuple(_transition_object(step) for step in run.transitions),
+        transitions=tuple(
+            TransitionObject(
+                position=step.position,
+                at=format_time(step.at),
+                origin=step.before.value,
+                target=step.after.value,
+                rule=step.rule,
+            )
+            for step in run.transitions
+        ),
         archive=run.archive,
     )
 
 
 def vm_object(vm: Vm, bill: Bill) -> VmObject:
     """One machine with its bill; neighbouring parts in one phase at one price are one interval, whoever used it."""
-    intervals = [list(parts) for _, parts in groupby(bill.intervals, key=lambda one: (one.phase, one.hourly))]
+    phases = [list(parts) for _, parts in groupby(bill.intervals, key=lambda one: (one.phase, one.hourly))]
     return VmObject(
         vm_id=vm.vm_id,
         provider_id=vm.provider_id,
@@ -176,41 +152,23 @@ def vm_object(vm: Vm, bill: Bill) -> VmObject:
         cost_usd=money(bill.cost),
         cost_low_usd=money(bill.low),
         cost_high_usd=money(bill.high),
-        intervals=tuple(_interval_object(parts) for parts in intervals),
+        intervals=tuple(
+            IntervalObject(
+                phase=parts[0].phase.value,
+                start=format_time(parts[0].since),
+                end=_time(parts[-1].until),
+                cost_usd=money(sum(part.cost for part in parts)),
+            )
+            for parts in phases
+        ),
         source=vm.source,
         archive=vm.archive,
-    )
-
-
-def anomaly_object(anomaly: Anomaly) -> AnomalyObject:
-    """One anomaly."""
-    return AnomalyObject(
-        kind=anomaly.kind.value, subject=anomaly.subject, position=anomaly.position, detail=anomaly.detail
     )
 
 
 def blind_object(blind: Blind) -> BlindObject:
     """One gap."""
     return BlindObject(source=blind.source, start=format_time(blind.since), end=_time(blind.until))
-
-
-def _interval_object(parts: list[Interval]) -> IntervalObject:
-    return IntervalObject(
-        phase=parts[0].phase.value,
-        start=format_time(parts[0].since),
-        end=_time(parts[-1].until),
-        cost_usd=money(sum(part.cost for part in parts)),
-    )
-
-
-def _transition_object(step: Transition) -> TransitionObject:
-    return TransitionObject(
-        position=step.position,
-        at=format_time(step.at),
-        origin=step.before.value,
-        target=step.after.value,
-        rule=step.rule,
-    )
 
 
 def _execution_seconds(run: Run) -> float | None:

@@ -168,7 +168,7 @@ def _incident(app: App) -> dict[str, object]:
     from cli.render.explain import fields
     from cli.render.replay import comparison
     from cli.render.words import count, moment
-    from engine.replay.diff import diff, diff_object
+    from engine.replay.result import diff, diff_object
     from engine.replay.trace import incident_path, open_trace, replay_trace
     from projections.models.evidence import quote
 

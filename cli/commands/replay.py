@@ -18,7 +18,7 @@ from cli.wiring.terminal import columns
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from engine.fold.until import Until
+    from engine.fold.tick import Until
     from engine.replay.result import Replay, Step
 
     History = tuple[Callable[[str, Until | None], Replay], Callable[[str, Until | None], Iterator[Step]]]
@@ -62,8 +62,8 @@ def replay_command(
       steno replay --until 2026-11-20T15:00:00Z --json | jq '.runs[].state'
     """
     from cli.render.replay import comparison, summary
-    from engine.fold.until import parse_until
-    from engine.replay.diff import diff, diff_object
+    from engine.fold.tick import parse_until
+    from engine.replay.result import diff, diff_object
 
     if step and other is not None:
         raise click.UsageError("--step and --diff cannot be combined")

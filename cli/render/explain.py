@@ -7,8 +7,9 @@ import msgspec
 
 from cli.render import paint, vms, words
 from cli.render.runs import called, identity, verdict
+from engine.fold.change import Anomaly
 from engine.fold.vm import Vm
-from engine.objects import AnomalyObject, VmObject
+from engine.objects import VmObject
 from projections.models.evidence import Quote, brief
 from projections.models.explain import ExplainedStep, Explanation
 
@@ -36,7 +37,7 @@ def page(found: Explanation, not_warm: Sequence[str], columns: int) -> str:
 
 
 def vm_page(
-    found: VmObject, machine: Vm, why: Sequence[str], anomalies: Sequence[AnomalyObject], until: int, columns: int
+    found: VmObject, machine: Vm, why: Sequence[str], anomalies: Sequence[Anomaly], until: int, columns: int
 ) -> str:
     """A machine's page: state, why it still runs or has ended, anomalies, and its bill so far."""
     width = min(columns, 100)
@@ -61,7 +62,7 @@ def _items(title: str, texts: Iterable[str], width: int) -> list[str]:
     )
 
 
-def _odd(anomalies: Iterable[AnomalyObject], width: int) -> list[str]:
+def _odd(anomalies: Iterable[Anomaly], width: int) -> list[str]:
     return _items("Anomalies", [f"poll {one.position}: {one.kind}, {one.detail}" for one in anomalies], width)
 
 

@@ -7,9 +7,8 @@ from cli.render.runs import anomaly_table, gap_table, replayed, side_by_side
 from cli.render.vms import listing
 from engine.fold.change import Anomaly, Moved
 from engine.fold.run import Run
-from engine.objects import RunObject, anomaly_object, blind_object, run_object, vm_object
-from engine.replay.diff import RunDifference
-from engine.replay.result import Replay, Step
+from engine.objects import RunObject, blind_object, run_object, vm_object
+from engine.replay.result import Replay, RunDifference, Step
 from events.clock import format_time
 from projections.models.evidence import brief, quote
 
@@ -34,7 +33,7 @@ def summary(replay: Replay, columns: int) -> str:
         now = max(bill.until for bill in replay.bills.values())
         lines += ["", listing(vms, machines.__getitem__, lambda _: now, columns)]
     if replay.anomalies:
-        lines += ["", anomaly_table([anomaly_object(one) for one in replay.anomalies])]
+        lines += ["", anomaly_table(replay.anomalies)]
     if replay.blind:
         lines += ["", gap_table([blind_object(one) for one in replay.blind])]
     return "\n".join(lines)

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from cli.render import paint, words
 from engine.decide.queue import Queued
-from engine.objects import AnomalyObject, BlindObject, RunObject
+from engine.fold.change import Anomaly
+from engine.objects import BlindObject, RunObject
 from events.clock import SECOND, parse_time
 
 
@@ -207,7 +208,7 @@ def _said(status: str | None, reason: str | None, exit_status: int | None) -> st
     return said if exit_status is None else f"{said}, exit_status {exit_status}"
 
 
-def anomaly_table(found: Sequence[AnomalyObject]) -> str:
+def anomaly_table(found: Sequence[Anomaly]) -> str:
     """One line per anomaly, in order of position."""
     rows = [(f"#{one.position}", one.kind, f"{one.detail} {paint.dim(f'({one.subject})')}") for one in found]
     return paint.table(("POLL", "ANOMALY", "WHAT"), rows, right=(0,))

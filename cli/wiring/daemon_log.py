@@ -5,8 +5,7 @@ from typing import assert_never
 
 from cli.render import words
 from engine.decide.controller import Decision
-from engine.fold.change import Anomaly, Blind, Moved, Transition, VmMoved
-from engine.fold.vm import VmStep
+from engine.fold.change import Anomaly, Blind, Moved, Transition, VmMoved, VmStep
 from engine.fold.world_codec import WorldState
 from engine.notify.messages import budget_text
 from engine.recorder.recorder import Recorder, Round

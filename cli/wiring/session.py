@@ -29,7 +29,7 @@ from engine.providers.base import Provider
 from engine.providers.task import Completed
 from engine.recorder.recorder import Recorder
 from engine.replay.record import fill_costs
-from engine.rules.sets import CURRENT
+from engine.rules.current import CURRENT
 from events import types
 from events.clock import SECOND
 from events.store.record import Record

@@ -5,10 +5,9 @@ from engine.decide.idle_policy import stop_request
 from engine.decide.queue import may_be_made_again
 from engine.errors import Conflict
 from engine.fold.archives import refuse_archive
-from engine.fold.queries import source_of
 from engine.fold.run import Run
 from engine.fold.vm import Vm
-from engine.fold.world_codec import WorldState
+from engine.fold.world_codec import WorldState, source_of
 from engine.providers.registry import kind
 from engine.settings.policy import policy_in_force
 from engine.settings.settings import Settings

@@ -8,9 +8,8 @@ import msgspec
 from engine.decide.budget import WorstCase, check
 from engine.decide.placement import exceeds_limit
 from engine.errors import Conflict, NameInUse, RefusedByPolicy
-from engine.fold.queries import runs_of
 from engine.fold.sources import Observability, observability
-from engine.fold.world_codec import WorldState
+from engine.fold.world_codec import WorldState, runs_of
 from engine.policy import Policy
 from engine.providers.readings import READINGS
 from events import types

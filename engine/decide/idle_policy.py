@@ -9,10 +9,10 @@ from typing import Final, Literal
 
 from engine.decide.placement import Plan, by_idleness, comer, is_occupied, is_told, unfit
 from engine.decide.source_view import Scene, run_name, timeout_of
-from engine.fold.queries import idle_evidence
 from engine.fold.run import Run
 from engine.fold.sources import BLIND_AFTER
 from engine.fold.vm import Drain, DrainBy, Vm
+from engine.fold.world_codec import idle_evidence
 from engine.policy import HOUR, MINUTE
 from engine.states import VmState
 from events.clock import SECOND, backoff

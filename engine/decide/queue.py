@@ -15,9 +15,8 @@ from engine.decide.matching import covers
 from engine.decide.placement import Keep, Outcome, Plan, place, place_on_freed
 from engine.decide.source_view import Scene, gpu_of, terms_of
 from engine.errors import RefusedByPolicy
-from engine.fold.queries import source_of
 from engine.fold.run import Held, Run
-from engine.fold.world_codec import WorldState
+from engine.fold.world_codec import WorldState, source_of
 from engine.policy import MINUTE, Policy
 from engine.states import Reason, State, VmState
 from events.clock import SECOND, backoff, format_second, span

@@ -8,10 +8,9 @@ from typing import Final, Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from engine.fold.queries import runs_of, source_of, vms_of
 from engine.fold.run import Run
 from engine.fold.vm import Vm
-from engine.fold.world_codec import WorldState
+from engine.fold.world_codec import WorldState, runs_of, source_of, vms_of
 from engine.policy import BACKSTOP, OFF, Policy
 from engine.requirements import Requirements
 from engine.states import State, VmState

@@ -10,11 +10,10 @@ from engine.decide.placement import LANDING, comer, is_told, unfit
 from engine.decide.queue import waits
 from engine.decide.source_view import Scene, Timeout, slot_of, timeout_of
 from engine.fold.archives import until_of
-from engine.fold.queries import idle_evidence, source_of
 from engine.fold.run import Run
 from engine.fold.sources import Observability, observability
 from engine.fold.vm import Vm
-from engine.fold.world_codec import WorldState
+from engine.fold.world_codec import WorldState, idle_evidence, source_of
 from engine.money.prices import in_force
 from engine.policy import Policy
 from engine.states import VmReason, VmState

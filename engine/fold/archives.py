@@ -3,8 +3,6 @@
 The record itself says which they are: an import gives its polls ids, a recorder does not.
 """
 
-from collections.abc import Mapping
-
 import msgspec
 
 from engine.errors import Conflict
@@ -59,20 +57,15 @@ def concerns(tick: Tick, thing: Run | Vm) -> bool:
 
 def is_hidden(state: WorldState, archive: str | None) -> bool:
     """Whether lists leave an archive out."""
-    source = state.sources.get(archive or "")
-    return source is not None and source.hidden
+    return archive is not None and archive in state.sources and state.sources[archive].hidden
 
 
 def set_hidden(state: WorldState, name: str, *, hidden: bool) -> None:
     """Take an archive out of the lists, or put it back."""
-    if name not in state.sources:
-        return
-    state.sources[name].hidden = hidden
-    tables: tuple[Mapping[str, Run | Vm], ...] = (state.runs, state.vms)
-    for table in tables:
-        for _, thing in tuple(table.items()):
-            if thing.archive == name:
-                thing.hidden = hidden
+    if name in state.sources:
+        state.sources[name].hidden = hidden
+        for thing in (*state.runs.values(), *state.vms.values()):
+            thing.hidden = hidden if thing.archive == name else thing.hidden
 
 
 def until_of(state: WorldState, vm: Vm) -> int:
@@ -95,8 +88,7 @@ def newest_poll(state: WorldState) -> int | None:
 def imported_at(state: WorldState) -> tuple[tuple[int, int], ...]:
     """The stretches of positions (first, last) at which archives stand, in order."""
     found: list[tuple[int, int]] = []
-    archives = (source for source in state.sources.values() if source.imported_to is not None)
-    for first, last in sorted(stretch for source in archives for stretch in source.imported_at):
+    for first, last in sorted(stretch for source in state.sources.values() for stretch in source.imported_at):
         if found and first <= found[-1][1]:  # imported at the same time
             found[-1] = (found[-1][0], max(found[-1][1], last))
         else:
@@ -122,8 +114,6 @@ def seen_at(state: WorldState, subject: str) -> int:
 
 def shown_part(state: WorldState) -> WorldState:
     """The world without the archives that lists leave out."""
-    if not any(source.hidden for source in state.sources.values()):
-        return state
     return msgspec.structs.replace(
         state,
         runs={run_id: run for run_id, run in state.runs.items() if not run.hidden},
@@ -142,7 +132,7 @@ def refuse_archive(thing: Run | Vm, name: str) -> None:
 
 def live_part(state: WorldState) -> WorldState:
     """The world without archives: what is decided about and acted on."""
-    if all(source.imported_to is None for source in state.sources.values()):
+    if all(source.imported_to is None for source in state.sources.values()):  # most worlds, asked each round
         return state
     runs = {run_id: run for run_id, run in state.runs.items() if run.archive is None}
     vms = {vm_id: vm for vm_id, vm in state.vms.items() if vm.archive is None}

@@ -1,4 +1,4 @@
-"""What an event changed: the fold's output beside its state."""
+"""What runs and machines have in common, and what an event changed of them: the fold's output beside its state."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -7,8 +7,7 @@ from typing import Final
 
 import msgspec
 
-from engine.fold.vm import VmStep
-from engine.states import State
+from engine.states import State, VmState
 
 DETAIL: Final = 1000
 """Characters of an anomaly's detail."""
@@ -25,6 +24,18 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True):
     before: State
     after: State
     rule: str
+
+
+class VmStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A machine moved. The edge lies between `low_at` and `at`."""
+
+    position: int
+    at: int
+    """`observed_at` of the first poll that showed (or the event that made) the new state."""
+    low_at: int
+    """When the last poll that showed the state before was asked; `at` itself where our own event moved it."""
+    before: VmState
+    after: VmState
 
 
 class AnomalyKind(StrEnum):
@@ -63,6 +74,55 @@ class Blind(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     since: int
     until: int | None
+
+
+class Missing(msgspec.Struct, frozen=True, kw_only=True):
+    """Its source no longer lists it."""
+
+    source: str
+    since: int
+    """The source's answered time (`engine.fold.sources`) when a complete sweep first left it out."""
+    at: int = 0
+    """When that was."""
+    not_exists: bool = False
+    """The source said of the id that it does not exist."""
+
+
+class Tracked(msgspec.Struct, kw_only=True):
+    """One run or machine. Times are microseconds UTC."""
+
+    provider: str
+    first_position: int
+    first_at: int
+    """`observed_at` of the first poll that showed it, or when it was requested."""
+    last_position: int
+    last_at: int
+    """Of the newest poll that showed it."""
+    started: dict[str, int] = {}
+    """Source → the newest `started_at` of a poll of it that showed it."""
+    missing: Missing | None = None
+    noted: tuple[str, ...] = ()
+    """Anomalies already written down for it."""
+    archive: str | None = None
+    """The archive that alone shows it; None: a live source does, or it was requested here."""
+    hidden: bool = False
+    """Lists leave it out."""
+
+    @property
+    def subject(self) -> str:
+        """`run/<run_id>` or `vm/<vm_id>`: what an anomaly is about."""
+        raise NotImplementedError
+
+    @property
+    def asked_at(self) -> int | None:
+        """When the newest poll that showed it was asked; None: none showed it."""
+        return max(self.started.values(), default=None)
+
+    def shown_again(self, source: str, started_at: int, position: int, at: int) -> None:
+        """Repeated polls, up to the one at `position`, showed it with nothing new."""
+        self.started[source] = max(self.started.get(source, started_at), started_at)
+        if position > self.last_position:
+            self.last_position, self.last_at = position, at
 
 
 class Moved(msgspec.Struct, frozen=True, kw_only=True):

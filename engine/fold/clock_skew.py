@@ -6,17 +6,19 @@ clock that is ahead; a date behind it proves nothing until it is further behind 
 times are shifted to our clock only where the two clocks are more than 2 s apart for certain.
 """
 
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from engine.facts import AttemptFacts, JobFacts, RunFacts, VmFacts
+from engine.facts import AttemptFacts, RunFacts, VmFacts
 from engine.fold.change import Anomaly, AnomalyKind
 from engine.fold.sources import Source
 from engine.fold.tick import Seen, Tick
 from engine.fold.vm import vm_id_of
 from engine.fold.world_codec import WorldState
 from events.clock import SECOND
+
+Facts = TypeVar("Facts", RunFacts, AttemptFacts, VmFacts)
 
 SKEW: Final = 2 * SECOND
 """Clocks that differ by no more are equal."""
@@ -30,13 +32,10 @@ OLDEST: Final = 60 * SECOND
 
 def shows_new(state: WorldState, provider: str, runs: tuple[Seen, ...], vms: tuple[VmFacts, ...]) -> bool:
     """Whether an answer shows a run or machine for the first time; placeholders are none."""
-    return any(_is_new(state, f"{provider}/{seen.facts.provider_id}") for seen in runs) or any(
+    keys = (f"{provider}/{seen.facts.provider_id}" for seen in runs)
+    return any(key not in state.by_provider and key not in state.former for key in keys) or any(
         facts.price is not None and vm_id_of(provider, facts.provider_id) not in state.vms for facts in vms
     )
-
-
-def _is_new(state: WorldState, key: str) -> bool:
-    return key not in state.by_provider and key not in state.former
 
 
 def compare_clocks(state: WorldState, source: Source, tick: Tick) -> Anomaly | None:
@@ -73,29 +72,18 @@ def shifted(tick: Tick, skew: int) -> Tick:
     return replace(
         tick,
         runs=tuple(Seen(facts=_run(seen.facts, skew), cost=seen.cost) for seen in tick.runs),
-        vms=tuple(
-            replace(facts, created=_back(facts.created, skew), finished_at=_back(facts.finished_at, skew))
-            for facts in tick.vms
-        ),
+        vms=tuple(_back(facts, skew, "created", "finished_at") for facts in tick.vms),
     )
 
 
 def _run(facts: RunFacts, skew: int) -> RunFacts:
-    return replace(
-        facts,
-        submitted_at=_back(facts.submitted_at, skew),
-        jobs=tuple(_job(job, skew) for job in facts.jobs),
+    jobs = tuple(
+        replace(job, attempts=tuple(_back(one, skew, "submitted_at", "finished_at") for one in job.attempts))
+        for job in facts.jobs
     )
+    return replace(_back(facts, skew, "submitted_at"), jobs=jobs)
 
 
-def _job(job: JobFacts, skew: int) -> JobFacts:
-    attempts = tuple(_attempt(one, skew) for one in job.attempts)
-    return replace(job, attempts=attempts, newest=attempts[-1] if attempts else None)
-
-
-def _attempt(one: AttemptFacts, skew: int) -> AttemptFacts:
-    return replace(one, submitted_at=_back(one.submitted_at, skew), finished_at=_back(one.finished_at, skew))
-
-
-def _back(moment: int | None, skew: int) -> int | None:
-    return None if moment is None else moment - skew
+def _back(facts: Facts, skew: int, *times: str) -> Facts:
+    known = {name: moment for name in times if (moment := getattr(facts, name)) is not None}
+    return replace(facts, **{name: moment - skew for name, moment in known.items()})

@@ -8,11 +8,12 @@ from engine.fold import links, machines, run_turn, vm_turn
 from engine.fold.archives import set_hidden
 from engine.fold.change import AnomalyKind, Moved, Transition
 from engine.fold.run import Held, Placed, Run, Said
+from engine.fold.state_machines import Trigger, VmTrigger
 from engine.fold.turn import Turn
 from engine.fold.vm import Drain, Told, Vm, Wish
 from engine.fold.world_codec import PolicyStep
 from engine.policy import load_policy
-from engine.rules.moves import Verdict
+from engine.rules.sets import Verdict
 from engine.states import Reason, State, VmState
 from events import types
 from events.clock import foreign_run_id
@@ -46,15 +47,6 @@ def _requested(event: types.RunRequested, turn: Turn) -> None:
     )
     state.unsettled[event.run_id] = None
     turn.changed(run)
-
-
-@apply.register
-def _intended(event: types.SubmitIntended, turn: Turn) -> None:
-    """From here on until the outcome a poll may show it."""
-    run = turn.state.runs.get(event.run_id)
-    if run is not None and run.provider_id is None and not run.terminal:
-        run.intended = run.name = event.name
-        turn.changed(run)
 
 
 @apply.register
@@ -141,53 +133,46 @@ def _refused(event: types.SubmitFailed | types.IntentAbandoned, turn: Turn) -> N
     turn.state.unsettled.pop(event.run_id, None)
 
 
-@apply.register
-def _stop_requested(event: types.StopRequested, turn: Turn) -> None:
-    run = turn.state.runs.get(event.run_id)
-    # One that found no capacity may be about to be asked for again: that is what is stopped.
-    if run is not None and (not run.terminal or run.reason is Reason.NO_CAPACITY):
-        run.stop_by = event.by
+_RunEvent = types.SubmitIntended | types.StopRequested | types.TaskReported | types.RunHeld | types.RunPlaced
 
 
 @apply.register
-def _reported(event: types.TaskReported, turn: Turn) -> None:
-    """What the task itself said; of an attempt that was made again it says nothing about this one."""
-    run = turn.state.runs.get(event.run_id)
-    if run is not None and run.provider_id == event.provider_id:
-        run_turn.hear(turn, run, event.seq, event.frame, last=event.last)
-
-
-# -- the queue -------------------------------------------------------------------------------------------------------
-
-
-@apply.register
-def _held(event: types.RunHeld, turn: Turn) -> None:
-    run = turn.state.runs.get(event.run_id)
-    if run is None or run.terminal or run.provider_id is not None:
+def _run(event: _RunEvent, turn: Turn) -> None:
+    run, position, at = turn.state.runs.get(event.run_id), turn.position, turn.at
+    if run is None:
         return
-    run_turn.hold(turn, run)
-    run.held = Held(position=turn.position, at=turn.at, why=event.why, detail=event.detail, not_before=event.not_before)
-    if event.why == "ambiguous":  # it may have its machine already
-        turn.note(run, AnomalyKind.AMBIGUOUS_SUBMISSION, event.detail)
-    else:
-        run.placed = None
-    turn.changed(run)
-
-
-@apply.register
-def _placed(event: types.RunPlaced, turn: Turn) -> None:
-    run = turn.state.runs.get(event.run_id)
-    if run is None or run.terminal:
-        return
-    run.held = None
-    run.placed = Placed(
-        position=turn.position,
-        at=turn.at,
-        slot=event.slot,
-        vm_id=event.vm_id,
-        creation=event.creation,
-        gpu=event.gpu,
-    )
+    waits = run.provider_id is None and not run.terminal
+    match event:
+        case types.SubmitIntended() if waits:  # from here on until the outcome a poll may show it
+            run.intended = run.name = event.name
+        case types.RunHeld() if waits:
+            if run.state is State.REQUESTED:
+                run_turn.step(turn, run, Trigger.QUEUE, f"{turn.rules.name}/held")
+            run.held = Held(position=position, at=at, why=event.why, detail=event.detail, not_before=event.not_before)
+            if event.why == "ambiguous":  # it may have its machine already
+                turn.note(run, AnomalyKind.AMBIGUOUS_SUBMISSION, event.detail)
+            else:
+                run.placed = None
+        case types.RunPlaced() if not run.terminal:
+            run.held = None
+            run.placed = Placed(
+                position=position,
+                at=at,
+                slot=event.slot,
+                vm_id=event.vm_id,
+                creation=event.creation,
+                gpu=event.gpu,
+            )
+        # What finds no capacity may be about to be asked for again: that is what is stopped.
+        case types.StopRequested() if not run.terminal or run.reason is Reason.NO_CAPACITY:
+            run.stop_by = event.by
+            return
+        # What the task itself said; of an attempt that was made again it says nothing about this one.
+        case types.TaskReported() if run.provider_id == event.provider_id:
+            run_turn.hear(turn, run, event.seq, event.frame, last=event.last)
+            return
+        case _:
+            return
     turn.changed(run)
 
 
@@ -238,11 +223,11 @@ def _machine(event: _VmEvent, turn: Turn) -> None:
         case types.VmStopRequested():
             vm.wish = Wish(position=position, at=at, when_idle=event.when_idle)
         case types.VmDrainStarted():
-            if vm_turn.drain(turn, vm):
+            if vm_turn.step(turn, vm, VmTrigger.DRAIN, at):
                 vm.drain = Drain(position=position, at=at, by=event.by)
         case types.VmDrainCancelled():
             vm.drain = None
-            vm_turn.keep(turn, vm)
+            vm_turn.step(turn, vm, VmTrigger.KEEP, at)
         case types.VmStopIntended():
             same = vm.told is not None and (vm.drain is None or vm.told.position > vm.drain.position)
             times = 1 + (vm.told.times if vm.told is not None and same else 0)

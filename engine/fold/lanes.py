@@ -3,7 +3,7 @@
 from typing import Final
 
 from engine.fold.run import Run
-from engine.fold.sources import BLIND_AFTER, Source, Sweep, list_read, lists_newest, sweep_ended
+from engine.fold.sources import BLIND_AFTER, Source, Sweep, lists_newest, sweep_ended
 from engine.fold.vm import Vm
 from engine.providers.reading import Listing, Reading, Scope
 
@@ -86,20 +86,20 @@ class Lane:
     __slots__ = (
         "at",
         "changes",
+        "costed",
         "dates",
         "empty",
+        "listed",
         "listing",
         "mute",
         "newest",
         "page",
         "position",
         "reading",
-        "runs",
         "scope",
         "shows",
         "source",
         "started",
-        "vms",
         "watched",
     )
 
@@ -118,10 +118,10 @@ class Lane:
         """Its last answer listed none that we know, and nobody asks when it was given last."""
         self.watched = scope.watched
         self.listing: int | None = None
-        self.runs: tuple[tuple[Run, bool], ...] = ()
-        """The runs it lists, and whether its figure of their cost is whole."""
-        self.vms: tuple[Vm, ...] = ()
-        """The machines it lists."""
+        self.listed: tuple[Run | Vm, ...] = ()
+        """The runs and machines it lists."""
+        self.costed: tuple[Run, ...] = ()
+        """Those whose cost is whole in it."""
         self.page: tuple[str, ...] | None = None
         """The ids it lists, where it is one page of several; the last page may list none."""
         self.changes = -1
@@ -133,12 +133,10 @@ class Lane:
         if self.page is not None:
             sweep_ended(open_sweeps, self.scope, self.source.state.name, self.started, self.page)
         if self.newest:
-            list_read(self.source.state, self.position, self.started)
+            self.source.state.machines_position, self.source.state.machines_at = self.position, self.started
         name = self.source.state.name
-        for run, whole in self.runs:
-            run.shown_again(name, self.started, self.position, self.at)
-            if whole and self.position > (run.cost_at or 0):
-                run.cost_at = self.position
-        for vm in self.vms:
-            vm.shown_again(name, self.started, self.position, self.at)
+        for thing in self.listed:
+            thing.shown_again(name, self.started, self.position, self.at)
+        for run in self.costed:
+            run.cost_at = max(self.position, run.cost_at or 0)
         self.position = 0

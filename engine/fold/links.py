@@ -2,6 +2,7 @@
 submission's; the newest `created` wins, a tie is an anomaly and no link. Once linked, a submission stays linked.
 """
 
+from sys import intern
 from typing import Final
 
 from msgspec.structs import replace
@@ -20,17 +21,8 @@ _WAITING: Final = 100
 """Runs remembered for one hostname that no machine has."""
 
 
-def _host_of(provider: str, project: str | None, hostname: str) -> str:
-    """The key under which a hostname is looked up; never a name of a machine, which is given again."""
-    return f"{provider}/{project}/{hostname}"
-
-
 def _key_of(job: JobFacts, submission: AttemptFacts) -> str:
-    return f"{job.replica_num}/{job.job_num}/{submission.num}"
-
-
-def _parts(key: str) -> tuple[int, ...]:
-    return tuple(map(int, key.split("/")))
+    return intern(f"{job.replica_num}/{job.job_num}/{submission.num}")
 
 
 def run_shown(turn: Turn, run: Run) -> None:
@@ -73,7 +65,7 @@ def answered(turn: Turn, run: Run, before: RunFacts, asked_at: int) -> None:
 
 def machine_shown(turn: Turn, vm: Vm) -> None:
     """A machine has a hostname: runs may have waited for it."""
-    host = _host_of(vm.provider, vm.facts.project, vm.facts.hostname or "")
+    host = f"{vm.provider}/{vm.facts.project}/{vm.facts.hostname}"
     had = turn.state.by_host.setdefault(host, [])
     if vm.vm_id not in had:
         had.append(vm.vm_id)
@@ -108,8 +100,9 @@ def rename(state: WorldState, run: Run, before: str) -> None:
 
 
 def _link(turn: Turn, run: Run, key: str, submission: AttemptFacts, until: int | None) -> None:
-    state, since = turn.state, _since(run, submission)
-    host = _host_of(run.provider, run.project, submission.hostname or "")
+    state, host = turn.state, f"{run.provider}/{run.project}/{submission.hostname}"
+    times = (submission.submitted_at, run.submitted_at, run.first_at)
+    since = next(at for at in times if at is not None)
     known = (state.vms[vm_id] for vm_id in state.by_host.get(host, ()))
     there = [vm for vm in known if (vm.archive is None) == (run.archive is None)]
     fitting = [vm for vm in there if _overlaps(vm, since, submission.finished_at)]
@@ -124,7 +117,11 @@ def _link(turn: Turn, run: Run, key: str, submission: AttemptFacts, until: int |
             detail = f"submission {key} at {submission.hostname} fits {len(newest)} machines: {names}"
             turn.note(run, AnomalyKind.AMBIGUOUS_VM, detail, once=True)
         return
-    vm = newest[0]
+    vm, free_at = newest[0], None
+    if newest[0].state in EMPTY:
+        free_at = last_asked(vm)
+    elif vm.state is VmState.BUSY and vm.steps[-1].before in EMPTY:
+        free_at = vm.steps[-1].low_at
     occupancy = Occupancy(
         run_id=run.run_id,
         job=key,
@@ -133,7 +130,7 @@ def _link(turn: Turn, run: Run, key: str, submission: AttemptFacts, until: int |
         until=until,
         cold=vm.created >= since,
         blocks=submission.blocks,
-        free_at=_free_at(vm),
+        free_at=free_at,
         cut_off=submission.cut_off,
     )
     vm.occupancies = (*vm.occupancies, occupancy)
@@ -193,8 +190,9 @@ def _left(turn: Turn, vm: Vm, one: Occupancy, until: int | None, at: int) -> Non
 
 def _first_job(state: WorldState, run: Run) -> None:
     """Which machine the run is on, and whether its first one was made for it."""
-    keys = sorted(run.links, key=_parts)
-    first = [key for key in keys if _parts(key)[:2] == _parts(keys[0])[:2]]
+    parts = {key: tuple(map(int, key.split("/"))) for key in run.links}
+    keys = sorted(parts, key=parts.__getitem__)
+    first = [key for key in keys if parts[key][:2] == parts[keys[0]][:2]]
     run.vm_id = run.links[first[-1]]
     for one in state.vms[run.links[first[0]]].occupancies:
         if one.run_id == run.run_id and one.job == first[0]:
@@ -214,19 +212,6 @@ def _compare(turn: Turn, run: Run, vm: Vm) -> None:
         asked = f"{' or '.join(wanted) or 'GPU'} × {terms.gpu_count}"
         detail = f"asked for {asked}, got {got.gpu or 'none'} × {got.gpu_count}"
         turn.note(run, AnomalyKind.GPU_MISMATCH, detail, once=True)
-
-
-def _free_at(vm: Vm) -> int | None:
-    """The newest sight of a machine with nobody on it; None where no poll showed it so."""
-    if vm.state in EMPTY:
-        return last_asked(vm)
-    return vm.steps[-1].low_at if vm.state is VmState.BUSY and vm.steps[-1].before in EMPTY else None
-
-
-def _since(run: Run, submission: AttemptFacts) -> int:
-    if submission.submitted_at is not None:
-        return submission.submitted_at
-    return run.submitted_at if run.submitted_at is not None else run.first_at
 
 
 def _until(job: JobFacts, submission: AttemptFacts, at: int, *, over: bool) -> int | None:

@@ -8,7 +8,7 @@ from engine.fold import links, vm_turn
 from engine.fold.archives import concerns, is_hidden, may_move
 from engine.fold.change import AnomalyKind, VmMoved
 from engine.fold.run import Run
-from engine.fold.sources import Source, Sweep, list_read, lists_newest
+from engine.fold.sources import Source, Sweep, lists_newest
 from engine.fold.tick import Tick
 from engine.fold.turn import Fold, Turn, is_left_out
 from engine.fold.vm import Vm, VmDate, vm_id_of
@@ -35,7 +35,7 @@ def apply(turn: Turn, tick: Tick, source: Source, sweep: Sweep | None) -> None:
         for facts in tick.vms:
             _see(turn, facts, tick)
         if lists_newest(tick.scope):
-            list_read(source, tick.position, tick.started_at)
+            source.machines_position, source.machines_at = tick.position, tick.started_at
         if sweep is not None:
             _left_out(turn, sweep, tick, source)
     if tick.scope.watched:

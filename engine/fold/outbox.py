@@ -105,8 +105,6 @@ class Outbox(msgspec.Struct, kw_only=True):
     """The newest stop that the provider accepted."""
     asked: int = 0
     """Position of the newest request of anybody for anything."""
-    stop_requests: dict[str, types.StopRequested] = {}
-    """The newest stop request."""
     accepted: dict[str, OpenSubmit] = {}
     """Submissions that the provider accepted: they may have to be made again."""
 
@@ -126,11 +124,10 @@ class Outbox(msgspec.Struct, kw_only=True):
             case types.StopRequested():
                 self.stops[event.run_id] = OpenStop(request=event, position=position, requested_at=observed_at)
                 self.stop_outcomes.pop(event.run_id, None)
-                self.stop_requests[event.run_id] = event
             case types.StopSucceeded() | types.StopFailed() | types.IntentAbandoned():
-                if isinstance(event, types.StopSucceeded) and event.run_id in self.stop_requests:
-                    self.taken[event.run_id] = TakenStop(request=self.stop_requests[event.run_id], taken_at=observed_at)
-                self.stops.pop(event.run_id, None)
+                stop = self.stops.pop(event.run_id, None) or self.taken.get(event.run_id)
+                if isinstance(event, types.StopSucceeded) and stop is not None:
+                    self.taken[event.run_id] = TakenStop(request=stop.request, taken_at=observed_at)
                 self.stop_outcomes[event.run_id] = position
             case types.VmStopIntended():
                 self.vm_stops[event.vm_id] = OpenVmStop(intent=event, position=position)

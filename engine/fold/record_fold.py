@@ -5,34 +5,33 @@ that source since, can only say "still so": what that means for the runs and mac
 to them when something does change. A property test holds this against folding every poll in full.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from msgspec.structs import replace
 
-from engine.facts import RunFacts, VmEvent, VmFacts
+from engine.facts import RunFacts, VmFacts
 from engine.fold.archives import polled
 from engine.fold.change import Change, Moved, Touched, VmMoved
 from engine.fold.clock_skew import shows_new
-from engine.fold.duplicates import runs_once
 from engine.fold.lanes import Lane, SourceLanes
 from engine.fold.machines import ending_due
 from engine.fold.run import Run
 from engine.fold.run_turn import cost_is_whole
 from engine.fold.sources import Source, is_page
-from engine.fold.tick import PollReader, Seen, Tick, bounded
-from engine.fold.until import Until
+from engine.fold.tick import PollReader, Seen, Tick, Until, bounded
 from engine.fold.vm import Vm, vm_id_of
 from engine.fold.world import World
 from engine.providers.reading import Reading
 from engine.rules.sets import ObservationFilter
 from engine.states import VmState
 from events.clock import foreign_run_id
-from events.poll import Poll
 from events.types import Event, SourceHidden, SourceShown, SubmitSucceeded
 
 if TYPE_CHECKING:
     from events.store.record import Record
+
+T = TypeVar("T")
 
 _RECORDED: Final = 1
 _FAILED: Final = 2
@@ -128,7 +127,7 @@ class RecordFold:
         self._write_down()
         tick = self._tick(lane, position, kind, at, took, listing_id)
         skew = source.state.skew
-        found_again = self._absent and self._finds_missing(tick)
+        found_again = self._absent and any(one.missing is not None for one in self._listed(tick))
         changes = self.world.apply(tick)
         if changes or found_again:
             source.changed(lane if source.state.skew == skew else None)
@@ -140,12 +139,13 @@ class RecordFold:
             lane.listing = listing_id if tick.started_at >= source.newest else None
             lane.changes = source.changes
             source.newest = max(source.newest, tick.started_at)
-            lane.runs = tuple([(run, cost_is_whole(seen.facts, tick.scope)) for run, seen in self._runs(tick)])
-            lane.vms = self._vms(tick)
+            lane.listed = self._listed(tick)
+            runs = [one for one in lane.listed if isinstance(one, Run)]
+            lane.costed = tuple([one for one in runs if one.facts is not None and cost_is_whole(one.facts, tick.scope)])
             lane.page = tick.ids if is_page(tick.scope, len(tick.ids)) else None
             if lane.listing != listed and (paged, lane.page) != (None, None):
                 source.turned()
-            lane.empty = not (lane.runs or lane.vms or lane.newest or lane.page is not None)
+            lane.empty = not (lane.listed or lane.newest or lane.page is not None)
             self._touch(lane)
             self._absent = self._is_something_missing()
         self._follow()
@@ -186,8 +186,8 @@ class RecordFold:
 
     def _touch(self, lane: Lane) -> None:
         if self._touched is not None:
-            self._touched.runs(run.run_id for run, _ in lane.runs)
-            self._touched.vms(vm.vm_id for vm in lane.vms)
+            self._touched.runs(one.run_id for one in lane.listed if isinstance(one, Run))
+            self._touched.vms(one.vm_id for one in lane.listed if isinstance(one, Vm))
 
     def _touch_event(self, event: Event, touched: Touched) -> None:
         """What an event changes beside what `apply_event` says."""
@@ -231,29 +231,15 @@ class RecordFold:
             for vm_id in state.open_vms
         )
 
-    def _runs(self, tick: Tick) -> list[tuple[Run, Seen]]:
-        """The runs an answer shows; not those of requests that were made again."""
-        state, found = self.world.state, []
-        for seen in runs_once(tick.runs):
-            run_id = state.by_provider.get(f"{tick.scope.provider}/{seen.facts.provider_id}")
-            if run_id is not None and self._is_moved(tick, state.runs[run_id]):
-                found.append((state.runs[run_id], seen))
-        return found
-
-    def _vms(self, tick: Tick) -> tuple[Vm, ...]:
-        """The machines an answer shows; placeholders are none."""
-        ids = [vm_id_of(tick.scope.provider, facts.provider_id) for facts in tick.vms]
-        found = [vm for vm_id in ids if (vm := self.world.state.vms.get(vm_id)) is not None]
-        return tuple([vm for vm in found if self._is_moved(tick, vm)])
-
-    def _is_moved(self, tick: Tick, thing: Run | Vm) -> bool:
-        """Whether polls of this source move what they show."""
-        return thing.archive is not None or not self.world.source(tick.source).archive
-
-    def _finds_missing(self, tick: Tick) -> bool:
-        return any(run.missing is not None for run, _ in self._runs(tick)) or any(
-            vm.missing is not None for vm in self._vms(tick)
-        )
+    def _listed(self, tick: Tick) -> tuple[Run | Vm, ...]:
+        """What an answer lists and moves: no placeholders, no requests that were made again."""
+        state, provider = self.world.state, tick.scope.provider
+        run_ids = [state.by_provider.get(f"{provider}/{seen.facts.provider_id}") for seen in tick.runs]
+        vms = [state.vms.get(vm_id_of(provider, facts.provider_id)) for facts in tick.vms]
+        known: list[Run | Vm] = [state.runs[run_id] for run_id in run_ids if run_id is not None]
+        known += [vm for vm in vms if vm is not None]
+        archive = self.world.source(tick.source).archive
+        return tuple([one for one in known if one.archive is not None or not archive])
 
     def _lane(self, stream: int, scope_id: int | None) -> Lane:
         source = self._sources.get(stream)
@@ -275,73 +261,50 @@ class RecordFold:
         return lane
 
     def _tick(self, lane: Lane, position: int, kind: int, at: int, took: int, listing_id: int | None) -> Tick:
-        answered = kind == _RECORDED
-        seen: tuple[Seen, ...] = ()
-        vms: tuple[VmFacts, ...] = ()
-        events: tuple[VmEvent, ...] = ()
-        not_exists = False
-        reading = lane.reading
-        if answered and reading is not None and lane.shows is not None and listing_id is not None:
-            shown, items = self.record.children(listing_id)
-            if shown != lane.shows:
-                poll = self.record.poll(position)
-                not_exists = reading.says_not_exists(poll.status, poll.body)
-                if not not_exists:
-                    return self._read_whole(lane, position, poll)
-            else:
-                try:
-                    if shown == "vm":
-                        vms = self._vm_facts_of(reading, items)
-                    elif lane.dates:
-                        events = self._reader.events(reading, [self.record.item(item_id) for item_id in items])
-                    else:
-                        seen = self._run_facts_of(reading, items)
-                except ValueError:
-                    return self._read_whole(lane, position, self.record.poll(position))
-        return Tick(
+        """One poll, of which only the items that are new are read."""
+        source, provider = lane.source.state, lane.scope.provider
+        tick = Tick(
             position=position,
-            source=lane.source.state.name,
+            source=source.name,
             scope=lane.scope,
             started_at=at - took,
             observed_at=at,
-            answered=answered,
-            runs=seen,
-            vms=vms,
-            events=events,
-            not_exists=not_exists,
-            server_time=self._server_time(lane, position, seen, vms),
-            imported=self._is_imported(lane, position),
+            answered=kind == _RECORDED,
+            # Asked of a source's first poll only.
+            imported=source.archive is None and self.record.is_imported(position),
         )
+        if tick.answered and lane.reading is not None and lane.shows is not None and listing_id is not None:
+            tick = self._read(tick, lane, lane.reading, listing_id)
+        if tick.server_time is None and shows_new(self.world.state, provider, tick.runs, tick.vms):
+            tick = replace(tick, server_time=self.record.poll(position).server_time)
+        return tick
 
-    def _read_whole(self, lane: Lane, position: int, poll: Poll) -> Tick:
-        return replace(self._reader.read(position, poll), imported=self._is_imported(lane, position))
+    def _read(self, tick: Tick, lane: Lane, reading: Reading, listing_id: int) -> Tick:
+        shown, items = self.record.children(listing_id)
+        if shown != lane.shows:
+            poll = self.record.poll(tick.position)
+            if reading.says_not_exists(poll.status, poll.body):
+                return replace(tick, not_exists=True)
+        else:
+            try:
+                if shown == "vm":
+                    return replace(tick, vms=tuple(self._facts_of(self._vm_facts, items, reading.vm)))
+                if lane.dates:
+                    rows = [self.record.item(item_id) for item_id in items]
+                    return replace(tick, events=self._reader.events(reading, rows))
+                runs = self._facts_of(self._facts, items, reading.runs)
+                return replace(tick, runs=tuple([Seen(facts=facts) for several in runs for facts in several]))
+            except ValueError:
+                poll = self.record.poll(tick.position)
+        return replace(self._reader.read(tick.position, poll), imported=tick.imported)
 
-    def _is_imported(self, lane: Lane, position: int) -> bool:
-        """Whether a poll was imported; asked of a source's first poll only."""
-        return lane.source.state.archive is None and self.record.is_imported(position)
-
-    def _server_time(self, lane: Lane, position: int, runs: tuple[Seen, ...], vms: tuple[VmFacts, ...]) -> int | None:
-        """The provider's clock, read only where its times are first met."""
-        new = shows_new(self.world.state, lane.scope.provider, runs, vms)
-        return self.record.poll(position).server_time if new else None
-
-    def _run_facts_of(self, reading: Reading, items: tuple[int, ...]) -> tuple[Seen, ...]:
-        known, found = bounded(self._facts, len(items)), list[Seen]()
+    def _facts_of(self, known: dict[int, T], items: Sequence[int], read: Callable[[bytes], T]) -> list[T]:
+        """What items say; that of the last answers is remembered."""
+        bounded(known, len(items))
         for item_id in items:
-            runs = known.get(item_id)
-            if runs is None:
-                runs = known[item_id] = reading.runs(self.record.item(item_id))
-            found += [Seen(facts=facts) for facts in runs]
-        return tuple(found)
-
-    def _vm_facts_of(self, reading: Reading, items: tuple[int, ...]) -> tuple[VmFacts, ...]:
-        known, found = bounded(self._vm_facts, len(items)), []
-        for item_id in items:
-            facts = known.get(item_id)
-            if facts is None:
-                facts = known[item_id] = reading.vm(self.record.item(item_id))
-            found.append(facts)
-        return tuple(found)
+            if item_id not in known:
+                known[item_id] = read(self.record.item(item_id))
+        return [known[item_id] for item_id in items]
 
     def _forget(self) -> None:
         self._write_down()

@@ -6,9 +6,8 @@ from typing import Literal
 import msgspec
 
 from engine.facts import RunFacts
-from engine.fold.change import Transition
+from engine.fold.change import Tracked, Transition
 from engine.fold.state_machines import TERMINAL
-from engine.fold.tracked import Tracked
 from engine.requirements import Requirements
 from engine.states import Reason, State
 
@@ -118,8 +117,6 @@ class Run(Tracked, kw_only=True):
     submitted_at: int | None = None
     started_at: int | None = None
     finished_at: int | None = None
-    provider_finished_at: bool = False
-    """`finished_at` is the provider's own."""
     cost: int | None = None
     """The provider's own figure; in a replay of a record filled in at the end, from the poll at `cost_at`."""
     cost_at: int | None = None

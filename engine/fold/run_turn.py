@@ -1,18 +1,26 @@
 """What one event does to one run: its words are taken down, the rules are asked, the machine is moved."""
 
+from typing import Final
+
 from msgspec.structs import replace
 
 from engine.facts import AttemptFacts, RunFacts
 from engine.fold.change import AnomalyKind, Moved, Transition
-from engine.fold.run import Attempt, Reported, ReportedJob, Run, Said
+from engine.fold.run import Attempt, PhaseStep, Reported, ReportedJob, ReportedPhase, Run, Said
 from engine.fold.state_machines import TRIGGER_TO, Trigger
-from engine.fold.task_reports import heard, unheard
 from engine.fold.tick import Seen, Tick
 from engine.fold.turn import Turn
+from engine.kernel.mark import read_frame, read_mark
 from engine.providers.reading import Scope
 from engine.rules.current import attempt_of, progress
-from engine.rules.moves import Live, Verdict
+from engine.rules.sets import Live, Verdict
 from engine.states import PROGRESS, Reason, State
+
+_PHASES: Final = {phase.name: phase for phase in ReportedPhase}
+_ERRORS: Final = {one.name: one for one in (Reason.COMPILE_ERROR, Reason.WRONG_ANSWER, Reason.RUNTIME_ERROR)}
+_LAST: Final = frozenset({*_ERRORS, "ERROR", "BENCHMARKED"})
+"""After these nothing comes; nor after CHECKED, where only a check was asked for."""
+
 
 # -- the provider's words --------------------------------------------------------------------------------------------
 
@@ -49,17 +57,14 @@ def _is_new_attempt(turn: Turn, run: Run, attempt: int | None) -> bool:
     if attempt is None or attempt == known or attempt < (known or 0):
         return False
     if attempt > (known or 0):
-        _begin_attempt(turn, run, run.attempts + attempt - (known or 0))
+        number = run.attempts + attempt - (known or 0)
+        run.later_attempts = (*run.later_attempts, Attempt(number=number, position=turn.position))
     run.attempt = attempt
     if known is None:
         return False
     run.started_at = None
     run.said = None if run.said is None else unheard(run.said)
     return True
-
-
-def _begin_attempt(turn: Turn, run: Run, number: int) -> None:
-    run.later_attempts = (*run.later_attempts, Attempt(number=number, position=turn.position))
 
 
 # -- the rules' word -------------------------------------------------------------------------------------------------
@@ -80,11 +85,6 @@ def judge(turn: Turn, run: Run, facts: RunFacts, *, retried: bool = False) -> No
             show(turn, run, move, behind=(attempt_of(facts) or 0) < (run.attempt or 0) and bool(facts.jobs))
 
 
-def arrive(turn: Turn, run: Run) -> None:
-    """The run is there and no rule has looked at it yet."""
-    show(turn, run, Live(state=State.QUEUED, rule=f"{turn.rules.name}/first-sight", sure=False))
-
-
 def settle(turn: Turn, run: Run, verdict: Verdict, facts: RunFacts | None = None) -> None:
     """The run has ended, says a rule."""
     said = run.said if turn.rules.hears and verdict.reason is Reason.EXIT_NONZERO else None
@@ -103,7 +103,7 @@ def settle(turn: Turn, run: Run, verdict: Verdict, facts: RunFacts | None = None
         return
     if run.terminal and _contradicts(run, verdict):
         turn.note(run, AnomalyKind.CONTRADICTION, f"{_said(*was)}, now {_said(*now)}")
-    _step(turn, run, TRIGGER_TO[verdict.state], verdict.rule)
+    step(turn, run, TRIGGER_TO[verdict.state], verdict.rule)
     run.reason, run.exit_status, run.rule, run.whole_evidence = verdict.reason, verdict.exit_status, verdict.rule, whole
     told_at = None if run.said is None or verdict.reason is not run.said.error else run.said.error_position
     run.evidence = (turn.position,) if told_at is None else (told_at, turn.position)
@@ -127,14 +127,12 @@ def show(turn: Turn, run: Run, live: Live, *, behind: bool = False) -> None:
         _requeue(turn, run, live.rule)
         return
     target = live.state
-    if target is None and run.state is State.REQUESTED:
-        target = State.QUEUED
-    elif target is None and run.state is State.LOST:
-        before = run.transitions[-1].before
-        target = before if before in PROGRESS[1:] else State.QUEUED
+    if target is None and run.state in (State.REQUESTED, State.LOST):
+        before = run.transitions[-1].before if run.transitions else State.REQUESTED
+        target = before if run.state is State.LOST and before in PROGRESS[1:] else State.QUEUED
     if target is None:
         return
-    if behind or not _step(turn, run, TRIGGER_TO[target], live.rule):
+    if behind or not step(turn, run, TRIGGER_TO[target], live.rule):
         if live.sure:
             turn.note(run, AnomalyKind.ILLEGAL_TRANSITION, f"{run.state.value} → {target.value}", once=True)
         return
@@ -147,57 +145,47 @@ def lose(turn: Turn, run: Run, *, not_exists: bool) -> None:
     if run.state is State.LOST and (run.reason is reason or not not_exists):
         return
     rule = f"{turn.rules.name}/ten-answered-minutes"
-    _step(turn, run, Trigger.LOSE, rule)
+    step(turn, run, Trigger.LOSE, rule)
     run.reason, run.rule, run.evidence = reason, rule, (turn.position,)
-
-
-def hold(turn: Turn, run: Run) -> None:
-    """It waits in Steno's own queue."""
-    if run.state is State.REQUESTED:
-        _step(turn, run, Trigger.QUEUE, f"{turn.rules.name}/held")
 
 
 def ask_again(turn: Turn, run: Run, why: str) -> None:
     """What is known of the run is of another attempt, or of another run: our own knowledge, no contradiction."""
     rule = f"{turn.rules.name}/{why}"
-    if run.terminal:
-        _step(turn, run, Trigger.REOPEN, rule)
-    else:
-        _step(turn, run, Trigger.QUEUE if run.state is State.REQUESTED else Trigger.RETRY, rule)
+    begun = Trigger.REOPEN if run.terminal else Trigger.RETRY
+    step(turn, run, Trigger.QUEUE if run.state is State.REQUESTED else begun, rule)
     run.reason = run.exit_status = run.finished_at = run.attempt = run.facts = run.started_at = None
     run.cost = run.cost_at = run.missing = None
     run.links, run.vm_id, run.start = {}, None, None
     run.whole_evidence = False
     run.said = None if run.said is None else Said(mark=run.said.mark)
-    _begin_attempt(turn, run, run.attempts + 1)
+    run.later_attempts = (*run.later_attempts, Attempt(number=run.attempts + 1, position=turn.position))
 
 
 # -- the machine -----------------------------------------------------------------------------------------------------
 
 
 def _requeue(turn: Turn, run: Run, rule: str) -> None:
+    if run.state in (State.REQUESTED, State.QUEUED):
+        return
     if run.terminal:
         said = _said(run.state, run.reason, run.exit_status)
         turn.note(run, AnomalyKind.CONTRADICTION, f"{said}, now back in the provider's queue")
-        _step(turn, run, Trigger.REOPEN, rule)
-    elif run.state in (State.REQUESTED, State.QUEUED):
-        return
-    else:
-        _step(turn, run, Trigger.RETRY, rule)
+    step(turn, run, Trigger.REOPEN if run.terminal else Trigger.RETRY, rule)
     run.reason = run.exit_status = run.finished_at = None
     run.whole_evidence = False
 
 
-def _step(turn: Turn, run: Run, trigger: Trigger, rule: str) -> bool:
+def step(turn: Turn, run: Run, trigger: Trigger, rule: str) -> bool:
     """Move the run if the machine allows it; whether it does."""
     after = turn.fold.step_run(run.state, trigger)
     if after is None:
         return False
     if after is not run.state:
-        step = Transition(position=turn.position, at=turn.at, before=run.state, after=after, rule=rule)
+        made = Transition(position=turn.position, at=turn.at, before=run.state, after=after, rule=rule)
         run.state, run.rule, run.evidence = after, rule, (turn.position,)
-        run.transitions = (*run.transitions, step)
-        turn.changes.append(Moved(run_id=run.run_id, transition=step))
+        run.transitions = (*run.transitions, made)
+        turn.changes.append(Moved(run_id=run.run_id, transition=made))
     return True
 
 
@@ -232,3 +220,32 @@ def cost_is_whole(facts: RunFacts, scope: Scope) -> bool:
     if not scope.attempts_limited:
         return True
     return all(job.attempts and job.attempts[0].num == 0 for job in facts.jobs)
+
+
+# -- the task's own words ------------------------------------------------------------------------------------------
+
+
+def heard(said: Said, seq: int, line: bytes, *, last: bool, position: int, at: int) -> Said:
+    """What is known of a task once it said one thing more; a line nobody can read counts as said."""
+    said = replace(said, frames=seq, over=last)
+    frame = None if last else read_frame(line)
+    if frame is None:
+        return said
+    if frame.status == "COMPILING":
+        said = replace(unheard(said), over=False)
+    phase = _PHASES.get(frame.status)
+    if phase is not None:
+        step = PhaseStep(phase=phase, position=position, at=at)
+        said = replace(said, phases=(*said.phases, step))
+    error = _ERRORS.get(frame.status)
+    if error is not None:
+        said = replace(said, error=error, error_position=position)
+    mark = read_mark(said.mark) if frame.status == "CHECKED" else None
+    if frame.status in _LAST or (mark is not None and mark.endpoint == "checker"):
+        said = replace(said, ended=True)
+    return said
+
+
+def unheard(said: Said) -> Said:
+    """The same task restarts: its earlier reports do not count."""
+    return Said(mark=said.mark, frames=said.frames)

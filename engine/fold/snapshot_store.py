@@ -15,7 +15,7 @@ import msgspec
 
 import engine
 from engine.fold.world_codec import WorldState, dump, load
-from engine.rules.sets import CURRENT
+from engine.rules.current import CURRENT
 from events.errors import RecordNotWritable
 
 if TYPE_CHECKING:

@@ -44,7 +44,7 @@ class Source(msgspec.Struct, kw_only=True):
     been seen.
     """
     machines_position: int = 0
-    """Of that poll."""
+    """Of that poll. Both are needed: behind a clock that jumped back, what follows a list seems to come before it."""
     archive: bool | None = None
     """Its polls are imported, not recorded live; None: it was not polled yet."""
     imported_to: int | None = None
@@ -66,14 +66,6 @@ def source_named(sources: dict[str, Source], name: str) -> Source:
 def lists_newest(scope: Scope) -> bool:
     """Whether an answer lists the newest machines, whichever they are: they come newest first."""
     return scope.listing is Listing.VMS and not scope.filtered and scope.page_after is None
-
-
-def list_read(source: Source, position: int, started_at: int) -> None:
-    """Take down that the newest machines were listed by the poll at `position`, asked at `started_at`.
-
-    Both are needed: behind a clock that jumped back, what follows a list seems to come before it.
-    """
-    source.machines_position, source.machines_at = position, started_at
 
 
 def heard(source: Source, tick: Tick) -> Blind | None:
@@ -145,14 +137,12 @@ def sweep_ended(
     if scope.listing not in _LISTS or scope.filtered:
         return None
     lane = f"{source}\0{scope.listing}\0{scope.project}\0"
-    if scope.page_after is None:
-        sweep = Sweep(source=source, started_at=started_at, ids=set(ids))
-    else:
-        behind = open_sweeps.pop(f"{lane}{scope.page_after}", None)
-        if behind is None:
-            return None
-        sweep = behind
-        sweep.ids.update(ids)
+    sweep: Sweep | None = Sweep(source=source, started_at=started_at, ids=set())
+    if scope.page_after is not None:
+        sweep = open_sweeps.pop(f"{lane}{scope.page_after}", None)
+    if sweep is None:
+        return None
+    sweep.ids.update(ids)
     if len(ids) < scope.limit:
         return sweep
     if ids:

@@ -6,15 +6,20 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Final, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from engine.facts import RunFacts, VmEvent, VmFacts
 from engine.providers.reading import Listing, Reading, Readings, Scope
+from events.clock import parse_time
+from events.errors import UnreadableInput
 from events.poll import Poll
 from events.shape.cut import split
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 T = TypeVar("T")
 
+_LAST: Final = 2**63 - 1
+"""No history has a greater position."""
 _REMEMBERED: Final = 128
 """Items whose facts are remembered, or twice as many as one answer lists."""
 
@@ -77,48 +82,35 @@ class PollReader:
     def read(self, position: int, poll: Poll) -> Tick:
         """The poll as the fold sees it. Never raises: what cannot be read is named in `odd`."""
         scope, reading = self._readings.asked(poll.path, poll.req)
-        runs: list[Seen] = []
-        vms: list[VmFacts] = []
-        events: tuple[VmEvent, ...] = ()
-        odd: list[str] = []
-        not_exists = False
-        if reading is not None and poll.answered and poll.body is not None:
-            not_exists = reading.says_not_exists(poll.status, poll.body)
-            match scope.listing:
-                case Listing.RUNS | Listing.RUN:
-                    for item in () if not_exists else self._items(poll):
-                        try:
-                            runs += seen(reading, item)
-                        except ValueError as error:
-                            odd.append(str(error))
-                case Listing.VMS:
-                    items = self._items(poll)
-                    known = bounded(self._vms, len(items))
-                    for item in items:
-                        try:
-                            vms.append(known[item] if item in known else known.setdefault(item, reading.vm(item)))
-                        except ValueError as error:
-                            odd.append(str(error))
-                case Listing.EVENTS:
-                    if poll.body != self._log[0]:
-                        self._log = poll.body, self.events(reading, self._items(poll))
-                    events = self._log[1]
-                case Listing.OTHER:
-                    pass
-        return Tick(
+        tick = Tick(
             position=position,
             source=poll.source,
             scope=scope,
             started_at=poll.started_at,
             observed_at=poll.observed_at,
             answered=poll.answered,
-            runs=tuple(runs),
-            vms=tuple(vms),
-            events=events,
-            not_exists=not_exists,
             server_time=poll.server_time,
-            odd=tuple(odd),
         )
+        if reading is None or not poll.answered or poll.body is None:
+            return tick
+        if reading.says_not_exists(poll.status, poll.body):
+            return replace(tick, not_exists=True)
+        if scope.listing is Listing.EVENTS:
+            if poll.body != self._log[0]:
+                self._log = poll.body, self.events(reading, self._items(poll))
+            return replace(tick, events=self._log[1])
+        runs, vms, odd = list[Seen](), list[VmFacts](), list[str]()
+        items = () if scope.listing is Listing.OTHER else self._items(poll)
+        known = bounded(self._vms, len(items))
+        for item in items:
+            try:
+                if scope.listing is Listing.VMS:
+                    vms.append(known[item] if item in known else known.setdefault(item, reading.vm(item)))
+                else:
+                    runs += seen(reading, item)
+            except ValueError as error:
+                odd.append(str(error))
+        return replace(tick, runs=tuple(runs), vms=tuple(vms), odd=tuple(odd))
 
     def _items(self, poll: Poll) -> Sequence[bytes]:
         body = poll.body or b""
@@ -156,3 +148,32 @@ def bounded(known: dict[KeyT, T], listed: int) -> dict[KeyT, T]:
     if len(known) > max(_REMEMBERED, 2 * listed):
         known.clear()
     return known
+
+
+class Until(msgspec.Struct, frozen=True, kw_only=True):
+    """The last position, or the last `observed_at` (microseconds UTC), still folded."""
+
+    position: int | None = None
+    at: int | None = None
+
+    def passed(self, position: int, observed_at: int) -> bool:
+        """Whether a poll lies behind the limit."""
+        if self.position is not None and position > self.position:
+            return True
+        return self.at is not None and observed_at > self.at
+
+
+def parse_until(text: str) -> Until:
+    """The limit a user typed: digits are a position, anything else an ISO 8601 time.
+
+    Raises:
+        UnreadableInput: it is neither.
+    """
+    try:
+        if text.isdecimal():
+            return Until(position=min(int(text), _LAST))
+        return Until(at=parse_time(text))
+    except ValueError:
+        raise UnreadableInput(
+            f"{text[:40]!r} is neither a position nor a time. Use a number or e.g. 2026-01-31T12:00:00Z."
+        ) from None

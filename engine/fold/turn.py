@@ -4,12 +4,11 @@ from msgspec.structs import replace
 
 from engine.facts import VmEvent
 from engine.fold.archives import concerns
-from engine.fold.change import Anomaly, AnomalyKind, Change, Moved, VmMoved
+from engine.fold.change import Anomaly, AnomalyKind, Change, Missing, Moved, Tracked, VmMoved
 from engine.fold.run import Run
 from engine.fold.sources import LOST_AFTER, Source, Sweep, source_named
 from engine.fold.state_machines import Step, Trigger, VmTrigger
 from engine.fold.tick import Tick
-from engine.fold.tracked import Missing, Tracked
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
 from engine.providers.reading import Readings

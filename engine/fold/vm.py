@@ -7,7 +7,7 @@ from typing import Final, Literal
 import msgspec
 
 from engine.facts import VmFacts
-from engine.fold.tracked import Tracked
+from engine.fold.change import Tracked, VmStep
 from engine.states import VmReason, VmState
 from events.clock import foreign_run_id
 
@@ -36,18 +36,6 @@ PHASE_OF: Final[dict[VmState, Phase]] = {
 def vm_id_of(provider: str, provider_id: str) -> str:
     """The id of a machine: uuid5 of provider and provider id, equal everywhere."""
     return foreign_run_id(provider, provider_id)
-
-
-class VmStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine moved. The edge lies between `low_at` and `at`."""
-
-    position: int
-    at: int
-    """`observed_at` of the first poll that showed (or the event that made) the new state."""
-    low_at: int
-    """When the last poll that showed the state before was asked; `at` itself where our own event moved it."""
-    before: VmState
-    after: VmState
 
 
 class VmDate(msgspec.Struct, frozen=True, array_like=True):

@@ -6,11 +6,11 @@ Idle evidence and graces are measured in the time in which the machine's own sou
 from typing import Final
 
 from engine.facts import VmFacts
-from engine.fold.change import AnomalyKind, VmMoved
+from engine.fold.change import AnomalyKind, VmMoved, VmStep
 from engine.fold.state_machines import VmTrigger
 from engine.fold.tick import Tick
 from engine.fold.turn import Turn
-from engine.fold.vm import PriceStep, SilentSpan, Vm, VmStep
+from engine.fold.vm import PriceStep, SilentSpan, Vm
 from engine.states import VmReason, VmState
 
 ALIVE: Final = frozenset({VmState.PROVISIONING, VmState.IDLE, VmState.BUSY})
@@ -45,22 +45,16 @@ def see(turn: Turn, vm: Vm, facts: VmFacts, tick: Tick, *, new: bool, unlike: st
     if not turn.sees(vm, tick, unlike) or (facts == before and not new and not back):
         return
     vm.facts = facts
-    _price(turn, vm, facts, low)
+    if not vm.prices and facts.price is not None:
+        vm.prices = (PriceStep(at=vm.created, low_at=vm.created, hourly=facts.price),)
+    elif facts.price is not None and vm.prices[-1].hourly != facts.price:
+        at = max(turn.at, vm.prices[-1].at)
+        vm.prices = (*vm.prices, PriceStep(at=at, low_at=min(low, at), hourly=facts.price))
     _reach(turn, vm, facts)
     for drift in facts.drift:
         turn.note(vm, AnomalyKind.SCHEMA_DRIFT, drift, once=True)
     _judge(turn, vm, None if new else before.state, low, back=back, new=new)
     turn.changed(vm, begin)
-
-
-def _price(turn: Turn, vm: Vm, facts: VmFacts, low: int) -> None:
-    if facts.price is None:
-        return
-    if not vm.prices:
-        vm.prices = (PriceStep(at=vm.created, low_at=vm.created, hourly=facts.price),)
-    elif vm.prices[-1].hourly != facts.price:
-        at = max(turn.at, vm.prices[-1].at)
-        vm.prices = (*vm.prices, PriceStep(at=at, low_at=min(low, at), hourly=facts.price))
 
 
 def _reach(turn: Turn, vm: Vm, facts: VmFacts) -> None:
@@ -92,17 +86,17 @@ def _judge(turn: Turn, vm: Vm, before: VmState | None, low: int, *, back: bool, 
             turn.note(vm, AnomalyKind.CONTRADICTION, f"terminated, now {word}")
             vm.finished_at = vm.finished_low = None
             vm.confirmed = vm.unseen_end = False
-            _step(turn, vm, VmTrigger.REAPPEAR, low)
+            step(turn, vm, VmTrigger.REAPPEAR, low)
         case VmState.UNCONFIRMED if said_again or (trigger is VmTrigger.TERMINATE and not back):
             return
         case VmState.TERMINATING if shown in ALIVE:
             turn.note(vm, AnomalyKind.ILLEGAL_TRANSITION, f"terminating → {word}", once=True)
-            _step(turn, vm, VmTrigger.DOUBT, low)
+            step(turn, vm, VmTrigger.DOUBT, low)
         case VmState.DRAINING if trigger is VmTrigger.IDLE:
             return
         case _:
             pass
-    if not _step(turn, vm, trigger, low):
+    if not step(turn, vm, trigger, low):
         turn.note(vm, AnomalyKind.ILLEGAL_TRANSITION, f"{vm.state.value} → {word}", once=True)
     elif trigger is VmTrigger.TERMINATE:
         begin_ending(turn, vm)
@@ -114,7 +108,7 @@ def _end(turn: Turn, vm: Vm, low: int, *, new: bool) -> None:
     if vm.confirmed:
         return
     facts, gone = vm.facts, vm.state is VmState.TERMINATED
-    _step(turn, vm, VmTrigger.TERMINATED, low)
+    step(turn, vm, VmTrigger.TERMINATED, low)
     vm.reason = _reason(vm)
     # Where the clocks have moved apart since it was made, its provider's two times are not of one clock.
     if facts.finished_at is not None and (new or vm.skew == turn.source(vm.source).skew):
@@ -130,7 +124,7 @@ def _end(turn: Turn, vm: Vm, low: int, *, new: bool) -> None:
 
 def confirm_gone(turn: Turn, vm: Vm, ended_at: int) -> None:
     """Somebody saw in the cloud's own console that it is gone."""
-    _step(turn, vm, VmTrigger.TERMINATED, min(vm.last_at, turn.at))
+    step(turn, vm, VmTrigger.TERMINATED, min(vm.last_at, turn.at))
     vm.finished_at = vm.finished_low = max(ended_at, vm.created)
     vm.confirmed, vm.unseen_end, vm.missing = True, False, None
     vm.reason = _reason(vm)
@@ -144,25 +138,14 @@ def begin_ending(turn: Turn, vm: Vm) -> None:
 
 def doubt(turn: Turn, vm: Vm, detail: str) -> None:
     """It should be gone and nobody saw it go."""
-    if _step(turn, vm, VmTrigger.DOUBT, min(vm.last_at, turn.at)):
+    if step(turn, vm, VmTrigger.DOUBT, min(vm.last_at, turn.at)):
         if vm.told is not None or vm.facts.reason is not None:
             vm.reason = _reason(vm)
         turn.note(vm, AnomalyKind.ORPHAN_SUSPECTED, detail)
 
 
-def drain(turn: Turn, vm: Vm) -> bool:
-    """Our intent that no run come any more; whether the machine is one that can be drained."""
-    return _step(turn, vm, VmTrigger.DRAIN, turn.at)
-
-
-def keep(turn: Turn, vm: Vm) -> None:
-    """The drain was taken back."""
-    if vm.state is VmState.DRAINING:
-        _step(turn, vm, VmTrigger.KEEP, turn.at)
-
-
-def _step(turn: Turn, vm: Vm, trigger: VmTrigger, low: int) -> bool:
-    """Move the machine if the table allows it; whether it does."""
+def step(turn: Turn, vm: Vm, trigger: VmTrigger, low: int) -> bool:
+    """Move the machine if the table allows it; whether it does. `low`: the earliest it can have moved."""
     before, after = vm.state, turn.fold.step_vm(vm.state, trigger)
     if after is None:
         return False
@@ -170,27 +153,21 @@ def _step(turn: Turn, vm: Vm, trigger: VmTrigger, low: int) -> bool:
         return True
     at = max(turn.at, vm.steps[-1].at) if vm.steps else turn.at
     low = max(low, vm.steps[-1].low_at) if vm.steps else low
-    step = VmStep(position=turn.position, at=at, low_at=min(low, at), before=before, after=after)
-    vm.state, vm.steps = after, (*vm.steps, step)
-    turn.changes.append(VmMoved(vm_id=vm.vm_id, step=step))
+    made = VmStep(position=turn.position, at=at, low_at=min(low, at), before=before, after=after)
+    vm.state, vm.steps = after, (*vm.steps, made)
+    turn.changes.append(VmMoved(vm_id=vm.vm_id, step=made))
     if after not in EMPTY:
         vm.idle_from = vm.idle_since = None
     elif before not in EMPTY:
         vm.idle_from, vm.idle_since = turn.source(vm.source).answered_time, turn.at
-    if after in ALIVE:
-        _alive(vm, before, after)
+    if after in ALIVE:  # what was said of its end is void where it lives on
+        vm.reason = None
+        vm.drain = None if after is VmState.BUSY else vm.drain
+        if after is VmState.BUSY or before is VmState.UNCONFIRMED:
+            vm.ending_since = vm.ending_from = None
+            answered = vm.told is not None and (vm.told.taken_at is not None or vm.told.refused_at is not None)
+            vm.told = None if answered else vm.told
     return True
-
-
-def _alive(vm: Vm, before: VmState, after: VmState) -> None:
-    """What was said of its end is void where it lives on."""
-    vm.reason = None
-    if after is VmState.BUSY:
-        vm.drain = None
-    if after is VmState.BUSY or before is VmState.UNCONFIRMED:
-        vm.ending_since = vm.ending_from = None
-        if vm.told is not None and (vm.told.taken_at is not None or vm.told.refused_at is not None):
-            vm.told = None
 
 
 def _reason(vm: Vm) -> VmReason:

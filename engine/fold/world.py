@@ -14,13 +14,13 @@ from engine.fold.clock_skew import compare_clocks, shifted
 from engine.fold.duplicates import listed_once
 from engine.fold.run import Run
 from engine.fold.sources import Source, Sweep, heard, source_named, sweep_ended
-from engine.fold.state_machines import RUN, VM
+from engine.fold.state_machines import RUN, VM, Trigger
 from engine.fold.tick import Seen, Tick
 from engine.fold.turn import Fold, Turn, is_left_out
 from engine.fold.world_codec import WorldState
 from engine.providers.reading import Listing, Readings
-from engine.rules.moves import Move, Verdict
-from engine.rules.sets import CURRENT, ObservationFilter, RuleSet
+from engine.rules.current import CURRENT
+from engine.rules.sets import Move, ObservationFilter, RuleSet, Verdict
 from engine.states import State
 from events.clock import foreign_run_id
 from events.types import Event
@@ -133,7 +133,7 @@ class World(Fold):
                     run_turn.judge(turn, run, self.state.first_of_name.setdefault(key, facts))
                 case ObservationFilter.CLOCK | ObservationFilter.NAMED_LIST:
                     if run.state is State.REQUESTED:
-                        run_turn.arrive(turn, run)
+                        run_turn.step(turn, run, Trigger.QUEUE, f"{self.rules.name}/first-sight")
         self._keep(run)
         if new:
             turn.changed(run, begin)

@@ -15,7 +15,7 @@ from typing import Final
 
 from engine.act.journal import Journal
 from engine.fold.run import Run, Said
-from engine.fold.task_reports import heard
+from engine.fold.run_turn import heard
 from engine.fold.world_codec import WorldState
 from engine.kernel.machine.frames import MARK
 from engine.kernel.mark import is_genuine, read_frame, read_mark

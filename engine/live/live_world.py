@@ -17,9 +17,9 @@ import msgspec
 from engine.fold.change import Change, Touched
 from engine.fold.record_fold import RecordFold
 from engine.fold.snapshot_store import AT_START, EVERY, SnapshotStore
-from engine.fold.until import Until
+from engine.fold.tick import Until
 from engine.fold.world import World
-from engine.rules.sets import CURRENT
+from engine.rules.current import CURRENT
 
 if TYPE_CHECKING:
     from engine.fold.world_codec import WorldState
@@ -55,29 +55,23 @@ class Observer(Protocol):
 
     def start(self, record: "Record", state: "WorldState", position: int) -> None:
         """This world, which stands at `position`, is shown from now on: the first, or another after a mistake."""
-        ...
 
     def begin(self, after: int, until: int, *, more: bool) -> Sequence[int]:
         """The positions behind `after` and up to `until` are next; `more`: others are behind those. Those returned, in
         order, are the ones after which `reached` is to be called.
         """
-        ...
 
     def changed(self, position: int, changes: tuple[Change, ...]) -> None:
         """The event at `position` is folded; not called for polls that only repeat the one before."""
-        ...
 
     def reached(self, position: int) -> None:
         """The world is as it is after `position`, one of those that `begin` asked for."""
-        ...
 
     def end(self) -> None:
         """All of them are folded."""
-        ...
 
     def failed(self, error: Exception) -> None:
         """It raised, and is left out until it is given to `observe` again."""
-        ...
 
 
 class LiveWorld:
@@ -124,14 +118,16 @@ class LiveWorld:
         Raises:
             StenoError: the record cannot be read; the next call starts from the snapshot.
         """
-        record = self._record
-        if record is None:
-            raise RuntimeError("the live world was not opened")
+        record = self.record
         if self._fold is None:
             self._load(record)
         head = record.head().position
         self._fold_unseen(head, progress)
-        self._start_observer(record)
+        state, position = self.state, self._position
+        if self._observer is not None and self._started is not state:
+            with self._lock:
+                self._tell(self._observer, lambda one: one.start(record, state, position))
+            self._started = state
         while self._position < head:
             until = min(head, self._position + BATCH)
             self._advance(until, more=until < head)
@@ -143,7 +139,8 @@ class LiveWorld:
     @property
     def record(self) -> "Record":
         """What it follows."""
-        assert self._record is not None  # noqa: S101 - whoever asks has opened it
+        if self._record is None:
+            raise RuntimeError("the live world was not opened")
         return self._record
 
     @property
@@ -219,19 +216,11 @@ class LiveWorld:
                 said = 10 * done // total
                 _log.info("reading the record: %d %%, %s of %s events", 100 * done // total, f"{done:,}", f"{total:,}")
 
-    def _start_observer(self, record: "Record") -> None:
-        state, position = self.state, self._position
-        if self._observer is not None and self._started is not state:
-            with self._lock:
-                self._tell(self._observer, lambda one: one.start(record, state, position))
-            self._started = state
-
     def _advance(self, until: int, *, shown: bool = True, more: bool = True) -> None:
         """Fold one batch. A world that an exception leaves half-way is loaded again by the next `catch_up`."""
-        fold, after = self._fold, self._position
+        fold, after, changes = self._fold, self._position, list[Change]()
         if fold is None:
             raise RuntimeError("the live world was not opened")
-        changes: list[Change] = []
         observer = self._observer if shown and self._started is fold.world.state else None
 
         def each(position: int, new: tuple[Change, ...]) -> None:
@@ -239,15 +228,12 @@ class LiveWorld:
             self.touched.note(position, new)
             self._tell(observer, lambda one: one.changed(position, new))
 
-        def run(to: int) -> None:
-            fold.run(Until(position=to), each, repeats=False)
-
         with self._lock:
             try:
                 for stop in self._tell(observer, lambda one: one.begin(after, until, more=more)) or ():
-                    run(stop)
+                    fold.run(Until(position=stop), each, repeats=False)
                     self._tell(observer, lambda one, at=stop: one.reached(at))  # type: ignore[misc]
-                run(until)
+                fold.run(Until(position=until), each, repeats=False)
             except BaseException:
                 self._fold = None
                 raise
@@ -255,15 +241,12 @@ class LiveWorld:
             self.touched.end(until)
             self._tell(observer, lambda one: one.end())
         if shown:
-            self._shown = until
-            self._publish(ChangeSet(after=after, until=until, changes=tuple(changes)))
-
-    def _publish(self, found: ChangeSet) -> None:
-        for subscriber in tuple(self._subscribers):
-            try:
-                subscriber(found)
-            except Exception:  # noqa: BLE001 - whatever it is, the fold goes on
-                _log.exception("a subscriber failed at position %d", found.until)
+            self._shown, found = until, ChangeSet(after=after, until=until, changes=tuple(changes))
+            for subscriber in tuple(self._subscribers):
+                try:
+                    subscriber(found)
+                except Exception:  # noqa: BLE001 - whatever it is, the fold goes on
+                    _log.exception("a subscriber failed at position %d", until)
 
     def _tell(self, observer: Observer | None, call: "Callable[[Observer], T]") -> "T | None":
         """Call an observer; one that raises is told so and is left out until it observes again."""

@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from engine.fold.vm import Occupancy, Phase, Vm, VmDate, VmStep
+from engine.fold.change import VmStep
+from engine.fold.vm import Occupancy, Phase, Vm, VmDate
 from engine.money.life import (
     Holds,
     RunOccupancy,

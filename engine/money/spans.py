@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from engine.fold.change import VmStep
 from engine.fold.sources import BLIND_AFTER
-from engine.fold.vm import PHASE_OF, Phase, Vm, VmDate, VmStep
+from engine.fold.vm import PHASE_OF, Phase, Vm, VmDate
 from engine.money.life import Holds, blocks_of, life_end, silent_from
 from engine.states import VmState
 

@@ -15,8 +15,8 @@ from engine.fold.world_codec import WorldState
 from engine.money.costs import Costs
 from engine.money.words import rate, usd
 from engine.notify.news import ANOMALY, ORPHAN, RUN_END, NewsItem
-from engine.objects import anomaly_object, run_object
-from engine.rules.sets import CURRENT
+from engine.objects import run_object
+from engine.rules.current import CURRENT
 from events.clock import SECOND, format_second, span
 from events.types import BudgetCrossed
 
@@ -60,7 +60,7 @@ def one(fact: NewsItem, state: WorldState, now: int) -> tuple[str, str, Fields]:
                 return _orphan_text(anomaly, vm), f"/machines/{vm.vm_id}", _orphan_fields(anomaly, vm)
             text = f"Steno: {anomaly.kind.value}: {_who(anomaly.subject, state)}: {_clipped(anomaly.detail)}"
             page = {"run": f"/runs/{name}", "vm": f"/machines/{name}"}.get(kind, "/incidents")
-            told = msgspec.structs.asdict(anomaly_object(anomaly))
+            told = msgspec.structs.asdict(anomaly)
             return text, page, {"anomaly": told.pop("kind"), **told}
 
 
@@ -98,7 +98,7 @@ def _entry(fact: NewsItem, state: WorldState) -> Fields:
             reason = None if run.reason is None else run.reason.value
             return {"run_id": run.run_id, "name": run.name, "state": run.state.value, "reason": reason}
         case Anomaly() as anomaly:
-            return msgspec.structs.asdict(anomaly_object(anomaly)) | {"of": _who(anomaly.subject, state)}
+            return msgspec.structs.asdict(anomaly) | {"of": _who(anomaly.subject, state)}
 
 
 def _run_text(run: Run, cost: int | None, now: int) -> str:

@@ -4,7 +4,8 @@ from typing import Final
 
 from engine.providers import registry
 from engine.providers.reading import Reading, Readings
-from engine.rules.sets import CURRENT, RuleSet
+from engine.rules.current import CURRENT
+from engine.rules.sets import RuleSet
 from events.errors import StenoError
 
 

@@ -14,9 +14,8 @@ from engine.act.reconciler import Actor
 from engine.decide.controller import Decision, decide
 from engine.decide.queue import may_be_made_again
 from engine.fold.change import Change
-from engine.fold.queries import ours_of, policy_of
 from engine.fold.world import World
-from engine.fold.world_codec import WorldState
+from engine.fold.world_codec import WorldState, ours_of, policy_of
 from engine.kernel.reports import Reports
 from engine.live.live_world import ChangeSet, LiveWorld
 from engine.notify.notices import Notices
@@ -39,7 +38,6 @@ class TraceSink(Protocol):
 
     def write(self, poll: Poll) -> None:
         """Append one poll, scrubbed as it stands in the record."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

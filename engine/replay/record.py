@@ -9,10 +9,8 @@ from msgspec.structs import replace
 from engine.fold.duplicates import runs_once
 from engine.fold.record_fold import RecordFold
 from engine.fold.run import Run
-from engine.fold.tick import PollReader, Seen, seen
-from engine.fold.until import Until
+from engine.fold.tick import PollReader, Seen, Until, seen
 from engine.fold.world import World
-from engine.fold.world_codec import dump, load
 from engine.providers.reading import Reading
 from engine.providers.readings import READINGS, rules_named
 from engine.replay.result import Replay, Step
@@ -21,33 +19,22 @@ if TYPE_CHECKING:
     from events.store.record import Record
 
 
-def replay_record(
-    record: "Record", rules: str = "current", until: Until | None = None, *, after_snapshot: bytes | None = None
-) -> Replay:
-    """Fold a record, from its start or from a snapshot that `snapshot` gave, up to its end or `until`.
+def replay_record(record: "Record", rules: str = "current", until: Until | None = None) -> Replay:
+    """Fold a record from its start to its end or `until`.
 
     Raises:
         UnknownRules: there is no rule set of that name.
-        ValueError: the snapshot is of another version or of other rules; fold from the start instead.
     """
-    world = world_of(record, rules, until, after_snapshot=after_snapshot)
+    world = world_of(record, rules, until)
     fill_costs(record, world.state.runs.values())
     return Replay.of(world)
 
 
-def world_of(
-    record: "Record", rules: str = "current", until: Until | None = None, *, after_snapshot: bytes | None = None
-) -> World:
+def world_of(record: "Record", rules: str = "current", until: Until | None = None) -> World:
     """As `replay_record`, the world itself; the provider's costs are not read yet (`fill_costs`)."""
-    state = None if after_snapshot is None else load(after_snapshot)
-    world = World(READINGS, rules_named(rules), state=state)
+    world = World(READINGS, rules_named(rules))
     RecordFold(record, world).run(until)
     return world
-
-
-def snapshot(world: World) -> bytes:
-    """The world as bytes, to go on from later."""
-    return dump(world.state)
 
 
 def fill_costs(record: "Record", runs: Iterable[Run]) -> None:

@@ -2,10 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Final
 
-from engine.fold.tick import PollReader
-from engine.fold.until import Until
+from engine.fold.tick import PollReader, Until
 from engine.fold.world import World
 from engine.providers.readings import READINGS, rules_named
 from engine.replay.result import Replay, Step
@@ -16,9 +14,6 @@ NumberedPoll = tuple[int, Poll | None]
 Broken = Callable[[int], object]
 """Told the number of every broken line that is left out."""
 
-READING: Final = TraceReading(source_of=READINGS.source, answered=READINGS.answered)
-"""What a trace line alone does not say: whose answer it is, and whether it is one."""
-
 
 def open_trace(path: str | Path, *, lenient: bool = False, broken: Broken | None = None) -> Iterator[NumberedPoll]:
     """The lines of a trace file (`.jsonl`, `.jsonl.zst`, `-` for standard input) as (1-based number, poll).
@@ -28,7 +23,9 @@ def open_trace(path: str | Path, *, lenient: bool = False, broken: Broken | None
     Raises:
         UnreadableInput: the file cannot be read, or a line is broken; the message names it.
     """
-    return read_trace(path, READING, lenient=lenient, broken=broken)
+    # What a trace line alone does not say: whose answer it is, and whether it is one.
+    reading = TraceReading(source_of=READINGS.source, answered=READINGS.answered)
+    return read_trace(path, reading, lenient=lenient, broken=broken)
 
 
 def fold_polls(world: World, polls: Iterable[NumberedPoll], until: Until | None = None) -> Iterator[Step]:

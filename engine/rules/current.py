@@ -4,10 +4,11 @@ An observation is decisive, or it shows where the run is. Source: the Run machin
 """
 
 from enum import StrEnum
+from sys import intern
 from typing import Final
 
 from engine.facts import AttemptFacts, JobFacts, RunFacts
-from engine.rules.moves import Live, Move, Verdict
+from engine.rules.sets import Live, Move, ObservationFilter, RuleSet, Verdict
 from engine.states import PROGRESS, Reason, State
 
 NAME: Final = "current@1"
@@ -55,6 +56,15 @@ def _speaks_for_itself(newest: AttemptFacts | None) -> bool:
 # -- before the end --------------------------------------------------------------------------------------------------
 
 
+_PENDING: Final = Live(state=State.QUEUED, rule=f"{NAME}/pending", pending=True)
+_TERMINATING: Final = Live(state=State.FINISHING, rule=f"{NAME}/terminating")
+_EVERY_JOB_ENDING: Final = Live(state=State.FINISHING, rule=f"{NAME}/every-job-ending")
+_SOME_JOBS_ENDED: Final = Live(state=State.RUNNING, rule=f"{NAME}/some-jobs-ended")
+_MOST_ADVANCED: Final = f"{NAME}/most-advanced-job"
+_RUN_STATUS: Final = f"{NAME}/run-status"
+"""Made once: every run keeps the rules of its moves."""
+
+
 def progress(facts: RunFacts) -> Live:
     """Where an observation that is not decisive shows the run: the most advanced job decides, not the lagging run.
 
@@ -62,18 +72,18 @@ def progress(facts: RunFacts) -> Live:
     speaks (jobs left out of the answer) the run's own status may move it forward.
     """
     if facts.requeued:
-        return Live(state=State.QUEUED, rule=f"{NAME}/pending", pending=True)
+        return _PENDING
     if facts.state is State.FINISHING:
-        return Live(state=State.FINISHING, rule=f"{NAME}/terminating")
+        return _TERMINATING
     states = [state for job in facts.jobs if (state := _state(job.newest)) is not None]
     if not states:
-        return Live(state=facts.state, rule=f"{NAME}/run-status", sure=False)
+        return Live(state=facts.state, rule=_RUN_STATUS, sure=False)
     going = [state for state in states if state is not State.FINISHING]
     if not going:
-        return Live(state=State.FINISHING, rule=f"{NAME}/every-job-ending")
+        return _EVERY_JOB_ENDING
     if len(going) < len(states):
-        return Live(state=State.RUNNING, rule=f"{NAME}/some-jobs-ended")
-    return Live(state=max(going, key=PROGRESS.index), rule=f"{NAME}/most-advanced-job")
+        return _SOME_JOBS_ENDED
+    return Live(state=max(going, key=PROGRESS.index), rule=_MOST_ADVANCED)
 
 
 def _state(newest: AttemptFacts | None) -> State | None:
@@ -96,7 +106,7 @@ def _verdict(facts: RunFacts, *, stopped_by_policy: bool) -> Verdict:
     exit_status = _exit_status(facts.jobs, attempts)
 
     def verdict(state: State, reason: Reason, rule: str) -> Verdict:
-        return Verdict(state=state, reason=reason, exit_status=exit_status, rule=f"{NAME}/{rule}")
+        return Verdict(state=state, reason=reason, exit_status=exit_status, rule=intern(f"{NAME}/{rule}"))
 
     whole = bool(attempts) and len(attempts) == len(facts.jobs)
     if whole and all(one.exit_status == 0 for one in attempts) and not facts.failed:
@@ -127,3 +137,14 @@ def _failure(facts: RunFacts, attempts: list[AttemptFacts]) -> Reason:
         if one.cause is not None:
             return one.cause
     return Reason.EXIT_NONZERO if any(one.exit_status for one in attempts) else Reason.UNKNOWN_REASON
+
+
+CURRENT: Final = RuleSet(
+    name="current",
+    watch=ObservationFilter.EVERY,
+    judge=judge,
+    final=False,
+    metadata=True,
+    hears=True,
+    summary="ours: the newest decisive observation alone gives the verdict",
+)

@@ -1,13 +1,44 @@
-"""Rule sets by name: which observations reach the rules, and what the rules say of them."""
+"""Rule sets: which observations reach the rules, what the rules say of them, and what would flip it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Protocol
+
+import msgspec
 
 from engine.facts import RunFacts
-from engine.rules import current
-from engine.rules.moves import Move
+from engine.states import Reason, State
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """The run is over, says a rule."""
+
+    state: State
+    reason: Reason
+    exit_status: int | None = None
+    rule: str
+
+    def __str__(self) -> str:
+        return f"{self.state.value}/{self.reason.value}"
+
+
+class Live(msgspec.Struct, frozen=True, kw_only=True):
+    """The run is not over, says a rule."""
+
+    state: State | None
+    """None where the observation does not say; the run stays where it is."""
+    rule: str
+    pending: bool = False
+    """The provider has taken the run back to its queue, whatever it did before."""
+    sure: bool = True
+    """False where the observation may lag: it moves the run forward and is no anomaly when it is behind."""
+
+    def __str__(self) -> str:
+        return "no verdict yet" if self.state is None else f"no verdict yet ({self.state.value})"
+
+
+Move = Verdict | Live
 
 
 class ObservationFilter(StrEnum):
@@ -24,7 +55,6 @@ class RunJudge(Protocol):
 
     def __call__(self, facts: RunFacts, /, *, stopped_by_policy: bool) -> Move:
         """What the observation says."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +75,24 @@ class RuleSet:
     summary: str
 
 
-CURRENT: Final = RuleSet(
-    name="current",
-    watch=ObservationFilter.EVERY,
-    judge=current.judge,
-    final=False,
-    metadata=True,
-    hears=True,
-    summary="ours: the newest decisive observation alone gives the verdict",
-)
+class Flip(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that could have gone otherwise, and what the rules say then."""
+
+    change: str
+    """`had the job exited 0`."""
+    facts: RunFacts
+    """The whole observation as it would have been."""
+    verdict: str
+    """`succeeded/exit_zero`."""
+
+    def __str__(self) -> str:
+        return f"{self.change}: {self.verdict}"
+
+
+def flips(
+    facts: RunFacts, judge: Callable[[RunFacts], Move], alternatives: Iterable[tuple[str, RunFacts]]
+) -> tuple[Flip, ...]:
+    """The alternatives to an observation (`Reading.alternatives`) of which the rules say another thing."""
+    given = str(judge(facts))
+    found = (Flip(change=change, facts=other, verdict=str(judge(other))) for change, other in alternatives)
+    return tuple(flip for flip in found if flip.verdict != given)

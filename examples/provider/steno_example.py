@@ -60,7 +60,7 @@ class ExampleReading(Reading):
             final=bool(end),
             failed=bool(exit_status),
             cause=CAUSES.get(end, Reason.EXIT_NONZERO),
-            jobs=(JobFacts(newest=job, attempts=(job,)),),
+            jobs=(JobFacts(attempts=(job,)),),
         )
         return (run,)
 

@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING
 
 from engine.decide.queue import capacity_sentence
 from engine.facts import JobFacts, RunFacts
-from engine.fold.queries import policy_of, source_of
+from engine.fold.change import Anomaly
 from engine.fold.tick import PollReader
-from engine.objects import AnomalyObject, RunObject
+from engine.fold.world_codec import policy_of, source_of
+from engine.objects import RunObject
 from engine.providers.readings import READINGS
-from engine.rules.current import Decisive, decisive
-from engine.rules.flip import flips
-from engine.rules.sets import CURRENT
+from engine.rules.current import CURRENT, Decisive, decisive
+from engine.rules.sets import flips
 from engine.states import Reason
 from events.clock import parse_time
 from events.errors import PositionNotFound
@@ -124,7 +124,7 @@ class Explanation(Shape, frozen=True, kw_only=True, rename={"gaps": "blind"}):
     steps: tuple[ExplainedStep, ...]
     flips: tuple[str, ...]
     """One sentence each: had the provider said this instead, the verdict would be another."""
-    anomalies: tuple[AnomalyObject, ...]
+    anomalies: tuple[Anomaly, ...]
     gaps: tuple[Gap, ...]
 
 

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from engine.objects import AnomalyObject, BlindObject
+from engine.fold.change import Anomaly
+from engine.objects import BlindObject
 from projections.models.projector import Lag
 from projections.models.wire import Position, Shape, Time
 from projections.store.reader_pool import Look
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 _BLIND: Final = 200
 """Gaps shown at most."""
-_anomaly: Final = msgspec.json.Decoder(AnomalyObject)
+_anomaly: Final = msgspec.json.Decoder(Anomaly)
 _blind: Final = msgspec.json.Decoder(BlindObject)
 
 

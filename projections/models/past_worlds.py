@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from engine.fold.world import World
 from engine.providers.readings import READINGS
-from engine.rules.sets import CURRENT
+from engine.rules.current import CURRENT
 from projections.models.position_at import NOTHING, Beyond
 from projections.models.projection_writer import NO_MOMENTS, RULES, Progress, ProjectionWriter
 from projections.models.projector import belongs

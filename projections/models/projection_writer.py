@@ -15,17 +15,16 @@ from engine.fold.archives import archive_about, seen_at
 from engine.fold.change import Anomaly, Blind
 from engine.fold.run import Run
 from engine.fold.state_machines import TERMINAL
-from engine.fold.until import Until
+from engine.fold.tick import Until
 from engine.fold.vm import Vm
 from engine.fold.world import World
 from engine.fold.world_codec import WorldState, load
 from engine.money.costs import Costs
 from engine.money.reconcile import divergences
 from engine.money.report import user_of
-from engine.objects import anomaly_object, blind_object, run_object
+from engine.objects import blind_object, run_object
 from engine.providers.readings import READINGS
-from engine.rules.current import NAME
-from engine.rules.sets import CURRENT
+from engine.rules.current import CURRENT, NAME
 from engine.states import VmState
 from projections.models.cost_rows import Money, costed
 from projections.store.notes import Mark
@@ -293,7 +292,7 @@ class ProjectionWriter:
     def _notes(self, state: WorldState, end: int) -> None:
         self.store.add_anomalies(
             (
-                (one.subject, one.position, archive_about(state, one.subject), msgspec.json.encode(anomaly_object(one)))
+                (one.subject, one.position, archive_about(state, one.subject), msgspec.json.encode(one))
                 for one in state.anomalies
             ),
             end,
@@ -343,7 +342,7 @@ def _row(run: Run, money: Money, folded: bytes) -> RunRow:
         folded=folded,
         state=run.state.value,
         cost=cost,
-        odd=msgspec.json.encode(anomaly_object(odd[0])) if odd else None,
+        odd=msgspec.json.encode(odd[0]) if odd else None,
         user=user_of(run),
         against=against,
         archive=run.archive,

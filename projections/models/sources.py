@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from msgspec import Meta
 
 from engine.errors import Conflict, SourceNotFound
-from engine.fold.queries import source_of
+from engine.fold.world_codec import source_of
 from projections.models.wire import Shape, Time
 from projections.store.world_table import decode_run, decode_vm
 

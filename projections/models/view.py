@@ -12,14 +12,14 @@ from engine.decide.budget import PastSpend
 from engine.decide.queue import Queued, queue
 from engine.errors import RunNotFound, VmNotFound
 from engine.fold.archives import newest_poll, until_of
-from engine.fold.queries import policy_of, source_of
+from engine.fold.change import Anomaly
 from engine.fold.run import Run
 from engine.fold.sources import Observability, observability, open_blind
 from engine.fold.vm import Vm
-from engine.fold.world_codec import WorldState
-from engine.objects import AnomalyObject, BlindObject, RunObject, VmObject, blind_object
+from engine.fold.world_codec import WorldState, policy_of, source_of
+from engine.objects import BlindObject, RunObject, VmObject, blind_object
 from engine.policy import DAY
-from engine.rules.sets import CURRENT
+from engine.rules.current import CURRENT
 from events.clock import format_time
 from events.errors import StenoError
 from projections.models.wire import Shape, Time
@@ -81,7 +81,7 @@ def beside(vm: Vm) -> dict[str, object]:
 
 _run = msgspec.json.Decoder(RunObject)
 _vm = msgspec.json.Decoder(VmObject)
-_anomaly = msgspec.json.Decoder(AnomalyObject)
+_anomaly = msgspec.json.Decoder(Anomaly)
 _blind = msgspec.json.Decoder(BlindObject)
 _SUGGESTED = 5
 _LEARNT_FROM = 200
@@ -161,7 +161,7 @@ class View:
         """
         return _run.decode(self.row(word).object)
 
-    def anomalies_of(self, subject: str) -> tuple[AnomalyObject, ...]:
+    def anomalies_of(self, subject: str) -> tuple[Anomaly, ...]:
         """What was odd about `run/<run id>` or `vm/<vm id>`."""
         return tuple(map(_anomaly.decode, self._store.anomalies(subject)))
 

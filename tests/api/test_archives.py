@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from stenolab.waiting import wait
 
 from cli.wiring.trace_files import trace_reading
-from engine.fold.until import Until
+from engine.fold.tick import Until
 from engine.providers.readings import READINGS
 from engine.replay.record import replay_record
 from engine.replay.trace import replay_trace

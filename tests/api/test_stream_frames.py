@@ -14,7 +14,7 @@ from stenotest.machines import HOST, machine_histories
 from stenotest.records import StandingClock, temporary_record
 from stenotest.story import START, Story
 
-from engine.fold.until import Until
+from engine.fold.tick import Until
 from engine.fold.world import World
 from engine.fold.world_codec import dump, load
 from engine.providers.readings import READINGS

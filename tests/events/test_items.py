@@ -67,7 +67,7 @@ def _facts(provider_id: str, word: str) -> RunFacts:
         state=STATES.get(word),
         final=final,
         cause=Reason.EXIT_ZERO if final else None,
-        jobs=(JobFacts(newest=attempt, attempts=(attempt,)),),
+        jobs=(JobFacts(attempts=(attempt,)),),
     )
 
 

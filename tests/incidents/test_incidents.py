@@ -14,8 +14,7 @@ from engine.fold.world import World
 from engine.money.costs import Costs
 from engine.money.reconcile import reconcile
 from engine.providers.readings import READINGS
-from engine.replay.diff import diff
-from engine.replay.result import JsonObject, Replay
+from engine.replay.result import JsonObject, Replay, diff
 from engine.replay.trace import fold_polls, incident_path, open_trace, replay_trace
 from events.traces.trace import numbered_lines
 

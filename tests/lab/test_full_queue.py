@@ -16,10 +16,10 @@ from engine.commands.submit import request_run
 from engine.decide.queue import is_due
 from engine.decide.source_view import Scene
 from engine.fold.change import Change
-from engine.fold.queries import policy_of
 from engine.fold.record_fold import RecordFold
 from engine.fold.vm import Vm
 from engine.fold.world import World
+from engine.fold.world_codec import policy_of
 from engine.providers.readings import READINGS
 from events import types
 from events.clock import RandomIds, SystemClock

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from engine.fold.change import Transition
 from engine.fold.run import Run, Said
+from engine.fold.run_turn import heard
 from engine.fold.state_machines import TERMINAL
-from engine.fold.task_reports import heard
 from engine.kernel.mark import STATUSES, KernelMark, hashed
 from engine.states import Reason, State
 from events import types

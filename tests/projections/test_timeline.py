@@ -9,7 +9,7 @@ from stenotest.told import OURS, Told, requested
 
 from engine.fold.run import Attempt, Run
 from engine.objects import BlindObject, RunObject, run_object
-from engine.rules.sets import CURRENT
+from engine.rules.current import CURRENT
 from events import types
 from events.clock import SECOND, format_time
 from projections.models.timeline import Timeline, timeline

@@ -127,7 +127,7 @@ def _worded(job: JobFacts, status: str | None, reason: str | None, exit_status: 
     if job.newest is None:
         return job
     newest = with_attempt_words(job.newest, status, reason, exit_status, job.retry_on)
-    return msgspec.structs.replace(job, newest=newest, attempts=(*job.attempts[:-1], newest))
+    return msgspec.structs.replace(job, attempts=(*job.attempts[:-1], newest))
 
 
 def _with(

@@ -8,8 +8,7 @@ from functools import partial
 from typing import Final
 
 from engine.facts import RunFacts
-from engine.rules.moves import Live, Move, Verdict
-from engine.rules.sets import ObservationFilter, RuleSet
+from engine.rules.sets import Live, Move, ObservationFilter, RuleSet, Verdict
 from engine.states import Reason, State
 
 SDK: Final = "2025-12-sdk"

@@ -288,13 +288,11 @@ def _job(wire: JobWire, odd: list[str]) -> JobFacts:
         # One without a number stands beside the one before it: it can delay a verdict, it cannot open an attempt.
         num = submission.submission_num if submission.submission_num is not None else num
         given.append(_submission(submission, num, retry_on, odd))
-    attempts = tuple(sorted(given, key=lambda attempt: attempt.num))
     return JobFacts(
         replica_num=wire.job_spec.replica_num,
         job_num=wire.job_spec.job_num,
         retry_on=retry_on,
-        newest=attempts[-1] if attempts else None,
-        attempts=attempts,
+        attempts=tuple(sorted(given, key=lambda attempt: attempt.num)),
     )
 
 

@@ -192,7 +192,7 @@ class LocalReading(Reading):
             user=row.user,
             mark=row.mark,
             submitted_at=row.submitted_at,
-            jobs=(JobFacts(newest=attempt),),
+            jobs=(JobFacts(attempts=(attempt,)),),
             drift=_unknown(status=(row.status, STATES), reason=(row.reason, CAUSES)),
         )
         return (_worded(facts, row.status, row.reason, row.exit_status),)
@@ -274,7 +274,7 @@ def _worded(facts: RunFacts, status: str, reason: str | None, exit_status: int |
             exit_status=exit_status,
         )
     ends = Reason.EXIT_ZERO if over and exit_status == 0 else failure or cause
-    job = JobFacts(newest=newest, attempts=() if newest is None else (newest,))
+    job = JobFacts(attempts=() if newest is None else (newest,))
     return replace(facts, **words, final=over, cause=ends, jobs=(job,), latest_exit_status=exit_status)
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from engine.decide.queue import may_be_made_again
 from engine.errors import RunNotFound
-from engine.fold.queries import policy_of, source_of
+from engine.fold.world_codec import policy_of, source_of
 from engine.money.costs import Costs
 from engine.policy import DOLLAR
 from engine.providers.readings import READINGS

@@ -7,12 +7,12 @@ import msgspec
 
 from engine.fold.change import Change, Moved, VmMoved
 from engine.fold.record_fold import RecordFold
-from engine.fold.until import Until
+from engine.fold.tick import Until
 from engine.fold.world import World
 from engine.money.costs import Costs
 from engine.objects import RunObject, VmObject, run_object, vm_object
 from engine.replay.record import fill_costs
-from engine.rules.sets import CURRENT
+from engine.rules.current import CURRENT
 from events.clock import format_time
 from events.store.record import Stored
 from events.types import ProviderEventSeen, RunObserved, SubmitSucceeded, VmObserved

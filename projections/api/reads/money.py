@@ -3,8 +3,9 @@
 import msgspec
 
 from engine.decide.budget import account
+from engine.fold.change import Anomaly
 from engine.fold.world_codec import WorldState
-from engine.objects import AnomalyObject, VmObject
+from engine.objects import VmObject
 from engine.policy import Policy
 from engine.settings.policy import policy_from
 from projections.api.parameters import CURSOR, HIDDEN, LIMIT, MOST, Asked, choice, cut, flag, integer
@@ -41,7 +42,7 @@ class MachineAnswer(VmObject, frozen=True, kw_only=True):
     idle_since: Time | None
     unreachable: bool | None
     why_up: tuple[str, ...]
-    anomalies: tuple[AnomalyObject, ...]
+    anomalies: tuple[Anomaly, ...]
     position: Position
     observability: str | None
 

@@ -13,7 +13,7 @@ from engine.fold.world import World
 from engine.providers.readings import READINGS
 from engine.replay.record import replay_record
 from engine.replay.trace import open_trace
-from engine.rules.sets import CURRENT
+from engine.rules.current import CURRENT
 from engine.states import State, VmState
 from events.clock import SystemClock
 from events.store.record import Record

@@ -6,7 +6,7 @@ from stenotest.story import START, single
 from stenotest.told import HANDED, OURS, REFUSED, SOURCE, TAKEN, VM, Told, drain, intended, marked, on, requested
 
 from engine.fold.change import AnomalyKind
-from engine.fold.queries import awaiting_machine, idle_evidence, policy_of, runs_of, source_of, vms_of
+from engine.fold.world_codec import idle_evidence, policy_of, runs_of, source_of, vms_of
 from engine.states import VmReason, VmState
 from events import types
 
@@ -95,11 +95,10 @@ def test_a_held_run_is_queued_until_it_is_placed() -> None:
         "cap",
         START + 9,
     )
-    assert awaiting_machine(told.world.state, SOURCE) == ()
+    assert told.run.placed is None
     told.event(PLACED)
     assert told.run.placed is not None
     assert (told.run.held, told.run.placed.slot, told.run.placed.creation) == (None, "steno-slot-1", "reuse")
-    assert awaiting_machine(told.world.state, SOURCE) == (told.run,)
 
 
 def test_a_stop_of_a_held_run_shows_and_abandons_it() -> None:
@@ -114,10 +113,10 @@ def test_a_stop_of_a_held_run_shows_and_abandons_it() -> None:
 def test_a_place_is_given_back_when_the_run_ends() -> None:
     """By a poll."""
     told = Told().event(requested()).event(PLACED)
-    assert awaiting_machine(told.world.state, SOURCE) == (told.run,)
+    assert told.run in runs_of(told.world.state, SOURCE)
     told.event(HANDED).runs(marked(on(submitted=2, status="done", exit_status=0)))
     assert (told.run.run_id, told.run.state) == (OURS, "succeeded")
-    assert awaiting_machine(told.world.state, SOURCE) == ()
+    assert told.run not in runs_of(told.world.state, SOURCE)
 
 
 def test_a_request_without_capacity_is_made_again_and_the_former_one_moves_nothing() -> None:

@@ -13,9 +13,8 @@ from engine.fold.tick import PollReader
 from engine.fold.world import World
 from engine.providers.readings import READINGS
 from engine.replay.trace import NumberedPoll, replay_polls
-from engine.rules.current import decisive, judge
-from engine.rules.moves import Verdict
-from engine.rules.sets import CURRENT
+from engine.rules.current import CURRENT, decisive, judge
+from engine.rules.sets import Verdict
 
 Said = tuple[str, str | None, int | None]
 

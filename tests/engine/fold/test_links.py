@@ -7,7 +7,7 @@ from stenotest.machines import HOST, machine_item
 from stenotest.story import Item, job, run_item, single, submission
 from stenotest.told import HANDED, OURS, SOURCE, VM, Told, marked, on, requested
 
-from engine.fold.queries import idle_evidence, ours_of
+from engine.fold.world_codec import idle_evidence, ours_of
 from engine.states import VmState
 from events import types
 from events.clock import SECOND, foreign_run_id

@@ -8,13 +8,12 @@ from hypothesis import strategies as st
 from stenotest.machines import MachineHistory, machine_histories, machine_item
 from stenotest.story import START, Item, Story
 
-from engine.fold.queries import idle_evidence, vms_of
 from engine.fold.tick import PollReader
 from engine.fold.vm import BILLED, Vm
 from engine.fold.world import World
-from engine.fold.world_codec import dump, load
+from engine.fold.world_codec import dump, idle_evidence, load, vms_of
 from engine.providers.readings import READINGS
-from engine.rules.sets import CURRENT
+from engine.rules.current import CURRENT
 from engine.states import VmState
 from events import types
 from events.clock import SECOND, foreign_run_id

@@ -7,9 +7,9 @@ from stenotest.story import START, Item, Story
 from stenotest.told import SOURCE, TAKEN, VM, Told, drain, intended, on
 
 from engine.fold.change import AnomalyKind
-from engine.fold.queries import idle_evidence
 from engine.fold.tick import PollReader
 from engine.fold.world import World
+from engine.fold.world_codec import idle_evidence
 from engine.providers.readings import READINGS
 from engine.states import VmReason, VmState
 from events import types

@@ -46,7 +46,7 @@ def charged(
         )
         for number, (since, until) in enumerate(submissions)
     )
-    facts = RunFacts(provider_id=run_id, jobs=(JobFacts(attempts=shown, newest=shown[-1]),))
+    facts = RunFacts(provider_id=run_id, jobs=(JobFacts(attempts=shown),))
     return a_run(run_id, state, facts=facts, cost=cost, last_at=at(last))
 
 

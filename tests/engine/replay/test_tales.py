@@ -13,11 +13,11 @@ from stenotest.records import StandingClock, temporary_record
 from stenotest.story import START, Story
 
 from engine.fold.record_fold import RecordFold
-from engine.fold.until import Until
+from engine.fold.tick import Until
 from engine.fold.world import World
-from engine.fold.world_codec import WorldState
+from engine.fold.world_codec import WorldState, dump, load
 from engine.providers.readings import READINGS, RULE_SETS
-from engine.replay.record import snapshot, world_of
+from engine.replay.record import world_of
 from events import types
 from events.clock import SECOND, foreign_run_id
 from events.poll import Poll
@@ -194,8 +194,9 @@ def test_a_fold_with_machines_resumed_at_any_snapshot_ends_as_the_whole_one(
     told, rules = tale
     with written(tmp_path, told) as record:
         cut = data.draw(st.integers(0, record.head().position))
-        saved = snapshot(world_of(record, rules, until=Until(position=cut)))
-        whole, resumed = world_of(record, rules).state, world_of(record, rules, after_snapshot=saved).state
+        saved = load(dump(world_of(record, rules, until=Until(position=cut)).state))
+        RecordFold(record, World(READINGS, RULE_SETS[rules], saved)).run()
+        whole, resumed = world_of(record, rules).state, saved
         assert (resumed.vms, resumed.runs, resumed.anomalies) == (whole.vms, whole.runs, whole.anomalies)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from stenotest.story import Story, poll_of, single
 
-from engine.fold.until import Until, parse_until
+from engine.fold.tick import Until, parse_until
 from engine.providers.readings import UnknownRules
 from engine.replay.trace import NumberedPoll, open_trace, replay_polls, replay_trace
 from events.errors import UnreadableInput

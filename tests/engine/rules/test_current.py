@@ -11,7 +11,7 @@ from engine.facts import RunFacts
 from engine.providers.dstack.run_reading import read_run
 from engine.providers.dstack.words import RETRY_EVENT_OF, RUN_REASONS
 from engine.rules.current import judge
-from engine.rules.moves import Live, Verdict
+from engine.rules.sets import Live, Verdict
 from engine.states import Reason
 
 TRACES = Path(__file__).parents[2] / "traces"

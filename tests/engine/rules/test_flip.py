@@ -15,7 +15,7 @@ from engine.providers.dstack.run_reading import read_run
 from engine.providers.readings import READINGS
 from engine.replay.trace import open_trace
 from engine.rules.current import decisive, judge
-from engine.rules.flip import Flip, flips, verdict_text
+from engine.rules.sets import Flip, flips
 
 TRACES = Path(__file__).parents[2] / "traces"
 
@@ -72,9 +72,9 @@ def test_a_job_that_never_had_a_machine_could_not_have_exited() -> None:
 
 def hold_true(settled: RunFacts) -> None:
     """Each flip is what the rules say of its own facts, another thing than was said, and can have happened."""
-    given = verdict_text(judge(settled, stopped_by_policy=False))
+    given = str(judge(settled, stopped_by_policy=False))
     for flip in found_flips(settled):
-        assert flip.verdict == verdict_text(judge(flip.facts, stopped_by_policy=False)) != given, flip
+        assert flip.verdict == str(judge(flip.facts, stopped_by_policy=False)) != given, flip
         assert "unknown_reason" not in flip.verdict, flip
         newest = [job.newest for job in flip.facts.jobs if job.newest is not None]
         failed = [one for one in newest if one.exit_status or one.cause is not None]

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 
 from engine.facts import VmFacts
+from engine.fold.change import VmStep
 from engine.fold.run import Run
-from engine.fold.vm import Occupancy, PriceStep, SilentSpan, Vm, VmDate, VmStep
+from engine.fold.vm import Occupancy, PriceStep, SilentSpan, Vm, VmDate
 from engine.fold.world_codec import PolicyStep, WorldState
 from engine.policy import DOLLAR, Policy
 from engine.states import State, VmState

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from engine.fold.until import Until
+from engine.fold.tick import Until
 from engine.providers.readings import READINGS
 from engine.replay.record import replay_record
 from events.clock import SystemClock

@@ -3,7 +3,7 @@
 import msgspec
 from sqlalchemy import select
 
-from engine.fold.until import Until
+from engine.fold.tick import Until
 from engine.replay.record import replay_record
 from events.store.record import Record
 from projections.models.view import View

@@ -269,7 +269,7 @@ def _run_row(one: Job) -> RunFacts:
         project=PROJECT,
         submitted_at=_moment(one.submitted),
     )
-    return with_run_words(run, one.status, RUN_REASON.get(one.status), (JobFacts(newest=attempt, attempts=(attempt,)),))
+    return with_run_words(run, one.status, RUN_REASON.get(one.status), (JobFacts(attempts=(attempt,)),))
 
 
 def _moment(at: float) -> int:

@@ -233,4 +233,4 @@ def run_row(
         if ended
         else None
     )
-    return with_run_words(run, status, run_reason, (JobFacts(newest=attempt, attempts=(attempt,)),))
+    return with_run_words(run, status, run_reason, (JobFacts(attempts=(attempt,)),))
