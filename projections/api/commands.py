@@ -181,35 +181,29 @@ async def stop_vm(service: Service, writer: Writer, word: str, *, when_idle: boo
     return VmStop(vm_id=vm.vm_id, position=position, state=vm.state.value, asked=needed)
 
 
-def _operation(name: str, summary: str, tag: str, path: str, answer: type) -> dict[str, Any]:
-    return {
+def _described(
+    name: str, summary: str, tag: str, path: str, body: type, answer: type, done: str | None
+) -> dict[str, Any]:
+    """One command; `done` is what 200 means, which only commands without a required body answer."""
+    operation: dict[str, Any] = {
         "operationId": name,
         "summary": summary,
         "tags": [tag],
-        "parameters": path_parameters(path),
+        "parameters": [*path_parameters(path), *([KEY_HEADER] if done is None else [])],
+        "requestBody": {"required": done is None, "content": json_content(body, optional=done is not None)},
         "responses": {"202": json_answer("The request is in the record.", answer)},
     }
+    if done is not None:
+        operation["responses"]["200"] = json_answer(done, answer)
+    return {path: {"post": operation}}
 
 
-def _submit() -> dict[str, Any]:
-    operation = _operation("submitRun", "Submit a run", "runs", "/api/runs", RunAccepted)
-    body = {"required": True, "content": json_content(SubmitBody)}
-    return operation | {"parameters": [KEY_HEADER], "requestBody": body}
-
-
-def _stop(name: str, summary: str, tag: str, path: str, body: type, answer: type) -> dict[str, Any]:
-    operation = _operation(name, summary, tag, path, answer)
-    operation["responses"]["200"] = json_answer("It had already ended; nothing was requested.", answer)
-    (given,) = json_content(body).values()
-    content = {"application/json": {"schema": {"anyOf": [given["schema"], {"type": "null"}]}}}
-    return operation | {"requestBody": {"required": False, "content": content}}
-
-
-_STOPS: Final = (
-    ("stopRun", "Stop a run", "runs", "/api/runs/{id}/stop", StopRunBody, RunStop),
-    ("stopVm", "Stop a machine", "machines", "/api/vms/{id}/stop", StopVmBody, VmStop),
-)
+_ENDED: Final = "It had already ended; nothing was requested."
 OPENAPI: Final[dict[str, Any]] = {
-    "paths": {"/api/runs": {"post": _submit()}, **{stop[3]: {"post": _stop(*stop)} for stop in _STOPS}},
+    "paths": {
+        **_described("submitRun", "Submit a run", "runs", "/api/runs", SubmitBody, RunAccepted, None),
+        **_described("stopRun", "Stop a run", "runs", "/api/runs/{id}/stop", StopRunBody, RunStop, _ENDED),
+        **_described("stopVm", "Stop a machine", "machines", "/api/vms/{id}/stop", StopVmBody, VmStop, _ENDED),
+    },
     "components": components(SubmitBody, StopRunBody, StopVmBody, RunAccepted, RunStop, VmStop),
 }

@@ -65,9 +65,10 @@ def components(*shapes: type) -> dict[str, Any]:
     return {"schemas": msgspec.json.schema_components(shapes, ref_template=_REF)[1]}
 
 
-def json_content(shape: type) -> dict[str, Any]:
-    """A body of this structure."""
-    return {JSON: {"schema": {"$ref": _REF.format(name=shape.__name__)}}}
+def json_content(shape: type, *, optional: bool = False) -> dict[str, Any]:
+    """A body of this structure; where it is optional, or null."""
+    schema: dict[str, Any] = {"$ref": _REF.format(name=shape.__name__)}
+    return {JSON: {"schema": {"anyOf": [schema, {"type": "null"}]} if optional else schema}}
 
 
 def json_answer(description: str, shape: type) -> dict[str, Any]:

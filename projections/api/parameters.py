@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -28,6 +29,7 @@ NAMED: Final = (
 )
 """How a path names a run or a machine: every route finds it alike (`View.row`, `View.vm_row`)."""
 POSITION: Final = re.compile("[0-9]{1,18}")
+A_TIME: Final = "time as 2026-11-20T15:00:00Z"
 MOST_POSITION: Final = 10**18 - 1
 _KEY: Final = re.compile("[!-~]{1,255}")
 _SHOWN: Final = 60
@@ -48,8 +50,10 @@ class Parameter:
     name: str
     help: str
     schema: Mapping[str, object]
-    read: Callable[[str], object]
-    """Raises ValueError, whose text says what the value must be."""
+    expected: str
+    """What the value must be."""
+    read: Callable[[str], Any]
+    """None: the text is not such a value."""
     default: object = None
 
     def described(self) -> dict[str, Any]:
@@ -72,10 +76,9 @@ def asked_of(request: Request, parameters: Iterable[Parameter]) -> Asked:
             raise Problem(400, f"unknown parameter {_cut(name)}; known: {there}", field=_cut(name))
         if name in found:
             raise Problem(400, f"{name} is given more than once", field=name)
-        try:
-            found[name] = known[name].read(text)
-        except ValueError as error:
-            raise Problem(400, f"{name} is {_cut(text)!r}; it must be {error}", field=name) from None
+        found[name] = known[name].read(text)
+        if found[name] is None:
+            raise Problem(400, f"{name} is {_cut(text)!r}; it must be {known[name].expected}", field=name)
     for name, word in request.path_params.items():
         if len(word) > LONGEST:
             raise Problem(404, f"no name is that long ({len(word)} characters)", field=name)
@@ -111,36 +114,25 @@ def idempotency_key(request: Request) -> str | None:
 def integer(name: str, help_: str, *, low: int, high: int, default: int | None = None) -> Parameter:
     """A whole number within bounds."""
 
-    def read(text: str) -> int:
-        if _INTEGER.fullmatch(text) is None or not low <= int(text) <= high:
-            raise ValueError(f"a whole number from {low} to {high}")
-        return int(text)
+    def read(text: str) -> int | None:
+        return int(text) if _INTEGER.fullmatch(text) is not None and low <= int(text) <= high else None
 
-    schema = {"type": "integer", "minimum": low, "maximum": high}
-    return Parameter(name=name, help=help_, schema=schema, read=read, default=default)
+    schema, expected = {"type": "integer", "minimum": low, "maximum": high}, f"a whole number from {low} to {high}"
+    return Parameter(name=name, help=help_, schema=schema, expected=expected, read=read, default=default)
 
 
 def choice(name: str, help_: str, among: Iterable[str], default: str | None = None) -> Parameter:
     """One of a few words."""
-    words = list(among)
-
-    def read(text: str) -> str:
-        if text not in words:
-            raise ValueError(f"one of {', '.join(words)}")
-        return text
-
-    return Parameter(name=name, help=help_, schema={"type": "string", "enum": words}, read=read, default=default)
+    words = {word: word for word in among}
+    schema, expected = {"type": "string", "enum": list(words)}, f"one of {', '.join(words)}"
+    return Parameter(name=name, help=help_, schema=schema, expected=expected, read=words.get, default=default)
 
 
 def flag(name: str, help_: str) -> Parameter:
     """`true` or `false`; left out, false."""
-
-    def read(text: str) -> bool:
-        if text not in {"true", "false"}:
-            raise ValueError("true or false")
-        return text == "true"
-
-    return Parameter(name=name, help=help_, schema={"type": "boolean"}, read=read, default=False)
+    read = {"true": True, "false": False}.get
+    schema = {"type": "boolean"}
+    return Parameter(name=name, help=help_, schema=schema, expected="true or false", read=read, default=False)
 
 
 HIDDEN = flag("hidden", "Include hidden archives (`steno sources hide`).")
@@ -149,43 +141,36 @@ HIDDEN = flag("hidden", "Include hidden archives (`steno sources hide`).")
 def text(name: str, help_: str, *, longest: int = 200) -> Parameter:
     """Any text up to a length."""
 
-    def read(given: str) -> str:
-        if len(given) > longest:
-            raise ValueError(f"at most {longest} characters long")
-        return given
+    def read(given: str) -> str | None:
+        return given if len(given) <= longest else None
 
-    return Parameter(name=name, help=help_, schema={"type": "string", "maxLength": longest}, read=read)
+    schema, expected = {"type": "string", "maxLength": longest}, f"at most {longest} characters long"
+    return Parameter(name=name, help=help_, schema=schema, expected=expected, read=read)
 
 
 def time(name: str, help_: str) -> Parameter:
     """A time, read as microseconds, UTC."""
-    return Parameter(name=name, help=help_, schema={"type": "string", "format": "date-time"}, read=read_time)
+    schema = {"type": "string", "format": "date-time"}
+    return Parameter(name=name, help=help_, schema=schema, expected=f"a {A_TIME}", read=read_time)
 
 
-def read_time(text: str) -> int:
-    """Microseconds, UTC, of a time as people and programs write it.
-
-    Raises:
-        ValueError: it is not a time; the text says what it must be.
-    """
-    try:
+def read_time(text: str) -> int | None:
+    """Microseconds, UTC, of a time as people and programs write it; None: it is not a time."""
+    with suppress(ValueError, OverflowError):
         if _TIME.fullmatch(text) is not None:
             return parse_time(text.upper())
-    except (ValueError, OverflowError):
-        pass
-    raise ValueError("a time as 2026-11-20T15:00:00Z")
+    return None
 
 
-def position(name: str, help_: str, default: int | None = None) -> Parameter:
+def position(name: str, help_: str) -> Parameter:
     """A position of the record, from 0."""
-
-    def read(text: str) -> int:
-        if POSITION.fullmatch(text) is None:
-            raise ValueError("a position: a whole number")
-        return int(text)
-
     schema = {"type": "integer", "minimum": 0, "maximum": MOST_POSITION}
-    return Parameter(name=name, help=help_, schema=schema, read=read, default=default)
+    return Parameter(name=name, help=help_, schema=schema, expected="a position: a whole number", read=read_position)
+
+
+def read_position(text: str) -> int | None:
+    """A position; None: the text is not one."""
+    return int(text) if POSITION.fullmatch(text) is not None else None
 
 
 def _cut(given: str) -> str:
@@ -207,13 +192,16 @@ class PagePosition(NamedTuple):
 
 
 def _cursor(pattern: str, made: Callable[..., object]) -> Parameter:
-    def read(text: str) -> object:
-        if re.fullmatch(pattern, text) is None:
-            raise ValueError("the `next` value of the previous page")
-        return made(*map(int, text.split(".")))
+    def read(text: str) -> object | None:
+        return None if re.fullmatch(pattern, text) is None else made(*map(int, text.split(".")))
 
-    help_ = "The `next` value of the previous page, unchanged."
-    return Parameter(name="cursor", help=help_, schema={"type": "string", "pattern": f"^{pattern}$"}, read=read)
+    return Parameter(
+        name="cursor",
+        help="The `next` value of the previous page, unchanged.",
+        schema={"type": "string", "pattern": f"^{pattern}$"},
+        expected="the `next` value of the previous page",
+        read=read,
+    )
 
 
 CURSOR = _cursor("[0-9]{1,18}", int)

@@ -60,35 +60,25 @@ class ProblemObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """How far the read models are built, where the request has to wait for them."""
 
 
-STATUSES: dict[type[BaseException], int] = {
-    events.PositionNotFound: 404,
-    events.VersionConflict: 409,
-    events.IdConflict: 409,
-    events.SecretGone: 409,
-    events.UnreadableInput: 422,
-    events.RecordLocked: 503,
-    events.RecordNotFound: 503,
-    events.RecordNotWritable: 503,
-    events.NotARecord: 503,
-    events.RecordDamaged: 503,
-    events.RecordTooNew: 503,
-    events.RecordTooOld: 503,
-    engine.ProviderUnreachable: 502,
-    engine.ProviderRefused: 502,
-    engine.ProviderError: 502,
-    engine.NotConfigured: 503,
-    engine.ProjectNotFound: 404,
-    engine.RunNotFound: 404,
-    engine.VmNotFound: 404,
-    engine.TokenNotFound: 404,
-    engine.VmInUse: 409,
-    engine.TaskInvalid: 422,
-    engine.NameInUse: 409,
-    engine.Conflict: 409,
-    engine.RefusedByPolicy: 403,
-    Behind: 503,
-    events.StenoError: 400,
+_ERRORS: dict[int, tuple[type[BaseException], ...]] = {
+    400: (events.StenoError,),
+    403: (engine.RefusedByPolicy,),
+    404: (
+        *(events.PositionNotFound, engine.ProjectNotFound, engine.RunNotFound),
+        *(engine.VmNotFound, engine.TokenNotFound),
+    ),
+    409: (
+        *(events.VersionConflict, events.IdConflict, events.SecretGone),
+        *(engine.VmInUse, engine.NameInUse, engine.Conflict),
+    ),
+    422: (events.UnreadableInput, engine.TaskInvalid),
+    502: (engine.ProviderUnreachable, engine.ProviderRefused, engine.ProviderError),
+    503: (
+        *(events.RecordLocked, events.RecordNotFound, events.RecordNotWritable, events.NotARecord),
+        *(events.RecordDamaged, events.RecordTooNew, events.RecordTooOld, engine.NotConfigured, Behind),
+    ),
 }
+STATUSES = {error: status for status, errors in _ERRORS.items() for error in errors}
 """The status of every error class; a subclass has that of its nearest listed ancestor."""
 
 

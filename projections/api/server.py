@@ -21,11 +21,8 @@ GRACE: Final = 5
 """Seconds that requests in flight may still take once the server is told to stop."""
 _BACKLOG: Final = 2048
 """Connections the system holds for us: 1,000 clients come back in one moment after a restart."""
-
 _FILES: Final = 65_536
 """Open files asked for, if that many are allowed."""
-
-
 _POLICY: Final = (
     "default-src 'self'; img-src 'self' data:; style-src 'self'; script-src 'self'; connect-src 'self'; "
     "frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
@@ -142,7 +139,8 @@ class Server:
             timeout_graceful_shutdown=GRACE,
         )
         logging.getLogger("uvicorn.error").addFilter(_reworded)
-        self._uvicorn = _Uvicorn(config, starting, stopping)
+        self._uvicorn = _Uvicorn(config)
+        self._uvicorn.starting, self._uvicorn.stopping = starting, stopping
         self._thread = threading.Thread(target=self._run, name="steno-http", daemon=True)
         self._ended: Future[None] = Future()
         self._told = False
@@ -214,17 +212,13 @@ def _reworded(record: logging.LogRecord) -> bool:
 class _Uvicorn(uvicorn.Server):
     """uvicorn that calls back before its first connection, and before it waits for the last ones."""
 
-    def __init__(
-        self,
-        config: uvicorn.Config,
-        starting: Callable[[asyncio.AbstractEventLoop], None],
-        stopping: Callable[[], None],
-    ) -> None:
+    starting: Callable[[asyncio.AbstractEventLoop], None]
+    stopping: Callable[[], None]
+    _ending = False
+
+    def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.ready = threading.Event()
-        self._starting = starting
-        self._stopping = stopping
-        self._ending = False
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         try:
@@ -235,12 +229,12 @@ class _Uvicorn(uvicorn.Server):
             raise
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        self._starting(asyncio.get_running_loop())
+        self.starting(asyncio.get_running_loop())
         await super().startup(sockets)
         self.ready.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._ending = True
-        self._stopping()
+        self.stopping()
         if self.started:
             await super().shutdown(sockets)

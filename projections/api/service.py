@@ -39,18 +39,13 @@ class Outside(Protocol):
         ...
 
     def project(self) -> str:
-        """Whose runs these are at the provider (the host's name for this machine).
-
-        Raises:
-            NotConfigured: the settings name none.
-        """
+        """Whose runs these are at the provider; raises NotConfigured where the settings name none."""
         ...
 
     def complete(self, configuration: Mapping[str, object], *, run_id: str, where: str) -> Completed:
         """The task, valid and named, as `steno submit -f` would make it, without anything of this machine's.
 
         Args:
-            configuration: a task as JSON values.
             run_id: what a name is made of where the configuration has none.
             where: what to call the configuration in a message.
 
@@ -60,7 +55,7 @@ class Outside(Protocol):
         ...
 
     def logs(self, run: Run, *, follow: bool, clock: Clock) -> Iterator[bytes]:
-        """The run's output in order, piece by piece, asked of its own provider; with `follow`, until it has ended.
+        """The run's output in order, piece by piece; with `follow`, until it has ended.
 
         Args:
             clock: what it waits by; its `sleep` raises once nobody listens any more.

@@ -101,11 +101,7 @@ async def submit(
 
 
 def _completed(service: Service, submission: HttpSubmission, run_id: str) -> Completed:
-    """The task as its provider takes it. Reads nothing of this machine; the first call may import for a second.
-
-    Raises:
-        Problem: 422, with the field that is wrong.
-    """
+    """The task as its provider takes it. Reads nothing of this machine; the first call may import for a second."""
     configuration = dict(submission.configuration)
     _refuse_server_values(configuration)
     _refuse_zero_bytes(configuration, _FIELD)
@@ -118,11 +114,7 @@ def _completed(service: Service, submission: HttpSubmission, run_id: str) -> Com
 
 
 def _project_of(service: Service, submission: HttpSubmission) -> str:
-    """The provider's project that the run goes to.
-
-    Raises:
-        Problem: 404, nobody records that project, so nobody would submit the run.
-    """
+    """The provider's project that the run goes to."""
     own, wanted = service.outside.project(), submission.project
     if wanted is None or wanted == own:
         return own
@@ -142,11 +134,7 @@ def _wait_for_feed(service: Service, head: int) -> None:
 
 
 def _refuse_server_values(configuration: Mapping[str, object]) -> None:
-    """Refuse what `steno submit` would take from the machine it runs on: over HTTP that is the server.
-
-    Raises:
-        Problem: 422.
-    """
+    """Refuse what `steno submit` would take from the machine it runs on: over HTTP that is the server."""
     for name, why in _OF_THE_SERVER.items():
         if configuration.get(name):
             raise Problem(422, why, field=f"{_FIELD}.{name}")
@@ -162,11 +150,7 @@ def _refuse_server_values(configuration: Mapping[str, object]) -> None:
 
 
 def _refuse_zero_bytes(value: object, field: str) -> None:
-    """No program can be given a zero byte, and no provider's database keeps one.
-
-    Raises:
-        Problem: 422.
-    """
+    """No program can be given a zero byte, and no provider's database keeps one."""
     match value:
         case str() if "\0" in value:
             raise Problem(422, "it contains a zero byte", field=field)

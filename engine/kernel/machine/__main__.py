@@ -35,8 +35,8 @@ def main(folder: Path) -> int:
 def expect(folder: Path) -> int:
     """Read `reference.json` and the inputs of a case, write what each output should be as doubles."""
     asked = json.loads((folder / "reference.json").read_text("utf-8"))
-    dtype = asked["dtype"]
-    inputs = {name: list(numbers.unpacked((folder / f"{name}.in").read_bytes(), dtype)) for name in asked["inputs"]}
+    names = [one["name"] for one in asked["inputs"]]
+    inputs = {name: list(numbers.unpacked((folder / f"{name}.in").read_bytes(), asked["dtype"])) for name in names}
     space: dict[str, object] = {}
     exec(compile(asked["source"], "reference", "exec"), space)  # noqa: S102 - that is what it is for
     answer = space["reference"](inputs, asked["sizes"], asked["parameters"])  # type: ignore[operator]

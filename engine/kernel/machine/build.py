@@ -77,21 +77,19 @@ def program_of(signature: Signature, dtype: str) -> str:
     return "\n".join([*lines, "}", ""])
 
 
-def compile_program(
-    compiler: Compiler, folder: Path, source: str, signature: Signature, dtype: str, *, arch: str, limit: float
-) -> child.ChildExit:
+def compile_program(compiler: Compiler, folder: Path, job: dict[str, Any]) -> child.ChildExit:
     """Write the program's files into `folder` and compile them to `folder/program`."""
-    here = Path(__file__).parent
+    here, source = Path(__file__).parent, job["solution"]
     shutil.copy(here / "harness.hpp", folder)
-    (folder / "prototype.hpp").write_text(prototype(signature, dtype), "utf-8")
-    (folder / "program.hip").write_text(program_of(signature, dtype), "utf-8")
+    (folder / "prototype.hpp").write_text(prototype(job["signature"], job["dtype"]), "utf-8")
+    (folder / "program.hip").write_text(program_of(job["signature"], job["dtype"]), "utf-8")
     (folder / "solution.hip").write_text(rewritten(source) if compiler.stands_in else source, "utf-8")
     common = ["-std=c++17", "-include", "prototype.hpp", "solution.hip", "program.hip", "-o", "program"]
     if compiler.stands_in:
         argv = [compiler.program, "-O2", "-w", "-U_FORTIFY_SOURCE", "-I", str(here / "stand_in"), "-x", "c++", *common]
     else:
-        argv = [compiler.program, "-O3", f"--offload-arch={arch}", "-x", "hip", *common]
-    return child.run(argv, cwd=os.fspath(folder), limit=limit)
+        argv = [compiler.program, "-O3", f"--offload-arch={job['arch']}", "-x", "hip", *common]
+    return child.run(argv, cwd=os.fspath(folder), limit=job["limits"]["compile"])
 
 
 def rewritten(source: str) -> str:

@@ -50,15 +50,7 @@ class Judge:
         if compiler is None:
             self._broken(f"there is no compiler here: {job['compiler']}")
         self._teller.say("COMPILING", compiler=compiler.words, dtype=self._dtype)
-        ended = build.compile_program(
-            compiler,
-            self._folder,
-            job["solution"],
-            job["signature"],
-            self._dtype,
-            arch=job["arch"],
-            limit=job["limits"]["compile"],
-        )
+        ended = build.compile_program(compiler, self._folder, job)
         self._teller.show(ended.output)
         if ended.code != 0:
             message = tail(ended.output.strip())
@@ -103,15 +95,8 @@ class Judge:
                 self._crashed(f"benchmark {number}: it ended without its times", "")
             facts = {"min_ms": min(times), "median_ms": round(statistics.median(times), 6), "max_ms": max(times)}
             best.append(facts["median_ms"])
-            self._teller.say(
-                "BENCHMARK_RESULT",
-                benchmark=number,
-                benchmarks=len(cases),
-                sizes=case["sizes"],
-                warm_ups=case["warm_ups"],
-                repeats=case["repeats"],
-                **facts,
-            )
+            told = {name: case[name] for name in ("sizes", "warm_ups", "repeats")}
+            self._teller.say("BENCHMARK_RESULT", benchmark=number, benchmarks=len(cases), **told, **facts)
             _empty(folder)
         self._teller.say("BENCHMARKED", benchmarks=len(cases), median_ms=best)
 
@@ -127,14 +112,7 @@ class Judge:
 
     def _expected(self, case: Json, folder: Path) -> dict[str, bytes]:
         """What each output should be, as doubles; nothing of it is left where the solution could find it."""
-        asked = {
-            "source": self._job["reference"],
-            "dtype": self._dtype,
-            "inputs": [one["name"] for one in case["inputs"]],
-            "outputs": case["outputs"],
-            "sizes": case["sizes"],
-            "parameters": case["parameters"],
-        }
+        asked = {**case, "source": self._job["reference"], "dtype": self._dtype}
         (folder / "reference.json").write_text(json.dumps(asked), "utf-8")
         package = Path(__file__).parent
         argv = [sys.executable, "-m", package.name, "--reference", os.fspath(folder)]

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Any
 
 from anyio import to_thread
@@ -69,16 +70,12 @@ class Disconnected(Exception):
     """The client has disconnected."""
 
 
+@dataclass(frozen=True, slots=True)
 class ClientClock:
-    """A clock whose sleep ends when the client disconnects, so that the provider is no longer polled.
+    """A clock whose sleep raises `Disconnected` when the client has gone, so that the provider is no longer polled."""
 
-    Raises:
-        Disconnected: from `sleep`.
-    """
-
-    def __init__(self, clock: Clock, gone: threading.Event) -> None:
-        self._clock = clock
-        self._gone = gone
+    _clock: Clock
+    _gone: threading.Event
 
     def now(self) -> int:
         """The present moment."""

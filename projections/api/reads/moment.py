@@ -4,13 +4,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from projections.api.parameters import MOST_POSITION, POSITION, Asked, Parameter, position, read_time
+from projections.api.parameters import (
+    A_TIME,
+    MOST_POSITION,
+    Asked,
+    Parameter,
+    position,
+    read_position,
+    read_time,
+)
 from projections.api.problems import Problem
 from projections.api.service import Service
 from projections.models.position_at import NOTHING, Beyond, moment_at
 from projections.store.reader_pool import Look
-
-_PAST = "a position, or a time as 2026-11-20T15:00:00Z"
 
 
 class Moment(NamedTuple):
@@ -20,15 +26,9 @@ class Moment(NamedTuple):
     time: int | None
 
 
-def _read_at(text: str) -> Moment:
-    if POSITION.fullmatch(text) is not None:
-        if int(text) < 1:
-            raise ValueError(f"{_PAST}; positions start at 1")
-        return Moment(int(text), None)
-    try:
-        return Moment(None, read_time(text))
-    except ValueError:
-        raise ValueError(_PAST) from None
+def _read_at(text: str) -> Moment | None:
+    found = Moment(read_position(text), read_time(text))
+    return found if found.position or found.time is not None else None
 
 
 MOMENT = (
@@ -41,6 +41,7 @@ MOMENT = (
                 {"type": "string", "format": "date-time"},
             ]
         },
+        expected=f"a position from 1, or a {A_TIME}",
         read=_read_at,
     ),
     position(

@@ -30,9 +30,11 @@ _HEADERS = {
 Cursor = Annotated[str, msgspec.Meta(description="The `cursor` of the next page.")]
 
 
-def page_shape(key: str, row: type) -> type:
-    """The structure of a page of a list."""
+def page_shape(key: str, row: type, *, paged: bool = True) -> type:
+    """The structure of a list, or of a page of it."""
     fields = [(key, tuple[row, ...]), ("next", Cursor | None), ("position", Position)]  # type: ignore[valid-type]
+    if not paged:
+        del fields[1]
     return msgspec.defstruct(f"{row.__name__}Page", fields, bases=(Shape,), frozen=True, kw_only=True)
 
 

@@ -11,12 +11,12 @@ from events.types import NAMES
 from projections.api.parameters import (
     CURSOR,
     LIMIT,
-    POSITION,
     SORTED_CURSOR,
     Asked,
     PagePosition,
     choice,
     flag,
+    read_position,
     text,
     time,
 )
@@ -66,10 +66,6 @@ def _events(_: Service, look: Look, asked: Asked) -> object:
     return page_object("events", page.rows, page.next, look)
 
 
-def _event(_: Service, look: Look, asked: Asked) -> object:
-    return browse.event(look, _position(asked))
-
-
 def _polls(_: Service, look: Look, asked: Asked) -> object:
     page = browse.polls(
         look,
@@ -80,10 +76,6 @@ def _polls(_: Service, look: Look, asked: Asked) -> object:
         backwards=asked["backwards"],
     )
     return page_object("polls", page.rows, page.next, look)
-
-
-def _poll(_: Service, look: Look, asked: Asked) -> object:
-    return browse.poll(look, _position(asked))
 
 
 def _incidents(_: Service, look: Look, asked: Asked) -> object:
@@ -98,15 +90,11 @@ def _sources(_: Service, look: Look, __: Asked) -> object:
 
 
 def _position(asked: Asked) -> int:
-    """The position in a path.
-
-    Raises:
-        Problem: 400, it is no number.
-    """
-    word = asked["position"]
-    if POSITION.fullmatch(word) is None:
-        raise Problem(400, f"{word[:60]!r} is not a position; use a whole number", field="position")
-    return int(word)
+    """The position in a path."""
+    found = read_position(asked["position"])
+    if found is None:
+        raise Problem(400, f"{asked['position'][:60]!r} is not a position; use a whole number", field="position")
+    return found
 
 
 class PollLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,20 +132,6 @@ class IncidentPage(Shape, frozen=True, kw_only=True):
     position: Position
 
 
-class Offers(Shape, frozen=True, kw_only=True):
-    """The GPUs there are to choose from."""
-
-    gpus: tuple[Offer, ...]
-    position: Position
-
-
-class Sources(Shape, frozen=True, kw_only=True):
-    """Every source of the record."""
-
-    sources: tuple[SourceRow, ...]
-    position: Position
-
-
 READS = (
     Read(
         "/api/overview",
@@ -177,8 +151,20 @@ READS = (
             time("until", "Only marks up to this time."),
         ),
     ),
-    Read("/api/offers", "Available GPUs with recorded or assumed prices", _offers, Offers, "machines"),
-    Read("/api/sources", "Sources of the record: live ones and imported archives", _sources, Sources, "record"),
+    Read(
+        "/api/offers",
+        "Available GPUs with recorded or assumed prices",
+        _offers,
+        page_shape("gpus", Offer, paged=False),
+        "machines",
+    ),
+    Read(
+        "/api/sources",
+        "Sources of the record: live ones and imported archives",
+        _sources,
+        page_shape("sources", SourceRow, paged=False),
+        "record",
+    ),
     Read(
         "/api/events",
         "Events of the record, oldest or newest first",
@@ -196,7 +182,7 @@ READS = (
     Read(
         "/api/events/{position}",
         "One event; a poll with its answer, an observation with its item",
-        _event,
+        lambda _, look, asked: browse.event(look, _position(asked)),
         EventInFull,
         "record",
     ),
@@ -217,7 +203,7 @@ READS = (
     Read(
         "/api/polls/{position}",
         "One poll with the provider's answer; secrets are replaced",
-        _poll,
+        lambda _, look, asked: browse.poll(look, _position(asked)),
         PollInFull,
         "record",
     ),

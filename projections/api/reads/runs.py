@@ -46,10 +46,6 @@ def _list(_: Service, look: Look, asked: Asked) -> object:
     return page_object("runs", [msgspec.Raw(value) for _, value in rows], behind, look)
 
 
-def _one(_: Service, look: Look, asked: Asked) -> object:
-    return look.view.row(asked["id"]).object
-
-
 def _timeline(_: Service, look: Look, asked: Asked) -> object:
     view = look.view
     row = view.row(asked["id"])
@@ -138,7 +134,7 @@ READS = (
             HIDDEN,
         ),
     ),
-    Read("/api/runs/{id}", "One run", _one, RunObject),
+    Read("/api/runs/{id}", "One run", lambda _, look, asked: look.view.row(asked["id"]).object, RunObject),
     Read(
         "/api/runs/{id}/timeline",
         "The timeline of a run: states, attempts, phases of its machine, gaps between polls",
