@@ -144,10 +144,9 @@ def check(definition: Definition, *, dtype: str, benchmark: bool, where: str = "
         if dtype == "int32" and not whole:
             raise Wrong(f"{where}.signature.inputs[{index}].low", "there is no 32-bit whole number from low to high")
     _check_reference(definition.reference, f"{where}.reference")
-    for index, test in enumerate(definition.tests):
-        _check_case(test, signature, dtype, f"{where}.tests[{index}]")
-    for index, one in enumerate(definition.benchmarks):
-        _check_case(one, signature, dtype, f"{where}.benchmarks[{index}]")
+    for kind, cases in (("tests", definition.tests), ("benchmarks", definition.benchmarks)):
+        for index, case in enumerate(cases):
+            _check_case(case, signature, dtype, f"{where}.{kind}[{index}]")
     if benchmark and not definition.benchmarks:
         raise Wrong(f"{where}.benchmarks", "the endpoint `benchmark` needs at least one; `checker` needs none")
 
@@ -225,18 +224,13 @@ class KernelProblem(msgspec.Struct, frozen=True, kw_only=True):
 
 @cache
 def problems() -> tuple[KernelProblem, ...]:
-    """All shipped problems, by name."""
-    return tuple(_read(path) for path in sorted(_FOLDER.iterdir()) if (path / "problem.json").is_file())
+    """All shipped problems, ordered by name."""
+    return tuple(_read(path.parent) for path in sorted(_FOLDER.glob("*/problem.json")))
 
 
-def names() -> tuple[str, ...]:
-    """The names of the shipped problems."""
-    return tuple(one.problem for one in problems())
-
-
-def definition_of(name: str) -> Definition | None:
-    """The definition of that name; None: none is shipped."""
-    return next((one.problem_def for one in problems() if one.problem == name), None)
+def shipped() -> dict[str, Definition]:
+    """The definitions of the shipped problems, by name."""
+    return {one.problem: one.problem_def for one in problems()}
 
 
 def reference_of(definition: Definition) -> str:
@@ -245,11 +239,10 @@ def reference_of(definition: Definition) -> str:
     Raises:
         LookupError: no such problem is shipped.
     """
-    own, problem = definition.reference.python, definition.reference.problem
-    shipped = None if own is not None else definition_of(problem or "")
-    source = own if shipped is None else shipped.reference.python
+    named = definition.reference.problem
+    source = definition.reference.python if named is None else shipped()[named].reference.python
     if source is None:
-        raise LookupError(problem)
+        raise LookupError(named)
     return source
 
 

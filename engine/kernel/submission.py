@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal, TypeVar, get_args
 
 import msgspec
 
-from engine.kernel.definition import DTYPES, Definition, Dtype, Wrong, check, definition_of, names
+from engine.kernel.definition import DTYPES, Definition, Dtype, Wrong, check, shipped
 
 LONGEST_SOURCE: Final = 65_536
 """Bytes of a solution."""
@@ -65,8 +65,8 @@ def read_submission(body: bytes) -> KernelSubmission:
     _check_source(asked.solution_code)
     definition = _definition(asked)
     check(definition, dtype=asked.dtype, benchmark=asked.endpoint == "benchmark")
-    if definition.reference.problem is not None and definition_of(definition.reference.problem) is None:
-        raise Wrong("problem_def.reference.problem", f"no such problem is shipped; there is {', '.join(names())}")
+    if definition.reference.problem not in {None, *shipped()}:
+        raise Wrong("problem_def.reference.problem", f"no such problem is shipped; there is {', '.join(shipped())}")
     return KernelSubmission(
         solution=asked.solution_code,
         problem=asked.problem,
@@ -99,10 +99,10 @@ def _definition(asked: Payload) -> Definition:
         except UnicodeEncodeError:
             raise Wrong("problem_def", _SURROGATE) from None
         given = _decoded(Definition | None, text, "problem_def") if text.strip() else None  # type: ignore[arg-type]
-    found = definition_of(asked.problem) if given is None else given
+    found = shipped().get(asked.problem) if given is None else given
     if found is None:
-        shipped = ", ".join(names())
-        raise Wrong("problem", f"{asked.problem!r} is not shipped ({shipped}): send its definition as problem_def")
+        names = ", ".join(shipped())
+        raise Wrong("problem", f"{asked.problem!r} is not shipped ({names}): send its definition as problem_def")
     return found
 
 

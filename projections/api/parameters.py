@@ -1,10 +1,10 @@
 """Parameters of requests: each reads its text or says what it must be, and describes itself for the OpenAPI."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final
 
 from starlette.requests import Request
 
@@ -181,14 +181,10 @@ def _cut(given: str) -> str:
 
 MOST = 500
 LIMIT = integer("limit", "Maximum number of rows.", low=1, high=MOST, default=50)
-_Row = TypeVar("_Row")
 
 
-class PagePosition(NamedTuple):
-    """Where a page ended: the value that rows are sorted by, and the one that tells equal rows apart."""
-
-    first: int
-    second: int
+Place = int | tuple[int, ...]
+"""Of a row: the value that rows are sorted by, and where rows may share one, another that tells them apart."""
 
 
 def _cursor(pattern: str, made: Callable[..., object]) -> Parameter:
@@ -206,15 +202,12 @@ def _cursor(pattern: str, made: Callable[..., object]) -> Parameter:
 
 CURSOR = _cursor("[0-9]{1,18}", int)
 """Of lists sorted by one number."""
-SORTED_CURSOR = _cursor(r"[0-9]{1,18}\.[0-9]{1,18}", PagePosition)
+SORTED_CURSOR = _cursor(r"[0-9]{1,18}\.[0-9]{1,18}", lambda *place: place)
 """Of lists sorted by a time, in which two rows may share one."""
 
 
-def cursor_of(place: int | PagePosition) -> str:
-    """The text of a cursor."""
-    return ".".join(map(str, place)) if isinstance(place, PagePosition) else str(place)
-
-
-def cut(rows: Sequence[_Row], limit: int) -> tuple[Sequence[_Row], bool]:
-    """(the rows of a page, whether there are more) of up to one row more than a page has."""
-    return rows[:limit], len(rows) > limit
+def cursor_of(place: Place | None) -> str | None:
+    """The text of a cursor behind a row; None: no row follows."""
+    if place is None:
+        return None
+    return ".".join(map(str, place)) if isinstance(place, tuple) else str(place)

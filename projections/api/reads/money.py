@@ -8,8 +8,8 @@ from engine.fold.world_codec import WorldState
 from engine.objects import VmObject
 from engine.policy import Policy
 from engine.settings.policy import policy_from
-from projections.api.parameters import CURSOR, HIDDEN, LIMIT, MOST, Asked, choice, cut, flag, integer
-from projections.api.reads.read import Cursor, Read, page_object, page_shape
+from projections.api.parameters import CURSOR, HIDDEN, LIMIT, MOST, Asked, choice, cursor_of, flag, integer
+from projections.api.reads.read import Cursor, Read, at_position, page_shape, stored_page
 from projections.api.service import Service
 from projections.models.costs import costs
 from projections.models.money_objects import (
@@ -55,17 +55,10 @@ class CostAnswer(CostReport, frozen=True, kw_only=True):
     position: Position
 
 
-class BudgetAnswer(BudgetObject, frozen=True, kw_only=True):
-    """The budget at a position."""
-
-    position: Position
-
-
 def _machines(_: Service, look: Look, asked: Asked) -> object:
     limit, behind = asked["limit"], None if asked["cursor"] is None else (asked["cursor"],)
     found = look.view.store.vms.page(behind=behind, limit=limit + 1, live=asked["live"], hidden=asked["hidden"])
-    rows, more = cut(found, limit)
-    return page_object("vms", [msgspec.Raw(value) for _, value in rows], rows[-1][0][0] if more else None, look)
+    return stored_page("vms", found, limit, look)
 
 
 def _machine(_: Service, look: Look, asked: Asked) -> object:
@@ -92,10 +85,10 @@ def _costs(_: Service, look: Look, asked: Asked) -> object:
         rows.reverse()
     if behind is not None:
         rows = [row for row in rows if (row[0] < behind if newest else row[0] > behind)]
-    shown, more = cut(rows, asked["limit"] or len(rows))
+    shown = rows[: asked["limit"]]
     report = msgspec.structs.replace(found.report, rows=tuple(row for _, row in shown))
     return report_object(report) | {
-        "next": str(shown[-1][0]) if more else None,
+        "next": cursor_of(shown[-1][0] if len(rows) > len(shown) else None),
         "reconciliation": reconciliation_object(found.reconciliation, look.view.state),
         "position": look.position,
     }
@@ -146,6 +139,10 @@ READS = (
         ),
     ),
     Read(
-        "/api/budget", "The budget: spent, committed, remaining, and when it is used up", _budget, BudgetAnswer, "money"
+        "/api/budget",
+        "The budget: spent, committed, remaining, and when it is used up",
+        _budget,
+        at_position(BudgetObject),
+        "money",
     ),
 )

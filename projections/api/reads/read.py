@@ -1,6 +1,6 @@
 """One read of the API: its path, its parameters, what answers it, and what the answer looks like."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute, Route
 
 from projections.api.bodies import STENO_POSITION, read_answer
 from projections.api.openapi import json_answer, operation_name
-from projections.api.parameters import Asked, PagePosition, Parameter, asked_of, cursor_of, path_parameters
+from projections.api.parameters import Asked, Parameter, Place, asked_of, cursor_of, path_parameters
 from projections.api.reads.moment import MOMENT, look
 from projections.api.service import Service
 from projections.models.wire import Position, Shape
@@ -38,9 +38,21 @@ def page_shape(key: str, row: type, *, paged: bool = True) -> type:
     return msgspec.defstruct(f"{row.__name__}Page", fields, bases=(Shape,), frozen=True, kw_only=True)
 
 
-def page_object(key: str, rows: object, behind: int | PagePosition | None, look: Look) -> dict[str, object]:
+def at_position(shape: type) -> type:
+    """The structure with the position that the answer shows."""
+    fields = [("position", Position)]
+    return msgspec.defstruct(f"{shape.__name__}Answer", fields, bases=(shape,), frozen=True, kw_only=True)
+
+
+def page_object(key: str, rows: object, behind: Place | None, look: Look) -> dict[str, object]:
     """A page as JSON values; `behind` is the place of its last row where more follow."""
-    return {key: rows, "next": None if behind is None else cursor_of(behind), "position": look.position}
+    return {key: rows, "next": cursor_of(behind), "position": look.position}
+
+
+def stored_page(key: str, found: Sequence[tuple[Place, bytes]], limit: int, look: Look) -> dict[str, object]:
+    """A page of stored JSON texts, of up to one row more than it has."""
+    rows = found[:limit]
+    return page_object(key, [msgspec.Raw(text) for _, text in rows], rows[-1][0] if len(found) > limit else None, look)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from projections.api.parameters import (
     LIMIT,
     SORTED_CURSOR,
     Asked,
-    PagePosition,
     choice,
     flag,
     read_position,
@@ -80,8 +79,7 @@ def _polls(_: Service, look: Look, asked: Asked) -> object:
 
 def _incidents(_: Service, look: Look, asked: Asked) -> object:
     found = incidents(look, behind=asked["cursor"], limit=asked["limit"])
-    behind = None if found.next is None else PagePosition(*found.next)
-    page = page_object("anomalies", [wire(one) for one in found.anomalies], behind, look)
+    page = page_object("anomalies", [wire(one) for one in found.anomalies], found.next, look)
     return page | {"blind": found.blind}
 
 

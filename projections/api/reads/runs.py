@@ -13,12 +13,10 @@ from projections.api.parameters import (
     LIMIT,
     SORTED_CURSOR,
     Asked,
-    PagePosition,
     choice,
-    cut,
     text,
 )
-from projections.api.reads.read import Read, page_object, page_shape
+from projections.api.reads.read import Read, at_position, page_object, page_shape, stored_page
 from projections.api.service import Service
 from projections.models.cost_rows import stored_machines_of
 from projections.models.explain import Explanation, explain
@@ -41,9 +39,7 @@ def _list(_: Service, look: Look, asked: Asked) -> object:
         hidden=asked["hidden"],
         newest_first=asked["order"] == "newest",
     )
-    rows, more = cut(found, limit)
-    behind = PagePosition(*rows[-1][0]) if more else None
-    return page_object("runs", [msgspec.Raw(value) for _, value in rows], behind, look)
+    return stored_page("runs", found, limit, look)
 
 
 def _timeline(_: Service, look: Look, asked: Asked) -> object:
@@ -92,12 +88,6 @@ def _costs(_: Service, look: Look, asked: Asked) -> object:
     }
 
 
-class TimelineAnswer(Timeline, frozen=True, kw_only=True):
-    """Where a run's time went."""
-
-    position: Position
-
-
 class ExplanationAnswer(Explanation, frozen=True, kw_only=True):
     """Why a run is where it is: the rule, its evidence, and what would have been another verdict."""
 
@@ -139,7 +129,7 @@ READS = (
         "/api/runs/{id}/timeline",
         "The timeline of a run: states, attempts, phases of its machine, gaps between polls",
         _timeline,
-        TimelineAnswer,
+        at_position(Timeline),
     ),
     Read(
         "/api/runs/{id}/explain",
