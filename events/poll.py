@@ -23,8 +23,7 @@ class Poll(msgspec.Struct, frozen=True, kw_only=True):
     not JSON is kept as a JSON string of its text (`text` is True).
     """
 
-    source: str
-    """Who was asked: `dstack/<project>`, `local/<host>`, `slurm/<cluster>`."""
+    source: str  # who was asked: `dstack/<project>`, `local/<host>`, `slurm/<cluster>`
     path: str
     req: bytes = b"null"
     started_at: int
@@ -33,17 +32,13 @@ class Poll(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     body: bytes | None = None
     text: bool = False
-    ep: str | None = None
-    """A free label of the recorder; routes nothing."""
+    ep: str | None = None  # a free label of the recorder; routes nothing
     answered: bool
     """A 2xx of the expected shape, or `resource_not_exists`: the source told us something (PollRecorded). Else
     PollFailed."""
-    sweep: str | None = None
-    """Shared by the pages of one sweep (a hex id); None for a poll that is no page of a list."""
-    complete: bool = False
-    """True on the last page of a sweep that has read every page of its filter."""
-    server_time: int | None = None
-    """The provider's HTTP `Date`, where it sent one: for clock skew only."""
+    sweep: str | None = None  # shared by the pages of one sweep (a hex id); None for a poll that is no page of a list
+    complete: bool = False  # True on the last page of a sweep that has read every page of its filter
+    server_time: int | None = None  # the provider's HTTP `Date`, where it sent one: for clock skew only
     extra: dict[str, msgspec.Raw] = msgspec.field(default_factory=dict)
     """Keys of a trace line we do not know; kept as they came."""
 

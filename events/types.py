@@ -68,14 +68,11 @@ class RunRequested(OfRun, kind=10):
 
     project: str
     name: str
-    configuration: bytes
-    """A task configuration; secret values are commitments into the vault."""
-    base: str | None = None
-    """The folder relative paths of the configuration start from."""
+    configuration: bytes  # a task configuration; secret values are commitments into the vault
+    base: str | None = None  # the folder relative paths of the configuration start from
     submitter: str
     idempotency_key: str | None = None
-    fallback: tuple[str, ...] = ()
-    """GPU models to ask for, in this order, where the first has no capacity."""
+    fallback: tuple[str, ...] = ()  # GPU models to ask for, in this order, where the first has no capacity
     kernel: bytes | None = None
     """An `engine.kernel.mark.Mark`: the task reports in framed lines of its output, and these are read.
     None: a task like any other."""
@@ -85,8 +82,7 @@ class StopRequested(OfRun, kind=11):
     """Somebody, or a policy, wants this run ended."""
 
     name: str
-    provider_id: str | None = None
-    """None: not known at the request, because the run was not handed over yet."""
+    provider_id: str | None = None  # None: not known at the request, because the run was not handed over yet
     project: str = ""
     abort: bool = False
     by: Literal["user", "policy"] = "user"
@@ -98,8 +94,7 @@ class VmStopRequested(OfVm, kind=28):
 
     project: str
     provider_id: str
-    when_idle: bool = False
-    """True: only once no run is on it; False: a run on it is stopped first."""
+    when_idle: bool = False  # True: only once no run is on it; False: a run on it is stopped first
     submitter: str
 
 
@@ -119,8 +114,7 @@ class SubmitSucceeded(OfRun, kind=13):
 
     provider_id: str
     name: str
-    found: bool = False
-    """True where an earlier call, whose answer was lost, had already brought it there."""
+    found: bool = False  # True where an earlier call, whose answer was lost, had already brought it there
 
 
 class SubmitFailed(OfRun, kind=14):
@@ -171,8 +165,7 @@ class IntentAbandoned(OfRun, kind=21):
 
     intent: Literal["submit", "stop"]
     why: str
-    policy: bool = False
-    """A policy (budget, concurrency) refuses it."""
+    policy: bool = False  # a policy (budget, concurrency) refuses it
 
 
 DrainCause = Literal["idle", "user", "create", "room", "orphan"]
@@ -223,8 +216,7 @@ class VmGoneConfirmed(OfVm, kind=34):
 class PolicyAdopted(OfSource, kind=24):
     """From now on decisions about this source are made by this policy."""
 
-    policy: bytes
-    """An `engine.policy.Policy`."""
+    policy: bytes  # an `engine.policy.Policy`
 
 
 class RunHeld(OfRun, kind=25):
@@ -235,21 +227,16 @@ class RunHeld(OfRun, kind=25):
     there; `user`: no idle machine is this submitter's; `ambiguous`: the answer to the call was lost, and the provider
     has a run that may be this one."""
     detail: str = ""
-    not_before: int | None = None
-    """When it may be tried again at the earliest."""
+    not_before: int | None = None  # when it may be tried again at the earliest
 
 
 class RunPlaced(OfRun, kind=26):
     """The run may be handed over: a place under the cap is reserved for it until it has a machine or ends."""
 
-    slot: str | None = None
-    """The fleet of one machine it goes to; None where the provider chooses among its own."""
-    vm_id: str | None = None
-    """The warm machine it is meant for; None where one may be made."""
-    creation: Literal["reuse", "reuse-or-create"] = "reuse-or-create"
-    """What the provider is told."""
-    gpu: str | None = None
-    """The GPU model asked for instead of the task's own, from its fallback list."""
+    slot: str | None = None  # the fleet of one machine it goes to; None where the provider chooses among its own
+    vm_id: str | None = None  # the warm machine it is meant for; None where one may be made
+    creation: Literal["reuse", "reuse-or-create"] = "reuse-or-create"  # what the provider is told
+    gpu: str | None = None  # the GPU model asked for instead of the task's own, from its fallback list
     idle: int | None = None
     """The `idle_duration` the provider is told, microseconds (-1: off); None: left to the provider."""
 
@@ -258,10 +245,8 @@ class RunRequeued(OfRun, kind=27):
     """The provider had no capacity for the run `provider_id`; the same request is going to be made again."""
 
     provider_id: str
-    attempt: int
-    """The number of the next attempt, from 2."""
-    gpu: str | None = None
-    """The GPU model to be asked for next; None: the task's own."""
+    attempt: int  # the number of the next attempt, from 2
+    gpu: str | None = None  # the GPU model to be asked for next; None: the task's own
     not_before: int
 
 
@@ -272,12 +257,9 @@ class TaskReported(OfRun, kind=41):
     """The task said this in a framed line of its output; or nothing more of its output will be read."""
 
     provider_id: str
-    seq: int
-    """1, 2, 3 … in the order of the output."""
-    frame: bytes = b""
-    """The JSON text of the line, verbatim; empty where `last`."""
-    last: bool = False
-    """True: nothing more is read, whatever the task said or did not say."""
+    seq: int  # 1, 2, 3 … in the order of the output
+    frame: bytes = b""  # the JSON text of the line, verbatim; empty where `last`
+    last: bool = False  # True: nothing more is read, whatever the task said or did not say
 
 
 # -- money and notices
@@ -286,18 +268,15 @@ class TaskReported(OfRun, kind=41):
 class BudgetCrossed(Fact, kind=35):
     """What was spent reached a threshold of the budget, for the first time."""
 
-    threshold: int
-    """Parts per thousand of the total."""
-    spent: int
-    """Micro-dollars, as `total`."""
+    threshold: int  # parts per thousand of the total
+    spent: int  # micro-dollars, as `total`
     total: int
 
 
 class AlertsAdopted(OfSource, kind=42):
     """The notices sent about a source from here on; nothing that ended before is ever sent."""
 
-    kinds: tuple[str, ...]
-    """Empty: no more notices are sent."""
+    kinds: tuple[str, ...]  # empty: no more notices are sent
 
 
 class OfNotice(Fact):
@@ -309,8 +288,7 @@ class NoticeIntended(OfNotice, kind=36):
 
     kind: Literal["budget", "orphan", "run_end", "anomaly", "test"]
     body: bytes
-    about: tuple[str, ...] = ()
-    """The ids of the facts in a digest; empty: the notice is about one, under its own id."""
+    about: tuple[str, ...] = ()  # the ids of the facts in a digest; empty: the notice is about one, under its own id
 
 
 class NoticeDelivered(OfNotice, kind=37):
@@ -325,8 +303,7 @@ class NoticeFailed(OfNotice, kind=38):
 
     error: str
     attempt: int
-    final: bool = False
-    """True: it is not tried again."""
+    final: bool = False  # True: it is not tried again
 
 
 # -- sources and tokens
@@ -345,8 +322,7 @@ class RecorderStopped(OfSource, kind=23):
 
 
 class OfArchive(OfSource):
-    by: str
-    """Who asked for it."""
+    by: str  # who asked for it
 
 
 class SourceHidden(OfArchive, kind=45):
@@ -361,13 +337,10 @@ class OfToken(Fact):
     """A fact about a token of the HTTP service; the token itself is in no record, nor is its hash."""
 
     token_id: str
-    name: str
-    """What commands under this token are recorded as."""
+    name: str  # what commands under this token are recorded as
     role: Literal["read", "submit", "admin"]
-    expires_at: int | None = None
-    """None: it holds until revoked."""
-    by: str
-    """Who made or revoked it."""
+    expires_at: int | None = None  # None: it holds until revoked
+    by: str  # who made or revoked it
 
 
 class TokenCreated(OfToken, kind=39):

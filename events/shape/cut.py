@@ -43,8 +43,7 @@ class Cut(NamedTuple):
     text: bytes
     values: list[Piece]
     cold: list[Piece]
-    segments: tuple[bytes, ...]
-    """The item as it came, around its values: one more than there are values."""
+    segments: tuple[bytes, ...]  # the item as it came, around its values: one more than there are values
 
 
 def cut(item: bytes, node: Node) -> Cut:
@@ -195,12 +194,10 @@ def identity_of(item: bytes, shape: BodyShape) -> str:
 class Split(NamedTuple):
     """An answer taken apart."""
 
-    items: list[bytes]
-    """JSON text each; of a text, its lines as JSON strings."""
+    items: list[bytes]  # JSON text each; of a text, its lines as JSON strings
     frame: bytes
     """The text around them, with byte 1 in the place of an item; of a text, byte 0 and what follows the last line."""
-    plain: bool
-    """The frame and the items give the text back byte for byte."""
+    plain: bool  # the frame and the items give the text back byte for byte
 
 
 def split(body: bytes, shape: BodyShape | None, clean: Callable[[bytes], bytes] = bytes) -> Split | None:

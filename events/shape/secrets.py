@@ -58,8 +58,7 @@ class _Frame(NamedTuple):
 
     node: Node | None
     secret: bool
-    assigned: bool = False
-    """Its strings are `NAME=value`."""
+    assigned: bool = False  # its strings are `NAME=value`
 
 
 def scrub(text: bytes, replace: Replace, node: Node | None = None, *, secret: bool = False) -> bytes:
@@ -73,68 +72,47 @@ def scrub(text: bytes, replace: Replace, node: Node | None = None, *, secret: bo
     suspect = secret or b"PRIVATE KEY" in text or b"\\u00" in text or _WORTH_A_LOOK.search(text) is not None
     if not suspect and (node is None or not node.may_hold_secret(text)):
         return text
-    return _Walk(text, replace).run(node, secret=secret)
-
-
-class _Walk:
-    """One pass over one text."""
-
-    def __init__(self, text: bytes, replace: Replace) -> None:
-        self._text = text
-        self._replace = replace
-        self._has_keys = b"PRIVATE KEY" in text
-        self._out: list[bytes] = []
-        self._copied = 0
-
-    def run(self, node: Node | None, *, secret: bool) -> bytes:
-        # The root frame holds one value, which stands at `node` itself.
-        frame = root = _Frame(None, secret)
-        stack: list[_Frame] = []
-        for token in _TOKEN.finditer(self._text):
-            if token.lastindex == _CLOSES:
-                frame = stack.pop() if stack else root
-                continue
-            key = token[_KEY]
-            text, holder, named = _NO_KEY if key is None else _read_key(key)
-            below = frame.node
-            if frame is root:
-                below = node
-            elif below is not None:
-                below = below.each if key is None else below.key(text)
-            if token[_OPENS] is not None:
-                stack.append(frame)
-                inside = frame.secret or holder or (below is not None and below.secret)
-                frame = _Frame(below, inside, holder and token[_OPENS] == b"[")
-            elif frame.secret or self._has_keys or named or (below is not None and below.secret):
-                self._leaf(token, frame, named=named, below=below)
-        self._out.append(self._text[self._copied :])
-        return b"".join(self._out)
-
-    def _leaf(self, token: re.Match[bytes], frame: _Frame, *, named: bool, below: Node | None) -> None:
+    # The root frame holds one value, which stands at `node` itself.
+    frame = root = _Frame(None, secret)
+    stack: list[_Frame] = []
+    has_keys, copied = b"PRIVATE KEY" in text, 0
+    out: list[bytes] = []
+    for token in _TOKEN.finditer(text):
         group = token.lastindex or 0
-        raw = token[group]
-        if raw in _LITERALS:
-            return
-        if frame.secret or named or (below is not None and below.secret):
-            new = self._assigned(raw) if frame.assigned else self._whole(raw)
-        elif b"PRIVATE KEY" in raw:
-            new = _PEM.sub(lambda key: self._replace(b'"' + key.group() + b'"')[1:-1], raw)
-        else:
-            return
-        self._out += (self._text[self._copied : token.start(group)], new)
-        self._copied = token.end(group)
+        if group == _CLOSES:
+            frame = stack.pop() if stack else root
+            continue
+        key = token[_KEY]
+        name, holder, named = _NO_KEY if key is None else _read_key(key)
+        below = node if frame is root else _step(frame.node, key, name)
+        inside = frame.secret or (below is not None and below.secret)
+        if group == _OPENS:
+            stack.append(frame)
+            frame = _Frame(below, inside or holder, holder and token[group] == b"[")
+        elif inside or named or has_keys:
+            new = _replaced(token[group], replace, secret=inside or named, assigned=frame.assigned)
+            out += (text[copied : token.start(group)], new)
+            copied = token.end(group)
+    return b"".join((*out, text[copied:]))
 
-    def _whole(self, raw: bytes) -> bytes:
-        return raw if COMMITMENT.fullmatch(raw.strip(b'"')) else self._replace(raw)
 
-    def _assigned(self, raw: bytes) -> bytes:
-        """`NAME=value` keeps its name; a name alone, which stands for the caller's own value, is no secret."""
+def _step(node: Node | None, key: bytes | None, name: str) -> Node | None:
+    if node is None:
+        return None
+    return node.each if key is None else node.key(name)
+
+
+def _replaced(raw: bytes, replace: Replace, *, secret: bool, assigned: bool = False) -> bytes:
+    """The token that stands for a token, which may hold a private key where it is not secret itself."""
+    if raw in _LITERALS:
+        return raw
+    if not secret:
+        return _PEM.sub(lambda key: replace(b'"' + key.group() + b'"')[1:-1], raw)
+    if assigned and raw.startswith(b'"'):
+        # `NAME=value` keeps its name; a name alone, which stands for the caller's own value, is no secret.
         name, equals, value = raw.partition(b"=")
-        if not raw.startswith(b'"'):
-            return self._whole(raw)
-        if not equals or value == b'"':
-            return raw
-        return name + b"=" + self._whole(b'"' + value).strip(b'"') + b'"'
+        return name + equals + _replaced(b'"' + value, replace, secret=True)[1:] if equals else raw
+    return raw if COMMITMENT.fullmatch(raw.strip(b'"')) else replace(raw)
 
 
 def is_secret_name(key: str) -> bool:

@@ -18,8 +18,7 @@ LINES: Final = "lines"
 class BodyShape(msgspec.Struct, frozen=True, kw_only=True):
     """The shape of the answers of one endpoint."""
 
-    kind: str
-    """What an item is: `run`, `vm`, `provider_event`, `fleet` or `other`."""
+    kind: str  # what an item is: `run`, `vm`, `provider_event`, `fleet` or `other`
     items: str = ""
     """Where the items are: "" the answer is one item, `[]` it is a list of them, `jobs[]` they are the list under that
     key (`a.b[]`: of an object inside), `LINES` it is a text, and each line is one.
@@ -28,10 +27,8 @@ class BodyShape(msgspec.Struct, frozen=True, kw_only=True):
     """The key of an item that names it; of a line, the number of its column, from 0."""
     separator: str = "|"
     """What stands between the columns of a line."""
-    volatile: tuple[str, ...] = ()
-    """Paths whose values move without anything having happened; kept with the poll event."""
-    cold: tuple[str, ...] = ()
-    """Paths whose values hardly ever move; stored apart, once."""
+    volatile: tuple[str, ...] = ()  # paths whose values move without anything having happened; kept with the poll event
+    cold: tuple[str, ...] = ()  # paths whose values hardly ever move; stored apart, once
     secret: tuple[str, ...] = ()
     """Paths, besides the defaults of `events.shape.secrets`, under which every value is a secret."""
 

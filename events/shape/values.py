@@ -2,7 +2,7 @@
 by number.
 
 A value is one byte (type in the high half, length in the low half) and that many bytes of a big-endian number. A value
-that would not come back byte for byte is kept as it is.
+that would not come back byte for byte is kept as it is. Reading raises ValueError where the bytes are not values.
 """
 
 import re
@@ -37,11 +37,7 @@ def encode_values(values: Sequence[bytes], moment: int) -> bytes:
 
 
 def decode_values(data: bytes, start: int, moment: int) -> list[bytes]:
-    """All values from byte `start` to the end.
-
-    Raises:
-        ValueError: the bytes are not values.
-    """
+    """All values from byte `start` to the end."""
     values: list[bytes] = []
     while start < len(data):
         raw, start = decode_value(data, start, moment, values)
@@ -71,11 +67,7 @@ def decode_value(data: bytes, start: int, moment: int, before: Sequence[bytes] =
 
 
 def read_number(data: bytes, start: int) -> tuple[int, int]:
-    """A number that is not a value, and where the next one begins.
-
-    Raises:
-        ValueError: there is none.
-    """
+    """A number that is not a value, and where the next one begins."""
     kind, number, end = _read(data, start)
     if kind != _INTEGER:
         raise ValueError("a number is expected")
@@ -83,18 +75,11 @@ def read_number(data: bytes, start: int) -> tuple[int, int]:
 
 
 def read_numbers(data: bytes, start: int, count: int) -> tuple[list[int], int]:
-    """As `read_number`, `count` times in one loop."""
+    """As `read_number`, `count` times."""
     numbers: list[int] = []
-    size = len(data)
     for _ in range(count):
-        if start >= size:
-            raise ValueError("a value is missing")
-        tag = data[start]
-        end = start + 1 + (tag & 15)
-        if end > size or tag & 0xF0 != _INTEGER:
-            raise ValueError("a number is expected")
-        numbers.append(int.from_bytes(data[start + 1 : end], "big"))
-        start = end
+        number, start = read_number(data, start)
+        numbers.append(number)
     return numbers, start
 
 

@@ -11,19 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from events.errors import RecordDamaged
-from events.shape.cut import (
-    HOLE,
-    PART,
-    Piece,
-    Template,
-    cut,
-    fill,
-    identity,
-    identity_of,
-    joined_lines,
-    split,
-    woven,
-)
+from events.shape.cut import HOLE, PART, Piece, Template, cut, fill, identity, identity_of, joined_lines, split, woven
 from events.shape.secrets import Replace, scrub
 from events.shape.shape import BodyShape, compile_paths
 from events.store.parts import Parts
@@ -43,8 +31,7 @@ class Answer(NamedTuple):
     listing: int
     kind: str
     items: tuple[Template, ...]
-    between: tuple[bytes, ...]
-    """One more than there are items; empty if the answer cannot be recognised by its text."""
+    between: tuple[bytes, ...]  # one more than there are items; empty if the answer cannot be recognised by its text
 
     def match(self, body: bytes, values: list[bytes]) -> bool:
         """Whether `body` is this answer again but for volatile values, which are appended."""
@@ -147,12 +134,10 @@ class Answers:
 class AnswerPart(NamedTuple):
     """The part that lists an answer's items. Equal item parts are items that are equal apart from volatile values."""
 
-    kind: str
-    """`run`, `vm`, `provider_event`, `fleet`, `other`, or `opaque`."""
+    kind: str  # `run`, `vm`, `provider_event`, `fleet`, `other`, or `opaque`
     key: str
     frame: bytes
-    items: tuple[int, ...]
-    """The parts of the items, in the answer's order."""
+    items: tuple[int, ...]  # the parts of the items, in the answer's order
 
 
 def read_listing(parts: Parts, listing_id: int) -> AnswerPart:

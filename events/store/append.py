@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 from sqlalchemy import bindparam, insert, literal_column, select, update
@@ -41,13 +41,18 @@ ANY: Final = None
 """No expectation of a stream's version."""
 
 
+When: TypeAlias = tuple[int, int, int]
+"""observed_at, took, recorded_at."""
+Shared: TypeAlias = tuple[int | None, int | None]
+"""The parts of an event besides its data: scope and body."""
+
+
 class Batch(msgspec.Struct, frozen=True):
     """Events for one stream."""
 
     stream: str
     events: Sequence[Event]
-    expected_version: int | None = ANY
-    """The version the stream must be at (0: it must be new)."""
+    expected_version: int | None = ANY  # the version the stream must be at (0: it must be new)
     ids: Sequence[str | None] | None = None
     """For each event an identity (a UUID, or up to 16 bytes as hex): appending it again adds nothing."""
 
@@ -61,8 +66,7 @@ class StreamHead:
     version: int
     item: int | None
     since: int | None
-    subjects: dict[int, bytes] = field(default_factory=dict)
-    """By kind, as far as `about` has been asked."""
+    subjects: dict[int, bytes] = field(default_factory=dict)  # by kind, as far as `about` has been asked
 
     def about(self, kind: int) -> bytes:
         """What the headers of this stream's events of one kind share."""
@@ -113,29 +117,21 @@ class Appender(Reader):
                 raise
 
     def _add(
-        self,
-        stream: StreamHead,
-        kind: int,
-        moment: int,
-        took: int,
-        recorded_at: int,
-        event_id: bytes | None,
-        parts: tuple[int | None, int | None],
-        data: bytes,
-        commitments: bytes,
+        self, stream: StreamHead, kind: int, when: When, event_id: bytes | None, uses: Shared, data: bytes, chain: bytes
     ) -> int:
-        """Append one event inside a transaction; its position. `commitments` are those of its parts, in order: data,
-        scope, body.
+        """Append one event inside a transaction; its position. `chain` are the commitments of its parts, in order:
+        data, scope, body.
         """
+        moment, took, recorded_at = when
         position = self._position = self._position + 1
         stream.version += 1
         self._dirty[stream.id] = stream
-        scope, body = parts
+        scope, body = uses
         has = 1 | (0 if scope is None else 2) | (0 if body is None else 4)
         version = stream.version
         about = stream.subjects.get(kind) or stream.about(kind)
         digest = self._hash = chained(
-            self._hash, position, version, moment, took, recorded_at, event_id, has, about, commitments
+            self._hash, position, version, moment, took, recorded_at, event_id, has, about, chain
         )
         self._pending.append(
             (
@@ -171,7 +167,7 @@ class Appender(Reader):
                 for event_id, (kind, data, commitment) in zip(map(event_id_bytes, batch.ids), events, strict=True):
                     known = self._there(event_id)
                     if known is None:
-                        position = self._add(stream, kind, now, 0, now, event_id, (None, None), data, commitment)
+                        position = self._add(stream, kind, (now, 0, now), event_id, (None, None), data, commitment)
                     elif known[1:] == (stream.id, kind, data):
                         position = known[0]
                     else:

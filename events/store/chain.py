@@ -28,10 +28,8 @@ _COUNT: Final = struct.Struct(">I")
 class Head(msgspec.Struct, frozen=True, kw_only=True):
     """The newest position and the hash of the whole chain up to it."""
 
-    position: int
-    """0 for an empty record."""
-    hash: str
-    """64 hex digits."""
+    position: int  # 0 for an empty record
+    hash: str  # 64 hex digits
 
 
 def committer(key: bytes) -> Callable[[bytes], bytes]:

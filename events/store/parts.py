@@ -47,9 +47,9 @@ _PARAMETERS: Final = zstandard.ZstdCompressionParameters.from_level(
     write_checksum=False,
     write_dict_id=False,
 )
-_BY_ID: Final = parts.c.id == bindparam("part")
-_GET: Final = select(parts.c.commitment, parts.c.base_id, parts.c.encoding, parts.c.data).where(_BY_ID)
-_COMMITMENT: Final = select(parts.c.commitment).where(_BY_ID)
+_GET: Final = select(parts.c.commitment, parts.c.base_id, parts.c.encoding, parts.c.data).where(
+    parts.c.id == bindparam("part")
+)
 _FIND: Final = select(parts.c.id).where(parts.c.commitment == bindparam("commitment_"))
 _ADD: Final = text(
     "INSERT INTO parts (commitment, base_id, encoding, crc, data) VALUES (:commitment, :base, :encoding, :crc, :data) "
@@ -78,7 +78,6 @@ class Parts:
         self._cache = cache
         self._ids: dict[tuple[bytes, tuple[int, ...]], int] = {}
         self._parts: dict[int, Part] = {}
-        self._commitments: dict[int, bytes] = {}
         self._anchors: dict[Hashable, int] = {}
         self._cached = 0
         self._packers: dict[int | None, zstandard.ZstdCompressor] = {}
@@ -110,13 +109,7 @@ class Parts:
 
     def commitment(self, part_id: int) -> bytes:
         """The commitment of a part, which the chain covers."""
-        found = self._commitments.get(part_id)
-        if found is None:
-            row = self._session.run(_COMMITMENT, part_id).fetchone()
-            if row is None:
-                raise RecordDamaged(f"Part {part_id} is missing from the record: run `steno verify`.")
-            found = self._commitments[part_id] = bytes(row[0])
-        return found
+        return self.get(part_id).commitment
 
     def forget(self) -> None:
         """Drop everything remembered: a transaction was rolled back, so ids may be of other parts now."""
@@ -136,14 +129,27 @@ class Parts:
             raise ValueError("unknown encoding")
         if encoding & COMPRESSED:
             data = self._coder(self._unpackers, base, _unpacker).decompress(data, allow_extra_data=False)
-        return _parted(data) if encoding & REFERS else (bytes(data), ())
+        if not encoding & REFERS:
+            return bytes(data), ()
+        count, start = read_number(data, 0)
+        if count > len(data):
+            raise ValueError("more references than bytes")
+        steps, start = read_numbers(data, start, count)
+        return bytes(data[start:]), tuple(accumulate(map(unfold, steps)))
 
     def _add(self, text: bytes, children: tuple[int, ...], commitment: bytes, families: Sequence[Hashable]) -> int:
         base = next((self._anchors[family] for family in families if family in self._anchors), None)
         depth = 0 if base is None else self.get(base).depth + 1
         if depth > _DEEPEST:
             base = None
-        data = joined = _joined(text, children)
+        joined = text
+        if children:
+            refers = bytearray()
+            write_number(refers, len(children))
+            for child, last in zip(children, (0, *children), strict=False):
+                write_number(refers, fold(child - last))
+            joined = bytes(refers) + text
+        data = joined
         encoding = REFERS if children else 0
         if len(joined) >= _WORTH_COMPRESSING:
             smaller = self._coder(self._packers, base, _packer).compress(joined)
@@ -155,7 +161,6 @@ class Parts:
         part_id = int((added or self._session.run(_FIND, commitment).fetchall())[0][0])
         if added:
             self._keep(part_id, Part(text, children, commitment, depth))
-        self._commitments[part_id] = commitment
         grown = added and len(data) > _SMALL and len(data) * 8 > len(joined)
         for family in families:
             # A base that stays is one a reader has at hand.
@@ -185,13 +190,11 @@ class Parts:
         if self._cached > self._cache:
             self._drop_cached()
         self._parts[part_id] = part
-        self._commitments[part_id] = part.commitment
         self._cached += len(part.text) + 8 * len(part.children) + 200
 
     def _drop_cached(self) -> None:
         self._ids.clear()
         self._parts.clear()
-        self._commitments.clear()
         self._cached = 0
 
     def _coder(self, kept: dict[int | None, _Coder], base: int | None, make: Callable[..., _Coder]) -> _Coder:
@@ -205,24 +208,3 @@ class Parts:
             found = make(dict_data=zstandard.ZstdCompressionDict(text, dict_type=raw) if text else None)
         kept[base] = found
         return found
-
-
-def _joined(text: bytes, children: tuple[int, ...]) -> bytes:
-    """A part's references and its text as one."""
-    if not children:
-        return text
-    out = bytearray()
-    write_number(out, len(children))
-    last = 0
-    for child in children:
-        write_number(out, fold(child - last))
-        last = child
-    return bytes(out) + text
-
-
-def _parted(data: bytes) -> tuple[bytes, tuple[int, ...]]:
-    count, start = read_number(data, 0)
-    if count > len(data):
-        raise ValueError("more references than bytes")
-    steps, start = read_numbers(data, start, count)
-    return bytes(data[start:]), tuple(accumulate(map(unfold, steps)))

@@ -33,15 +33,12 @@ class PollScope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     req: msgspec.Raw
     status: int | None = None
     error: str | None = None
-    text: bool = False
-    """The answer was not JSON and is kept as a JSON string."""
+    text: bool = False  # the answer was not JSON and is kept as a JSON string
     ep: str | None = None
     answered: bool = False
     complete: bool = False
-    plain_req: bool = False
-    """The question's body was not JSON and is kept as a JSON string."""
-    extra: dict[str, msgspec.Raw] = {}
-    """Keys of a trace line we do not know."""
+    plain_req: bool = False  # the question's body was not JSON and is kept as a JSON string
+    extra: dict[str, msgspec.Raw] = {}  # keys of a trace line we do not know
 
 
 SHARED: Final = ("path", "status", "error", "text", "ep", "answered", "complete")
@@ -126,8 +123,7 @@ class Own(NamedTuple):
 
     sweep: str | None
     server_time: int | None
-    base: int | None
-    """Position of the poll its values are given against."""
+    base: int | None  # position of the poll its values are given against
     values: list[bytes]
     changed: dict[int, bytes]
 

@@ -5,9 +5,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from heapq import merge
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
 import msgspec
 from sqlalchemy import bindparam, false, func, literal_column, or_, select
@@ -73,22 +73,19 @@ _POLLED: Final = (
 
 
 @lru_cache(maxsize=256)
-def _page(kinds: tuple[int, ...] | None, *, by_kind: bool, of_stream: bool, backwards: bool) -> "Select[Any]":
-    """Events of a span in order, of some kinds and of one stream. `by_kind`: their positions alone, by the index on
-    kinds, whose condition stands here word for word, so that SQLite uses it.
+def _page(kinds: tuple[int, ...] | None, *, by_kind: bool, source: bool | None, backwards: bool) -> "Select[Any]":
+    """Events of a span in order, of some kinds and of one stream, which is a source's or another. The conditions of the
+    indexes stand here word for word, so that SQLite uses them: that on kinds (`by_kind`: positions alone), and that on
+    streams without polls.
     """
     query = select(_C.position).where(_C.kind > literal_column("1"), *_SPAN) if by_kind else _WHOLE.where(*_SPAN)
-    if of_stream:
+    if source is not None:
         query = query.where(_C.stream_id == bindparam("stream"))
+    if source is False:
+        query = query.where(_C.kind > literal_column("2"))
     if kinds is not None:
         query = query.where(or_(false(), *(_C.kind == literal_column(str(kind)) for kind in kinds)))
     return query.order_by(_C.position.desc() if backwards else _C.position).limit(bindparam("most"))
-
-
-@lru_cache(maxsize=256)
-def _of_run(kinds: tuple[int, ...] | None, *, backwards: bool) -> "Select[Any]":
-    """As `_page`, of a stream that has no polls: that is the condition of the index on streams, word for word."""
-    return _page(kinds, by_kind=False, of_stream=True, backwards=backwards).where(_C.kind > literal_column("2"))
 
 
 class PollRow(NamedTuple):
@@ -109,23 +106,18 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
 
     position: int
     stream: str
-    version: int
-    """Its place in its stream, from 1."""
+    version: int  # its place in its stream, from 1
     type: str
-    type_version: int
-    """The version it was written as; `data` is of the newest."""
+    type_version: int  # the version it was written as; `data` is of the newest
     event_id: str | None
     observed_at: int
-    took: int
-    """Microseconds from question to answer; 0 for other events than polls."""
+    took: int  # microseconds from question to answer; 0 for other events than polls
     recorded_at: int
     data: Event
-    scope: int | None
-    """The part with a poll's question (`Record.scope`)."""
+    scope: int | None  # the part with a poll's question (`Record.scope`)
     body: int | None
     """The part with a poll's answer (`Record.children`), or with what an observation saw (`Record.item`)."""
-    hash: str
-    """The first 16 hex digits of its hash (all 64 at every hundredth position)."""
+    hash: str  # the first 16 hex digits of its hash (all 64 at every hundredth position)
 
 
 class Reader:
@@ -152,20 +144,16 @@ class Reader:
         """Events with after < position ≤ until, of one stream and of some types if given, in order or backwards."""
         low, high, left = after, LAST if until is None else until, sys.maxsize if limit is None else limit
         codes = None if types is None else tuple(code for code, (name, _) in KINDS.items() if name in types)
-        of_source = stream is None or stream.startswith("source/")
+        source = None if stream is None else stream.startswith("source/")
         given = () if stream is None else self._first(_NAMED, stream)
         if given is None:
             return
-        given = given[:1]
-        by_kind = of_source and codes is not None and CODES[PollRecorded] not in codes
-        if of_source:
-            each = [(code,) for code in codes or ()] if by_kind else [codes]
-            pages = [_page(one, by_kind=by_kind, of_stream=bool(given), backwards=backwards) for one in each]
-        else:
-            pages = [_of_run(codes, backwards=backwards)]
+        by_kind = codes is not None and CODES[PollRecorded] not in codes and source is not False
+        each = [(code,) for code in codes or ()] if by_kind else [codes]
+        pages = [_page(one, by_kind=by_kind, source=source, backwards=backwards) for one in each]
         while left > 0:
             size = min(_CHUNK, left)
-            found = [self._rows(page, low, high, *given, size) for page in pages]
+            found = [self._rows(page, low, high, *given[:1], size) for page in pages]
             rows = list(islice(merge(*found, key=itemgetter(0), reverse=backwards), size))
             yield from self.at(row[0] for row in rows) if by_kind else map(self._stored, rows)
             left -= size
@@ -201,8 +189,7 @@ class Reader:
         row = self._first(_DATA, position)
         if row is None:
             raise PositionNotFound(f"The record has no position {position}.")
-        event: Event = decode(*row)
-        return event
+        return cast(Event, decode(*row))
 
     def stream_name(self, stream_id: int) -> str:
         """The name of a scanned row's stream."""
@@ -227,12 +214,8 @@ class Reader:
 
     def changed(self, position: int) -> tuple[str, ...]:
         """The streams that the poll at `position` moved: their observations follow it."""
-        names: list[str] = []
-        for stored in self.read(after=position):
-            if not isinstance(stored.data, ObservedEvent):
-                break
-            names.append(stored.stream)
-        return tuple(names)
+        following = takewhile(lambda stored: isinstance(stored.data, ObservedEvent), self.read(after=position))
+        return tuple([stored.stream for stored in following])
 
     # -- polls
 
@@ -356,8 +339,7 @@ class Reader:
             return PollRecorded() if kind == CODES[PollRecorded] else PollFailed()
         observed = _OBSERVED.get(kind)
         if observed is None:
-            event: Event = decode(kind, data)
-            return event
+            return cast(Event, decode(kind, data))
         (back, index), _ = read_numbers(data, 0, 2)
         poll = self._poll_row(position - back)
         if poll.body is None:
@@ -375,7 +357,8 @@ class Reader:
 
     def _rows(self, statement: "Executable", *given: object) -> list[Any]:
         with self._session.guard():
-            return self._session.run(statement, *given).fetchall()
+            rows: list[Any] = self._session.run(statement, *given).fetchall()
+        return rows
 
     def _first(self, statement: "Executable", given: object) -> Any:
         rows = self._rows(statement, given)

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
+from itertools import repeat
 from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
@@ -21,13 +22,13 @@ from events.shape.secrets import is_secret_name, scrub
 from events.shape.shape import BodyShape, Node, Router, compile_answer, no_shapes
 from events.shape.values import write_number
 from events.store.answers import Answer, Answers
-from events.store.append import ANY, Appender, Batch, StreamHead, event_id_bytes
+from events.store.append import ANY, Appender, Batch, StreamHead, When, event_id_bytes
 from events.store.chain import Head
 from events.store.question import EarlierPoll, encode_data, scope_text
 from events.store.read import Row, Stored
 from events.store.store import Store, Where, store_at
 from events.store.vault import Vault
-from events.store.verify import Verification, verify
+from events.store.verify import Verification, Verifier
 from events.types import OBSERVED, PollFailed, PollRecorded
 
 if TYPE_CHECKING:
@@ -51,8 +52,7 @@ class PollAppended(msgspec.Struct, frozen=True):
     position: int
     changed: tuple[tuple[str, str, str], ...]
     """(kind, provider id, stream) of every item that was shown otherwise than before."""
-    appended: bool
-    """False if a poll of that id was there already."""
+    appended: bool  # False if a poll of that id was there already
 
 
 @dataclass(slots=True)
@@ -65,10 +65,8 @@ class _Question:
     answer: Answer | None = None
     listing: bytes = b""
     base: EarlierPoll | None = None
-    observed: Answer | None = None
-    """The answer whose items were last compared with their streams."""
-    shown: dict[str, int] = field(default_factory=dict)
-    """The part each item of that answer was shown as."""
+    observed: Answer | None = None  # the answer whose items were last compared with their streams
+    shown: dict[str, int] = field(default_factory=dict)  # the part each item of that answer was shown as
 
 
 class Record(Appender):
@@ -130,8 +128,7 @@ class Record(Appender):
         results: list[PollAppended] = []
         new: dict[bytes, tuple[int, Poll]] = {}
         with self._transaction(durable=False):
-            for index, poll in enumerate(polls):
-                event_id = None if ids is None else event_id_bytes(ids[index])
+            for poll, event_id in zip(polls, map(event_id_bytes, ids or repeat(None, len(polls))), strict=True):
                 position = None if event_id is None else self._known(event_id, poll, new)
                 if position is not None:
                     results.append(PollAppended(position, (), appended=False))
@@ -148,22 +145,18 @@ class Record(Appender):
             return scrub(text, self.vault.replacement, node, secret=secret)
 
         node = compile_answer(self._router(poll.path, poll.req) if poll.answered else None)
-        error = poll.error
-        if error is not None:
-            error = msgspec.json.decode(clean(msgspec.json.encode(error)), type=str)
+        error = msgspec.json.decode(clean(msgspec.json.encode(poll.error)), type=str | None)
         return msgspec.structs.replace(
             poll,
             req=clean(poll.req),
             body=None if poll.body is None else clean(poll.body, node),
             error=error,
-            extra={
-                key: msgspec.Raw(clean(bytes(value), secret=is_secret_name(key))) for key, value in poll.extra.items()
-            },
+            extra={key: msgspec.Raw(clean(bytes(raw), secret=is_secret_name(key))) for key, raw in poll.extra.items()},
         )
 
     def verify(self, *, expect: Head | None = None, progress: Callable[[int, int], None] | None = None) -> Verification:
         """Whether every byte that carries data is as it was written; `expect` is a head saved earlier."""
-        return verify(self._session, expect=expect, progress=progress)
+        return Verifier(self._session, expect, progress).run()
 
     def wait(self, after: int, timeout: int) -> bool:
         """Whether the record goes beyond position `after` within `timeout` microseconds."""
@@ -192,47 +185,33 @@ class Record(Appender):
             raise IdConflict(f"The event id {event_id.hex()} is given to two different polls: use a new id.")
         if position is None:
             position = self.position_of(event_id)
-            if position is not None and not self._is_same(position, poll):
+            same = position is None
+            with suppress(PositionNotFound):
+                same = same or _comparable(self.poll(position or 0)) == _comparable(self.scrubbed(poll))
+            if not same:
                 raise IdConflict(
                     f"The poll at position {position} has this event's id and is another: the record was changed by "
                     "hand (`steno verify`), or an id was given twice."
                 )
         return position
 
-    def _is_same(self, position: int, poll: Poll) -> bool:
-        """Whether `poll`, its secrets replaced, is the one that is there."""
-        try:
-            return _comparable(self.poll(position)) == _comparable(self.scrubbed(poll))
-        except PositionNotFound:
-            return False
-
     def _append(self, poll: Poll, now: int, event_id: bytes | None, stream_of: StreamOf | None) -> PollAppended:
         scope, values = self._question(poll)
-        answer: Answer | None = None
-        if poll.body is not None:
-            answer = self._answer(scope, poll.body, values)
+        answer = None if poll.body is None else self._answer(scope, poll.body, values)
         listing = None if answer is None else answer.listing
         base = scope.base
         if base is not None and (base.listing != listing or len(base.values) != len(values)):
             base = None
         data, alone = encode_data(poll, values, base, self._position + 1)
-        commitments = b"".join((self._commit(data), scope.commitment, b"" if answer is None else scope.listing))
-        position = self._add(
-            self._stream("source/" + poll.source),
-            _RECORDED if poll.answered else _FAILED,
-            poll.observed_at,
-            poll.observed_at - poll.started_at,
-            now,
-            event_id,
-            (scope.id, listing),
-            data,
-            commitments,
-        )
+        chain = b"".join((self._commit(data), scope.commitment, b"" if answer is None else scope.listing))
+        when = (poll.observed_at, poll.observed_at - poll.started_at, now)
+        stream, kind = self._stream("source/" + poll.source), _RECORDED if poll.answered else _FAILED
+        position = self._add(stream, kind, when, event_id, (scope.id, listing), data, chain)
         if alone and values:
             scope.base = EarlierPoll(position, listing, values)
         changed: list[tuple[str, str, str]] = []
         if answer is not None and answer is not scope.observed and answer.kind in OBSERVED:
-            changed = self._observe(poll, scope, answer, position, now, stream_of)
+            changed = self._observe(poll, scope, answer, position, when, stream_of)
         return PollAppended(position, tuple(changed), appended=True)
 
     def _question(self, poll: Poll) -> tuple[_Question, list[bytes]]:
@@ -267,7 +246,7 @@ class Record(Appender):
         return answer
 
     def _observe(
-        self, poll: Poll, scope: _Question, answer: Answer, position: int, now: int, stream_of: StreamOf | None
+        self, poll: Poll, scope: _Question, answer: Answer, position: int, when: When, stream_of: StreamOf | None
     ) -> list[tuple[str, str, str]]:
         changed: list[tuple[str, str, str]] = []
         raws: list[bytes] | None = None
@@ -296,17 +275,9 @@ class Record(Appender):
             data = bytearray()
             write_number(data, self._position + 1 - position)
             write_number(data, index)
-            self._add(
-                stream,
-                _OBSERVED[kind],
-                poll.observed_at,
-                poll.observed_at - poll.started_at,
-                now,
-                event_id,
-                (None, item.item),
-                bytes(data),
-                self._commit(bytes(data)) + self._parts.commitment(item.item),
-            )
+            own, part = bytes(data), item.item
+            chain = self._commit(own) + self._parts.commitment(part)
+            self._add(stream, _OBSERVED[kind], when, event_id, (None, part), own, chain)
             changed.append((kind, item.identity, name))
         return changed
 

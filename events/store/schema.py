@@ -101,8 +101,8 @@ def alembic_config(connection: sa.Connection | None = None) -> "Config":
     return config
 
 
-def migrate(connection: sa.Connection) -> None:
-    """Bring the schema to this version inside the caller's transaction, so that it is upgraded whole or not at all."""
+def migrate(connection: sa.Connection, version: str = REVISION) -> None:
+    """Bring the schema to a version inside the caller's transaction, so that it is upgraded whole or not at all."""
     from alembic import command
 
-    command.upgrade(alembic_config(connection), "head")
+    command.upgrade(alembic_config(connection), version)

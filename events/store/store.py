@@ -64,16 +64,6 @@ class Lease(ExitStack):
     release = ExitStack.close
 
 
-class Cursor(Protocol):
-    """The rows of a statement, as the driver gives them: a row damaged by hand may hold any type in any column."""
-
-    def __iter__(self) -> Iterator[tuple[Any, ...]]: ...
-
-    def fetchone(self) -> Any: ...
-
-    def fetchall(self) -> list[tuple[Any, ...]]: ...
-
-
 class Session(Protocol):
     """One open connection to a record."""
 
@@ -83,11 +73,11 @@ class Session(Protocol):
     def guard(self) -> AbstractContextManager[None]:
         """Turns errors of the database and the system into those of `events.errors`."""
 
-    def run(self, statement: "Executable", *given: object) -> Cursor:
-        """Run a statement with its parameters in the order of its text.
+    def run(self, statement: "Executable", *given: object) -> Any:
+        """The cursor of the driver after a statement, its parameters given in the order of its text.
 
         The statement is compiled once and kept: it must be a constant. Its rows go past SQLAlchemy, which takes ten
-        times as long to look at the columns of every result.
+        times as long, and refuses what a hand may have put into a column.
         """
 
     def run_many(self, statement: "Executable", given: Sequence[tuple[object, ...]]) -> None:
@@ -160,7 +150,7 @@ Where: TypeAlias = str | Path | Store
 """A store, its URL, or a path, which means SQLite."""
 
 _KINDS: Final = frozenset({"sqlite"})
-"""The folders here that hold a store: `store.py` has `at`, from the place that a URL names to the store."""
+"""The folders here that hold a store: `STORE` of `store.py` makes it of the place that a URL names."""
 
 
 def store_at(where: Where) -> Store:
@@ -183,4 +173,4 @@ def store_at(where: Where) -> Store:
         kind, place = url.get_backend_name(), url.database or ""
         if kind not in _KINDS or place in ("", ":memory:"):
             raise NotARecord(f"A record is kept in a SQLite file: give a path or sqlite:///PATH, not {url!r}.")
-    return cast(Store, import_module(f"events.store.{kind}.store").at(place))
+    return cast(Store, import_module(f"events.store.{kind}.store").STORE(place))

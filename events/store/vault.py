@@ -1,8 +1,7 @@
-"""The vault: the key secrets are committed with, and the secrets of intents not yet carried out. A blob beside the
-record.
+"""The vault: the key secrets are committed with, and the secrets of intents not yet carried out.
 
-It is the one place that can forget: an erased value is gone from the blob, while its commitment stays in the record for
-ever.
+It is a blob beside the record, and the one place that can forget: an erased value is gone from the blob, while its
+commitment stays in the record for ever.
 """
 
 import hashlib
@@ -20,13 +19,12 @@ from events.shape.secrets import COMMITMENT, PREFIX, scrub, secret_bytes
 from events.shape.shape import BodyShape, Node, compile_paths
 from events.store.store import Blob
 
-_WHOLE: Final = re.compile(rb'"steno:secret:[0-9a-f]{64}"')
+_WHOLE: Final = re.compile(rb'"(steno:secret:[0-9a-f]{64})"')
 
 
 class _Content(msgspec.Struct, kw_only=True):
     key: str
-    secrets: dict[str, dict[str, str]] = msgspec.field(default_factory=dict)
-    """By owner, then by commitment: the JSON token of the value."""
+    secrets: dict[str, dict[str, str]] = {}  # by owner, then by commitment: the JSON token of the value
 
 
 class Vault:
@@ -39,7 +37,12 @@ class Vault:
 
     def commitment(self, value: bytes) -> str:
         """`steno:secret:<hmac>` of a secret value; equal secrets give equal commitments, none can be read from it."""
-        return PREFIX + hmac.digest(self._the_key(), value, hashlib.sha256).hex()
+        if self._key is None and self._blob.exists():
+            self._key = bytes.fromhex(self._read().key)
+        elif self._key is None:
+            with self._changing() as content:
+                self._key = bytes.fromhex(content.key)
+        return PREFIX + hmac.digest(self._key, value, hashlib.sha256).hex()
 
     def replacement(self, token: bytes) -> bytes:
         """The JSON string that stands for a secret's JSON token."""
@@ -74,33 +77,23 @@ class Vault:
             return text
         known = {name: token for kept in self._read().secrets.values() for name, token in kept.items()}
 
-        def value(name: bytes) -> bytes:
-            token = known.get(name.decode())
+        def value(found: re.Match[bytes]) -> bytes:
+            token = known.get(found[found.lastindex or 0].decode())
             if token is None:
                 raise SecretGone("A secret of this request is no longer in the vault: submit it again.")
             return token.encode("utf-8", "surrogateescape")
 
-        whole = _WHOLE.sub(lambda found: value(found.group()[1:-1]), text)
-        return COMMITMENT.sub(lambda found: value(found.group()).strip(b'"'), whole)
+        return COMMITMENT.sub(lambda found: value(found).strip(b'"'), _WHOLE.sub(value, text))
 
     def erase(self, owner: str) -> None:
         """Forget every value kept for `owner`; the blob no longer holds them."""
-        if self._blob.exists() and owner in self._read().secrets:
+        if self._blob.exists() and owner in self.owners():
             with self._changing() as content:
                 content.secrets.pop(owner, None)
 
     def owners(self) -> tuple[str, ...]:
         """Whose values are still here."""
         return tuple(self._read().secrets)
-
-    def _the_key(self) -> bytes:
-        if self._key is None:
-            if self._blob.exists():
-                self._key = bytes.fromhex(self._read().key)
-            else:
-                with self._changing() as content:
-                    self._key = bytes.fromhex(content.key)
-        return self._key
 
     def _read(self) -> _Content:
         found = self._blob.read()

@@ -2,7 +2,6 @@
 
 import struct
 from collections.abc import Callable, Iterator
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
@@ -17,9 +16,7 @@ from events.store.parts import COMPRESSED, WRITER_CACHE, Parts
 from events.store.schema import FORMAT, REVISIONS, events, head, meta, parts, revision, streams
 
 if TYPE_CHECKING:
-    from sqlalchemy import Executable
-
-    from events.store.store import Cursor, Session
+    from events.store.store import Session
 
 _CHUNK: Final = 1000
 _UNREADABLE: Final = (
@@ -36,7 +33,8 @@ _REVISION: Final = select(revision.c.version_num)
 _NAMES: Final = select(streams.c.id, streams.c.name)
 _COMMITMENTS: Final = select(parts.c.id, parts.c.commitment)
 _HEADS: Final = select(head.c.id, head.c.position, head.c.hash)
-_PAGE: Final = select(events).where(events.c.position > bindparam("after")).order_by(events.c.position).limit(_CHUNK)
+_BEHIND: Final = select(events).where(events.c.position > bindparam("after")).order_by(events.c.position)
+_PAGE: Final = _BEHIND.limit(bindparam("most"))
 _ONE: Final = select(events).where(events.c.position == bindparam("at"))
 _PARTS: Final = select(parts).order_by(parts.c.id)
 _STREAMS: Final = select(streams)
@@ -45,10 +43,8 @@ _STREAMS: Final = select(streams)
 class Damage(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that is not as it was written."""
 
-    position: int | None
-    """The first position it touches; None if it touches the record as a whole."""
-    kind: str
-    """`page`, `schema`, `trigger`, `meta`, `chain`, `missing`, `body`, `stream`, `head` or `expect`."""
+    position: int | None  # the first position it touches; None if it touches the record as a whole
+    kind: str  # `page`, `schema`, `trigger`, `meta`, `chain`, `missing`, `body`, `stream`, `head` or `expect`
     detail: str
 
 
@@ -61,17 +57,12 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     damage: tuple[Damage, ...]
 
 
-def verify(
-    session: "Session", *, expect: Head | None = None, progress: Callable[[int, int], None] | None = None
-) -> Verification:
-    """Check pages, schema, triggers, chain, bodies, streams and head."""
-    return _Check(session, expect, progress).run()
+class Verifier:
+    """Checks pages, schema, triggers, chain, bodies, streams and head of a record; `run` once."""
 
-
-class _Check:
     def __init__(self, session: "Session", expect: Head | None, progress: Callable[[int, int], None] | None) -> None:
         self._session = session
-        self._identity = session.identity
+        self._run = session.run
         self._commit = committer(session.identity.key)
         self._expect = expect
         self._progress = progress
@@ -85,6 +76,7 @@ class _Check:
         self._last = (0, session.identity.genesis())
 
     def run(self) -> Verification:
+        """What is not as it was written."""
         steps = (self._database, self._meta, self._load, self._chain, self._parts, self._streams, self._head)
         with self._session.snapshot():
             for step in steps:
@@ -94,21 +86,13 @@ class _Check:
                 except (OverflowError, ValueError, TypeError, StenoError) as error:
                     self._say(None, "page", f"reading stopped: {error.__cause__ or error}")
         found = sorted(self._damage.values(), key=lambda one: (one.position is None, one.position or 0, one.kind))
-        position, digest = self._last
-        return Verification(
-            ok=not found,
-            events=self._events,
-            head=Head(position=position, hash=digest.hex()),
-            damage=tuple(found[:_MOST]),
-        )
+        ends = Head(position=self._last[0], hash=self._last[1].hex())
+        return Verification(ok=not found, events=self._events, head=ends, damage=tuple(found[:_MOST]))
 
     def _say(self, position: int | None, kind: str, detail: str) -> None:
         self._damage.setdefault(
             (position, kind, detail if position is None else ""), Damage(position=position, kind=kind, detail=detail)
         )
-
-    def _run(self, statement: "Executable", *given: object) -> "Cursor":
-        return self._session.run(statement, *given)
 
     def _database(self) -> None:
         """What the database itself finds: pages, indexes, triggers, schema."""
@@ -118,21 +102,22 @@ class _Check:
     def _meta(self) -> None:
         """The record's description; the first hash of the chain covers it too."""
         keys = {key for (key,) in self._run(_META)}
-        if keys != {"format", "record_id", "key", "created_at"} or self._identity.format != FORMAT:
+        if keys != {"format", "record_id", "key", "created_at"} or self._session.identity.format != FORMAT:
             self._say(None, "meta", "the record's description of itself was changed")
         found = self._run(_REVISION).fetchall()
         if len(found) != 1 or found[0][0] not in REVISIONS:
             self._say(None, "schema", f"the schema says it is {found}, not {REVISIONS[-1]}")
 
     def _load(self) -> None:
-        self._names = dict(self._run(_NAMES))
-        self._commitments = dict(self._run(_COMMITMENTS))
+        self._names.update(self._run(_NAMES))
+        self._commitments.update(self._run(_COMMITMENTS))
 
     def _chain(self) -> None:
         """Every event follows from the one before; after a break the walk goes on from the next whole hash."""
-        previous: bytes | None = self._identity.genesis()
+        previous: bytes | None = self._session.identity.genesis()
         expected = 1
-        total = self._total()
+        ends = self._run(_HEADS).fetchone()
+        total = ends[1] if ends else 0
         for row in self._rows(total):
             position = row[0]
             if position != expected:
@@ -184,7 +169,12 @@ class _Check:
         """Every part is what was committed to; damage is named at the first position that uses it."""
         users: dict[int, list[int]] = {}
         bad = dict(self._bad_parts(users))
-        uses = self._first_uses(users)
+        uses = dict(self._first_use)
+        # A part only refers to older ones, so going down every user is known before what it uses.
+        for part_id in sorted(self._commitments.keys() | users.keys(), reverse=True):
+            through = [uses[user] for user in (part_id, *users.get(part_id, ())) if user in uses]
+            if through:
+                uses[part_id] = min(through)
         for part_id in self._first_use.keys() | users.keys():
             if part_id not in self._commitments:
                 bad[part_id] = "it is missing"
@@ -213,16 +203,6 @@ class _Check:
             except _UNREADABLE as error:
                 yield part_id, f"it cannot be read ({type(error).__name__}: {error})"
 
-    def _first_uses(self, users: dict[int, list[int]]) -> dict[int, int]:
-        """The first position that uses each part, itself or through the parts that refer to it."""
-        uses = dict(self._first_use)
-        # A part only refers to older ones, so going down every user is known before what it uses.
-        for part_id in sorted(self._commitments.keys() | users.keys(), reverse=True):
-            through = [uses[user] for user in (part_id, *users.get(part_id, ())) if user in uses]
-            if through:
-                uses[part_id] = min(through)
-        return uses
-
     def _streams(self) -> None:
         """The rows that say where the next event goes."""
         for stream_id, name, version, item, since in self._run(_STREAMS):
@@ -235,34 +215,30 @@ class _Check:
 
     def _head(self) -> None:
         rows = self._run(_HEADS).fetchall()
-        position, digest = self._last
         if len(rows) != 1 or rows[0][0] != 1:
             self._say(None, "head", "there is not one head")
         else:
             _, named, kept = rows[0]
             if named > self._events:
                 self._say(self._events + 1, "missing", f"the head is at {named}, the last event at {self._events}")
-            elif (named, kept) != (position, digest):
-                broken = named == self._events and position < named
-                if not broken or not isinstance(kept, bytes) or not self._fits(named, kept):
+            elif (named, kept) != self._last:
+                # Behind a broken event the chain says nothing: there the head must fit the last row.
+                row = self._run(_ONE, named).fetchone() if named == self._events and self._last[0] < named else None
+                if row is None or not isinstance(kept, bytes) or len(kept) != 32 or mark(named, kept) != row[-1]:
                     self._say(self._events or None, "head", f"the head names {named}, the last event is {self._events}")
         if self._expect is None:
             return
-        position, wanted = self._expect.position, self._expect.hash.lower()
+        position = self._expect.position
         found = self._hash_at(position)
         if found is None:
             self._say(position, "expect", f"position {position} is not there")
-        elif found.hex() != wanted:
+        elif found.hex() != self._expect.hash.lower():
             self._say(position, "expect", f"position {position} has the hash {found.hex()}")
-
-    def _fits(self, position: int, kept: bytes) -> bool:
-        row = self._run(_ONE, position).fetchone()
-        return row is not None and len(kept) == 32 and bool(mark(position, kept) == row[-1])
 
     def _hash_at(self, position: int) -> bytes | None:
         """The whole hash at a position, walked from the last whole one before it."""
         start = max(position - 1, 0) // SEAL_EVERY * SEAL_EVERY
-        digest = self._identity.genesis()
+        digest = self._session.identity.genesis()
         for at in range(max(start, 1), position + 1):
             row = self._run(_ONE, at).fetchone()
             if row is None:
@@ -270,30 +246,20 @@ class _Check:
             digest = row[-1] if at == start else self._digest(row, digest)
         return digest
 
-    def _total(self) -> int:
-        row = self._run(_HEADS).fetchone()
-        return row[1] if row else 0
-
     def _rows(self, last: int) -> Iterator[tuple[Any, ...]]:
         """Every event that can be read; what cannot is skipped, so that the rest is still looked at."""
-        after = 0
+        after = alone = 0
         while True:
+            size = 1 if after < alone else _CHUNK
             try:
                 with self._session.guard():
-                    rows = self._run(_PAGE, after).fetchall()
+                    rows = self._run(_PAGE, after, size).fetchall()
             except StenoError:
-                rows = list(islice(self._one_by_one(after, last), _CHUNK))
+                if after >= last:
+                    return
+                after, alone = (after + 1, alone) if size == 1 else (after, after + _CHUNK)
+                continue
             yield from rows
             if not rows:
                 return
             after = rows[-1][0]
-
-    def _one_by_one(self, after: int, last: int) -> Iterator[tuple[Any, ...]]:
-        for position in range(after + 1, last + 1):
-            try:
-                with self._session.guard():
-                    row = self._run(_ONE, position).fetchone()
-            except StenoError:
-                continue
-            if row is not None:
-                yield row

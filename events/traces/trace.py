@@ -19,7 +19,7 @@ from hashlib import sha256
 from io import BufferedReader
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final, cast
+from typing import IO, TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 import zstandard
@@ -128,12 +128,42 @@ def parse_line(raw: bytes, reading: TraceReading) -> Poll | None:
     milliseconds = _maybe_number.decode(line.pop("ms", _NULL)) or 0
     if abs(milliseconds) > _LONGEST / 1000 or started_at + milliseconds * 1000 > _LAST:
         raise ValueError("its times are out of range")
-    took = round(milliseconds * 1000)
+    own: dict[str, Any]
     if "path" in line:
-        return _http_poll(line, started_at, took, reading)
-    if "cmd" in line:
-        return _slurm_poll(line, started_at, took, reading)
-    raise ValueError("it names no path and no command")
+        path, req, body = _text.decode(line["path"]), bytes(line.get("req", _NULL)), line.get("body")
+        status = _maybe_int.decode(line.get("status", _NULL))
+        if status is None and body == _NULL:
+            body = None
+        server_time = _maybe_text.decode(line.get("server_time", _NULL))
+        own = {
+            "error": _maybe_text.decode(line.get("error", _NULL)) or _maybe_text.decode(line.get("exc", _NULL)),
+            "ep": _maybe_text.decode(line.get("ep", _NULL)),
+            "sweep": _maybe_text.decode(line.get("sweep", _NULL)),
+            "complete": bytes(line.get("complete", _NULL)) == b"true",
+            "server_time": None if server_time is None else parse_time(server_time),
+            "answered": reading.answered(path, req, status, None if body is None else bytes(body)),
+            "extra": {key: value for key, value in line.items() if key not in _KNOWN},
+        }
+    elif "cmd" in line:
+        req, body = bytes(line.pop("cmd")), line.pop("out", None)
+        words = msgspec.json.decode(req, type=str | list[str])
+        path = SLURM + (words if isinstance(words, str) else shlex.join(words))
+        status = _maybe_int.decode(line.pop("rc", _NULL))
+        own = {"answered": status == 0, "extra": line}
+    else:
+        raise ValueError("it names no path and no command")
+    text = None if body is None else bytes(body)
+    return Poll(
+        source=reading.source_of(path, req),
+        path=path,
+        req=req,
+        started_at=started_at,
+        observed_at=started_at + round(milliseconds * 1000),
+        status=status,
+        body=text,
+        text=text is not None and text.startswith(b'"'),
+        **own,
+    )
 
 
 def write_trace_line(poll: Poll) -> bytes:
@@ -147,14 +177,9 @@ def write_trace_line(poll: Poll) -> bytes:
         return msgspec.json.encode(line | poll.extra) + b"\n"
     req = msgspec.Raw(poll.req)
     line |= {"ep": poll.ep, "path": poll.path, "req": req, "status": poll.status, "ms": milliseconds}
-    if poll.error is not None:
-        line["error"] = poll.error
-    if poll.sweep is not None:
-        line["sweep"] = poll.sweep
-    if poll.complete:
-        line["complete"] = True
-    if poll.server_time is not None:
-        line["server_time"] = format_time(poll.server_time)
+    server_time = None if poll.server_time is None else format_time(poll.server_time)
+    more = {"error": poll.error, "sweep": poll.sweep, "complete": poll.complete or None, "server_time": server_time}
+    line |= {key: value for key, value in more.items() if value is not None}
     line |= poll.extra
     if poll.body is not None:
         # Line breaks between tokens; inside strings they are escaped anyway.
@@ -162,60 +187,11 @@ def write_trace_line(poll: Poll) -> bytes:
     return msgspec.json.encode(line) + b"\n"
 
 
-def _http_poll(line: dict[str, msgspec.Raw], started_at: int, took: int, reading: TraceReading) -> Poll:
-    path = _text.decode(line["path"])
-    req = bytes(line.get("req", _NULL))
-    status = _maybe_int.decode(line.get("status", _NULL))
-    body = bytes(line["body"]) if "body" in line else None
-    if status is None and body == b"null":
-        body = None
-    error = _maybe_text.decode(line.get("error", _NULL)) or _maybe_text.decode(line.get("exc", _NULL))
-    server_time = _maybe_text.decode(line.get("server_time", _NULL))
-    return Poll(
-        source=reading.source_of(path, req),
-        path=path,
-        req=req,
-        started_at=started_at,
-        observed_at=started_at + took,
-        status=status,
-        error=error,
-        body=body,
-        text=body is not None and body.startswith(b'"'),
-        ep=_maybe_text.decode(line.get("ep", _NULL)),
-        answered=reading.answered(path, req, status, body),
-        sweep=_maybe_text.decode(line.get("sweep", _NULL)),
-        complete=bytes(line.get("complete", _NULL)) == b"true",
-        server_time=None if server_time is None else parse_time(server_time),
-        extra={key: value for key, value in line.items() if key not in _KNOWN},
-    )
-
-
-def _slurm_poll(line: dict[str, msgspec.Raw], started_at: int, took: int, reading: TraceReading) -> Poll:
-    command = bytes(line.pop("cmd"))
-    words = msgspec.json.decode(command, type=str | list[str])
-    path = SLURM + (words if isinstance(words, str) else shlex.join(words))
-    status = _maybe_int.decode(line.pop("rc", _NULL))
-    out = line.pop("out", None)
-    return Poll(
-        source=reading.source_of(path, command),
-        path=path,
-        req=command,
-        started_at=started_at,
-        observed_at=started_at + took,
-        status=status,
-        body=None if out is None else bytes(out),
-        text=out is not None and bytes(out).startswith(b'"'),
-        answered=status == 0,
-        extra=line,
-    )
-
-
 def _members(raw: bytes) -> dict[str, msgspec.Raw]:
     try:
         return _line.decode(raw)
     except msgspec.DecodeError:
-        # Other writers' JSON may hold what strict readers refuse (NaN, half a surrogate pair): taken as Python reads
-        # it.
+        # Other writers' JSON may hold what strict readers refuse (NaN, half a surrogate pair).
         found = json.loads(raw)
         if not isinstance(found, dict):
             raise ValueError("it is not a JSON object") from None  # noqa: TRY004 - the caller names the line
@@ -301,14 +277,10 @@ def _unpacked(file: IO[bytes]) -> Iterator[bytes]:
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a trace."""
 
-    polls: int
-    """Poll lines the record did not have."""
-    known: int
-    """Poll lines it had already."""
-    skipped: int
-    """Broken lines."""
-    first_position: int | None
-    """Of the trace's polls, new or known; None if it has none."""
+    polls: int  # poll lines the record did not have
+    known: int  # poll lines it had already
+    skipped: int  # broken lines
+    first_position: int | None  # of the trace's polls, new or known; None if it has none
     last_position: int | None
 
 
@@ -338,20 +310,19 @@ def import_trace(
     with _rereadable(path) as file:
         sources = {poll.source for _, _, poll, _ in _parsed(file, str(path), reading, lenient=lenient) if poll}
         for source in sorted(sources):
-            _refuse_live(record, source)
+            if "/" in source and _is_recorded(record, f"source/{source}"):
+                raise SourceIsLive(
+                    f"This record records {source} itself, so a trace cannot be imported under that name: give the "
+                    "import a name of its own with `--as NAME`."
+                )
         polls = _identified(_parsed(file, str(path), reading, lenient=lenient), (name or "").encode(), count)
         while batch := list(islice(polls, _BATCH)):
             results = record.append_polls([poll for _, poll in batch], ids=[name for name, _ in batch])
             count["polls"] += sum(result.appended for result in results)
             count["known"] += sum(not result.appended for result in results)
             first, last = results[0].position if first is None else first, results[-1].position
-    return Imported(
-        polls=count["polls"],
-        known=count["known"],
-        skipped=count["skipped"],
-        first_position=first,
-        last_position=last,
-    )
+    counts = {name: count[name] for name in ("polls", "known", "skipped")}
+    return Imported(**counts, first_position=first, last_position=last)
 
 
 def _identified(
@@ -367,21 +338,11 @@ def _identified(
             yield sha256(line + seen[line].to_bytes(8, "big") + salt).digest()[:_ID_BYTES].hex(), poll
 
 
-def _refuse_live(record: "Record", source: str) -> None:
-    """
-    Raises:
-        SourceIsLive: a recorder polls, or has polled, this source.
-    """
-    if "/" not in source:
-        return  # polls of no project, as of dstack's event log: no recorder has such a source
-    stream = f"source/{source}"
+def _is_recorded(record: "Record", stream: str) -> bool:
+    """Whether a recorder polls, or has polled, the source of this stream."""
     first = next(record.read(stream=stream, types={"PollRecorded", "PollFailed"}, limit=1), None)
     started = next(record.read(stream=stream, types={"RecorderStarted"}, limit=1), None)
-    if started is not None or (first is not None and first.event_id is None):
-        raise SourceIsLive(
-            f"This record records {source} itself, so a trace cannot be imported under that name: give the import a "
-            "name of its own with `--as NAME`."
-        )
+    return started is not None or (first is not None and first.event_id is None)
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from engine.replay.record import replay_record
 from events.errors import NotARecord, RecordNotFound, RecordTooNew, RecordTooOld
 from events.store.record import Head, Record
 from events.store.schema import REVISION, alembic_config, metadata
-from events.store.sqlite.opening import expected_schema, plain_sql
+from events.store.sqlite.opening import described, expected_schema, plain_sql
 from events.store.store import store_at
 
 RECORDS = Path(__file__).with_name("records")
@@ -54,6 +54,13 @@ def test_triggers_and_partial_indexes_are_equal_too(made: Path) -> None:
             for name, kind, table, sql in connection.execute("SELECT name, type, tbl_name, sql FROM sqlite_schema")
         }
     assert found == expected_schema()
+    with create_engine("sqlite://").begin() as declared:
+        metadata.create_all(declared)
+        assert described(declared).items() <= found.items()
+    assert sorted(name for name, (kind, *_) in found.items() if kind == "trigger") == [
+        "events_no_delete", "events_no_update", "head_no_delete", "meta_no_delete", "meta_no_update",
+        "parts_no_delete", "parts_no_update", "streams_no_delete",
+    ]  # fmt: skip
 
 
 def test_there_is_one_line_of_revisions_and_the_code_is_at_its_end() -> None:

@@ -19,13 +19,14 @@ from events import types
 from events.clock import SECOND
 from events.errors import StenoError
 from events.store.record import Batch, Head, Record
-from events.store.sqlite.opening import TRIGGERS, plain_sql
+from events.store.sqlite.opening import expected_schema, plain_sql
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SHARED = HealthCheck.function_scoped_fixture
 """Every example writes the file of `tmp_path` anew."""
+TRIGGERS = {name: sql for name, (kind, _, sql) in expected_schema().items() if kind == "trigger"}
 TABLES = ("events", "parts", "streams", "head", "meta", "alembic_version")
 
 

@@ -24,12 +24,10 @@ from events.errors import NotARecord, RecordDamaged, RecordLocked, RecordNotWrit
 BUSY_TIMEOUT: Final = 5.0
 """Seconds a writer waits for another before it gives up."""
 
-_LOCKED: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
-_UNWRITABLE: Final = frozenset(
-    {
-        sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN,
-        sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH, sqlite3.SQLITE_NOLFS, sqlite3.SQLITE_TOOBIG,
-    }
+_LOCKED: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_UNWRITABLE: Final = (
+    sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH,
+    sqlite3.SQLITE_NOLFS, sqlite3.SQLITE_TOOBIG,
 )  # fmt: skip
 
 _guard = threading.Lock()
@@ -50,18 +48,14 @@ class _CountedConnection(sqlite3.Connection):
 
 def connect(path: Path, *, write: bool) -> Connection:
     """A connection to the record at `path`, without transactions of its own; any thread may use it."""
-    uri = f"file:{quote(str(path.absolute()))}"
-    # A reader of a WAL file makes files beside it; only a connection that could write removes them again.
-    if write or (may_write(path) and may_write(path.parent)):
-        uri += "?mode=rw"
-    elif path.with_name(path.name + "-wal").exists():
-        uri += "?mode=ro"
-    else:
-        # Where nothing can be made, nobody is writing either.
-        uri += "?mode=ro&immutable=1"
+    # A reader of a WAL file makes files beside it; only a connection that could write removes them again. Where nothing
+    # can be made, nobody is writing either.
+    mode = "rw" if write or (may_write(path) and may_write(path.parent)) else "ro"
+    if mode == "ro" and not path.with_name(path.name + "-wal").exists():
+        mode += "&immutable=1"
 
     def make() -> sqlite3.Connection:
-        made = _counted(path, uri)
+        made = _counted(path, f"file:{quote(str(path.absolute()))}?mode={mode}")
         if not write:
             made.execute("PRAGMA query_only = ON")
         # A reader passes over pages once, and the system keeps them too; a writer comes back to its indexes.
@@ -85,10 +79,8 @@ def translated(where: str) -> Iterator[None]:
     """Turns SQLite's and the system's errors into those of `events.errors`."""
     try:
         yield
-    except DBAPIError as error:
-        raise _ours(error.orig, where) from error
-    except sqlite3.Error as error:
-        raise _ours(error, where) from error
+    except (DBAPIError, sqlite3.Error) as error:
+        raise _ours(error.orig if isinstance(error, DBAPIError) else error, where) from error
     except UnicodeDecodeError as error:
         # SQLite quotes damaged text in its messages; Python cannot read them.
         raise _ours(None, where) from error
@@ -145,8 +137,8 @@ def _ours(error: BaseException | None, where: str) -> Exception:
     if code in _LOCKED:
         return RecordLocked(f"The record {where} is held by another process: try again when it is done.")
     if code == sqlite3.SQLITE_FULL:
-        full = f"The disk of the record {where} is full"
-        return RecordNotWritable(f"{full}: make room and try again; what was acknowledged is there.")
+        message = f"The disk of the record {where} is full: make room and try again; what was acknowledged is there."
+        return RecordNotWritable(message)
     if code in _UNWRITABLE:
         return RecordNotWritable(f"The record {where} cannot be written ({error}): check its disk and permissions.")
     if code == sqlite3.SQLITE_NOTADB:

@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 
 from events.errors import NotARecord, RecordDamaged, RecordNotFound, RecordNotWritable, RecordTooNew, RecordTooOld
 from events.store.chain import mark
-from events.store.schema import FORMAT, REVISION, REVISIONS, events, head, meta, metadata, revision
+from events.store.schema import FORMAT, REVISION, REVISIONS, events, head, meta, migrate, revision
 from events.store.sqlite.connection import may_write, while_closed
 from events.store.store import Identity
 
@@ -26,23 +26,6 @@ _APPLICATION_ID: Final = 0x53544E4F
 """`STNO`, at byte 68 of the file: how a record is told from any other SQLite file before it is opened."""
 _DESCRIPTION: Final = frozenset({"format", "record_id", "key", "created_at"})
 
-TRIGGERS: Final[dict[str, str]] = {
-    f"{table}_no_{verb.lower()}": (
-        f"CREATE TRIGGER {table}_no_{verb.lower()} BEFORE {verb} ON {table} "
-        f"BEGIN SELECT RAISE(ABORT, 'the record is append-only: no {verb} on {table}'); END"
-    )
-    for verb, tables in (("UPDATE", "events parts meta"), ("DELETE", "events parts meta streams head"))
-    for table in tables.split()
-}
-"""SQLite's triggers by name, as `sqlite_schema` must show them."""
-
-_NEW: Final[dict[str, frozenset[str]]] = {"0001": frozenset({"events_kind"})}
-"""By older revision: what it does not have yet."""
-
-_ALEMBIC: Final = (
-    "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
-    "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
-)
 _QUOTED: Final = re.compile(r'"(\w+)"')
 _LAYOUT: Final = re.compile(r" ?([(),]) ?")
 
@@ -66,13 +49,10 @@ def schema_damage(connection: Connection) -> Iterator[tuple[None, str, str]]:
 
 
 def expected_schema(version: str = REVISION) -> dict[str, tuple[str, ...]]:
-    """Kind, table and plain SQL of everything the schema of a record has, by name."""
-    new = _NEW.get(version, frozenset())
+    """Kind, table and plain SQL of everything that the migrations up to a revision make, by name."""
     with create_engine("sqlite://").begin() as connection:
-        metadata.create_all(connection)
-        for sql in (*TRIGGERS.values(), _ALEMBIC):
-            connection.exec_driver_sql(sql)
-        return {name: what for name, what in described(connection).items() if name not in new}
+        migrate(connection, version if version in REVISIONS else REVISION)
+        return described(connection)
 
 
 def described(connection: Connection) -> dict[str, tuple[str, ...]]:

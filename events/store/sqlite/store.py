@@ -8,11 +8,12 @@ import stat
 import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, cast
 
+import msgspec
 from sqlalchemy import Connection, Executable, create_engine
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import DBAPIError
@@ -22,13 +23,7 @@ from events.clock import Clock
 from events.store.schema import FORMAT, head, meta, migrate
 from events.store.sqlite.connection import connect, file_id, may_write, translated
 from events.store.sqlite.files import FileBlob, locked, sync_folder, take_lease
-from events.store.sqlite.opening import (
-    expect_file,
-    expect_head,
-    expect_writable,
-    read_identity,
-    schema_damage,
-)
+from events.store.sqlite.opening import expect_file, expect_head, expect_writable, read_identity, schema_damage
 from events.store.store import Identity, Lease
 
 _EVENT_ROW: Final = re.compile(r"^row (\d+) missing from index events_")
@@ -79,6 +74,7 @@ class SqliteSession:
             self.connection.rollback()
         except (DBAPIError, sqlite3.Error):
             self.connection.invalidate()
+            self._full = False
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -111,8 +107,8 @@ class SqliteSession:
 class SqliteStore:
     """A record in one file, its company in files beside it whose names begin with the record's."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, place: str) -> None:
+        self.path = Path(place).expanduser()
 
     @property
     def url(self) -> str:
@@ -128,30 +124,24 @@ class SqliteStore:
         expect_file(path)
         if write:
             expect_writable(path)
-        connection = connect(path, write=write)
-        try:
-            with translated(str(path)):
-                session = SqliteSession(path, connection, read_identity(connection, path, write=write, check=check))
-                if check:
-                    expect_head(session, path)
-        except BaseException:
-            connection.close()
-            raise
+        with ExitStack() as opened:
+            connection = opened.enter_context(connect(path, write=write))
+            opened.enter_context(translated(str(path)))
+            session = SqliteSession(path, connection, read_identity(connection, path, write=write, check=check))
+            if check:
+                expect_head(session, path)
+            opened.pop_all()
         return session
 
     def upgrade(self) -> None:
         expect_file(self.path)
         expect_writable(self.path)
-        connection = connect(self.path, write=True)
-        try:
-            with translated(str(self.path)):
-                read_identity(connection, self.path, write=False)
-                connection.rollback()
-                connection.exec_driver_sql("BEGIN IMMEDIATE")
-                migrate(connection)
-                connection.commit()
-        finally:
-            connection.close()
+        with connect(self.path, write=True) as connection, translated(str(self.path)):
+            read_identity(connection, self.path, write=False)
+            connection.rollback()
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            migrate(connection)
+            connection.commit()
 
     def stamp(self) -> object:
         return file_id(self.path)
@@ -181,9 +171,7 @@ class SqliteStore:
         return self.folder(f"lease-{name.replace('/', '-')}")
 
 
-def at(place: str) -> SqliteStore:
-    """The store at a path."""
-    return SqliteStore(Path(place).expanduser())
+STORE: Final = SqliteStore
 
 
 def _has_content(path: Path) -> bool:
@@ -200,23 +188,20 @@ def _create(path: Path, clock: Clock) -> None:
     with translated(str(path)):
         path.parent.mkdir(parents=True, exist_ok=True)
         with locked(path.parent, os.O_RDONLY):
-            if not _has_content(path):
-                _create_beside(path, clock)
-                sync_folder(path.parent)
-
-
-def _create_beside(path: Path, clock: Clock) -> None:
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    os.close(descriptor)
-    try:
-        make = partial(sqlite3.connect, name, isolation_level=None)
-        with create_engine("sqlite+pysqlite://", creator=make, poolclass=NullPool).connect() as connection:
-            connection.exec_driver_sql("PRAGMA journal_mode = WAL")
-            fill(connection, clock)
-        Path(name).replace(path)
-    finally:
-        for ending in ("", "-wal", "-shm", "-journal"):
-            Path(name + ending).unlink(missing_ok=True)
+            if _has_content(path):
+                return
+            descriptor, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+            os.close(descriptor)
+            try:
+                make = partial(sqlite3.connect, name, isolation_level=None)
+                with create_engine("sqlite+pysqlite://", creator=make, poolclass=NullPool).connect() as connection:
+                    connection.exec_driver_sql("PRAGMA journal_mode = WAL")
+                    fill(connection, clock)
+                Path(name).replace(path)
+            finally:
+                for ending in ("", "-wal", "-shm", "-journal"):
+                    Path(name + ending).unlink(missing_ok=True)
+            sync_folder(path.parent)
 
 
 def fill(connection: Connection, clock: Clock) -> None:
@@ -224,12 +209,8 @@ def fill(connection: Connection, clock: Clock) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE")
     migrate(connection)
     made = Identity(format=FORMAT, record_id=str(uuid.uuid4()), key=secrets.token_bytes(32), created_at=clock.now())
-    own = {
-        "format": str(made.format).encode(),
-        "record_id": made.record_id.encode(),
-        "key": made.key,
-        "created_at": str(made.created_at).encode(),
-    }
-    connection.execute(meta.insert(), [{"key": key, "value": value} for key, value in own.items()])
+    own = msgspec.structs.asdict(made).items()
+    rows = [{"key": key, "value": value if key == "key" else str(value).encode()} for key, value in own]
+    connection.execute(meta.insert(), rows)
     connection.execute(head.insert(), {"id": 1, "position": 0, "hash": made.genesis()})
     connection.commit()
