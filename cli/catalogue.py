@@ -55,11 +55,11 @@ HELP = {name: text for commands in SECTIONS.values() for name, text in commands.
 
 _MODULES = {
     "about": ("config", "machine", "completion"),
-    "budget": ("metrics",),
+    "costs": ("budget", "metrics"),
     "daemons": ("record", "serve", "up"),
     "events": ("polls", "poll"),
     "maintenance": ("verify", "rebuild", "db"),
-    "runs": ("ps", "show", "timeline"),
+    "runs": ("ps", "show", "timeline", "explain", "logs", "stop"),
     "traces": ("export", "import"),
 }
 """Modules of several commands; every other command has one of its own name."""

@@ -1,9 +1,9 @@
-"""`steno costs`: what everything cost, from the bills of the machines."""
+"""`steno costs`, `steno budget` and `steno metrics`: what everything cost, what is left, a front end's figures."""
 
 from __future__ import annotations
 
 import csv
-import io
+import sys
 from typing import TYPE_CHECKING, Literal, get_args
 
 import click
@@ -74,7 +74,9 @@ def costs_command(
         elif reconcile:
             _reconciliation(app, found)
         elif form == "csv":
-            _focus(found)
+            from engine.money.focus import focus_rows
+
+            csv.writer(sys.stdout, lineterminator="\n").writerows(focus_rows(found.costs))
         else:
             _report(app, found, by or "vm")
 
@@ -92,18 +94,7 @@ def _report(app: App, found: Books, by: By) -> None:
         hint("nothing has cost anything yet; `steno vms` lists machines")
 
 
-def _focus(found: Books) -> None:
-    """Every charge as a CSV row in FOCUS's columns, the header first."""
-    from engine.money.focus import focus_rows
-
-    for row in focus_rows(found.costs):
-        line = io.StringIO()
-        csv.writer(line, lineterminator="\n").writerow(row)
-        click.echo(line.getvalue(), nl=False)
-
-
 def _performance(app: App, found: Books) -> None:
-    """Start times, idle shutdown and cost per task beside their targets."""
     from cli.render.money import measure_object, measures
     from engine.money.report import performance
 
@@ -115,7 +106,6 @@ def _performance(app: App, found: Books) -> None:
 
 
 def _reconciliation(app: App, found: Books) -> None:
-    """Our cost of each run beside the provider's own, and every difference by its cause."""
     from cli.render.money import reconciliation_page
     from engine.money.reconcile import reconcile
     from projections.models.money_objects import reconciliation_object
@@ -130,7 +120,6 @@ def _reconciliation(app: App, found: Books) -> None:
 
 
 def _projection(app: App) -> None:
-    """The usual cost estimates, calculated from the settings' rate, timeout and budget."""
     from cli.render.money import claim_object, inputs_object, projection_page
     from engine.money.projection import Inputs, project
     from engine.settings.policy import policy_from
@@ -145,3 +134,63 @@ def _projection(app: App) -> None:
     claims = project(inputs)
     value = {"inputs": inputs_object(inputs), "claims": [claim_object(one) for one in claims]}
     show(app, value, lambda: projection_page(inputs, claims, columns()))
+
+
+@steno_command("budget")
+@at_option
+def budget_command(app: App, at: str | None) -> None:
+    """Show where the budget stands: spent, committed, remaining, burn rate, and when it is used up.
+
+    Spent is every machine's bill to the newest poll; committed is the worst that live runs and machines may still
+    cost. A submission whose own worst case does not fit into what is left is refused (exit 6), with the arithmetic.
+    The total and the alert thresholds are the settings budget.total and budget.alerts.
+
+    With --json: {"total_usd", "spent_usd", "committed_usd", "remaining_usd", "available_usd", "used_pct",
+    "spent_24h_usd", "rate_now_usd_per_hour", "burn_rate_usd_per_hour", "exhausted_at", "alerts": [{"threshold",
+    "reached", "told_at_position"}], "position"}; null where there is no budget.
+
+    \b
+    Examples:
+      steno budget
+      steno budget --json | jq -r .remaining_usd
+      AMD_GRANT_CREDITS_TOTAL=500 steno budget
+    """
+    from cli.render.money import budget_page
+    from cli.wiring.view import books
+    from engine.decide.budget import account
+    from projections.models.money_objects import budget_object
+    from projections.models.wire import wire
+
+    with books(app, at, every_run=False) as found:
+        standing = account(found.state, found.policy, found.now)
+        value = wire(budget_object(standing, found.state, found.policy)) | {"position": found.position}
+        show(app, value, lambda: budget_page(standing, found.state, found.policy, found.now, columns()))
+
+
+@steno_command("metrics")
+@at_option
+def metrics_command(app: App, at: str | None) -> None:
+    """Print the figures a front end shows: cost, credits left, tasks, cold starts and warm reuses, live machines.
+
+    With --json: {"total_cost_usd", "remaining_credits_usd", "credits_used_pct", "tasks_completed", "cold_starts",
+    "warm_reuses", "active_vms"}: all numbers, percent to one decimal; tasks_completed is cold_starts + warm_reuses,
+    active_vms every machine that may be billed. Null only where there is no budget.
+
+    \b
+    Examples:
+      steno metrics --json
+      steno metrics --json | jq .credits_used_pct
+    """
+    import msgspec
+
+    from cli.render import paint
+    from cli.wiring.view import books
+    from engine.decide.budget import account, metrics
+
+    with books(app, at) as found:
+        figures = metrics(found.state, account(found.state, found.policy, found.now))
+    rows = [
+        (name, "–" if value is None else f"{value:g}" if isinstance(value, int) else f"{value:,.6g}")
+        for name, value in msgspec.structs.asdict(figures).items()
+    ]
+    show(app, figures, paint.table(("FIGURE", "VALUE"), rows, right=(1,)))

@@ -83,12 +83,7 @@ def up_command(app: App, *, api: bool, show: bool) -> None:
 
 @contextlib.contextmanager
 def _serving(app: App, record: Store, live: LiveWorld, *, show: bool) -> Iterator[Callable[[], None]]:
-    """The HTTP service, running; yields a function that raises if the service has failed.
-
-    Raises:
-        Conflict: another process has the port.
-        NotConfigured: it cannot or may not listen on that address.
-    """
+    """The HTTP service, running; yields a function that raises if the service has failed."""
     from cli.wiring.http_service import announced, serving
     from cli.wiring.record_loop import PartFailed
     from engine.errors import Conflict

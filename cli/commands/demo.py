@@ -62,13 +62,19 @@ def demo_command(app: App) -> None:
       steno demo
     """
 
+    from cli.render.timeline import draw
+    from projections.models.timeline import timeline
+
     where = app.flags.get("record") or str(Path(tempfile.mkdtemp(prefix="steno-demo-")) / "record.db")
     inner = App()
     for name, value in (_SETTINGS | {"record": where}).items():
         inner.set_flag(name, value)
     inner.json = app.json
     runs, machines = _machines(inner)
-    _pictures(inner, runs)
+    _title("Where the time went", inner)
+    for run in runs:
+        picture = draw(run, timeline(run, (), inner.clock.now()), columns() - 2)
+        _printed(f"steno timeline {run.name}", inner, f"{picture}\n")
     incident = _incident(inner)
     if app.json:
         emit_json({"record": where, "runs": runs, "machines": machines, "incident": incident})
@@ -152,17 +158,6 @@ def _until_gone(app: App, record: Record, provider: Provider) -> None:
         root.handlers[:] = before
 
 
-def _pictures(app: App, runs: list[RunObject]) -> None:
-    """Draw where the time of both went."""
-    from cli.render.timeline import draw
-    from projections.models.timeline import timeline
-
-    _title("Where the time went", app)
-    for run in runs:
-        life = timeline(run, (), app.clock.now())
-        _printed(f"steno timeline {run.name}", app, draw(run, life, columns() - 2) + "\n")
-
-
 def _incident(app: App) -> dict[str, object]:
     """Replay the shipped recording under both rule sets and quote the poll that settles it."""
     from cli.render.explain import fields
@@ -205,13 +200,11 @@ def _incident(app: App) -> dict[str, object]:
 
 
 def _title(text: str, app: App) -> None:
-    """A heading, unless the output is JSON."""
     if not app.json:
         emit("\n" + click.style(text, bold=True) + "\n")
 
 
 def _typed(line: str, app: App) -> None:
-    """A command as the reader would type it."""
     if not app.json:
         emit(click.style(f"  $ {line}", dim=True))
 

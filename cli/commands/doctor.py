@@ -109,11 +109,7 @@ def _report(app: App, checks: list[Check], found: dict[str, Checkup], wanted: st
 
 
 def _rent(app: App, trial: Trial, provider_name: str, *, yes: bool) -> None:
-    """Show the worst case, ask, run the provider's example, and report start-up time, exit status and cost.
-
-    Raises:
-        Detached: the answer was no; nothing was rented.
-    """
+    """Show the worst case, ask, run the provider's example, and report start-up time, exit status and cost."""
     from cli.render.runs import ended
     from cli.render.words import duration, money, short
     from cli.wiring.session import session

@@ -90,19 +90,13 @@ def test(app: App) -> None:
         raise NotConfigured("there is no webhook: set alerts.webhook (STENO_WEBHOOK) to its address")
     with app.writing() as record:
         notice_id, status, error = send_test_notice(Journal(record), webhook, app.clock, app.ids)
+    signed = webhook.secret is not None
     if app.json:
-        emit_json(
-            {
-                "notice_id": notice_id,
-                "delivered": error is None,
-                "status": status,
-                "error": error,
-                "signed": webhook.secret is not None,
-            }
-        )
+        found = {"notice_id": notice_id, "delivered": error is None, "status": status, "error": error, "signed": signed}
+        emit_json(found)
     elif error is None:
-        signed = "signed" if webhook.secret is not None else "not signed (alerts.secret is not set)"
-        emit(f"the webhook answered {status}: notice {notice_id}, {signed}")
+        how = "signed" if signed else "not signed (alerts.secret is not set)"
+        emit(f"the webhook answered {status}: notice {notice_id}, {how}")
     if error is not None:
         say(f"the webhook did not accept the test notice: {error}")
         app.exit_code = UNREACHABLE

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import tempfile
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -105,14 +107,12 @@ def _walk(app: App, whole: Replay, steps: Iterator[Step]) -> None:
 
 @contextmanager
 def _history(app: App, what: str | None, *, lenient: bool) -> Iterator[History]:
-    """The history a person names: a trace file, `-`, a record's path or URL; None is the record of the settings.
-
-    Raises:
-        RecordNotFound, NotARecord, RecordDamaged, RecordTooNew: as they say.
-    """
+    """The history a person names: a trace file, `-`, a record's path or URL; None is the record of the settings."""
     if what == "-":
-        with _spooled() as path:
-            yield from _trace(path, lenient=lenient)
+        with tempfile.NamedTemporaryFile(prefix="steno-", suffix=".jsonl") as file:  # it may be folded twice
+            shutil.copyfileobj(sys.stdin.buffer, file)
+            file.flush()
+            yield from _trace(file.name, lenient=lenient)
     elif what is not None and not _names_a_record(what):
         from cli.wiring.trace_files import existing
 
@@ -146,15 +146,3 @@ def _names_a_record(what: str) -> bool:
         return path.suffix not in {".jsonl", ".zst", ".json"}
     with path.open("rb") as file:
         return file.read(len(_SQLITE)) == _SQLITE or path.suffix in {".db", ".sqlite"}
-
-
-@contextmanager
-def _spooled() -> Iterator[str]:
-    """Standard input as a file, so that it can be folded more than once."""
-    import shutil
-    import tempfile
-
-    with tempfile.NamedTemporaryFile(prefix="steno-", suffix=".jsonl") as file:
-        shutil.copyfileobj(sys.stdin.buffer, file)
-        file.flush()
-        yield file.name

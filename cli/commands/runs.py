@@ -1,9 +1,14 @@
-"""`steno ps`, `steno show` and `steno timeline`: runs in a list, one in full, and where its time went."""
+"""Commands about runs: `ps`, `show`, `timeline`, `explain`, `logs`, `stop`."""
+
+import codecs
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import closing
 
 import click
 
 from cli.wiring.app import App, steno_command
-from cli.wiring.options import at_option, hidden_option, run_argument
+from cli.wiring.options import at_option, hidden_option, run_argument, run_or_vm_argument
 from cli.wiring.output import emit, emit_json, hint, show
 from cli.wiring.terminal import columns
 
@@ -130,3 +135,133 @@ def timeline_command(app: App, run: str, at: str | None) -> None:
         folded, seen = decode_run(row.folded), view.clock(row.archive, now)
         life = timeline(found, view.blind_of(row), seen, vm, folded.said, folded.later_attempts)
     show(app, lambda: wire(life), lambda: draw(found, life, columns()))
+
+
+@steno_command("explain")
+@run_or_vm_argument
+@at_option
+def explain_command(app: App, run: str, at: str | None) -> None:
+    """Explain a verdict: its rule, the provider's answer that decided it, and what would have changed it.
+
+    For a run that started cold or is waiting, also why it got no warm machine. For a machine: why it still runs, and
+    what would stop it.
+
+    With --json: {"run", "sentence", "rule", "evidence": [{"position", "kind", "at", "source", "path", "fields":
+    [{"path", "value"}]}], "steps", "flips", "anomalies", "blind", "not_warm": [sentences]}; of a machine {"vm",
+    "why_up": [sentences], "anomalies", "position"}. A field's path is that of its value in `steno poll POSITION`.
+    Evidence of kind "event" is one of Steno's own events, where no poll decided.
+
+    \b
+    Examples:
+      steno explain matmul
+      steno explain matmul --json | jq -r '.evidence[0].position'
+      steno explain matmul --at 15m
+      steno explain steno-slot-1-0
+    """
+    from cli.render.explain import page, vm_page
+    from cli.wiring.view import viewing
+    from projections.models.explain import explain
+    from projections.models.wire import wire
+    from projections.store.schema import VmRow
+
+    with viewing(app, at) as (record, view, now):
+        row = view.run_or_vm(run)
+        if isinstance(row, VmRow):
+            vm, machine, anomalies = view.vm(row.vm_id), view.machine(row.vm_id), view.anomalies_of(f"vm/{row.vm_id}")
+            why, until = view.why_up(row.vm_id, now), view.until(machine)
+            value = {"vm": vm, "why_up": why, "anomalies": anomalies, "position": view.position}
+            show(app, value, lambda: vm_page(vm, machine, why, anomalies, until, columns()))
+            return
+        found = explain(record, view, row, now)
+        why = view.why_not_warm(row.run_id)
+    show(app, lambda: wire(found) | {"not_warm": why}, lambda: page(found, why, columns()))
+
+
+@steno_command("logs")
+@run_argument
+@click.option("-f", "--follow", is_flag=True, help="Follow the output until the run ends.")
+def logs_command(app: App, run: str, follow: bool) -> None:
+    """Print a run's output, read from its provider; output is not recorded.
+
+    On a terminal, colours are kept and other control characters are shown as text (\\x1b). A file or pipe gets every
+    byte.
+
+    With --json, JSON Lines: {"text"}, one for each line of output.
+
+    \b
+    Examples:
+      steno logs matmul
+      steno logs matmul -f
+    """
+    from cli.render.paint import visible_output
+    from cli.wiring.view import viewing
+    from engine.errors import Conflict
+    from projections.store.world_table import decode_run
+
+    with viewing(app) as (record, view, _):
+        found = decode_run(view.row(run).folded)
+        store = record.store
+    if found.provider_id is None:
+        raise Conflict(
+            f"{found.name} has not been submitted to its provider, so it has no output; see `steno show {found.name}`"
+        )
+    with closing(app.provider_of(found, store)) as provider:
+        pieces = provider.logs(found.provider_id, found.name or "", follow=follow)
+        if app.json:
+            for line in _lines(pieces):
+                emit_json({"text": line.decode("utf-8", "replace")}, lines=True)
+            return
+        shown = sys.stdout.isatty()
+        decoded = codecs.getincrementaldecoder("utf-8")("replace")
+        for piece in pieces:
+            sys.stdout.buffer.write(visible_output(decoded.decode(piece)).encode() if shown else piece)
+            sys.stdout.buffer.flush()
+
+
+def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    rest = b""
+    for piece in pieces:
+        *whole, rest = (rest + piece).split(b"\n")
+        yield from whole
+    if rest:
+        yield rest
+
+
+@steno_command("stop")
+@run_argument
+@click.option("--abort", is_flag=True, help="Stop at once; the task cannot clean up.")
+def stop_command(app: App, run: str, abort: bool) -> None:
+    """Stop a run; stopping a run that has ended does nothing.
+
+    Steno records the request first. The process that holds the provider's lease carries it out, and this command waits
+    up to 30 seconds for the end. With --json: {"run_id", "name", "state", "asked"}.
+
+    \b
+    Examples:
+      steno stop matmul
+      steno stop 5f0c --abort
+    """
+    from cli.render.runs import ended
+    from cli.wiring.session import END_TIMEOUT, session
+    from cli.wiring.view import caught_up_view
+    from engine.commands.stop import needs_stop
+    from projections.store.world_table import decode_run
+
+    with app.writing(create=False) as record:
+        with caught_up_view(record) as view:
+            found = decode_run(view.row(run).folded)
+            requested = needs_stop(found, view.state, app.settings, app.clock.now())
+        name, state = found.name or found.run_id, str(found.state)
+        said = f"{name} had already ended: {state}"
+        if requested:
+            with (
+                closing(app.provider_of(found, record.store)) as provider,
+                session(app, record, provider, adopt=False) as here,
+            ):
+                here.stop(found, abort=abort)
+                after = here.follow(found.run_id, name, timeout=END_TIMEOUT)
+            kind = "abort" if abort else "stop"
+            said = f"the {kind} of {name} is requested; it has not ended yet: `steno show {name}`"
+            if after is not None:
+                state, said = after.state, ended(after)
+    show(app, {"run_id": found.run_id, "name": found.name, "state": state, "asked": requested}, said)

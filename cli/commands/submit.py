@@ -12,7 +12,7 @@ from cli.wiring.errors import NOT_SUCCEEDED
 from cli.wiring.options import project_option, provider_option
 from cli.wiring.output import emit, emit_json, hint
 from engine.providers import registry
-from engine.providers.kind import Option, ProviderKind
+from engine.providers.kind import ProviderKind
 from engine.settings.table import PROFILES
 
 
@@ -42,18 +42,17 @@ class TaskCommand(StenoCommand):
         """Add the options that are not there; whether there were any."""
         there = {name for param in self.params for name in param.opts}
         found = [option for kind in kinds for option in kind.options if option.flag not in there]
-        self.params += map(_click_option, found)
+        self.params += [
+            click.Option(
+                [one.flag, one.field],
+                metavar=one.metavar,
+                multiple=one.multiple,
+                type=click.Choice(one.choices) if one.choices else str,
+                help=one.help,
+            )
+            for one in found
+        ]
         return bool(found)
-
-
-def _click_option(option: Option) -> click.Option:
-    return click.Option(
-        [option.flag, option.field],
-        metavar=option.metavar,
-        multiple=option.multiple,
-        type=click.Choice(option.choices) if option.choices else str,
-        help=option.help,
-    )
 
 
 @click.command("submit", cls=TaskCommand)

@@ -93,11 +93,7 @@ def _part_of_run(record: Record, row: RunRow) -> tuple[int, int, frozenset[str]]
 
 @contextmanager
 def _opened(target: str) -> Iterator[BinaryIO]:
-    """A file that gets its name when it is complete, or standard output; `.zst` is compressed.
-
-    Raises:
-        OSError: the file cannot be written; nothing is left of it.
-    """
+    """A file that gets its name when it is complete, or standard output; `.zst` is compressed."""
     if target == "-":
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()

@@ -30,7 +30,10 @@ def page(found: Explanation, not_warm: Sequence[str], columns: int) -> str:
     lines += _items("Why not warm", not_warm, width)
     lines += _items("What would have changed it", map(_flip, found.flips), width)
     lines += _odd(found.anomalies, width)
-    lines += _items("Gaps without an answer", [_gap(gap.start, gap.end) for gap in found.gaps], width)
+    gaps = [
+        f"{words.hour(gap.start)} to {words.hour(gap.end)}, {words.duration(gap.end - gap.start)}" for gap in found.gaps
+    ]
+    lines += _items("Gaps without an answer", gaps, width)
     if found.evidence and found.evidence[-1].kind == "poll":
         lines.append(paint.dim(f"The full answer: steno poll {found.evidence[-1].position}"))
     return "\n".join(lines).rstrip()
@@ -98,7 +101,3 @@ def _flip(sentence: str) -> str:
     """`Had the job exited 1 → failed/exit_nonzero`."""
     change, colon, verdict_then = sentence.partition(": ")
     return f"{change[:1].upper()}{change[1:]} → {verdict_then}" if colon else sentence
-
-
-def _gap(start: int, end: int) -> str:
-    return f"{words.hour(start)} to {words.hour(end)}, {words.duration(end - start)}"

@@ -129,14 +129,19 @@ def reconciliation_page(
 ) -> str:
     """One row per run, then the total; the causes sum to the difference exactly."""
     head = ("RUN", "OURS", "THEIRS", "DIFFERENCE", "BECAUSE OF")
-    rows = [(*_figures(_run_name(one, state), one), _causes(one)) for one in runs]
+    rows = []
+    for one in runs:
+        run = state.runs.get(one.run_id or "")
+        ordered = sorted(one.lines, key=lambda line: -abs(line.amount))
+        causes = ", ".join(f"{line.cause.value} {_signed(line.amount)}" for line in ordered)
+        rows.append((*_figures((None if run is None else run.name) or one.run_id or "–", one), causes))
     drawn = paint.table(head, [*rows, (*_figures("everything", everything), "")], right=(1, 2, 3)).splitlines()
     lines = [line if paint.width(line) <= columns else paint.cut(line, columns) for line in drawn]
-    causes = [(line.cause.value, line.amount) for line in everything.lines]
+    summed = [(line.cause.value, line.amount) for line in everything.lines]
     difference = 0 if everything.theirs is None else everything.ours - everything.theirs
-    width = max((len(name) for name, _ in causes), default=0)
+    width = max((len(name) for name, _ in summed), default=0)
     lines += ["", paint.bold("Ours minus theirs")]
-    lines += [f"  {name.ljust(width)}  {_signed(amount):>12}" for name, amount in (*causes, ("total", difference))]
+    lines += [f"  {name.ljust(width)}  {_signed(amount):>12}" for name, amount in (*summed, ("total", difference))]
     if any(one.divergence for one in runs):
         lines += ["", "unexplained: the provider's figure does not follow from its own submissions"]
     return "\n".join(lines)
@@ -147,19 +152,9 @@ def _figures(name: str, one: Reconciliation) -> tuple[str, str, str, str]:
     return paint.cut(name, 32), short(one.ours), short(one.theirs), difference
 
 
-def _causes(one: Reconciliation) -> str:
-    ordered = sorted(one.lines, key=lambda line: -abs(line.amount))
-    return ", ".join(f"{line.cause.value} {_signed(line.amount)}" for line in ordered)
-
-
 def _signed(amount: int) -> str:
     sign = "+" if amount > 0 else "−" if amount < 0 else ""
     return f"{sign}{short(abs(amount))}"
-
-
-def _run_name(one: Reconciliation, state: WorldState) -> str:
-    run = state.runs.get(one.run_id or "")
-    return (None if run is None else run.name) or one.run_id or "–"
 
 
 _COLOURS = {

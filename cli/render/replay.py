@@ -14,7 +14,6 @@ from projections.models.evidence import brief, quote
 
 
 def _runs_of(replay: Replay) -> list[RunObject]:
-    """The run objects of a replay."""
     return [run_object(run, replay.rules, replay.costs.get(run.run_id)) for run in replay.runs]
 
 

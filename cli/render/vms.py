@@ -119,7 +119,6 @@ def bill(vm: VmObject, until: int) -> str:
 
 
 def _intents(machine: Vm) -> list[tuple[str, str]]:
-    """Stop requests and stops that Steno sent."""
     rows = []
     if machine.wish is not None:
         when = "when no run is on it" if machine.wish.when_idle else "at once"

@@ -83,19 +83,11 @@ class App:
         return RandomIds()
 
     def reading(self, *, check: bool = True) -> Record:
-        """The record to read; `check` looks that its newest events are there.
-
-        Raises:
-            RecordNotFound, NotARecord, RecordDamaged, RecordTooNew: as they say.
-        """
+        """The record to read; `check` looks that its newest events are there."""
         return self._record(write=False, check=check)
 
     def writing(self, *, create: bool = True) -> Record:
-        """The record to append to, made if it is not there and `create`.
-
-        Raises:
-            NotARecord, RecordDamaged, RecordTooNew, RecordNotWritable, RecordLocked: as they say.
-        """
+        """The record to append to, made if it is not there and `create`."""
         return self._record(write=True, create=create)
 
     def _record(self, *, write: bool, create: bool = False, check: bool = True) -> Record:

@@ -62,10 +62,10 @@ CODES: dict[type[BaseException], int] = {
     Detached: INTERRUPTED,
     WaitEnded: NOT_SUCCEEDED,
     events.StenoError: USAGE,
+    FileNotFoundError: NOT_FOUND,
 }
 """The code of every error class; a subclass has the code of its nearest listed ancestor."""
 
-_WRITE_ERRNOS = frozenset({errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM})
 _REMEDIES = {
     errno.ENOSPC: ": free some space",
     errno.EDQUOT: ": free some space",
@@ -73,7 +73,7 @@ _REMEDIES = {
     errno.EACCES: ": change its permissions",
     errno.EPERM: ": change its permissions",
 }
-"""What to do about an operating system error."""
+"""Why a file cannot be written, and what to do about it."""
 
 
 def exit_code_of(error: BaseException) -> int:
@@ -112,12 +112,8 @@ def code_of(error: BaseException) -> int:
     listed = next((ancestor for ancestor in type(error).__mro__ if ancestor in CODES), None)
     if listed is not None:
         return CODES[listed]
-    if isinstance(error, FileNotFoundError):
-        return NOT_FOUND
-    if isinstance(error, OSError) and error.errno in _WRITE_ERRNOS:
-        return NOT_WRITABLE
-    if isinstance(error, OSError) and error.filename is not None:
-        return USAGE
+    if isinstance(error, OSError):
+        return NOT_WRITABLE if error.errno in _REMEDIES else BUG if error.filename is None else USAGE
     return BUG
 
 

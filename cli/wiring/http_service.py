@@ -51,8 +51,7 @@ def serving(app: App, record: Where, live: LiveWorld | None = None) -> Iterator[
     """
     at = host(app.settings.value("api.host") or "")
     service = assembled(app, record, live)
-    expect_guarded(service, at)
-    warn_of_local(service, at)
+    _expect_guarded(service, at)
     allow_many_connections()
     stack = ExitStack()
     sockets = [stack.enter_context(one) for one in bound(at, port(app.settings.value("api.port") or ""))]
@@ -90,16 +89,15 @@ def announced(server: Server, record: Store, *, show: bool = False) -> None:
 
 
 def _show(url: str) -> None:
-    """Start a browser, or say that there is none. One that is the process started is waited for until it ends."""
+    """Start a browser, or say that there is none. One that is the process started is waited for until it ends.
+
+    A browser without a window is not started: one of text would take the terminal from the log.
+    """
     import webbrowser
 
-    if not (_has_windows() and webbrowser.open(url)):
+    windows = sys.platform == "darwin" or any(map(os.environ.get, ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")))
+    if not (windows and webbrowser.open(url)):
         _log.warning("no browser could be started; open %s yourself", url)
-
-
-def _has_windows() -> bool:
-    """Whether a browser would have a window: one of text would take the terminal from the log."""
-    return sys.platform == "darwin" or any(os.environ.get(one) for one in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY"))
 
 
 def serve_until_stopped(app: App, record: Store, *, show: bool) -> None:
@@ -141,34 +139,25 @@ def assembled(app: App, record: Where, live: LiveWorld | None = None) -> Service
     )
 
 
-def expect_guarded(service: Service, host: str) -> None:
-    """Look that who can reach the service from elsewhere needs a token, and that there is one.
-
-    Raises:
-        NotConfigured: there is none, or the file they are in cannot be read.
+def _expect_guarded(service: Service, host: str) -> None:
+    """Look that who can reach the service from elsewhere needs a token, and that there is one; say who else may run
+    commands as this user: on `local` every token that may submit.
     """
-    usable = service.tokens.usable()
-    if service.tokens.trouble is not None:
-        raise NotConfigured(f"{service.tokens.trouble}: correct the file, or move it away and create the tokens again")
-    if usable or trusts_loopback(service.settings):
-        return
-    name = "api.loopback" if listens_on_loopback(host) else "api.host"
-    found = service.settings.find(name)
-    why = "so every request needs a token, and there is none"
-    if name == "api.host":
-        why = "which other machines can reach, and without a token anybody there could run things"
-    raise NotConfigured(
-        f"{name} is {found.value} ({found.source}), {why}: make one with `steno token create --role read|submit|admin`"
-        ", or listen on 127.0.0.1 with api.loopback = open"
-    )
-
-
-def warn_of_local(service: Service, host: str) -> None:
-    """Say who else may run commands as this user: on `local` every token that may submit."""
-    if service.outside.provider != "local":
-        return
-    if service.tokens.usable(Role.SUBMIT) or not listens_on_loopback(host):
-        kernels = "kernels too" if service.settings.value("kernel.unsafe_local") == "true" else "but no kernels"
+    tokens, settings = service.tokens, service.settings
+    usable, loopback = tokens.usable(), listens_on_loopback(host)
+    if tokens.trouble is not None:
+        raise NotConfigured(f"{tokens.trouble}: correct the file, or move it away and create the tokens again")
+    if not usable and not trusts_loopback(settings):
+        found = settings.find("api.loopback" if loopback else "api.host")
+        why = "so every request needs a token, and there is none"
+        if not loopback:
+            why = "which other machines can reach, and without a token anybody there could run things"
+        raise NotConfigured(
+            f"{found.name} is {found.value} ({found.source}), {why}: make one with `steno token create --role "
+            "read|submit|admin`, or listen on 127.0.0.1 with api.loopback = open"
+        )
+    if service.outside.provider == "local" and (tokens.usable(Role.SUBMIT) or not loopback):
+        kernels = "kernels too" if settings.value("kernel.unsafe_local") == "true" else "but no kernels"
         _log.warning(
             "the provider is local: whoever has a token of the role submit or admin runs commands as this user, "
             "not isolated (%s: kernel.unsafe_local)",

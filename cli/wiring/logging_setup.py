@@ -59,17 +59,16 @@ class _Handler(logging.Handler):
             (sys.stderr if self._err else sys.stdout).flush()
 
 
+def _line(at: int, level: str, message: str) -> str:
+    return f"{_second(at // 1_000_000)}.{at // 1000 % 1000:03}Z {level:<7} {message}"
+
+
 def _object(at: int, level: str, message: str) -> str:
     import msgspec
 
     from events.clock import format_time
 
     return msgspec.json.encode({"at": format_time(at), "level": level.lower(), "message": message}).decode()
-
-
-def _line(at: int, level: str, message: str) -> str:
-    """`2026-11-20T15:00:02.123Z INFO    message`."""
-    return f"{_second(at // 1_000_000)}.{at // 1000 % 1000:03}Z {level:<7} {message}"
 
 
 @functools.lru_cache(maxsize=4)

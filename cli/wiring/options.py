@@ -38,7 +38,6 @@ def _keep_provider(ctx: click.Context, parameter: click.Parameter, value: str | 
 
 
 def _providers(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001
-    """Names of providers that begin so."""
     from engine.providers import registry
 
     return [name for name in registry.names() if name.startswith(incomplete)]

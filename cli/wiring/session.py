@@ -96,12 +96,16 @@ class RunSession:
             base=task.base,
             fallback=task.fallback,
         )
+        silence = threading.Timer(SILENCE, self._hint_at_silence)
+        silence.daemon = True
+        silence.start()
         try:
-            with self._hint_after_silence():
-                outcome = self._dispatcher.submitted(run_id, OUTCOME_TIMEOUT)
+            outcome = self._dispatcher.submitted(run_id, OUTCOME_TIMEOUT)
         except (ProviderUnreachable, ProviderRefused, ProviderError) as error:
             then = f"`steno record` submits it later, `steno stop {task.name}` cancels it"
             raise type(error)(f"{error}{self._last_answer()}; {task.name} stays requested: {then}") from None
+        finally:
+            silence.cancel()
         try:
             raise_failure(outcome)
         except (ProviderUnreachable, ProviderRefused) as error:
@@ -182,22 +186,10 @@ class RunSession:
                     return None
                 self._recorder.effects.wait(found.pause if left is None else min(found.pause, left))
 
-    @contextmanager
-    def _hint_after_silence(self) -> Iterator[None]:
-        """Prints a line on stderr if the provider has not answered for `SILENCE`."""
-
-        def warn() -> None:
-            asked_at = self._recorder.asked_at
-            if asked_at is not None:
-                hint(f"no answer from {self._provider.source} since {words.moment(asked_at)}; waiting for one")
-
-        timer = threading.Timer(SILENCE, warn)
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
+    def _hint_at_silence(self) -> None:
+        asked_at = self._recorder.asked_at
+        if asked_at is not None:
+            hint(f"no answer from {self._provider.source} since {words.moment(asked_at)}; waiting for one")
 
     def _last_answer(self) -> str:
         source = self._recorder.world.state.sources.get(self._provider.source)
@@ -218,7 +210,6 @@ class RunSession:
         return None
 
     def _run(self, run_id: str) -> RunObject | None:
-        """The run with its cost so far, ours and the provider's."""
         run: Run | None = self._recorder.world.state.runs.get(run_id)
         if run is None:
             return None

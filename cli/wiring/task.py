@@ -101,11 +101,7 @@ def completed(
 
 
 def _expect_options(provider: str, fields: Mapping[str, object], own: Sequence[Option]) -> None:
-    """Refuse an option that belongs to another provider.
-
-    Raises:
-        click.UsageError: there is one.
-    """
+    """Refuse an option that belongs to another provider."""
     known = {*COMMON, *(option.field for option in own)}
     for name, value in fields.items():
         if name not in known and value not in (None, ()):
@@ -113,11 +109,6 @@ def _expect_options(provider: str, fields: Mapping[str, object], own: Sequence[O
 
 
 def _models(text: object) -> tuple[str, ...]:
-    """The GPU models of --fallback, in order.
-
-    Raises:
-        click.UsageError: one of them is no model's name, or comes twice.
-    """
     if not isinstance(text, str):
         return ()
     found = [part.strip() for part in text.split(",")]

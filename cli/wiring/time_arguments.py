@@ -48,11 +48,7 @@ def length(text: str) -> int:
 
 
 def _position_or_time(app: App, record: Record, text: str) -> tuple[int, int | None]:
-    """(position, None), or (the record's last position, time): what `--at` and `--from` take.
-
-    Raises:
-        click.BadParameter: neither, or a time to come, or a position that the record does not have.
-    """
+    """(position, None), or (the record's last position, time): what `--at` and `--from` take."""
     head = record.head().position
     if text.strip().isdecimal():
         position = int(text)

@@ -1,12 +1,9 @@
 """Trace files: one that a recorder appends to, and one to read."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
-import os
+import mmap
 from pathlib import Path
-from typing import BinaryIO
 
 from events.poll import Poll
 from events.traces.trace import TraceReading, write_trace_line
@@ -20,12 +17,9 @@ class TraceFile:
     """
 
     def __init__(self, path: Path) -> None:
-        """Open a trace to append to; cut off an incomplete last line or frame.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
-        self._file: BinaryIO = path.open("ab")
+        """Open a trace to append to; cut off an incomplete last line or frame."""
+        self._file = path.open("ab")
+        self.close = self._file.close
         self._pack = None
         if path.suffix == ".zst":
             import zstandard
@@ -40,10 +34,6 @@ class TraceFile:
         line = write_trace_line(poll)
         self._file.write(line if self._pack is None else self._pack(line))
         self._file.flush()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
 
 
 def _cut_half_frame(path: Path) -> None:
@@ -67,19 +57,11 @@ def _cut_half_frame(path: Path) -> None:
 
 def _cut_half_line(path: Path) -> None:
     """Cut an incomplete last line; its poll is in the record."""
-    with path.open("rb+") as file:
-        size = file.seek(0, os.SEEK_END)
-        position = size
-        while position > 0:
-            start = max(0, position - 65536)
-            file.seek(start)
-            found = file.read(position - start).rfind(b"\n")
-            if found >= 0:
-                if start + found + 1 < size:
-                    file.truncate(start + found + 1)
-                return
-            position = start
-        file.truncate(0)
+    if path.stat().st_size:
+        with path.open("rb+") as file:
+            with mmap.mmap(file.fileno(), 0) as whole:
+                end = whole.rfind(b"\n") + 1
+            file.truncate(end)
 
 
 def existing(name: str) -> str:

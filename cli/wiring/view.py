@@ -35,9 +35,6 @@ def viewing(app: App, at: str | None = None) -> Iterator[tuple[Record, View, int
 
     Open runs of this machine are polled first if no process records them: that needs no network, and the list would
     show ended runs as running.
-
-    Raises:
-        RecordNotFound, NotARecord, RecordDamaged, RecordTooNew: as they say.
     """
     with app.reading() as record, progress("reading the record") as advance:
         if at is None:
@@ -129,7 +126,6 @@ def books(app: App, at: str | None, *, every_run: bool = True) -> Iterator[Books
         every_run: also load the runs that are over and on no live machine; the budget is reckoned without them.
 
     Raises:
-        RecordNotFound, NotARecord, RecordDamaged, RecordTooNew: as they say.
         NotConfigured: the settings describe no policy.
     """
     from engine.fold.archives import shown_part
