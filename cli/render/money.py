@@ -11,7 +11,7 @@ from cli.render import paint, words
 from cli.render.words import short
 from engine.decide.budget import Account
 from engine.fold.world_codec import WorldState
-from engine.money.costs import Line
+from engine.money.bill import Line
 from engine.money.projection import Claim, ClaimVerdict, Inputs
 from engine.money.reconcile import Reconciliation
 from engine.money.report import Measure, Report, ReportRow

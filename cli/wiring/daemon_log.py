@@ -45,7 +45,7 @@ class DaemonLog:
                 self._told.add(decision.vm_id)
         for vm_id in self._told - journal.ledger().vm_stops.keys():
             self._told.remove(vm_id)
-            outcome = journal.vm_outcome(vm_id)
+            outcome = journal.event(journal.ledger().vm_outcomes.get(vm_id))
             if isinstance(outcome, types.VmStopFailed):
                 _log.warning("%s: stop failed; the machine is still billed: %s", _vm(state, vm_id), outcome.error)
 

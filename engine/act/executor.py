@@ -112,10 +112,8 @@ class Effects:
         ended: Callable[[], None] | None = None,
         idle: Callable[[], None] = lambda: None,
     ) -> None:
-        """
-        Args:
-            ended: called when an effect whose calls are made elsewhere has ended, so that others can start.
-            idle: called now and then while a poll is awaited.
+        """`ended` is called when an effect whose calls are made elsewhere has ended, so that others can start; `idle`
+        now and then while a poll is awaited.
         """
         self._idle = idle
         self._executor = executor

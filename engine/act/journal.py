@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from engine.fold.outbox import Outbox, StopOutcome, SubmitOutcome, VmStopOutcome
+from engine.fold.outbox import Outbox
 from engine.fold.world_codec import WorldState
 from engine.policy import Policy, dump_policy
 from events import types
@@ -69,21 +69,6 @@ class Journal:
         self._live.catch_up()
         return self._live.state.outbox
 
-    def submit_outcome(self, run_id: str) -> SubmitOutcome | None:
-        """What came of the submission of a run; None while it is open, or where there was none."""
-        event = self._event(self.ledger().outcomes.get(run_id))
-        return event if isinstance(event, SubmitOutcome) else None
-
-    def stop_outcome(self, run_id: str) -> StopOutcome | None:
-        """What came of the newest stop of a run."""
-        event = self._event(self.ledger().stop_outcomes.get(run_id))
-        return event if isinstance(event, StopOutcome) else None
-
-    def vm_outcome(self, vm_id: str, *, after: int = 0) -> VmStopOutcome | None:
-        """What came of the newest stop of a machine, if that is known behind position `after`."""
-        position = self.ledger().vm_outcomes.get(vm_id, 0)
-        event = self._event(position if position > after else None)
-        return event if isinstance(event, VmStopOutcome) else None
-
-    def _event(self, position: int | None) -> types.Event | None:
+    def event(self, position: int | None) -> types.Event | None:
+        """The event at a position; None where there is none, as that of an outcome that is not known yet."""
         return None if position is None else self.record.event(position)

@@ -40,12 +40,7 @@ class Actor:
         *,
         asks_again: bool = False,
     ) -> None:
-        """
-        Args:
-            notices: receives alerts.
-            effects: carries effects on.
-            asks_again: as in `Submitter`.
-        """
+        """`notices` receives alerts, `effects` carries effects on; `asks_again` as in `Submitter`."""
         self._journal = journal
         self._provider = provider
         self._notices = notices
@@ -63,23 +58,23 @@ class Actor:
         """
         ledger, looked_at = self._journal.ledger(), self._looked_at(state)
         unwanted = [one for one in self.open() if one.request.run_id in ledger.stops or not one.handed]
-        found = [(run_key(one.request), self.submitter.submit(one, looked_at=looked_at)) for one in unwanted]
+        found = [(f"run/{one.request.run_id}", self.submitter.submit(one, looked_at=looked_at)) for one in unwanted]
         for stop in ledger.stops.values():
             if self._mine(stop.request):
                 run = state.runs.get(stop.request.run_id)
-                found.append((run_key(stop.request), self.stopper.stop_run(stop, run)))
+                found.append((f"run/{stop.request.run_id}", self.stopper.stop_run(stop, run)))
         return self._each(END, found)
 
     def stop_again(self, state: WorldState) -> None:
         """Ask once more for every stop that was taken and that the newest answers show as not heard."""
         found = list(self.stopper.unheard(state.runs[run_id] for run_id in state.unsettled))
-        self._each(END, ((run_key(one.request), effect) for one, effect in found))
+        self._each(END, ((f"run/{one.request.run_id}", effect) for one, effect in found))
 
     def hand_over(self, state: WorldState) -> int:
         """Carry out every open submission that has its place, or may have reached the provider."""
         looked_at, ready = self._looked_at(state), [one for one in self.open() if one.handed]
         return self._each(
-            BEGIN, ((run_key(one.request), self.submitter.submit(one, looked_at=looked_at)) for one in ready)
+            BEGIN, ((f"run/{one.request.run_id}", self.submitter.submit(one, looked_at=looked_at)) for one in ready)
         )
 
     def end_machines(self, state: WorldState) -> int:
@@ -174,8 +169,3 @@ def _is_news(decision: Decision, ledger: Outbox) -> bool:
             return decision.vm_id not in ledger.vm_stops
         case _:
             return True
-
-
-def run_key(request: types.RunRequested | types.StopRequested) -> str:
-    """What effects on one run have in common: they follow one another."""
-    return f"run/{request.run_id}"

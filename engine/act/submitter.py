@@ -90,11 +90,7 @@ class Submitter:
     def __init__(
         self, journal: Journal, provider: Provider, vault: "Vault", clock: Clock, *, asks_again: bool = False
     ) -> None:
-        """
-        Args:
-            asks_again: a run without capacity may be submitted again, so its secrets are kept until then
-                (`erase_secrets`).
-        """
+        """`asks_again`: a run without capacity may be submitted again: secrets are kept until `erase_secrets`."""
         self._journal = journal
         self._provider = provider
         self._vault = vault

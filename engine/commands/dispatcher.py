@@ -1,20 +1,18 @@
 """Brings a request to its outcome: carries it out while the lease is free, else waits for the lease's holder."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from engine.act.executor import Effect
 from engine.act.reconciler import BEGIN, END
 from engine.act.submitter import REFUSALS
 from engine.errors import Conflict, ProviderError, ProviderRefused, ProviderUnreachable, RefusedByPolicy, RunNotFound
-from engine.fold.outbox import OpenSubmit, StopOutcome, SubmitOutcome, VmStopOutcome
+from engine.fold.outbox import OpenSubmit, Outbox
 from events import types
 from events.clock import SECOND
 
 if TYPE_CHECKING:
     from engine.recorder.recorder import Recorder
-
-T = TypeVar("T")
 
 LOOK = SECOND // 10
 """Microseconds between looks for an outcome of another process."""
@@ -46,39 +44,42 @@ class Dispatcher:
         self._effects = recorder.effects
         self._clock = recorder.clock
 
-    def submitted(self, run_id: str, timeout: int) -> SubmitOutcome | types.RunHeld | None:
+    def submitted(self, run_id: str, timeout: int) -> types.Event | None:
         """The outcome of a submission, or why it waits in the queue; None after `timeout` microseconds."""
 
-        def found() -> SubmitOutcome | types.RunHeld | None:
-            submit = self._journal.ledger().submits.get(run_id)
-            return self._journal.submit_outcome(run_id) if submit is None else submit.held
+        def outcome(ledger: Outbox) -> types.Event | int | None:
+            submit = ledger.submits.get(run_id)
+            return ledger.outcomes.get(run_id) if submit is None else submit.held
 
-        return self._acted(found, lambda: self._submit(run_id), timeout)
+        return self._acted(outcome, lambda: self._submit(run_id), timeout)
 
-    def stopped(self, run_id: str, timeout: int) -> StopOutcome | None:
+    def stopped(self, run_id: str, timeout: int) -> types.Event | None:
         """The outcome of the stop of a run; None after `timeout` microseconds."""
-        return self._acted(lambda: self._journal.stop_outcome(run_id), lambda: self._stop(run_id), timeout)
+        return self._acted(lambda ledger: ledger.stop_outcomes.get(run_id), lambda: self._stop(run_id), timeout)
 
-    def machine_stopped(self, vm_id: str, after: int, timeout: int) -> VmStopOutcome | None:
+    def machine_stopped(self, vm_id: str, after: int, timeout: int) -> types.Event | None:
         """The outcome of the stop of a machine that was requested at position `after`; None after `timeout`
         microseconds: the machine is drained first, and a run on it may have to end.
         """
 
-        def act() -> None:
-            self._effects.wait(min(SECOND, self._recorder.watch().pause))
+        def outcome(ledger: Outbox) -> int | None:
+            position = ledger.vm_outcomes.get(vm_id, 0)
+            return position if position > after else None
 
-        return self._acted(lambda: self._journal.vm_outcome(vm_id, after=after), act, timeout)
+        return self._acted(outcome, lambda: self._effects.wait(min(SECOND, self._recorder.watch().pause)), timeout)
 
-    def _acted(self, found: Callable[[], T], act: Callable[[], None], timeout: int) -> T:
-        """What is found in the end, or when the time is up: act while the lease is free, else wait for its holder."""
+    def _acted(
+        self, outcome: Callable[[Outbox], types.Event | int | None], act: Callable[[], None], timeout: int
+    ) -> types.Event | None:
+        """The outcome, or None when the time is up: act while the lease is free, else wait for its holder."""
         began = self._clock.now()
-        while (outcome := found()) is None and self._clock.now() < began + timeout:
+        while (found := outcome(self._journal.ledger())) is None and self._clock.now() < began + timeout:
             if self._recorder.hold():
                 act()
             else:
                 self._clock.sleep(LOOK)
                 self._expect_answers(began)
-        return outcome
+        return self._journal.event(found) if isinstance(found, int) else found
 
     def _expect_answers(self, began: int) -> None:
         self._recorder.catch_up()
@@ -147,7 +148,7 @@ class Dispatcher:
             raise self._effects.errors[key]
 
 
-def raise_failure(outcome: SubmitOutcome | types.RunHeld | StopOutcome | None) -> None:
+def raise_failure(outcome: types.Event | None) -> None:
     """Raise the error that an outcome stands for; a success, a place in the queue and a stop without a call pass.
 
     Raises:

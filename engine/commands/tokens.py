@@ -36,12 +36,9 @@ ANONYMOUS: Final = "loopback"
 class Role(enum.StrEnum):
     """What a caller may do; each role includes the ones before it."""
 
-    READ = "read"
-    """Read everything."""
-    SUBMIT = "submit"
-    """Also submit and stop runs."""
-    ADMIN = "admin"
-    """Also stop machines, and every other change."""
+    READ = "read"  # read everything
+    SUBMIT = "submit"  # also submit and stop runs
+    ADMIN = "admin"  # also stop machines, and every other change
 
     def covers(self, needed: Role) -> bool:
         """Whether this role includes the one that is needed."""

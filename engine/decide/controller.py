@@ -46,13 +46,9 @@ def decide(
     scene = Scene(state=live_part(state), source=source, policy=policy, now=now, watched=watched)
     queued = plan(scene)
     machines = tuple(shutdown(scene, queued))
-    runs = [one for one in queued.decided if not isinstance(one, types.RunHeld) or _is_news(scene, one)]
+    held = {run.run_id: run.held.why for run in scene.queue if run.held is not None}
+    runs = [one for one in queued.decided if not isinstance(one, types.RunHeld) or held.get(one.run_id) != one.why]
     kept = [one for one in machines if isinstance(one, types.VmDrainCancelled)]
     others = [one for one in machines if not isinstance(one, types.VmDrainCancelled)]
     alerts = () if policy.free else due_alerts(scene.state, policy)
     return (*kept, *requeues(scene), *runs, *others, *alerts)
-
-
-def _is_news(scene: Scene, hold: types.RunHeld) -> bool:
-    held = scene.state.runs[hold.run_id].held
-    return held is None or held.why != hold.why

@@ -39,7 +39,7 @@ def plan(scene: Scene) -> Plan:
     (`not_before`) and takes every machine that may be made for the later run. A machine that is there goes to a later
     run only if those before it cannot use it.
     """
-    wanted = sum(terms_of(run).nodes for run in scene.queue if _is_due(run.held, scene.now))
+    wanted = sum(terms_of(run).nodes for run in scene.queue if is_due(run.held, scene.now))
     result = Plan(scene, wanted, scene.free, set(scene.slots))
     for run in scene.queue:
         found = _next(run, result)
@@ -70,7 +70,7 @@ def plan(scene: Scene) -> Plan:
 
 def _next(run: Run, plan: Plan) -> Outcome | None:
     """Where the run goes, after those before it; None: it goes on waiting for its time."""
-    scene, due = plan.scene, _is_due(run.held, plan.scene.now)
+    scene, due = plan.scene, is_due(run.held, plan.scene.now)
     behind = plan.hold(run, "cap", BEHIND)
     if plan.closed:
         return behind if due else None
@@ -102,7 +102,7 @@ def _covering(waiting: list[Run], run: Run) -> Run | None:
     return next((one for one in waiting if terms_of(one).creation != "reuse" and covers(terms_of(one), terms)), None)
 
 
-def _is_due(held: Held | None, now: int) -> bool:
+def is_due(held: Held | None, now: int) -> bool:
     """Whether a held run may be tried again. A clock behind the record says nothing of how long it has waited."""
     return held is None or held.not_before is None or now >= held.not_before or now < held.at
 
@@ -164,7 +164,7 @@ def _starts(scene: Scene) -> Iterator[int | None]:
             at = max((heapq.heappop(frees) for _ in range(min(nodes, len(frees)))), default=inf)
         first = _covering(waiting, run)
         at = max([at, *(one.held.not_before or 0 for one in (run, first) if one is not None and one.held is not None)])
-        if not _is_due(run.held, now):
+        if not is_due(run.held, now):
             waiting.append(run)
         for _ in range(nodes if scene.free is not None else 0):
             heapq.heappush(frees, at + _lasts(run, usual))

@@ -241,9 +241,7 @@ def timeout_of(state: WorldState, vm: Vm, policy: Policy) -> Timeout:
 
 def backstop(terms: Requirements, policy: Policy, *, watched: bool = True) -> int:
     """The `idle_duration` the provider is told for a run, microseconds, -1: off. It guards where nobody records.
-
-    Args:
-        watched: who hands the run over goes on recording, and ends the machine itself.
+    `watched`: who hands the run over goes on recording, and ends the machine itself.
     """
     if terms.creation == "create":
         return 0

@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from enum import StrEnum
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -28,11 +29,19 @@ from engine.policy import HOUR, Billing
 from engine.states import VmState
 
 
-class Share(NamedTuple):
-    """What one run pays of an interval."""
+class Line(StrEnum):
+    """What a sum of money was for."""
 
-    run_id: str
-    cost: int
+    PROVISIONING = "provisioning"  # of a machine made for a known run
+    BUSY = "busy"  # a known run's own time
+    IDLE = "idle"
+    TERMINATING = "terminating"
+    UNCONFIRMED = "unconfirmed"
+    UNATTRIBUTED = "unattributed"  # busy or provisioning for no run we know of, or blocks nobody used
+    ROUNDING = "rounding"  # the backend's minimum and granularity
+
+
+_OWN_LINES: Final = {Phase.IDLE: Line.IDLE, Phase.TERMINATING: Line.TERMINATING, Phase.UNCONFIRMED: Line.UNCONFIRMED}
 
 
 class Interval(Struct, frozen=True, kw_only=True):
@@ -50,10 +59,8 @@ class Interval(Struct, frozen=True, kw_only=True):
     """If the phase began as late and was left as early as can be, at the lower price in doubt."""
     high: int
     """If the phase began as early as can be, at the higher price in doubt."""
-    run_id: str | None = None
-    """The run that pays for it, if one run does."""
-    shares: tuple[Share, ...] = ()
-    """By run; what is left of `cost` is nobody's."""
+    parts: tuple[tuple[str | None, Line, int], ...]
+    """(run, what for, micro-dollars), what is nobody's last; they sum to `cost` without the backend's rounding."""
 
 
 class Bill(Struct, frozen=True, kw_only=True):
@@ -86,13 +93,11 @@ _MACHINES: Final = 64
 
 
 class PhaseStart(NamedTuple):
-    """Where a phase begins."""
+    """Where a phase begins, behind so many intervals of `total` micro-dollars × HOUR."""
 
     begun: Begun
     intervals: int
-    """How many lie before."""
     total: int
-    """Micro-dollars × HOUR of these."""
 
 
 class SettledPart(NamedTuple):
@@ -125,11 +130,8 @@ class BillCache:
         """How many stay open; more are settled when there are twice as many."""
 
     def opened(self, vm: Vm, certain: int, basis: tuple[object, ...]) -> tuple[SettledPart | None, list[RunOccupancy]]:
-        """Where to go on with the bill of a machine (None: at its beginning), and the runs that may matter from there
-        on; the last of them are those that came since.
-
-        Args:
-            certain: up to where it was certainly there, microseconds.
+        """Where to go on with the bill of a machine that was `certain`ly there up to then (None: at its beginning), and
+        the runs that may matter from there on; the last of them are those that came since.
         """
         kept, blocks = self._kept.get(vm.vm_id), blocks_of(vm)
         if kept is not None and kept.basis == basis and _is_of(kept, vm, certain):
@@ -317,7 +319,11 @@ def _interval(piece: Slice, tariff: Tariff, cost: int, began: int, certain: int)
     for run_id, blocks in piece.runs:
         runs[run_id] = runs.get(run_id, 0) + blocks
     whole = len(runs) == 1 and piece.of in runs.values()
-    parts = [cost] if whole else split(cost, [*runs.values(), piece.of - sum(runs.values())]) if runs else []
+    paid = [cost] if whole else split(cost, [*runs.values(), piece.of - sum(runs.values())])[:-1] if runs else []
+    line = Line.PROVISIONING if piece.phase is Phase.PROVISIONING else Line.BUSY
+    parts: list[tuple[str | None, Line, int]] = [(run_id, line, part) for run_id, part in zip(runs, paid, strict=True)]
+    if not runs or sum(paid) != cost:
+        parts.append((None, _OWN_LINES.get(piece.phase, Line.UNATTRIBUTED), cost - sum(paid)))
     return Interval(
         phase=piece.phase,
         since=piece.since,
@@ -326,8 +332,7 @@ def _interval(piece: Slice, tariff: Tariff, cost: int, began: int, certain: int)
         cost=cost,
         low=min(cost, exact(tariff, low_start, low_end, LOW) // HOUR),
         high=max(cost, -(-exact(tariff, high_start, piece.until, HIGH) // HOUR)),
-        run_id=next(iter(runs)) if len(runs) == 1 else None,
-        shares=tuple(Share(run_id, part) for run_id, part in zip(runs, parts, strict=False)),
+        parts=tuple(parts),
     )
 
 

@@ -6,29 +6,16 @@ what the backend's rounding adds. The lines of a machine sum to its cost exactly
 """
 
 from collections.abc import Iterable, Iterator
-from enum import StrEnum
 from itertools import pairwise
 
 import msgspec
 
 from engine.fold.archives import until_of
 from engine.fold.run import Run
-from engine.fold.vm import Phase, Vm
+from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
-from engine.money.bill import Bill, BillCache, Interval, bill_vm
+from engine.money.bill import Bill, BillCache, Line, bill_vm
 from engine.money.prices import Book
-
-
-class Line(StrEnum):
-    """What a sum of money was for."""
-
-    PROVISIONING = "provisioning"  # of a machine made for a known run
-    BUSY = "busy"  # a known run's own time
-    IDLE = "idle"
-    TERMINATING = "terminating"
-    UNCONFIRMED = "unconfirmed"
-    UNATTRIBUTED = "unattributed"  # busy or provisioning for no run we know of, or blocks nobody used
-    ROUNDING = "rounding"  # the backend's minimum and granularity
 
 
 class Charge(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,8 +27,7 @@ class Charge(msgspec.Struct, frozen=True, kw_only=True):
     since: int
     until: int
     cost: int
-    hourly: int
-    """The price in force, of the whole machine."""
+    hourly: int  # the price in force, of the whole machine
 
 
 class Costs:
@@ -94,9 +80,7 @@ class Costs:
 
     def of_run(self, run_id: str, machines: Iterable[str] | None = None) -> int | None:
         """What a run costs so far, micro-dollars: 0 if it ended without a machine, None while its machine is unknown.
-
-        Args:
-            machines: those it was on, where the caller knows them.
+        `machines`: those it was on, where the caller knows them.
         """
         state = self.state
         run = state.runs.get(run_id)
@@ -133,7 +117,7 @@ def charges(bill: Bill) -> Iterator[Charge]:
         vm_id, hourly, since = bill.vm_id, interval.hourly, interval.since
         until = bill.until if interval.until is None else interval.until
         rounding = bill.rounding if index == last else 0
-        for run_id, line, cost in _parts(interval, interval.cost - rounding):
+        for run_id, line, cost in interval.parts:
             yield Charge(vm_id=vm_id, line=line, run_id=run_id, since=since, until=until, cost=cost, hourly=hourly)
         if rounding:
             line, cost = Line.ROUNDING, rounding
@@ -152,19 +136,6 @@ def cut_at(charge: Charge, moments: Iterable[int]) -> list[Charge]:
         msgspec.structs.replace(charge, since=start, until=end, cost=after - before)
         for (start, end), (before, after) in zip(pairwise(edges), pairwise(sums), strict=True)
     ]
-
-
-_OWN_LINES = {Phase.IDLE: Line.IDLE, Phase.TERMINATING: Line.TERMINATING, Phase.UNCONFIRMED: Line.UNCONFIRMED}
-
-
-def _parts(interval: Interval, cost: int) -> Iterator[tuple[str | None, Line, int]]:
-    """(run, what for, how much) of one interval without its rounding."""
-    paid = Line.PROVISIONING if interval.phase is Phase.PROVISIONING else Line.BUSY
-    for share in interval.shares:
-        yield share.run_id, paid, share.cost
-    rest = cost - sum(share.cost for share in interval.shares)
-    if rest or not interval.shares:
-        yield None, _OWN_LINES.get(interval.phase, Line.UNATTRIBUTED), rest
 
 
 def _never_had_one(run: Run) -> bool:

@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 
 from engine.fold.run import Run
 from engine.fold.vm import Vm
-from engine.money.costs import Charge, Costs, Line, cut_at
+from engine.money.bill import Line
+from engine.money.costs import Charge, Costs, cut_at
 from engine.money.prices import Book, rung_at
 from engine.money.report import gpu_of, midnights, user_of
 from engine.policy import DOLLAR, HOUR

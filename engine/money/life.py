@@ -143,15 +143,15 @@ def _answered(vm: Vm) -> int:
 
 
 class RunOccupancy(NamedTuple):
-    """One run on the machine."""
+    """One run on so many blocks of the machine. `forgotten`: `until` is when we lost sight of the run, and the machine
+    may have been busy with it longer.
+    """
 
     run_id: str
     since: int
     until: int
     blocks: int
-    """Of the machine's `total_blocks`."""
     forgotten: bool = False
-    """`until` is when we lost sight of the run: the machine may have been busy with it longer."""
 
 
 class Holds:

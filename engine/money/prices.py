@@ -127,10 +127,9 @@ def in_force(steps: tuple[PolicyStep, ...], moment: int) -> Policy | None:
 
 
 class Guess(NamedTuple):
-    """A price and where it comes from."""
+    """Micro-dollars an hour of one machine, and where that price comes from."""
 
     hourly: int
-    """Micro-dollars an hour of one machine."""
     why: str
 
 

@@ -18,7 +18,8 @@ from engine.fold.change import Anomaly, AnomalyKind
 from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
-from engine.money.costs import Charge, Costs, Line
+from engine.money.bill import Line
+from engine.money.costs import Charge, Costs
 from engine.money.life import silent_from
 from engine.money.prices import Book, Tariff, exact, rung_at
 from engine.money.words import usd
@@ -94,7 +95,7 @@ class Charged(NamedTuple):
     """One submission as the provider charges it."""
 
     key: str
-    """`<replica_num>/<job_num>/<submission_num>`."""
+    """As in `Occupancy.job`."""
     since: int
     until: int
     """Its end; of one that goes on, the newest poll of the run."""
@@ -156,10 +157,8 @@ def reconcile_run(
     run: Run, charges: Iterable[Charge], state: WorldState, machines: Mapping[tuple[str, str], Vm]
 ) -> Reconciliation:
     """One run. `machines`: (run_id, submission) → the machine it was on."""
-    by_vm: dict[str, list[Charge]] = defaultdict(list)
-    for charge in charges:
-        by_vm[charge.vm_id].append(charge)
-    ours = sum(charge.cost for mine in by_vm.values() for charge in mine)
+    mine = list(charges)
+    ours = sum(charge.cost for charge in mine)
     if run.cost is None:
         lines = _differences({Cause.NO_FIGURE: ours})
         return Reconciliation(run_id=run.run_id, ours=ours, theirs=None, lines=lines)
@@ -173,8 +172,8 @@ def reconcile_run(
             sums[Cause.NO_MACHINE] -= one.cost
         else:
             spans[vm.vm_id].append(one)
-    for vm_id in dict.fromkeys((*by_vm, *spans)):
-        _compare(state.vms[vm_id], by_vm.get(vm_id, []), spans.get(vm_id, []), sums)
+    for vm_id in dict.fromkeys((*(one.vm_id for one in mine), *spans)):
+        _compare(state.vms[vm_id], [one for one in mine if one.vm_id == vm_id], spans.get(vm_id, []), sums)
     if abs(theirs - run.cost) <= HALF_STEP + 1:
         cause = Cause.ROUNDING
     elif not is_settled(run):

@@ -14,7 +14,8 @@ import msgspec
 
 from engine.fold.run import Run
 from engine.fold.vm import Vm
-from engine.money.costs import Charge, Costs, Line, cut_at
+from engine.money.bill import Line
+from engine.money.costs import Charge, Costs, cut_at
 from engine.policy import MINUTE
 from engine.states import VmReason, VmState
 from events.clock import SECOND

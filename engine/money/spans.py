@@ -117,9 +117,11 @@ class _Dates:
         if not self._dates and not self.left:
             return ()
         found = (*self.left, *self._dates[bisect_right(self._times, after) : bisect_right(self._times, until)])
-        there = (place for place in reversed(range(len(found))) if phase in (found[place].after, found[place].before))
-        last = None if phase is None else next(there, None)
-        count = len(found) if last is None else last + (found[last].after == phase)
+        count = len(found)
+        for place in reversed(range(count if phase is not None else 0)):
+            if phase in (found[place].after, found[place].before):
+                count = place + (found[place].after == phase)
+                break
         self.left = found[count:]
         return found[:count]
 
@@ -255,12 +257,12 @@ def _shared(span: Span, holds: Holds, total: int) -> Iterator[Slice]:
         if not here and start < covered:
             here = holds.left(span.entered_low, start)
         runs = tuple([(hold.run_id, hold.blocks) for hold in here])
-        if found is not None and runs != found.runs:
+        if found is not None and runs == found.runs:
+            found = found._replace(until=end)
+            continue
+        if found is not None:
             yield found
-            found = None
-        if found is None:
-            found = Slice(span.phase, start, end, runs, max(total, sum([hold.blocks for hold in here])), span)
-        found = found._replace(until=end)
+        found = Slice(span.phase, start, end, runs, max(total, sum([hold.blocks for hold in here])), span)
     if found is not None:
         yield found
 

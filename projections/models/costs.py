@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from engine.money.costs import Line
+from engine.money.bill import Line
 from engine.money.reconcile import Cause, Reconciliation, reconcile_sums
 from engine.money.report import By, Report, ReportRow, day_of
 from projections.models.cost_rows import DAY, ChargeSum, Paid, decode_against, decode_paid

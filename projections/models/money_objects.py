@@ -7,7 +7,8 @@ from msgspec import Meta
 
 from engine.decide.budget import Account
 from engine.fold.world_codec import WorldState
-from engine.money.costs import Charge, Line
+from engine.money.bill import Line
+from engine.money.costs import Charge
 from engine.money.reconcile import Reconciliation
 from engine.money.report import By, Report, ReportRow
 from engine.policy import Policy

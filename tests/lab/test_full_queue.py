@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from engine.decide.candidates import claims, looks_idle
 from stenolab.lab import GPU, IMAGE, LOADED_S, Lab
 from stenolab.ledger import bills_of, most_at_once
 from stenolab.plugin import StenoAt
@@ -13,6 +12,7 @@ from stenolab.versions import NEWEST
 
 from engine.act.journal import Journal
 from engine.commands.submit import request_run
+from engine.decide.placement import claims, looks_free
 from engine.decide.queue import is_due
 from engine.decide.source_view import Scene
 from engine.fold.change import Change
@@ -63,7 +63,7 @@ def kept_waiting(steno: Steno, source: str) -> list[tuple[int, int]]:
         if polls.get(position) == "/api/instances/list":
             if seen is not None and seen[2] > 0:
                 found.append((seen[0], seen[2]))
-            idle = [msgspec.structs.replace(vm) for vm in scene.ours if looks_idle(vm)]
+            idle = [msgspec.structs.replace(vm) for vm in scene.ours if looks_free(vm)]
         elif position not in polls and isinstance(record.event(position), types.RunPlaced) and seen is not None:
             position, idle, _missed = seen
         else:

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from engine.decide.idle_timeout import BACKSTOP
 from stenolab.lab import LOADED_S, Gate, Lab
 from stenolab.ledger import bill_of, bills_of, micros, most_at_once, of_kind, seconds
 from stenolab.plugin import StenoAt
 from stenolab.steno import Steno, World
 from stenolab.versions import NEWEST, OLDEST
 
+from engine.policy import BACKSTOP
 from engine.recorder.interval import Pace
 from events.clock import SECOND
 

@@ -30,7 +30,6 @@ ALLOWED = {
     "cli/render/paint.py",
     "cli/render/runs.py",
     "cli/wiring/options.py",
-    "engine/money/reconcile.py",
     # quotes of answers, as they were given
     "projections/models/explain.py",
     "projections/models/sources.py",

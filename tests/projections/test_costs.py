@@ -103,7 +103,7 @@ def summed(store: ProjectionStore, by: By) -> dict[str, Any]:
     found = costs(store, by)
     assert list(found.places) == sorted(set(found.places))
     return report_object(found.report) | {
-        "reconciliation": reconciliation_object(found.reconciliation, View(store).world().state)
+        "reconciliation": reconciliation_object(found.reconciliation, View(store).state)
     }
 
 

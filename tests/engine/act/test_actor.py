@@ -135,7 +135,7 @@ def test_a_stop_does_not_wait_behind_a_submission_the_provider_cannot_answer_for
     assert bench.actor.end_runs(bench.world.state) == 1
     bench.actor.hand_over(bench.world.state)
     assert troubled in bench.journal.ledger().submits
-    assert isinstance(bench.journal.stop_outcome(running), types.StopSucceeded)
+    assert isinstance(bench.journal.event(bench.journal.ledger().stop_outcomes[running]), types.StopSucceeded)
     monkeypatch.undo()
     assert bench.finish(running).state is State.STOPPED
     assert bench.finish(troubled).state is State.SUCCEEDED

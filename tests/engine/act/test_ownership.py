@@ -166,7 +166,7 @@ def test_a_run_that_only_has_the_name_is_left_to_a_person(bench, monkeypatch, tm
     outcome = bench.dispatcher.stopped(run_id, WAIT)
     assert isinstance(outcome, types.IntentAbandoned)
     with pytest.raises(Conflict):
-        raise_failure(bench.journal.submit_outcome(run_id))
+        raise_failure(bench.journal.event(bench.journal.ledger().outcomes[run_id]))
     bench.recorder.round()
     assert bench.run(run_id).state is State.STOPPED
     assert foreign(bench, theirs).state is State.RUNNING

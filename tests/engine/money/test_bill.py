@@ -10,8 +10,8 @@ from stenotest.bills import SOURCE, at, machine, machines, on, world
 
 from engine.fold.vm import Phase, Vm
 from engine.fold.world_codec import PolicyStep
-from engine.money.bill import Bill, bill_vm, life_cost, split
-from engine.money.costs import Costs, Line, charges
+from engine.money.bill import Bill, Line, bill_vm, life_cost, split
+from engine.money.costs import Costs, charges
 from engine.money.prices import Book
 from engine.policy import Billing, Policy, Rate
 from engine.states import VmState
@@ -91,7 +91,7 @@ def test_the_costs_of_intervals_and_lines_sum_to_the_bill_exactly(vm: Vm, book: 
     assert sum(one.cost for one in bill.intervals) == bill.cost == sum(line.cost for line in lines)
     assert all(line.cost >= 0 for line in lines)
     assert life_cost(vm, until=at(until), book=book) == bill.cost
-    assert all(sum(share.cost for share in one.shares) <= one.cost for one in bill.intervals)
+    assert all(sum(cost for _, _, cost in one.parts) <= one.cost for one in bill.intervals)
 
 
 @given(machines(), books(), st.integers(0, 6_000))
@@ -175,7 +175,7 @@ def test_two_runs_in_a_row_without_an_idle_poll_between_are_told_apart() -> None
     state = world(vm, last=300)
     billed = Costs(state).bills()
     assert Costs(state).of_runs() == {"first": cost_of(150), "second": cost_of(260) - cost_of(150)}
-    assert [one.run_id for one in billed["vm"].intervals] == ["first", "first", "second", None]
+    assert [one.parts[0][0] for one in billed["vm"].intervals] == ["first", "first", "second", None]
 
 
 def test_a_shared_machine_splits_its_price_by_blocks() -> None:
@@ -200,7 +200,7 @@ def test_a_run_pays_up_to_its_end_or_to_the_last_poll_that_shows_the_machine_bus
     """The run ended at 100 s, the last poll that shows it busy was at 120 s, the next came an hour later."""
     vm = machine("vm", (0, VmState.BUSY), (3720, VmState.IDLE, 120), last=3720, occupancies=[on("r", 0, 100)])
     bill = bill_vm(vm, until=at(3720), book=Book())
-    assert [(one.phase.value, one.run_id) for one in bill.intervals] == [("busy", "r"), ("idle", None)]
+    assert [(one.phase.value, one.parts[0][0]) for one in bill.intervals] == [("busy", "r"), ("idle", None)]
     assert bill.intervals[0].cost == cost_of(120)
 
 

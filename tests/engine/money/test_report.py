@@ -14,7 +14,8 @@ from engine.decide.budget import account, metrics
 from engine.facts import RunFacts
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
-from engine.money.costs import Charge, Costs, Line, cut_at
+from engine.money.bill import Line
+from engine.money.costs import Charge, Costs, cut_at
 from engine.money.focus import COLUMNS, focus_rows
 from engine.money.report import By, Measure, cost_report, performance
 from engine.policy import DOLLAR, Policy, Rate
