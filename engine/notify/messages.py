@@ -57,7 +57,7 @@ def one(fact: NewsItem, state: WorldState, now: int) -> tuple[str, str, Fields]:
             kind, _, name = anomaly.subject.partition("/")
             vm = state.vms.get(name)
             if fact.kind == ORPHAN and vm is not None:
-                return _orphan_text(anomaly, vm), f"/machines/{vm.vm_id}", _orphan_fields(anomaly, vm)
+                return _orphan(anomaly, vm)
             text = f"Steno: {anomaly.kind.value}: {_who(anomaly.subject, state)}: {_clipped(anomaly.detail)}"
             page = {"run": f"/runs/{name}", "vm": f"/machines/{name}"}.get(kind, "/incidents")
             told = msgspec.structs.asdict(anomaly)
@@ -69,36 +69,28 @@ def digest(facts: Sequence[NewsItem], state: WorldState) -> tuple[str, str, Fiel
     lines = [_line(fact, state) for fact in facts]
     more = f", and {len(lines) - _NAMED} more" if len(lines) > _NAMED else ""
     named = "; ".join(lines[:_NAMED]) + more
-    match facts[0].kind:
-        case "run_end":
-            ends = [fact.subject.state.value for fact in facts if isinstance(fact.subject, Run)]
-            counts = ", ".join(f"{ends.count(end)} {end}" for end in dict.fromkeys(sorted(ends)))
-            text, page = f"Steno: {len(facts)} runs ended ({counts}): {named}", "/runs"
-        case "orphan":
-            text, page = f"Steno: {len(facts)} machines may be billed that nobody needs: {named}", "/machines"
-        case _:
-            text, page = f"Steno: {len(facts)} anomalies: {named}", "/incidents"
-    return text, page, {"count": len(facts), _PLURAL[facts[0].kind]: [_entry(fact, state) for fact in facts]}
-
-
-_PLURAL = {RUN_END: "runs", ANOMALY: "anomalies", ORPHAN: "anomalies"}
+    ends = sorted(fact.subject.state.value for fact in facts if isinstance(fact.subject, Run))
+    counts = ", ".join(f"{ends.count(end)} {end}" for end in dict.fromkeys(ends))
+    what, page, key = {
+        RUN_END: (f"runs ended ({counts})", "/runs", "runs"),
+        ORPHAN: ("machines may be billed that nobody needs", "/machines", "anomalies"),
+        ANOMALY: ("anomalies", "/incidents", "anomalies"),
+    }[facts[0].kind]
+    fields = {"count": len(facts), key: [_entry(fact, state) for fact in facts]}
+    return f"Steno: {len(facts)} {what}: {named}", page, fields
 
 
 def _line(fact: NewsItem, state: WorldState) -> str:
-    match fact.subject:
-        case Run() as run:
-            return f"{run.name or run.run_id} {_verdict(run)}"
-        case Anomaly() as anomaly:
-            return f"{_who(anomaly.subject, state)}: {anomaly.kind.value}"
+    if isinstance(about := fact.subject, Run):
+        return f"{about.name or about.run_id} {_verdict(about)}"
+    return f"{_who(about.subject, state)}: {about.kind.value}"
 
 
 def _entry(fact: NewsItem, state: WorldState) -> Fields:
-    match fact.subject:
-        case Run() as run:
-            reason = None if run.reason is None else run.reason.value
-            return {"run_id": run.run_id, "name": run.name, "state": run.state.value, "reason": reason}
-        case Anomaly() as anomaly:
-            return msgspec.structs.asdict(anomaly) | {"of": _who(anomaly.subject, state)}
+    if isinstance(about := fact.subject, Run):
+        reason = None if about.reason is None else about.reason.value
+        return {"run_id": about.run_id, "name": about.name, "state": about.state.value, "reason": reason}
+    return msgspec.structs.asdict(about) | {"of": _who(about.subject, state)}
 
 
 def _run_text(run: Run, cost: int | None, now: int) -> str:
@@ -123,8 +115,7 @@ def _verdict(run: Run) -> str:
     return f"{run.state.value} ({reason})" if reason else run.state.value
 
 
-def _orphan_text(anomaly: Anomaly, vm: Vm) -> str:
-    """What is wrong with the machine, its name, where it is and what it costs."""
+def _orphan(anomaly: Anomaly, vm: Vm) -> tuple[str, str, Fields]:
     name = vm.facts.name or vm.provider_id
     cost = "" if vm.facts.price is None else f" at {rate(vm.facts.price)}"
     what = (
@@ -132,11 +123,8 @@ def _orphan_text(anomaly: Anomaly, vm: Vm) -> str:
         if anomaly.kind is AnomalyKind.ORPHAN
         else "a machine that should be gone was not seen gone and may still be billed"
     )
-    return f"Steno: {what}: {name} of {vm.source}{cost}: {_clipped(anomaly.detail)}"
-
-
-def _orphan_fields(anomaly: Anomaly, vm: Vm) -> Fields:
-    return {
+    text = f"Steno: {what}: {name} of {vm.source}{cost}: {_clipped(anomaly.detail)}"
+    fields = {
         "anomaly": anomaly.kind.value,
         "vm_id": vm.vm_id,
         "provider_id": vm.provider_id,
@@ -145,6 +133,7 @@ def _orphan_fields(anomaly: Anomaly, vm: Vm) -> Fields:
         "position": anomaly.position,
         "detail": anomaly.detail,
     }
+    return text, f"/machines/{vm.vm_id}", fields
 
 
 def _who(subject: str, state: WorldState) -> str:

@@ -5,7 +5,7 @@ Everything is decided from the record, so every process finds the same news.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import takewhile
 
 import msgspec
 
@@ -17,9 +17,7 @@ from engine.fold.world_codec import WorldState
 from engine.money.reconcile import divergences, is_cut, is_settled
 from engine.replay.record import fill_costs
 from events.clock import SECOND, foreign_run_id
-
-if TYPE_CHECKING:
-    from events.store.record import Record, Stored
+from events.store.record import Record, Stored
 
 RUN_END, ANOMALY, BUDGET, ORPHAN = "run_end", "anomaly", "budget", "orphan"
 
@@ -45,7 +43,7 @@ class NewsItem:
 class News:
     """Finds the news of one source, each time what is new since the last call."""
 
-    def __init__(self, record: "Record", source: str, made_again: Callable[[str], bool]) -> None:
+    def __init__(self, record: Record, source: str, made_again: Callable[[str], bool]) -> None:
         """
         Args:
             source: the facts of other sources are reported by the processes that watch those.
@@ -79,12 +77,15 @@ class News:
         marks = ledger.told.get(self._source, {})
         runs = self._ended(state)
         if RUN_END in kinds and (mark := marks.get(RUN_END)) is not None:
-            yield from (self._end(run) for run in runs if self._is_new_end(run, mark, now))
+            for run in runs:
+                if self._is_new_end(run, mark, now):
+                    yield self._fact(RUN_END, f"{RUN_END}/{_name(run)}/{run.transitions[-1].position}", run)
         anomalies = state.anomalies[self._anomalies :]
         self._anomalies = len(state.anomalies)
         for one in anomalies:
             if one.kind in _ORPHANS:
-                if ORPHAN in kinds and self._is_ours(one, state):
+                vm = state.vms.get(one.subject.removeprefix("vm/"))
+                if ORPHAN in kinds and vm is not None and vm.source == self._source:
                     yield self._fact(ORPHAN, f"{one.kind.value}/{one.subject}/{one.position}", one)
             elif ANOMALY in kinds and (mark := marks.get(ANOMALY)) is not None and self._is_odd(one, state, mark, now):
                 yield self._fact(ANOMALY, f"{one.kind.value}/{one.subject}/{one.position}/{one.detail}", one)
@@ -99,26 +100,17 @@ class News:
 
     def _ended(self, state: WorldState) -> list[Run]:
         """The runs that ended since the last call, in the order of their ends."""
-        new: list[Run] = []
-        for run in reversed(state.runs.values()):
-            if run.first_position <= self._position:
-                break
-            new.append(run)
+        new = list(takewhile(lambda run: run.first_position > self._position, reversed(state.runs.values())))
         known = [state.runs[run_id] for run_id in self._open if run_id in state.runs]
-        both = {run.run_id: run for run in (*known, *reversed(new))}
-        ended = [run for run in both.values() if run.terminal and not self._made_again(run.run_id)]
-        self._open = {*state.unsettled, *(run.run_id for run in both.values() if run.terminal)} - {
-            run.run_id for run in ended
-        }
+        over = {run.run_id: run for run in (*known, *reversed(new)) if run.terminal}
+        ended = [run for run in over.values() if not self._made_again(run.run_id)]
+        self._open = {*state.unsettled, *over} - {run.run_id for run in ended}
         self._position = state.position
         return sorted(ended, key=lambda run: (run.finished_at or 0, run.first_position))
 
     def _is_new_end(self, run: Run, mark: NoticeMark, now: int) -> bool:
         position = run.transitions[-1].position if run.transitions else 0
         return position > mark.position and self._is_live(run, position, mark, now)
-
-    def _end(self, run: Run) -> NewsItem:
-        return self._fact(RUN_END, f"{RUN_END}/{_name(run)}/{run.transitions[-1].position}", run)
 
     # -- anomalies
 
@@ -127,18 +119,12 @@ class News:
         subject = state.vms.get(name) if kind == "vm" else state.runs.get(name)
         return anomaly.position > mark.position and self._is_live(subject, anomaly.position, mark, now)
 
-    def _is_ours(self, anomaly: Anomaly, state: WorldState) -> bool:
-        vm = state.vms.get(anomaly.subject.removeprefix("vm/"))
-        return vm is not None and vm.source == self._source
-
     def _stands(self, fact: NewsItem, state: WorldState) -> bool:
-        """Whether to report it now: a machine only while it may be billed and was seen so live."""
         if fact.kind != ORPHAN or not isinstance(fact.subject, Anomaly):
             return True
         vm = state.vms.get(fact.subject.subject.removeprefix("vm/"))
-        if vm is None or not vm.billed:
-            return False
-        return any(self._poll_of_ours(position) is not None for position in (vm.last_position, fact.subject.position))
+        places = () if vm is None or not vm.billed else (vm.last_position, fact.subject.position)
+        return any(self._poll_of_ours(position) is not None for position in places)
 
     def _wrong_figures(self, state: WorldState, since: int) -> tuple[Anomaly, ...]:
         """Anomalies of the cost figures that are final by now; each run is checked once.

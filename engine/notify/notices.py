@@ -1,19 +1,27 @@
-"""Notices to the webhook: news is recorded as an intent, once, and then delivered."""
+"""Notices to the webhook: news is recorded as an intent, once, then posted; each outcome is an event.
 
+After a crash a notice without an outcome is posted again under the same id (`X-Steno-Notice`), so the receiver can
+deduplicate it.
+"""
+
+import threading
 from collections.abc import Callable, Sequence
+from queue import SimpleQueue
 from typing import Literal, cast
 
 import msgspec
 
 from engine.act.journal import Journal
+from engine.fold.outbox import OpenNotice
 from engine.fold.world_codec import WorldState
 from engine.notify.messages import Fields, budget_text, digest, envelope, one
 from engine.notify.news import ANOMALY, BUDGET, ORPHAN, RUN_END, News, NewsItem, notice_id
-from engine.notify.webhook import Delivery, Webhook, headers_of, outcome_of, send
+from engine.notify.webhook import Outcome, Webhook, headers_of, outcome_of, send
 from events import types
 from events.clock import SECOND, Clock, Ids, format_time
 from events.errors import IdConflict, VersionConflict
 from events.store.append import Batch
+from events.store.store import Lease
 
 Kind = Literal["budget", "orphan", "run_end", "anomaly", "test"]
 
@@ -21,6 +29,12 @@ ROOM = 10
 """Notices that may be open at once; further facts are combined into a digest (docs/adr/0024)."""
 MOST = 200
 """Facts of one digest."""
+PAUSES = (1 * SECOND, 5 * SECOND, 25 * SECOND, 125 * SECOND)
+"""Microseconds between attempts; after the last there is no other."""
+_AT_ONCE = 4
+"""Attempts under way at the same time."""
+_PATIENCE = 3.0
+"""Seconds a process that ends waits for an attempt under way: with its outcome recorded nothing is sent twice."""
 
 
 class Notices:
@@ -45,9 +59,12 @@ class Notices:
         self._clock = clock
         self._webhook = webhook
         self._source = source
-        self._delivery = None if webhook is None else Delivery(journal, clock, webhook)
         self._news = News(journal.record, source, made_again)
         self._adopted = False
+        self._lease: Lease | None = None
+        self._outcomes: SimpleQueue[Outcome] = SimpleQueue()
+        self._attempts: dict[str, threading.Thread] = {}
+        """By notice: attempts under way, or whose outcome is not recorded yet."""
 
     # -- what is reported
 
@@ -121,19 +138,60 @@ class Notices:
 
     def round(self) -> None:
         """Record the outcomes of earlier attempts and start those that are due; never waits for the webhook."""
-        if self._delivery is not None:
-            self._delivery.round()
+        self._record_outcomes()
+        waiting = {} if self._webhook is None else self._journal.ledger().notices
+        if waiting and self._lease is None:  # at most one process sends: several may record the sources of one record
+            self._lease = self._journal.record.store.lease("notices")
+        if self._lease is None:
+            return
+        now = self._clock.now()
+        for name, notice in tuple(waiting.items()):
+            if len(self._attempts) < _AT_ONCE and name not in self._attempts and _wait(notice, now) == 0:
+                # A daemon: a process that ends does not wait for a server that hangs; the notice is then sent again.
+                thread = threading.Thread(target=self._attempt, args=(self._webhook, notice, now), daemon=True)
+                self._attempts[name] = thread
+                thread.start()
 
     def due_in(self, now: int) -> int | None:
         """Microseconds until the next attempt is due; None: none is."""
-        return None if self._delivery is None else self._delivery.due_in(now)
+        if self._webhook is None or self._attempts:
+            return SECOND if self._attempts else None
+        waits = [_wait(notice, now) for notice in self._journal.ledger().notices.values()]
+        return max(SECOND, min(waits)) if waits else None
+
+    def wait(self, seconds: float) -> None:
+        """Wait until no attempt is under way, at most this long for each."""
+        for thread in tuple(self._attempts.values()):
+            thread.join(seconds)
 
     def close(self) -> None:
         """Wait a moment for an attempt under way, and let another process continue."""
         self._news.forget()
         self._adopted = False
-        if self._delivery is not None:
-            self._delivery.close()
+        self.wait(_PATIENCE)
+        self._record_outcomes()
+        if self._lease is not None:
+            self._lease.release()
+            self._lease = None
+
+    def _attempt(self, webhook: Webhook, notice: OpenNotice, now: int) -> None:
+        name, body = notice.intent.notice_id, notice.intent.body
+        status, error = send(webhook.url, body, headers_of(webhook, name, body, now // SECOND))
+        final = notice.attempts == len(PAUSES)
+        self._outcomes.put(outcome_of(name, notice.attempts + 1, status, error, final=final))
+
+    def _record_outcomes(self) -> None:
+        while not self._outcomes.empty():
+            outcome = self._outcomes.get()
+            self._attempts.pop(outcome.notice_id).join()
+            self._journal.write(f"notice/{outcome.notice_id}", outcome)
+
+
+def _wait(notice: OpenNotice, now: int) -> int:
+    """Microseconds until the next attempt; 0 if it is due, or if the clock was set back since the last."""
+    if notice.attempts == 0 or now < notice.failed_at:
+        return 0
+    return max(0, notice.failed_at + PAUSES[notice.attempts - 1] - now)
 
 
 def send_test_notice(journal: Journal, webhook: Webhook, clock: Clock, ids: Ids) -> tuple[str, int | None, str | None]:

@@ -34,14 +34,6 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     """A variable of the project Steno began with that nothing of Steno reads: listed only where somebody sets it."""
 
 
-def _nothing(values: Values, home: Path) -> StenoError | None:  # noqa: ARG001
-    return None
-
-
-def _as_recorded(settings: "Settings") -> int | None:  # noqa: ARG001
-    return None
-
-
 class Block(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of one provider, and what follows from them."""
 
@@ -50,8 +42,8 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     """Their names begin with `<provider>.`."""
     variables: Mapping[str, tuple[str, ...]] = {}
     """Further variables of general settings, weaker than those of Steno: setting name → variables."""
-    own_files: Callable[[Values, Path], StenoError | None] = _nothing
+    own_files: Callable[[Values, Path], StenoError | None] = lambda _values, _home: None
     """Fills in what the provider's own files say, where nothing stronger gave a value; the second argument is the
     user's home. Gives the error to be raised if a value that is needed is then missing."""
-    hourly: Callable[["Settings"], int | None] = _as_recorded
+    hourly: Callable[["Settings"], int | None] = lambda _settings: None
     """Micro-dollars an hour that each of its machines costs (0: free); None: each machine has its own price."""

@@ -35,7 +35,6 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def given(self) -> bool:
-        """Whether somebody set it."""
         return self.source not in {"default", "not set"}
 
     @property
@@ -65,7 +64,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         raise KeyError(name)
 
     def value(self, name: str) -> str | None:
-        """The text of that setting."""
         return self.find(name).value
 
     def parsed(self, name: str) -> Any:
@@ -79,7 +77,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def provider(self) -> str:
-        """Where tasks run."""
         return self.value("provider") or "local"
 
     def hourly(self, provider: str | None) -> int | None:
@@ -146,7 +143,8 @@ def load_settings(
 def _checked(known: Known, found: tuple[str, str] | None) -> Setting:
     if found is None:
         return Setting(name=known.name, value=None, source="not set", secret=known.secret)
-    value, source = found
+    # a backend's cloud key is none of our business beyond its presence: its value is dropped here
+    value, source = ("set", found[1]) if known.presence_only else found
     try:
         parsed = value if known.parse is None else known.parse(value)
     except ValueError as error:
@@ -154,9 +152,8 @@ def _checked(known: Known, found: tuple[str, str] | None) -> Setting:
         raise NotConfigured(f"{known.name} is {said} ({source}); it must be {error}") from None
     return Setting(
         name=known.name,
-        # a backend's cloud key is none of our business beyond its presence: its value is dropped here
-        value="set" if known.presence_only else value,
-        parsed="set" if known.presence_only else parsed,
+        value=value,
+        parsed=parsed,
         source=f"{source}, not used by Steno: {known.help}" if known.unused else source,
         secret=known.secret,
     )

@@ -3,12 +3,12 @@
 import re
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Any
 
 import msgspec
 
 from engine.settings.known import Block, Known
 from engine.settings.values import (
-    Parse,
     alerts,
     budget,
     host,
@@ -44,15 +44,9 @@ PROFILES: dict[str, Profile] = {
 """Named kinds of work, and how long their machines are kept warm."""
 
 
-def _setting(
-    name: str,
-    *variables: str,
-    default: str | None = None,
-    parse: Parse | None = None,
-    secret: bool = False,
-    unused: bool = False,
-) -> Callable[..., Known]:
-    return partial(Known, name=name, variables=variables, default=default, parse=parse, secret=secret, unused=unused)
+def _setting(name: str, *variables: str, **more: Any) -> Callable[..., Known]:
+    """A setting that lacks its help."""
+    return partial(Known, name=name, variables=variables, **more)
 
 
 GENERAL: tuple[Known, ...] = (
@@ -184,11 +178,8 @@ class Table:
         Raises:
             NotConfigured: its package cannot be loaded.
         """
-        if any(block.provider == provider for block in self.blocks):
-            return False
-        block = self._named(provider)
-        if block is not None:
-            self.blocks.append(block)
+        block = None if any(block.provider == provider for block in self.blocks) else self._named(provider)
+        self.blocks += [] if block is None else [block]
         return block is not None
 
     def setting(self, name: str) -> Known | None:

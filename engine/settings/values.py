@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
-from events.clock import SECOND, UNITS, parse_duration
+from events.clock import SECOND, parse_duration
 
 _DOLLARS: Final = 1_000_000_000
 _RATE: Final = 10_000
@@ -17,7 +17,6 @@ _MACHINES: Final = 10_000
 _NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?")
 _OFF: Final = frozenset({"off", "none", "unlimited"})
 _NAME: Final = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9]([A-Za-z0-9_-]{0,62})?(\.[A-Za-z0-9][A-Za-z0-9_-]{0,62})*\.?")
-_SUBMIT_RATE: Final = re.compile(r"([0-9]{1,6})\s*/\s*(s|m|h)")
 
 ALERTS: Final = frozenset({"run_end", "anomaly", "budget", "orphan"})
 """Kinds of notices that can go to the webhook."""
@@ -38,7 +37,7 @@ def _or_off(parse: Parse, expected: str, off: object = None) -> Parse:
             return off
         try:
             return parse(text)
-        except ValueError:
+        except (ValueError, KeyError):
             raise ValueError(expected) from None
 
     return read
@@ -55,25 +54,19 @@ def one_of(*choices: str) -> Parse:
     return read
 
 
-def _number(text: str, least: int, most: int, expected: str) -> int:
+def _number(text: str, *, least: int, most: int, expected: str = "a whole number") -> int:
     found = text.strip()
     if not (found.isascii() and found.isdecimal() and len(found) < 10 and least <= int(found) <= most):
         raise ValueError(expected)
     return int(found)
 
 
-def whole(text: str) -> int:
-    """A whole number from 1 to 10,000."""
-    return _number(text, 1, _MACHINES, "a whole number above 0")
-
-
+whole = partial(_number, least=1, most=_MACHINES, expected="a whole number above 0")
+"""A whole number from 1 to 10,000."""
+port = partial(_number, least=0, most=65_535, expected="a port from 1 to 65535, or 0 for any that is free")
+"""A port; 0 stands for any that is free."""
 machines = _or_off(whole, "a whole number of machines above 0, or off for no limit")
 """How many machines; None: no limit."""
-
-
-def port(text: str) -> int:
-    """A port; 0 stands for any that is free."""
-    return _number(text, 0, 65_535, "a port from 1 to 65535, or 0 for any that is free")
 
 
 def positive_duration(text: str) -> int:
@@ -88,14 +81,15 @@ timeout = _or_off(parse_duration, "a duration up to a year, or off for never: 60
 """A length of time in microseconds; None: never."""
 
 
-def submit_rate(text: str) -> tuple[int, int] | None:
-    """How many in how long: `30/m` is (30, 60 seconds in microseconds); None for `off`: no limit."""
-    if is_off(text):
-        return None
-    found = _SUBMIT_RATE.fullmatch(text.strip().lower())
-    if found is None or int(found[1]) == 0:
-        raise ValueError("a number above 0 in a second, minute or hour (1/s, 30/m, 500/h), or off for no limit")
-    return int(found[1]), SECOND * UNITS[found[2]]
+def _submit_rate(text: str) -> tuple[int, int]:
+    count, _, unit = text.strip().lower().partition("/")
+    return _number(count, least=1, most=999_999), SECOND * {"s": 1, "m": 60, "h": 3600}[unit.strip()]
+
+
+submit_rate = _or_off(
+    _submit_rate, "a number above 0 in a second, minute or hour (1/s, 30/m, 500/h), or off for no limit"
+)
+"""How many in how long: `30/m` is (30, 60 seconds in microseconds); None: no limit."""
 
 
 # -- money: micro-dollars
@@ -117,18 +111,25 @@ budget = _or_off(partial(_dollars, most=_DOLLARS), "dollars above 0 (1400.00), o
 """Above 0; None: no budget."""
 
 
-def thresholds(text: str) -> tuple[int, ...]:
-    """Shares of the budget in parts per thousand, ascending, each once; none for `off`."""
+def _thresholds(text: str) -> tuple[int, ...]:
     found = set()
-    for part in () if is_off(text) else text.split(","):
-        share = part.strip()
-        if not _NUMBER.fullmatch(share.removesuffix("%")):
-            raise ValueError("shares of the budget above 0 and up to 1, with commas between: 0.5, 0.8, or off")
-        thousandths = Decimal(share.removesuffix("%")) * (10 if share.endswith("%") else 1000)
+    for part in text.split(","):
+        share, percent, rest = part.strip().partition("%")
+        thousandths = (
+            Decimal(share) * (10 if percent else 1000) if _NUMBER.fullmatch(share) and not rest else Decimal(0)
+        )
         if not 0 < thousandths <= 1000 or thousandths != int(thousandths):
-            raise ValueError("shares of the budget above 0 and up to 1, to three decimals: 0.5, 0.8, or off")
+            raise ValueError
         found.add(int(thousandths))
     return tuple(sorted(found))
+
+
+thresholds = _or_off(
+    _thresholds,
+    "shares of the budget above 0 and up to 1, to three decimals, with commas between: 0.5, 0.8, or off",
+    (),
+)
+"""Shares of the budget in parts per thousand, ascending, each once."""
 
 
 # -- words and addresses

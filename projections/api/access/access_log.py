@@ -1,25 +1,19 @@
 """One log line per answer: method, path, status, duration, caller. Never the query, a header or a body."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import logging
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 from urllib.parse import unquote
 
+from starlette.types import Scope
+
 from engine.commands.tokens import without_secrets
-from events.clock import SECOND
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from starlette.types import Scope
-
-    from events.clock import Clock
-    from projections.api.access.roles import Caller
+from events.clock import SECOND, Clock
+from projections.api.access.roles import Caller
 
 _log = logging.getLogger("steno.access")
 _KEPT: Final = 10_000
@@ -45,13 +39,11 @@ class AccessLog:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start to write, if the log level asks for it."""
         if _log.isEnabledFor(logging.INFO):
             self._thread = threading.Thread(target=self._run, name="steno-access-log", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
-        """Write the rest and stop."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join(1.0)

@@ -1,28 +1,22 @@
 """Who sent a request: authenticated by token, by a browser's session, or by being on this machine."""
 
-from __future__ import annotations
-
 import ipaddress
 import re
 import socket
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
 
+from engine.settings.settings import Settings
 from projections.api.access.roles import LOOPBACK, Caller
+from projections.api.access.tokens import Tokens
 from projections.api.problems import Problem
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from engine.settings.settings import Settings
-    from projections.api.access.tokens import Tokens
 
 _FORWARDED: Final = frozenset(
     {b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip", b"via"}
 )
 _IDENTIFYING: Final = _FORWARDED | {b"authorization", b"cookie"}
 """Headers that may name another caller than whoever is on this machine."""
-_HOSTS: Final = 100
-"""`Host` headers remembered."""
 HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(?::([0-9]{1,5}))?")
 """A `Host` header: name and port."""
 _CREATE_ONE: Final = "create one with `steno token create`"
@@ -39,15 +33,13 @@ class Authentication:
     def __init__(self, tokens: Tokens, *, on_loopback: bool) -> None:
         self._tokens = tokens
         self._on_loopback = on_loopback
-        self._own_names: set[bytes] = set()
-        """`Host` headers already found to name this machine."""
 
     def local_caller(self, headers: Mapping[bytes, bytes], peer: str | None, now: int) -> Caller | None:
         """The caller of a plain request on loopback, found without any look-up; None: ask `caller`."""
         if (
             peer == "127.0.0.1"
             and self._on_loopback
-            and headers.get(b"host") in self._own_names
+            and names_loopback(headers.get(b"host", b""))
             and _IDENTIFYING.isdisjoint(headers)
             and self._tokens.usable_at(now)
         ):
@@ -78,9 +70,17 @@ class Authentication:
         scheme, _, text = given.decode("latin-1").partition(" ")
         if scheme.lower() != "bearer":
             raise _unknown("the header Authorization must be `Bearer steno_…`", "invalid_request")
-        caller = self._tokens.bearer(text.strip())
+        return self.bearer(text.strip(), "Authorization")
+
+    def bearer(self, text: str, field: str) -> Caller:
+        """Whose token a text is.
+
+        Raises:
+            Problem: 401, nobody's.
+        """
+        caller = self._tokens.bearer(text)
         if caller is None:
-            raise _unknown(f"this token is unknown, revoked or expired; {_CREATE_ONE}", "invalid_token")
+            raise _unknown(f"this token is unknown, revoked or expired; {_CREATE_ONE}", "invalid_token", field)
         return caller
 
     def _by_address(self, headers: Mapping[bytes, bytes], peer: str | None) -> Caller:
@@ -91,21 +91,15 @@ class Authentication:
         host = headers.get(b"host")
         if host is None:
             raise Problem(400, "the header Host is missing", field="Host")
-        if host not in self._own_names:
-            if not names_loopback(host.decode("latin-1")):
-                raise Problem(
-                    421,
-                    "without a token, Host must be a name of this machine: 127.0.0.1, localhost or [::1]",
-                    field="Host",
-                )
-            if len(self._own_names) < _HOSTS:
-                self._own_names.add(host)
+        if not names_loopback(host):
+            detail = "without a token, Host must be a name of this machine: 127.0.0.1, localhost or [::1]"
+            raise Problem(421, detail, field="Host")
         return LOOPBACK
 
 
-def _unknown(detail: str, error: str | None = None) -> Problem:
+def _unknown(detail: str, error: str | None = None, field: str = "Authorization") -> Problem:
     challenge = 'Bearer realm="steno"' + (f', error="{error}"' if error is not None else "")
-    return Problem(401, detail, field="Authorization", headers=(("WWW-Authenticate", challenge),))
+    return Problem(401, detail, field=field, headers=(("WWW-Authenticate", challenge),))
 
 
 # -- addresses of this machine
@@ -134,9 +128,10 @@ def trusts_loopback(settings: Settings) -> bool:
     return settings.value("api.loopback") != "token" and listens_on_loopback(settings.value("api.host") or "")
 
 
-def names_loopback(host: str) -> bool:
+@lru_cache(maxsize=100)
+def names_loopback(host: bytes) -> bool:
     """Whether a `Host` header names this machine; protects against DNS rebinding."""
-    found = HOST.fullmatch(host)
+    found = HOST.fullmatch(host.decode("latin-1"))
     if found is None:
         return False
     name = found[1].strip("[]").rstrip(".").lower()

@@ -1,17 +1,12 @@
 """Requests from pages of other sites: CSRF checks, and CORS for the origins in `api.cors`."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 from urllib.parse import urlsplit
 
 from projections.api.access.authentication import HOST
 from projections.api.problems import Problem
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _EXPOSED: Final = b"ETag, Location, Retry-After, Steno-Position"
 _PREFLIGHT: Final = (
     (b"access-control-allow-methods", b"GET, POST, DELETE"),
@@ -28,17 +23,6 @@ class CrossOrigin:
     def __init__(self, listed: tuple[str, ...]) -> None:
         self.listed = frozenset(origin.encode() for origin in listed)
 
-    def check(self, method: str, headers: Mapping[bytes, bytes]) -> None:
-        """Refuse a request that changes something and comes from a page of another site.
-
-        A browser states the origin of a request and no page can change it; other clients do not state one.
-
-        Raises:
-            Problem: 403, it comes from such a page.
-        """
-        if method not in _SAFE:
-            self._refuse_foreign(headers)
-
     def check_read(self, headers: Mapping[bytes, bytes]) -> None:
         """Refuse a read by a page of another site with rights that the browser adds: loopback, or a session.
 
@@ -48,11 +32,17 @@ class CrossOrigin:
         Raises:
             Problem: 403, it comes from such a page.
         """
-        if headers.get(b"sec-fetch-mode") == b"navigate" and headers.get(b"sec-fetch-dest") == b"document":
-            return
-        self._refuse_foreign(headers)
+        if headers.get(b"sec-fetch-mode") != b"navigate" or headers.get(b"sec-fetch-dest") != b"document":
+            self.check(headers)
 
-    def _refuse_foreign(self, headers: Mapping[bytes, bytes]) -> None:
+    def check(self, headers: Mapping[bytes, bytes]) -> None:
+        """Refuse a request from a page of another site.
+
+        A browser states the origin of a request and no page can change it; other clients do not state one.
+
+        Raises:
+            Problem: 403, it comes from such a page.
+        """
         origin, site = headers.get(b"origin"), headers.get(b"sec-fetch-site")
         if origin is not None and origin.lower() in self.listed:
             ours = True

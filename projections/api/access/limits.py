@@ -1,23 +1,18 @@
 """Bounds on a request: the form of its head, the size and time of its body, and how often a caller may send it."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping
+from typing import Final
 from urllib.parse import parse_qsl, unquote_to_bytes
+
+from starlette.types import Receive, Scope
 
 from events.clock import SECOND
 from events.poll import MAX_DEPTH, too_deep
+from projections.api.access.roles import Caller
 from projections.api.problems import Problem
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from starlette.types import Receive, Scope
-
-    from projections.api.access.roles import Caller
 
 MAX_URL: Final = 8 * 1024
 """Bytes of path and query together."""

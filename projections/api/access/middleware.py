@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from engine.commands.tokens import Role, without_secrets
 from events.clock import SECOND
@@ -12,20 +15,11 @@ from projections.api.access.access_log import AccessLog
 from projections.api.access.authentication import Authentication, trusts_loopback
 from projections.api.access.cross_origin import CrossOrigin
 from projections.api.access.limits import MAX_BODY, MAX_LOGIN, METHODS, RateLimit, check_head, read_body
-from projections.api.access.roles import needed, submits_a_run
+from projections.api.access.roles import Caller, needed, submits_a_run
 from projections.api.access.tokens import LOOK_AGAIN
+from projections.api.hot import Ready
 from projections.api.problems import MEDIA_TYPE, Problem, problem_body, problem_of
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-    from events.clock import Clock
-    from projections.api.access.roles import Caller
-    from projections.api.access.tokens import Tokens
-    from projections.api.hot import Ready
-    from projections.api.service import Service
+from projections.api.service import Service
 
 STREAM_GRACE: Final = 1.0
 """Seconds that streams have to end by themselves once the server stops."""
@@ -38,15 +32,6 @@ class AnswerEnded(OSError):
     """The answer was ended while the application still had something to send; to it, the client has disconnected."""
 
 
-class OpenStreams(set["Exchange"]):
-    """The exchanges of a service whose answers have no length known beforehand."""
-
-    def __init__(self, tokens: Tokens, clock: Clock) -> None:
-        super().__init__()
-        self.tokens = tokens
-        self.clock = clock
-
-
 class Exchange:
     """One request and its answer, between the server and the application: ends a stream whose token was revoked.
 
@@ -54,7 +39,6 @@ class Exchange:
 
     Args:
         began_at: when the request came (microseconds, UTC).
-        task: what answers it.
     """
 
     caller: Caller | None = None
@@ -70,17 +54,13 @@ class Exchange:
     """Whether the answer has no Content-Length; None: not looked at yet."""
     _headers: tuple[tuple[bytes, bytes], ...] = ()
 
-    def __init__(
-        self, receive: Receive, send: Send, streams: OpenStreams, began_at: int, task: asyncio.Task[object] | None
-    ) -> None:
+    def __init__(self, gate: AccessMiddleware, receive: Receive, send: Send, began_at: int) -> None:
         self.began_at = began_at
-        self.task = task
+        self._gate = gate
         self._receive = receive
         self._send = send
-        self._streams = streams
 
     async def receive(self) -> Message:
-        """What the application receives."""
         if self.body is not None:
             body, self.body = self.body, None
             return {"type": "http.request", "body": body, "more_body": False}
@@ -101,7 +81,7 @@ class Exchange:
                 message = {**message, "headers": [*self._headers, *self.extra]}
         elif not message.get("more_body"):
             self.complete = True
-            self._streams.discard(self)
+            self._gate.streams.pop(self, None)
         elif self._is_revoked():
             return self._revoke()
         return self._send(message)
@@ -110,20 +90,21 @@ class Exchange:
         """End an answer that has begun, in good form."""
         if self.status and not self.complete:
             self.complete = True
-            self._streams.discard(self)
+            self._gate.streams.pop(self, None)
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def _is_revoked(self) -> bool:
         """Whether the token of a stream was revoked while it went on; looked at every `LOOK_AGAIN`."""
         if self._is_stream is None:
             self._is_stream = all(name.lower() != b"content-length" for name, _ in self._headers)
-            if self._is_stream:
-                self._streams.add(self)
-        now = self._streams.clock.now()
+            task = asyncio.current_task()
+            if self._is_stream and task is not None:
+                self._gate.streams[self] = task
+        now = self._gate.clock.now()
         if not self._is_stream or now - self._checked_at < LOOK_AGAIN:
             return False
         self._checked_at = now
-        return self.caller is not None and not self._streams.tokens.holds(self.caller)
+        return self.caller is not None and not self._gate.tokens.holds(self.caller)
 
     async def _revoke(self) -> None:
         await self.finish()
@@ -143,16 +124,17 @@ class AccessMiddleware:
         settings = service.settings
         rate = settings.parsed("api.submit_rate")
         self.log = AccessLog(service.clock)
+        self.clock = service.clock
+        self.tokens = service.tokens
+        self.streams: dict[Exchange, asyncio.Task[Any]] = {}
+        """Answers of a length not known beforehand, and what sends them."""
         self._app = app
         self._ready = ready
-        self._clock = service.clock
         self._requests = service.feed.tally.requests
         self._authentication = Authentication(service.tokens, on_loopback=trusts_loopback(settings))
         self._cross_origin = CrossOrigin(settings.parsed("api.cors") or ())
         self._rate = None if rate is None else RateLimit(*rate)
-        self._streams = OpenStreams(service.tokens, service.clock)
         self._closing = False
-        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request; pass on other ASGI scopes."""
@@ -167,9 +149,8 @@ class AccessMiddleware:
         asyncio.get_running_loop().call_later(STREAM_GRACE, self._cancel_streams)
 
     def _cancel_streams(self) -> None:
-        for exchange in tuple(self._streams):
-            if exchange.task is not None:
-                exchange.task.cancel()
+        for task in tuple(self.streams.values()):
+            task.cancel()
 
     def _answer_at_once(self, scope: Scope) -> bool:
         """Answer a plain GET whose answer is stored, in one piece; False: it needs the full path, errors included.
@@ -177,22 +158,16 @@ class AccessMiddleware:
         It passes the same checks: the form of its head, and its caller, who may read.
         """
         whole = scope.pop("steno.whole", None)  # left in the scope it would be a reference cycle
-        if (
-            whole is None
-            or scope["method"] != "GET"
-            or scope["query_string"]
-            or self._cross_origin.listed
-            or self._closing
-        ):
+        plain = whole is not None and scope["method"] == "GET" and not scope["query_string"]
+        if not plain or self._cross_origin.listed or self._closing:
             return False
-        began_at = self._clock.now()
-        peer = None if scope["client"] is None else scope["client"][0]
+        began_at = self.clock.now()
         try:
             ready = self._ready(scope["path"])
             if ready is None:
                 return False
             headers = check_head(scope)
-            caller = self._caller(headers, peer, began_at)
+            caller = self._caller(scope, headers, began_at)
         except Exception:  # noqa: BLE001 - the full path meets the same error and answers it
             return False
         status, head, body = 200, ready.head, ready.body
@@ -204,10 +179,7 @@ class AccessMiddleware:
         return True
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        loop = self._loop
-        if loop is None:
-            loop = self._loop = asyncio.get_running_loop()  # each call is a system call
-        exchange = Exchange(receive, send, self._streams, self._clock.now(), asyncio.current_task(loop))
+        exchange = Exchange(self, receive, send, self.clock.now())
         try:
             headers = check_head(scope)
             if scope["method"] != "GET" or self._cross_origin.listed:
@@ -232,17 +204,15 @@ class AccessMiddleware:
                 _log.error("%s %s: %s: %s", scope["method"], path, type(error).__name__, without_secrets(str(error)))
                 await _refuse(exchange, problem_of(error))
         finally:
-            self._streams.discard(exchange)
+            self.streams.pop(exchange, None)
             self._count(scope, exchange.status, exchange.caller, exchange.began_at)
 
     def _count(self, scope: Scope, status: int, caller: Caller | None, began_at: int) -> None:
-        """Count one answer, and log it."""
-        now = self._clock.now()
+        now = self.clock.now()
         self._requests.count(scope["method"], scope["path"], status, (now - began_at) / SECOND)
         self.log.answered(scope, status, caller, now, now - began_at)
 
     async def _check_and_pass(self, scope: Scope, headers: Mapping[bytes, bytes], exchange: Exchange) -> None:
-        """The checks of a request that is not a plain GET."""
         method, path = scope["method"], scope["path"]
         if method not in METHODS:
             allowed = (("Allow", "GET, HEAD, POST, DELETE"),)
@@ -255,10 +225,10 @@ class AccessMiddleware:
             return
         self._authorize(scope, headers, exchange)
         if method not in _WITHOUT_BODY:
-            self._cross_origin.check(method, headers)
+            self._cross_origin.check(headers)
             if exchange.caller is not None and self._rate is not None and submits_a_run(method, path):
                 may = f"may submit {self._rate.most} runs in {self._rate.span // SECOND} s (api.submit_rate)"
-                self._rate.expect(exchange.caller, self._clock.now(), may)
+                self._rate.expect(exchange.caller, self.clock.now(), may)
             body = await read_body(headers, exchange.receive, MAX_LOGIN if exchange.caller is None else MAX_BODY)
             if body is None:
                 return
@@ -274,20 +244,18 @@ class AccessMiddleware:
         role = needed(scope["method"], scope["path"])
         if role is None:
             return
-        client = scope["client"]
-        caller = self._caller(headers, None if client is None else client[0], exchange.began_at)
-        exchange.caller = scope["steno.caller"] = caller
+        caller = exchange.caller = scope["steno.caller"] = self._caller(scope, headers, exchange.began_at)
         if role is not Role.READ and not caller.role.covers(role):
             detail = f"{scope['method']} {scope['path']} needs a token with the role {role}; this one has {caller.role}"
             raise Problem(403, detail, headers=(("WWW-Authenticate", _INSUFFICIENT),))
 
-    def _caller(self, headers: Mapping[bytes, bytes], peer: str | None, now: int) -> Caller:
-        """The caller.
-
+    def _caller(self, scope: Scope, headers: Mapping[bytes, bytes], now: int) -> Caller:
+        """
         Raises:
             Problem: 401, unknown; 403, a page of another site sent it with rights that the browser adds.
         """
-        authentication = self._authentication
+        authentication, client = self._authentication, scope["client"]
+        peer = None if client is None else client[0]
         caller = authentication.local_caller(headers, peer, now) or authentication.caller(headers, peer, now)
         if caller.via != "token" and (b"sec-fetch-site" in headers or b"origin" in headers):
             self._cross_origin.check_read(headers)

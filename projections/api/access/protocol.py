@@ -1,25 +1,19 @@
 """HTTP as uvicorn reads it, with bounds on the head of a request: how large it is, and how long it takes to come."""
 
-from __future__ import annotations
-
+import asyncio
 import functools
 import logging
 import resource
 import socket
 import struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
 
 from projections.api.problems import MEDIA_TYPE, Problem, problem_body
-
-if TYPE_CHECKING:
-    import asyncio
-
-    from uvicorn._types import ASGI3Application
-    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
-    from uvicorn.server import ServerState
 
 MAX_HEAD: Final = 32 * 1024
 """Bytes of request line and headers."""
@@ -190,7 +184,6 @@ class Protocol(HttpToolsProtocol):
         _log.info("- - %s %s", problem.status, problem.detail)
 
     def _unanswered(self) -> list[RequestResponseCycle]:
-        """The requests that are not answered yet, in their order."""
         first = [] if self._running is None or self._running.response_complete else [self._running]
         return [*first, *(cycle for cycle, _ in reversed(self.pipeline))]
 

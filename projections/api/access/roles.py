@@ -1,7 +1,5 @@
 """Callers and their roles, and the role that each request needs."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Final, Literal

@@ -1,29 +1,26 @@
 """Browser sessions: log in once with a token; a cookie that no script can read stands for it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import anyio.to_thread
 import msgspec
+from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from events.clock import SECOND
 from projections.api.access.authentication import Authentication, trusts_loopback
 from projections.api.access.limits import RateLimit
-from projections.api.problems import Problem
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.routing import BaseRoute
-
-    from projections.api.access.roles import Caller
-    from projections.api.service import Service
+from projections.api.access.roles import Caller
+from projections.api.bodies import JSON
+from projections.api.openapi import components, json_answer, json_content
+from projections.api.problems import MEDIA_TYPE, Problem, ProblemObject
+from projections.api.service import Service
 
 PATH: Final = "/api/session"
 LOGINS: Final = 30
 """Logins of one token a minute: each closed session stays in the tokens file for half a day."""
+_FRESH: Final = {"Cache-Control": "no-store"}
 
 
 class Login(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -46,7 +43,7 @@ def routes(service: Service) -> list[BaseRoute]:
     authentication = Authentication(tokens, on_loopback=trusts_loopback(service.settings))
 
     async def who_am_i(request: Request) -> Response:
-        peer = request.client.host if request.client is not None else None
+        peer = None if request.client is None else request.client.host
         return _answer(authentication.caller(_headers(request), peer, service.clock.now()))
 
     async def log_in(request: Request) -> Response:
@@ -54,14 +51,7 @@ def routes(service: Service) -> list[BaseRoute]:
             login = msgspec.json.decode(await request.body(), type=Login)
         except msgspec.DecodeError as error:
             raise Problem(400, f'send {{"token": "steno_…"}} as JSON: {error}', field="token") from None
-        caller = tokens.bearer(login.token)
-        if caller is None:
-            raise Problem(
-                401,
-                "this token is unknown, revoked or expired; create one with `steno token create`",
-                field="token",
-                headers=(("WWW-Authenticate", 'Bearer realm="steno", error="invalid_token"'),),
-            )
+        caller = authentication.bearer(login.token, "token")
         rate.expect(caller, service.clock.now(), f"logged in {LOGINS} times in a minute")
         value, seconds = await anyio.to_thread.run_sync(tokens.opened, caller)
         answer = _answer(caller)
@@ -70,22 +60,19 @@ def routes(service: Service) -> list[BaseRoute]:
 
     async def log_out(request: Request) -> Response:
         cookie = authentication.cookie(_headers(request))
-        answer = Response(status_code=204, headers={"Cache-Control": "no-store"})
+        answer = Response(status_code=204, headers=_FRESH)
         if cookie is not None:
             await anyio.to_thread.run_sync(tokens.close, cookie)
             _set_cookie(request, answer, tokens.cookie, "", 0)
         return answer
 
-    return [
-        Route(PATH, who_am_i, methods=["GET"]),
-        Route(PATH, log_in, methods=["POST"]),
-        Route(PATH, log_out, methods=["DELETE"]),
-    ]
+    handlers = {"GET": who_am_i, "POST": log_in, "DELETE": log_out}
+    return [Route(PATH, handler, methods=[method]) for method, handler in handlers.items()]
 
 
 def _answer(caller: Caller) -> Response:
     session = CallerSession(name=caller.name, role=caller.role.value, via=caller.via)
-    return Response(msgspec.json.encode(session), media_type="application/json", headers={"Cache-Control": "no-store"})
+    return Response(msgspec.json.encode(session), media_type=JSON, headers=_FRESH)
 
 
 def _set_cookie(request: Request, answer: Response, name: str, value: str, seconds: int) -> None:
@@ -98,60 +85,37 @@ def _headers(request: Request) -> dict[bytes, bytes]:
     return dict(request.headers.raw)
 
 
+def _operation(name: str, summary: str, answers: dict[str, Any], **more: object) -> dict[str, Any]:
+    return {"operationId": name, "summary": summary, "tags": ["access"], "responses": answers, **more}
+
+
 def _problem(description: str) -> dict[str, Any]:
-    schema = {"$ref": "#/components/schemas/ProblemObject"}
-    return {"description": description, "content": {"application/problem+json": {"schema": schema}}}
+    return {"description": description, "content": {MEDIA_TYPE: json_content(ProblemObject)[JSON]}}
 
 
-_MALFORMED: Final = _problem("The request is malformed.")
-_SESSION: Final = {
-    "description": "The caller.",
-    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/CallerSession"}}},
+_CALLER: Final = json_answer("The caller.", CallerSession)
+_NO_LOGIN: Final = {
+    "401": _problem("The token is unknown, revoked or expired."),
+    "429": _problem("Too many logins; Retry-After says when to retry."),
 }
-_COMPONENTS: Final = msgspec.json.schema_components((Login, CallerSession), ref_template="#/components/schemas/{name}")[
-    1
-]
-
 OPENAPI: Final[dict[str, Any]] = {
     "paths": {
         PATH: {
-            "get": {
-                "operationId": "get_session",
-                "summary": "The caller: by token, by session, or as a program on this machine",
-                "tags": ["access"],
-                "responses": {
-                    "200": _SESSION,
-                    "400": _MALFORMED,
-                    "401": _problem("No valid token or session."),
-                },
-            },
-            "post": {
-                "operationId": "log_in",
-                "summary": "Log a browser in; the answer sets a cookie that no script can read",
-                "tags": ["access"],
-                "security": [],
-                "requestBody": {
-                    "required": True,
-                    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Login"}}},
-                },
-                "responses": {
-                    "200": _SESSION,
-                    "400": _MALFORMED,
-                    "401": _problem("The token is unknown, revoked or expired."),
-                    "429": _problem("Too many logins; Retry-After says when to retry."),
-                },
-            },
-            "delete": {
-                "operationId": "log_out",
-                "summary": "End the browser's session",
-                "tags": ["access"],
-                "security": [],
-                "responses": {
-                    "204": {"description": "Ended, or there was none."},
-                    "400": _MALFORMED,
-                },
-            },
+            "get": _operation(
+                "get_session",
+                "The caller: by token, by session, or as a program on this machine",
+                {"200": _CALLER, "401": _problem("No valid token or session.")},
+            ),
+            "post": _operation(
+                "log_in",
+                "Log a browser in; the answer sets a cookie that no script can read",
+                {"200": _CALLER, **_NO_LOGIN},
+                requestBody={"required": True, "content": json_content(Login)},
+            ),
+            "delete": _operation(
+                "log_out", "End the browser's session", {"204": {"description": "Ended, or there was none."}}
+            ),
         }
     },
-    "components": {"schemas": _COMPONENTS},
+    "components": components(Login, CallerSession),
 }

@@ -1,7 +1,5 @@
 """The tokens of a record, as a running server knows them: looked up in memory, changes in the file seen at once."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import logging
@@ -9,17 +7,14 @@ import re
 import secrets
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from engine.commands.tokens import TOKEN, Role, TokenBlob, TokenStore, digest
-from events.clock import SECOND
+from events.clock import SECOND, Clock
 from events.errors import RecordNotWritable
+from events.store.store import Store
 from projections.api.access.roles import Caller
 from projections.api.problems import Problem
-
-if TYPE_CHECKING:
-    from events.clock import Clock
-    from events.store.store import Store
 
 _log = logging.getLogger("steno.access")
 
@@ -62,8 +57,7 @@ class Tokens:
         """Why the file cannot be used, if so."""
 
     def expect_usable(self, now: int) -> None:
-        """Look that the file says who may ask.
-
+        """
         Raises:
             Problem: it cannot be read, so nobody may.
         """
@@ -137,9 +131,8 @@ class Tokens:
     def _valid(self, token_id: str) -> UsableToken | None:
         self._look()
         known = self._known.get(token_id)
-        if known is None or (known.expires_at is not None and self._clock.now() >= known.expires_at):
-            return None
-        return known
+        over = known is None or (known.expires_at is not None and self._clock.now() >= known.expires_at)
+        return None if over else known
 
     def _look(self, *, at_once: bool = False) -> None:
         now = self._clock.now()

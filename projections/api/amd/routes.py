@@ -1,8 +1,6 @@
 """The routes under /api/amd, and what the OpenAPI document says of them."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 from anyio import to_thread
@@ -15,14 +13,11 @@ from engine.kernel.definition import DTYPES, Definition, KernelProblem, problems
 from engine.kernel.submission import ENDPOINTS, GPUS, Payload
 from projections.api.amd.story import StatusObject
 from projections.api.amd.stream import Resume, Submit, isolated
-from projections.api.bodies import read_answer
-from projections.api.parameters import KEY_HEADER, asked_of, path_parameters
+from projections.api.bodies import JSON, read_answer
+from projections.api.parameters import KEY_HEADER, MOST_POSITION, asked_of, path_parameters
 from projections.api.reads.money import policy_at
-from projections.api.service import Writer
+from projections.api.service import Service, Writer
 from projections.api.streams import LAST_EVENT_ID
-
-if TYPE_CHECKING:
-    from projections.api.service import Service
 
 
 class Problems(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +32,6 @@ class Problems(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def routes(service: Service) -> list[BaseRoute]:
-    """All of them."""
     writer = Writer(service)
     offered = Problems(problems=problems(), dtypes=DTYPES, endpoints=ENDPOINTS, gpus=GPUS, isolated=isolated(service))
     published = {PROBLEMS: msgspec.json.encode(offered), SCHEMA: msgspec.json.encode(schema())}
@@ -51,12 +45,10 @@ def routes(service: Service) -> list[BaseRoute]:
         found, position = await to_thread.run_sync(_figures, service)
         return read_answer(request, msgspec.json.encode(found), position)
 
+    reads: dict[str, Any] = {STREAM: Resume(service), METRICS: figures, SCHEMA: fixed, PROBLEMS: fixed}
     return [
         Route(SUBMIT, Submit(service, writer), methods=["POST"]),
-        Route(STREAM, Resume(service), methods=["GET"]),
-        Route(METRICS, figures, methods=["GET"]),
-        Route(SCHEMA, fixed, methods=["GET"]),
-        Route(PROBLEMS, fixed, methods=["GET"]),
+        *(Route(path, read, methods=["GET"]) for path, read in reads.items()),
     ]
 
 
@@ -79,24 +71,18 @@ SCHEMA: Final = "/api/amd/schema"
 PROBLEMS: Final = "/api/amd/problems"
 
 _REFS: Final = "#/components/schemas/Kernel{name}"
-_POSITIONS: Final = {"type": "integer", "minimum": 0, "maximum": 10**18 - 1}
-_BAD: Final = {"description": "A problem (RFC 9457); `field` names the part of the request."}
-_TAGS: Final = ["kernels"]
 
 
 def _components() -> dict[str, Any]:
-    _, found = msgspec.json.schema_components(
-        (Payload, Definition, StatusObject, Metrics, Problems), ref_template=_REFS
-    )
+    shapes = (Payload, Definition, StatusObject, Metrics, Problems)
+    _, found = msgspec.json.schema_components(shapes, ref_template=_REFS)
+    named = msgspec.json.encode({f"Kernel{name}": one for name, one in found.items()})
     # `KernelProblem` has the prefix already.
-    named = msgspec.json.encode({f"Kernel{name}": one for name, one in found.items()}).replace(
-        b"KernelKernel", b"Kernel"
-    )
-    return msgspec.json.decode(named, type=dict[str, Any])
+    return msgspec.json.decode(named.replace(b"KernelKernel", b"Kernel"), type=dict[str, Any])
 
 
 def _json(name: str, said: str) -> dict[str, Any]:
-    return {"description": said, "content": {"application/json": {"schema": {"$ref": _REFS.format(name=name)}}}}
+    return {"description": said, "content": {JSON: {"schema": {"$ref": _REFS.format(name=name)}}}}
 
 
 def _stream(said: str) -> dict[str, Any]:
@@ -104,67 +90,45 @@ def _stream(said: str) -> dict[str, Any]:
     return {"description": said, "content": {"text/event-stream": {"schema": told}}}
 
 
-def _read(summary: str, answer: dict[str, Any], **more: object) -> dict[str, Any]:
-    return {"get": {"summary": summary, "tags": _TAGS, "responses": {"200": answer, "400": _BAD}, **more}}
+def _operation(name: str, summary: str, answer: dict[str, Any], **more: object) -> dict[str, Any]:
+    return {"operationId": name, "summary": summary, "tags": ["kernels"], "responses": {"200": answer}, **more}
 
 
-_SUBMITTING: Final[dict[str, Any]] = {
-    "post": {
-        "operationId": "submitKernel",
-        "description": "With the provider `local` a kernel runs as the service's user, not isolated: it can read the "
-        "record and use the network. There only a caller on the service's machine may submit, without a token (403 for "
-        "others, unless `kernel.unsafe_local` is true), and the answer has `Steno-Isolation: none`.",
-        "summary": "Check and benchmark a kernel; the answer streams its statuses, and the first one has the run_id",
-        "tags": _TAGS,
-        "parameters": [
-            KEY_HEADER,
-        ],
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": {"$ref": _REFS.format(name="Payload")}}},
+_SUBMITTING: Final = _operation(
+    "submitKernel",
+    "Check and benchmark a kernel; the answer streams its statuses, and the first one has the run_id",
+    _stream("Server-sent events until the final status; closing the stream does not stop the run."),
+    description="With the provider `local` a kernel runs as the service's user, not isolated: it can read the "
+    "record and use the network. There only a caller on the service's machine may submit, without a token (403 for "
+    "others, unless `kernel.unsafe_local` is true), and the answer has `Steno-Isolation: none`.",
+    parameters=[KEY_HEADER],
+    requestBody={"required": True, "content": {JSON: {"schema": {"$ref": _REFS.format(name="Payload")}}}},
+)
+_RESUMING: Final = _operation(
+    "followKernel",
+    "The statuses of a kernel, from its submission or after a given position",
+    _stream("Server-sent events until the final status."),
+    parameters=[
+        *path_parameters(STREAM),
+        {
+            "name": LAST_EVENT_ID,
+            "in": "header",
+            "description": "The position of the last status received; the stream resumes after it.",
+            "schema": {"type": "integer", "minimum": 0, "maximum": MOST_POSITION},
         },
-        "responses": {
-            "200": _stream("Server-sent events until the final status; closing the stream does not stop the run."),
-            **{str(status): _BAD for status in (400, 403, 409, 413, 415, 422, 429, 503)},
-        },
-    }
-}
-_RESUMING: Final[dict[str, Any]] = {
-    "get": {
-        "operationId": "followKernel",
-        "summary": "The statuses of a kernel, from its submission or after a given position",
-        "tags": _TAGS,
-        "parameters": [
-            *path_parameters(STREAM),
-            {
-                "name": LAST_EVENT_ID,
-                "in": "header",
-                "description": "The position of the last status received; the stream resumes after it.",
-                "schema": _POSITIONS,
-            },
-        ],
-        "responses": {
-            "200": _stream("Server-sent events until the final status."),
-            **{str(status): _BAD for status in (400, 404, 503)},
-        },
-    }
-}
-_COMPONENTS: Final = _components()
+    ],
+)
+_FIGURES: Final = _operation("kernelMetrics", "Figures for a front end", _json("Metrics", "Seven figures."))
+_SCHEMA: Final = _operation(
+    "kernelSchema",
+    "The JSON Schema of the submit body, `problem_def` included",
+    {"description": "A schema.", "content": {JSON: {"schema": {"type": "object"}}}},
+)
+_PROBLEMS: Final = _operation(
+    "kernelProblems", "The shipped problems, data types, endpoints and GPUs", _json("Problems", "The problems.")
+)
+_READS: Final = {STREAM: _RESUMING, METRICS: _FIGURES, SCHEMA: _SCHEMA, PROBLEMS: _PROBLEMS}
 OPENAPI: Final[dict[str, Any]] = {
-    "paths": {
-        SUBMIT: _SUBMITTING,
-        STREAM: _RESUMING,
-        METRICS: _read("Figures for a front end", _json("Metrics", "Seven figures."), operationId="kernelMetrics"),
-        SCHEMA: _read(
-            "The JSON Schema of the submit body, `problem_def` included",
-            {"description": "A schema.", "content": {"application/json": {"schema": {"type": "object"}}}},
-            operationId="kernelSchema",
-        ),
-        PROBLEMS: _read(
-            "The shipped problems, data types, endpoints and GPUs",
-            _json("Problems", "The problems."),
-            operationId="kernelProblems",
-        ),
-    },
-    "components": {"schemas": _COMPONENTS},
+    "paths": {SUBMIT: {"post": _SUBMITTING}, **{path: {"get": one} for path, one in _READS.items()}},
+    "components": {"schemas": _components()},
 }

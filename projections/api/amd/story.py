@@ -1,26 +1,21 @@
 """One kernel's statuses as they come: what is new since a client last heard, with the figures of the moment."""
 
-from __future__ import annotations
-
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from engine.decide.queue import may_be_made_again
 from engine.errors import RunNotFound
-from engine.fold.world_codec import policy_of, source_of
+from engine.fold.run import Run
+from engine.fold.world_codec import WorldState, policy_of, source_of
 from engine.money.costs import Costs
 from engine.policy import DOLLAR
 from engine.providers.readings import READINGS
 from events.clock import SECOND, format_time
 from events.store.record import Record
+from projections.api.service import Service
 from projections.models.kernel import KernelEvent, Status, statuses
-
-if TYPE_CHECKING:
-    from engine.fold.run import Run
-    from engine.fold.world_codec import WorldState
-    from projections.api.service import Service
 
 _OF_THE_RUN = frozenset({"RunRequested", "RunRequeued", "TaskReported", "SubmitFailed", "IntentAbandoned"})
 _OF_THE_QUEUE = frozenset({"RunHeld", "RunRequeued"})
@@ -100,7 +95,6 @@ class Story:
         return [(step.position, msgspec.json.encode(_object(step, run, began, cost, machine))) for step in new]
 
     def _read_on(self, run: Run, until: int) -> None:
-        """What was appended about the run up to where it was seen."""
         service = self._service
         with Record.open(service.store, clock=service.clock, shapes=READINGS.shape, check=False) as record:
             for stream, types in ((f"run/{run.run_id}", _OF_THE_RUN), (f"queue/{source_of(run)}", _OF_THE_QUEUE)):

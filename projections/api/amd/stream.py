@@ -1,45 +1,36 @@
 """Kernels over HTTP: submission and its statuses as server-sent events, from wherever a client was."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import re
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 from anyio import to_thread
 from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
 
+from engine.commands.submit import AcceptedRequest
 from engine.kernel.definition import Wrong
 from engine.kernel.executor import OneTask, Terms
-from engine.kernel.submission import read_submission
+from engine.kernel.submission import KernelSubmission, read_submission
 from events.clock import SECOND
 from events.errors import StenoError
-from events.poll import MAX_DEPTH, too_deep
 from events.shape.secrets import PREFIX
 from projections.api import submission
+from projections.api.access.roles import Caller
 from projections.api.amd.story import Story
 from projections.api.bodies import expect_json
 from projections.api.commands import stop_run
 from projections.api.feed.feed import BEAT
+from projections.api.feed.listener import Listener
 from projections.api.parameters import asked_of, idempotency_key
 from projections.api.problems import Problem
+from projections.api.service import Service, Writer
 from projections.api.streams import LAST_EVENT_ID, expect_ready, expect_there, last_event_id, run_named, send_stream
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
-    from starlette.types import Receive, Scope, Send
-
-    from engine.act.journal import Journal
-    from engine.commands.submit import AcceptedRequest
-    from engine.kernel.submission import KernelSubmission
-    from projections.api.access.roles import Caller
-    from projections.api.feed.listener import Listener
-    from projections.api.service import Service, Writer
 
 _PATIENCE: Final = 30.0
 """Seconds until the feed must know what was just appended."""
@@ -66,16 +57,10 @@ class Submit:
             headers.append((b"steno-isolation", b"none"))
         story = Story(service, accepted.run_id)
         left = await _tell(service, story, scope, receive, send, *headers)
-        if (
-            left
-            and not story.over
-            and service.feed.alive
-            and service.settings.parsed("kernel.cancel_on_close") == "true"
-        ):
+        if left and not story.over and service.settings.value("kernel.cancel_on_close") == "true":
             await asyncio.shield(self._stop(accepted.run_id, submitter))
 
     async def _stop(self, run_id: str, submitter: str) -> None:
-        """Whoever submitted it has gone, and wanted it stopped then."""
         try:
             await stop_run(self._service, self._writer, run_id, abort=False, submitter=submitter)
         except StenoError as error:
@@ -160,7 +145,9 @@ async def _submit(service: Service, writer: Writer, body: bytes, *, submitter: s
     kernel = await to_thread.run_sync(_read, body)
 
     async def build(sent: submission.HttpSubmission, run_id: str) -> submission.HttpSubmission:
-        secret = await writer.do(lambda journal: _secret(journal, run_id))
+        # the secret that marks this run's frames: nobody without the vault's key can know it beforehand
+        name = f"kernel/{run_id}".encode()
+        secret = await writer.do(lambda journal: journal.record.vault.commitment(name).removeprefix(PREFIX))
         return await to_thread.run_sync(_ordered, service, kernel, sent, run_id, secret)
 
     source = msgspec.json.encode(kernel)
@@ -171,18 +158,11 @@ async def _submit(service: Service, writer: Writer, body: bytes, *, submitter: s
 
 
 def _read(body: bytes) -> KernelSubmission:
-    if too_deep(body):
-        raise Problem(400, f"the body nests deeper than {MAX_DEPTH}", field="body")
     try:
         return read_submission(body)
     except Wrong as wrong:
         status = 422 if wrong.field else 400
         raise Problem(status, wrong.detail, field=wrong.field or "body") from None
-
-
-def _secret(journal: Journal, run_id: str) -> str:
-    """The secret that marks this run's frames: nobody without the vault's key can know it beforehand."""
-    return journal.record.vault.commitment(f"kernel/{run_id}".encode()).removeprefix(PREFIX)
 
 
 def _ordered(

@@ -6,13 +6,11 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from events.store.record import Record
 from projections.api.feed.frames import Frame, Framer
 from projections.models.past_worlds import world_before
-
-if TYPE_CHECKING:
-    from events.store.record import Record
 
 PAGE: Final = 512
 """Positions of a page."""
@@ -37,9 +35,10 @@ class Backfill:
     def __init__(self, opened: "Callable[[], Record]") -> None:
         """`opened` opens the record for reading."""
         self._opened = opened
-        self._pages: OrderedDict[tuple[int, int], Page] = OrderedDict()
-        self._size = 0
-        self._making: dict[tuple[int, int], asyncio.Future[Page]] = {}
+        self._pages: OrderedDict[tuple[int, int], asyncio.Future[Page]] = OrderedDict()
+        """Oldest use first; those that are being made too."""
+        self._sizes: dict[tuple[int, int], int] = {}
+        """Bytes of the pages that are made."""
         self._threads = ThreadPoolExecutor(_THREADS, "feed-backfill")
         self._lock = threading.Lock()
         self._idle: list[Framer] = []
@@ -54,14 +53,12 @@ class Backfill:
         """
         start = after // PAGE * PAGE
         key = (start, min(start + PAGE, until))
-        if key in self._pages:
-            self._pages.move_to_end(key)
-            return self._pages[key], key[1]
-        making = self._making.get(key)
+        making = self._pages.get(key)
         if making is None:
             loop = asyncio.get_running_loop()
-            making = self._making[key] = loop.run_in_executor(self._threads, self._make, *key)
+            making = self._pages[key] = loop.run_in_executor(self._threads, self._make, *key)
             making.add_done_callback(lambda done: self._made(key, done))
+        self._pages.move_to_end(key)
         return await asyncio.shield(making), key[1]
 
     def evict_unused(self) -> None:
@@ -71,8 +68,8 @@ class Backfill:
             old = [framer for framer in self._idle if framer.used_at < unused]
             self._idle = [framer for framer in self._idle if framer.used_at >= unused]
         if old:
-            self._pages.clear()
-            self._size = 0
+            for key in tuple(self._sizes):
+                del self._pages[key], self._sizes[key]
             self._threads.submit(_close, old)
 
     def close(self) -> None:
@@ -84,13 +81,13 @@ class Backfill:
         _close(old)
 
     def _made(self, key: tuple[int, int], done: "asyncio.Future[Page]") -> None:
-        self._making.pop(key, None)
         if done.cancelled() or done.exception() is not None:
+            del self._pages[key]
             return
-        self._pages[key] = done.result()
-        self._size += _size(done.result())
-        while self._size > _CACHED and len(self._pages) > 1:
-            self._size -= _size(self._pages.popitem(last=False)[1])
+        self._sizes[key] = sum(len(frame.data) for frame in done.result())
+        for old in [one for one in self._pages if one in self._sizes][:-1]:
+            if sum(self._sizes.values()) > _CACHED:
+                del self._pages[old], self._sizes[old]
 
     # -- in a thread ---
 
@@ -126,10 +123,6 @@ class Backfill:
         except BaseException:
             record.close()
             raise
-
-
-def _size(page: Page) -> int:
-    return sum(len(frame.data) for frame in page)
 
 
 def _close(framers: Iterable[Framer]) -> None:

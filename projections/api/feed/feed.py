@@ -1,14 +1,13 @@
 """The feed: what the live world says, told to everybody who listens, from wherever they were."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from engine.fold.world_codec import WorldState
 from engine.live.follower import Follower
 from engine.live.live_world import LiveWorld
 from engine.providers.readings import READINGS
@@ -19,10 +18,6 @@ from projections.api.feed.backfill import Backfill
 from projections.api.feed.listener import HEARTBEAT, Dropped, Listener, Ring
 from projections.api.feed.publisher import Publisher
 from projections.api.problems import Problem
-
-if TYPE_CHECKING:
-    from engine.fold.world_codec import WorldState
-    from projections.api.operations.tally import Tally
 
 PATIENCE: Final = 30.0
 """Seconds that a caller waits for the first fold of a record."""
@@ -51,13 +46,14 @@ class Feed:
         self._ready = asyncio.Event()
         """There is a ring."""
         self._backfill = Backfill(self._opened)
-        self._listeners: dict[Listener, None] = {}
+        self.listeners: dict[Listener, None] = {}
         self._waiting: dict[asyncio.Future[bool], int] = {}
         self._checker: asyncio.TimerHandle | None = None
         self._follower: Follower | None = None
         if live is None:
             self._follower = Follower(path, self.live, clock, ended=lambda: self._later(self._end_streams))
         self._publisher = Publisher(clock, wake=lambda: self._later(self._publish))
+        self.tally = self._publisher.tally
 
     # -- life ---
 
@@ -96,22 +92,12 @@ class Feed:
             return self._follower.trouble
         return self._publisher.trouble if self.live.is_ready(0) else STARTING
 
-    @property
-    def tally(self) -> Tally:
-        """What is counted while the service runs."""
-        return self._publisher.tally
-
     # -- what others ask ---
 
     @property
     def position(self) -> int:
         """The last position published to listeners."""
         return 0 if self._ring is None else self._ring.position
-
-    @property
-    def clients(self) -> int:
-        """How many listen now."""
-        return len(self._listeners)
 
     @contextmanager
     def state(self) -> Iterator[WorldState]:
@@ -131,16 +117,15 @@ class Feed:
 
     async def ready(self, timeout: float) -> bool:
         """Whether one can listen, at the latest in `timeout` seconds; if not, `trouble` may say why."""
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await self._ready.wait()
                 while not (self.live.is_ready(0) or self._stopping.is_set()):
                     await asyncio.sleep(_SOON)
                 await asyncio.sleep(0)  # what was put in the queue until then is told first
-        except TimeoutError:
-            return False
-        over = self._follower is not None and self._follower.over
-        return self._ring is not None and not over and not self._stopping.is_set()
+                over = self._follower is not None and self._follower.over
+                return self._ring is not None and not over and not self._stopping.is_set()
+        return False
 
     async def beyond(self, position: int, timeout: float) -> bool:
         """Wait at most `timeout` seconds until `position` is published; whether it is."""
@@ -156,7 +141,7 @@ class Feed:
         except TimeoutError:
             return False
         finally:
-            self._waiting.pop(waiter, None)
+            del self._waiting[waiter]
 
     def head(self) -> int:
         """Where the record ends, which may be beyond `position`; asks the disk.
@@ -179,14 +164,14 @@ class Feed:
             subject: only frames that concern this stream, as `run/<run_id>`.
         """
         listener = Listener(self.position if after is None else after, subject, drop)
-        self._listeners[listener] = None
+        self.listeners[listener] = None
         if self._stopping.is_set():
             listener.close()
         try:
             yield listener
         finally:
             listener.close()
-            self._listeners.pop(listener, None)
+            self.listeners.pop(listener, None)
             if listener.dropped is not None:
                 self.dropped[listener.dropped] += 1
 
@@ -232,7 +217,7 @@ class Feed:
 
     def _publish(self) -> None:
         """Publish frames. After a gap the ring restarts with the first frame behind it."""
-        while (found := self._publisher.take()) is not None:
+        for found in self._publisher.take():
             if self._ring is None or self._ring.position != found.after:
                 self._ring = Ring(found.after)
                 self._wake_all()
@@ -245,12 +230,12 @@ class Feed:
                     waiter.set_result(True)
 
     def _wake_all(self) -> None:
-        for listener in self._listeners:
+        for listener in self.listeners:
             listener.wake()
 
     def _check(self) -> None:
         """Drop clients that are stuck, send heartbeats, observe again after a failure."""
-        for listener in tuple(self._listeners):
+        for listener in tuple(self.listeners):
             listener.check()
         if self._publisher.trouble is not None:
             self.live.observe(self._publisher)
@@ -259,7 +244,7 @@ class Feed:
             self._checker = self._loop.call_later(_CHECK, self._check)
 
     def _end_streams(self) -> None:
-        for listener in tuple(self._listeners):
+        for listener in tuple(self.listeners):
             listener.close()
 
     def _later(self, call: Callable[[], None]) -> None:

@@ -1,7 +1,7 @@
 """What a position says, as one message of an event stream: the same bytes whenever and from wherever it is made."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -9,17 +9,14 @@ from engine.fold.change import Change, Moved, VmMoved
 from engine.fold.record_fold import RecordFold
 from engine.fold.tick import Until
 from engine.fold.world import World
+from engine.fold.world_codec import WorldState
 from engine.money.costs import Costs
 from engine.objects import RunObject, VmObject, run_object, vm_object
 from engine.replay.record import fill_costs
 from engine.rules.current import CURRENT
 from events.clock import format_time
-from events.store.record import Stored
+from events.store.record import Record, Stored
 from events.types import ProviderEventSeen, RunObserved, SubmitSucceeded, VmObserved
-
-if TYPE_CHECKING:
-    from engine.fold.world_codec import WorldState
-    from events.store.record import Record
 
 _AHEAD: Final = 32
 """Events read at a time behind the end, to see what the last poll was followed by."""
@@ -51,7 +48,7 @@ class FrameMaker:
         self._seen_with: dict[int, set[str]] = {}
         """Poll → the streams of its observations."""
 
-    def start(self, record: "Record", state: "WorldState", position: int) -> None:  # noqa: ARG002
+    def start(self, record: Record, state: WorldState, position: int) -> None:  # noqa: ARG002
         """Another world is looked at from now on, or the same after it went on unseen; it stands at `position`."""
         self.record, self.state, self._costs = record, state, Costs(state)
 
@@ -150,7 +147,6 @@ class FrameMaker:
         self.frames.append(Frame(event.position, frozenset(about), data))
 
     def _fill(self, run_ids: Iterable[str]) -> None:
-        """Read the provider's own cost of runs."""
         runs = self.state.runs
         fill_costs(self.record, [run for run_id in run_ids if (run := runs.get(run_id)) is not None])
 
@@ -167,32 +163,30 @@ class FrameMaker:
         return vm_object(vm, self._costs.bill(vm_id))
 
 
-class Framer:
+class Framer(FrameMaker):
     """A fold of its own that makes frames: of a stretch of the record that nobody else folds now."""
 
-    def __init__(self, record: "Record", world: World, position: int) -> None:
+    def __init__(self, record: Record, world: World, position: int) -> None:
         """Go on behind `position`, where the world stands."""
+        super().__init__()
         self.position = position
-        self.record = record
-        self.state = world.state
         self.used_at = 0.0
         """When it last made frames, seconds of the monotonic clock."""
         self._fold = RecordFold(record, world)
-        self._maker = FrameMaker()
-        self._maker.start(record, world.state, position)
+        self.start(record, world.state, position)
 
     def skip(self, until: int) -> None:
         """Go on to `until` without making frames."""
         if until > self.position:
             self._fold.run(Until(position=until))
             self.position = until
-            self._maker.start(self.record, self.state, until)
+            self.start(self.record, self.state, until)
 
     def advance(self, until: int) -> list[Frame]:
         """The frames behind `position` and up to `until`, which is not beyond the record's head; then stands there."""
-        for poll in self._maker.begin(self.position, until):
-            self._fold.run(Until(position=poll), self._maker.changed, repeats=False)
-            self._maker.reached(poll)
-        self._fold.run(Until(position=until), self._maker.changed, repeats=False)
+        for poll in self.begin(self.position, until):
+            self._fold.run(Until(position=poll), self.changed, repeats=False)
+            self.reached(poll)
+        self._fold.run(Until(position=until), self.changed, repeats=False)
         self.position = until
-        return self._maker.frames
+        return self.frames

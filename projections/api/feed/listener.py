@@ -13,6 +13,8 @@ from projections.api.feed.frames import Frame
 
 FRAMES: Final = 8192
 BYTES: Final = 32 << 20
+_NEAR: Final = 16
+"""Frames before the end that are searched first: most listeners have all but the newest."""
 HEARTBEAT: Final = 14.0
 """Seconds of silence after which the next look at the clients, at most a second later, has a comment sent."""
 STUCK: Final = 30.0
@@ -53,8 +55,9 @@ class Ring:
             self.after = oldest.position
 
     def behind(self, position: int) -> Iterator[Frame]:
-        """The frames behind `position`."""
-        numbers = range(self._begin, self._end)
+        near = max(self._begin, self._end - _NEAR)
+        is_near = near < self._end and self._frames[near].position <= position
+        numbers = range(near if is_near else self._begin, self._end)
         first = bisect_right(numbers, position, key=lambda number: self._frames[number].position)
         return (self._frames[number] for number in numbers[first:])
 
@@ -88,17 +91,14 @@ class Listener:
         """Whether a piece is being sent."""
 
     async def wait(self) -> None:
-        """Until there may be something to send."""
         self._news.clear()
         if not self.closed:
             await self._news.wait()
 
     def wake(self) -> None:
-        """There may be something."""
         self._news.set()
 
     def close(self) -> None:
-        """Nothing more is to be sent."""
         self.closed = True
         self._news.set()
 
@@ -123,12 +123,10 @@ class Listener:
         self._taking, self._silent_since = True, self._now()
 
     def ends(self) -> None:
-        """It was sent."""
         self._taking = False
 
     @property
     def heartbeat_due(self) -> bool:
-        """Whether it has been silent for long."""
         return self._now() - self._silent_since >= HEARTBEAT
 
     def check(self) -> None:

@@ -2,20 +2,16 @@
 
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from events.clock import SECOND
+from engine.fold.change import Change
+from engine.fold.world_codec import WorldState
+from events.clock import SECOND, Clock
+from events.store.record import Record
 from projections.api.feed.frames import Frame, FrameMaker
 from projections.api.feed.listener import FRAMES
 from projections.api.operations.tally import Tally
-
-if TYPE_CHECKING:
-    from engine.fold.change import Change
-    from engine.fold.world_codec import WorldState
-    from events.clock import Clock
-    from events.store.record import Record
 
 _log: Final = logging.getLogger("steno.feed")
 
@@ -35,7 +31,7 @@ class Publisher(FrameMaker):
         wake: called where there is something to take and nobody was told since the last was taken.
     """
 
-    def __init__(self, clock: "Clock", wake: Callable[[], None]) -> None:
+    def __init__(self, clock: Clock, wake: Callable[[], None]) -> None:
         super().__init__()
         self.tally = Tally()
         self.trouble: str | None = None
@@ -47,13 +43,13 @@ class Publisher(FrameMaker):
         self._until = 0
         self._changes: list[Change] = []
         self._lock = threading.Lock()
-        self._queue: deque[Published] = deque()
+        self._queue: list[Published] = []
         self._queued = 0
         """Frames in the queue."""
 
     # -- an observer: see `engine.live.live_world.Observer`
 
-    def start(self, record: "Record", state: "WorldState", position: int) -> None:
+    def start(self, record: Record, state: WorldState, position: int) -> None:
         """The world stands at `position`; what was missed up to there is made again from the record when asked for."""
         super().start(record, state, position)
         if self._position is None:
@@ -63,30 +59,25 @@ class Publisher(FrameMaker):
             self._put(Published(position, position, ()))
 
     def begin(self, after: int, until: int, *, more: bool = True) -> tuple[int, ...]:
-        """The next positions."""
         self._until, self._changes = until, []
         return super().begin(after, until, more=more)
 
-    def changed(self, position: int, changes: "tuple[Change, ...]") -> None:
-        """An event is folded."""
+    def changed(self, position: int, changes: tuple[Change, ...]) -> None:
         self._changes += changes
         super().changed(position, changes)
 
     def end(self) -> None:
-        """All positions are folded: publish and count them."""
         after = self._until if self._position is None else self._position
         self._position = self._until
         self._put(Published(after, self._until, self.frames))
-        tally = self.tally
-        tally.take(self.record, self.events, self._changes, self.state)
+        self.tally.take(self.record, self.events, self._changes, self.state)
         if self.trouble is None:
             now = self._clock.now()
             for one in self.events:
-                tally.publishing.add(max(0, now - one.recorded_at) / SECOND)
+                self.tally.publishing.add(max(0, now - one.recorded_at) / SECOND)
         self.trouble = None
 
     def failed(self, error: Exception) -> None:
-        """It is no longer an observer."""
         self.trouble = f"bug in Steno: {type(error).__name__}: {error}"
         _log.error("%s", self.trouble)
 
@@ -96,19 +87,15 @@ class Publisher(FrameMaker):
         with self._lock:
             if self._queued + len(published.frames) > FRAMES:
                 # The loop does not keep up: listeners are dropped there, come back, and are told from the record.
-                self._queue.clear()
-                self._queued, published = 0, Published(published.until, published.until, ())
-            was_empty = not self._queue
+                self._queue, self._queued, published = [], 0, Published(published.until, published.until, ())
             self._queue.append(published)
             self._queued += len(published.frames)
-        if was_empty:
+            first = len(self._queue) == 1
+        if first:
             self._wake()
 
-    def take(self) -> Published | None:
-        """The oldest that was not taken yet."""
+    def take(self) -> list[Published]:
+        """What was not taken yet, in order."""
         with self._lock:
-            if not self._queue:
-                return None
-            found = self._queue.popleft()
-            self._queued -= len(found.frames)
-            return found
+            found, self._queue, self._queued = self._queue, [], 0
+        return found

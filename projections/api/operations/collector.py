@@ -1,13 +1,11 @@
 """What `/metrics` shows, gathered at the moment somebody asks."""
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -17,19 +15,16 @@ from engine.errors import NotConfigured
 from engine.fold.archives import live_part
 from engine.fold.sources import BLIND_AFTER, Observability, Source, observability
 from engine.fold.state_machines import TERMINAL
+from engine.fold.world_codec import WorldState
 from engine.policy import DOLLAR
 from engine.states import Reason, State, VmState
 from events.clock import SECOND
 from events.errors import StenoError
 from projections.api.feed.listener import Dropped
-from projections.api.operations.tally import entered_at
+from projections.api.operations.tally import Durations, entered_at
 from projections.api.reads.money import policy_at
+from projections.api.service import Service
 from projections.models.view import waits
-
-if TYPE_CHECKING:
-    from engine.fold.world_codec import WorldState
-    from projections.api.operations.meters import Durations
-    from projections.api.service import Service
 
 _LASTING: Final = tuple(state for state in State if state not in TERMINAL)
 _PRESENT: Final = tuple(state for state in VmState if state is not VmState.TERMINATED)
@@ -38,7 +33,6 @@ _Rows = Iterable[tuple[tuple[str, ...], float]]
 
 
 def watched(state: WorldState) -> dict[str, Source]:
-    """The live sources that were polled."""
     found = state.sources.items()
     return {name: one for name, one in found if not one.archive and (one.failed or one.last_answered is not None)}
 
@@ -52,7 +46,6 @@ class ServiceCollector(Collector):
         self._tally = service.feed.tally
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing is known beforehand."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
@@ -81,7 +74,7 @@ class ServiceCollector(Collector):
         yield _gauge("steno_stream_lag_positions", "Events not yet published to listeners.", behind)
 
     def _streams(self) -> Iterator[Metric]:
-        yield _gauge("steno_stream_clients", "Who listens to a stream now.", self._feed.clients)
+        yield _gauge("steno_stream_clients", "Who listens to a stream now.", len(self._feed.listeners))
         yield _counters(
             "steno_stream_clients_dropped",
             "Clients dropped because they were too slow.",

@@ -1,12 +1,11 @@
 """`/metrics`, `/healthz` and `/readyz`."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 from anyio import to_thread
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, generate_latest
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
@@ -16,14 +15,10 @@ from projections.api.bodies import JSON
 from projections.api.operations.collector import ServiceCollector, watched
 from projections.api.parameters import asked_of
 from projections.api.problems import Problem
+from projections.api.service import Service
 from projections.models.projector import Building, Lag
 from projections.models.view import SourceView
 from projections.models.wire import Shape, wire
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-
-    from projections.api.service import Service
 
 MOST_LAG: Final = 15.0
 """Seconds that read models may be behind."""
@@ -49,7 +44,7 @@ class Readiness(Shape, frozen=True, kw_only=True):
 
 def readiness(service: Service) -> Readiness:
     """How things stand; blocks, so it is for worker threads."""
-    feed, reasons = service.feed, list[str]()
+    feed, now, reasons = service.feed, service.clock.now(), list[str]()
     head: int | None = None
     lag: Lag | None = None
     sources: tuple[SourceView, ...] = ()
@@ -73,11 +68,7 @@ def readiness(service: Service) -> Readiness:
         try:
             with feed.state() as state:
                 sources = tuple(
-                    SourceView(
-                        name=name,
-                        observability=observability(one, service.clock.now()),
-                        last_answered=one.last_answered,
-                    )
+                    SourceView(name=name, observability=observability(one, now), last_answered=one.last_answered)
                     for name, one in watched(state).items()
                 )
         except Problem as problem:
@@ -98,7 +89,6 @@ _TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def routes(service: Service) -> list[BaseRoute]:
-    """What an operator's tools ask."""
     registry = CollectorRegistry(auto_describe=False)
     for collector in (ProcessCollector, PlatformCollector, GCCollector):
         collector(registry=registry)
@@ -119,11 +109,7 @@ def routes(service: Service) -> list[BaseRoute]:
         status = 503 if found.reasons else 200
         return Response(msgspec.json.encode(wire(found)), status_code=status, media_type=JSON, headers=_FRESH)
 
-    return [
-        Route("/metrics", metrics, methods=["GET"]),
-        Route("/healthz", healthz, methods=["GET"]),
-        Route("/readyz", readyz, methods=["GET"]),
-    ]
+    return [Route(f"/{one.__name__}", one, methods=["GET"]) for one in (metrics, healthz, readyz)]
 
 
 def _described(summary: str, media: str, answers: dict[str, str], schema: dict[str, Any]) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def around(owner, name):
 
 def main():
     from cli.main import main as steno
-    from engine.notify import webhook
+    from engine.notify import notices
     from engine.providers.dstack.client import Client
     from engine.providers.local.provider import LocalProvider
     from events.store.record import Record
@@ -49,7 +49,7 @@ def main():
         (Vault, ("conceal", "erase")),
         (Client, ("ask", "upload")),
         (LocalProvider, ("submit", "stop", "stop_vm")),
-        (webhook, ("send",)),
+        (notices, ("send",)),
     ):
         for name in names:
             around(owner, name)

@@ -14,8 +14,8 @@ from engine.fold.change import Anomaly, AnomalyKind
 from engine.fold.vm import Vm, VmFacts
 from engine.fold.world_codec import WorldState
 from engine.notify import webhook as posting
-from engine.notify.notices import Notices
-from engine.notify.webhook import PAUSES, Webhook, sign
+from engine.notify.notices import PAUSES, Notices
+from engine.notify.webhook import Webhook, sign
 from engine.states import VmState
 from events import types
 from events.clock import SECOND
@@ -58,8 +58,7 @@ def made(clock, hook):
     yield make
     hook.free.set()
     for notices in opened:
-        if notices._delivery is not None:
-            notices._delivery.wait(600)
+        notices.wait(600)
         notices.close()
 
 
@@ -126,7 +125,7 @@ def test_a_refused_notice_is_sent_again_after_1_5_25_and_125_seconds_and_then_gi
         until(notices, tries(bench, tried))
         clock.ahead += pause - 1
         notices.round()
-        assert not notices._delivery._attempts
+        assert not notices._attempts
         assert len(hook.taken) == tried
         clock.ahead += 1
     assert [(one.attempt, one.final) for one in outcomes(bench)] == [(n, n == 5) for n in range(1, 6)]
@@ -146,7 +145,7 @@ def test_a_webhook_that_hangs_or_hangs_up_holds_up_no_round(bench, hook, clock, 
     until(notices, lambda: hook.taken)
     for _ in range(3):
         notices.round()
-    assert notices._delivery._attempts
+    assert notices._attempts
     assert not outcomes(bench)
     hook.free.set()
     for tried in (1, 2):
@@ -257,9 +256,9 @@ def test_a_notice_without_outcome_is_sent_by_the_next_process_under_the_same_id(
     dead = Notices(bench.journal, clock, Webhook(url=hook.url))  # nobody closes it
     dead.alert(ALERT)
     dead.round()
-    dead._delivery.wait(600)
-    dead._delivery._lease.release()
-    dead._delivery._lease = None
+    dead.wait(600)
+    dead._lease.release()
+    dead._lease = None
     notices = made(open_bench(bench.path), Webhook(url=hook.url))
     until(notices, lambda: outcomes(bench))
     assert len(hook.taken) == 2
@@ -284,7 +283,7 @@ def test_one_process_sends_at_a_time(bench, open_bench, hook, clock, made):
     first.alert(ALERT)
     first.round()
     second.round()
-    assert not second._delivery._attempts
+    assert not second._attempts
     hook.free.set()
     first.close()
     until(second, lambda: outcomes(bench))
