@@ -124,7 +124,7 @@ def live(path: Path) -> list[Measured]:
         for number in range(300):
             record.append_polls([next(coming)])
             head = record.head().position
-            projector.wake()
+            projector.hurry()
             if number % 3 == 0:
                 since = time.perf_counter()
                 while projector.position < head:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from engine.live.live_world import LiveWorld
 
 _log: Final = logging.getLogger(__name__)
-_LEAST: Final = 1.0
+_LEAST: Final = 0.15
 """Seconds between two catch-ups at least while no reader waits: the polls of a round are taken together."""
 _MOST: Final = 1.0
 _REST: Final = 3
