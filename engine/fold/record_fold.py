@@ -19,7 +19,7 @@ from engine.fold.machines import ending_due
 from engine.fold.run import Run
 from engine.fold.run_turn import cost_is_whole
 from engine.fold.sources import Source, is_page
-from engine.fold.tick import PollReader, Seen, Tick, Until, bounded
+from engine.fold.tick import PollReader, Seen, Tick, Until, bounded, joined
 from engine.fold.vm import Vm, vm_id_of
 from engine.fold.world import World
 from engine.providers.reading import Reading
@@ -293,7 +293,7 @@ class RecordFold:
                     rows = [self.record.item(item_id) for item_id in items]
                     return replace(tick, events=self._reader.events(reading, rows))
                 runs = self._facts_of(self._facts, items, reading.runs)
-                return replace(tick, runs=tuple([Seen(facts=facts) for several in runs for facts in several]))
+                return replace(tick, runs=joined(reading, [Seen(facts=facts) for several in runs for facts in several]))
             except ValueError:
                 poll = self.record.poll(tick.position)
         return replace(self._reader.read(tick.position, poll), imported=tick.imported)

@@ -110,7 +110,7 @@ class PollReader:
                     runs += seen(reading, item)
             except ValueError as error:
                 odd.append(str(error))
-        return replace(tick, runs=tuple(runs), vms=tuple(vms), odd=tuple(odd))
+        return replace(tick, runs=joined(reading, runs), vms=tuple(vms), odd=tuple(odd))
 
     def _items(self, poll: Poll) -> Sequence[bytes]:
         body = poll.body or b""
@@ -130,6 +130,21 @@ class PollReader:
             if item not in known:
                 known[item] = reading.vm_event(item)
         return tuple([found for item in items if (found := known[item]) is not None])
+
+
+def joined(reading: Reading, runs: list[Seen]) -> tuple[Seen, ...]:
+    """The runs of an answer; those that several of its items describe as one, where the provider lists them so."""
+    if not reading.joins_items:
+        return tuple(runs)
+    found: dict[str, list[Seen]] = {}
+    for one in runs:
+        found.setdefault(one.facts.provider_id, []).append(one)
+    return tuple(same[0] if len(same) == 1 else _one(reading, same) for same in found.values())
+
+
+def _one(reading: Reading, same: list[Seen]) -> Seen:
+    costs = [one.cost for one in same if one.cost is not None]
+    return Seen(facts=reading.joined([one.facts for one in same]), cost=sum(costs) if len(costs) == len(same) else None)
 
 
 def seen(reading: Reading, item: bytes) -> list[Seen]:

@@ -5,7 +5,7 @@ raises on a word, field or type it does not know.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final
@@ -62,6 +62,8 @@ class Reading(ABC):
 
     makes_all_vms: bool = False
     """Every machine of this provider was made by Steno."""
+    joins_items: bool = False
+    """Several items of one answer can describe one run: `joined` makes one run of them."""
 
     @abstractmethod
     def scope(self, path: str, req: bytes) -> Scope | None:
@@ -88,6 +90,13 @@ class Reading(ABC):
         """
 
     # What follows has an answer that suits a provider without it.
+
+    def joined(self, rows: Sequence[RunFacts]) -> RunFacts:
+        """One run, as several items of an answer describe it, in their order: its attempts, one a line, or what each
+        of several sources says of it. A source that does not know the run, or could not be asked, has no item of it:
+        that is not evidence of anything. Without `joins_items` the item that is furthest stands, as a contradiction.
+        """
+        return rows[-1]
 
     def answered(self, path: str, req: bytes, status: int | None, body: bytes | None) -> bool:
         """Whether the source told us something with this answer: a 2xx."""

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from engine.fold.duplicates import runs_once
 from engine.fold.record_fold import RecordFold
 from engine.fold.run import Run
-from engine.fold.tick import PollReader, Seen, Until, seen
+from engine.fold.tick import PollReader, Seen, Until, joined, seen
 from engine.fold.world import World
 from engine.providers.reading import Reading
 from engine.providers.readings import READINGS, rules_named
@@ -64,7 +64,7 @@ def _standing(reading: Reading, items: Iterable[bytes]) -> dict[str, int | None]
     for item in items:
         with suppress(ValueError):
             shown += seen(reading, item)
-    return {one.facts.provider_id: one.cost for one in runs_once(tuple(shown))}
+    return {one.facts.provider_id: one.cost for one in runs_once(joined(reading, shown))}
 
 
 def step_record(record: "Record", rules: str = "current", until: Until | None = None) -> Iterator[Step]:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from engine.errors import NameInUse, ProviderUnreachable, RunNotFound, VmInUse, VmNotFound
+from engine.errors import NameInUse, ProviderUnreachable, RunNotFound, TaskInvalid, VmInUse, VmNotFound
 from engine.facts import AttemptFacts, JobFacts, RunFacts, VmFacts
 from engine.providers.base import Named, Provider, Submission, Submitted
 from engine.providers.kind import Option, ProviderKind
@@ -105,6 +105,8 @@ class ExampleProvider(Provider):
         job, task = self._folder / submission.run_id, submission.configuration
         if any(one.provider_id != job.name and not one.ended for one in self.find(submission.name, 0)):
             raise NameInUse(f"an active job is named {submission.name}; stop it first, or choose another name")
+        if not task.get("commands"):
+            raise TaskInvalid("`commands` is empty: write what to run")
         variables = {"COMMAND": " && ".join(task["commands"]), "NICE": str(task.get("nice", 0))}
         try:
             job.mkdir(parents=True, exist_ok=True)

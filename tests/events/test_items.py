@@ -1,19 +1,21 @@
 """Items of an answer that is an object around a list, or a text: cut, stored, given back, and read as many runs."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from engine.facts import AttemptFacts, JobFacts, RunFacts
+from engine.facts import AttemptFacts, JobFacts, RunFacts, VmFacts
+from engine.fold.change import Anomaly
 from engine.fold.record_fold import RecordFold
 from engine.fold.tick import PollReader
 from engine.fold.world import World
-from engine.providers.reading import Listing, Readings, Scope
+from engine.providers.reading import Listing, Reading, Readings, Scope
 from engine.states import Reason, State
 from events.clock import SECOND, SystemClock
 from events.poll import Poll
@@ -26,10 +28,8 @@ JOBS = BodyShape(kind="run", items="jobs[]", identity="job_id", secret=("environ
 STATES = {"PENDING": State.QUEUED, "RUNNING": State.RUNNING, "COMPLETING": State.FINISHING}
 
 
-class SqueueReading:
+class SqueueReading(Reading):
     """`squeue -h -o "%i|%T"` as text and `squeue --json`: a row `12_[0-2]|PENDING` is three runs."""
-
-    makes_all_vms = False
 
     def scope(self, path: str, _req: bytes) -> Scope | None:
         if not path.startswith("slurm:"):
@@ -54,8 +54,8 @@ class SqueueReading:
         first, _, last = tasks.strip("[]").partition("-")
         return tuple(_facts(f"{job}_{number}", word) for number in range(int(first), int(last) + 1))
 
-    def costs(self, item: bytes) -> Mapping[str, int | None]:
-        return {}
+    def vm(self, item: bytes) -> VmFacts:
+        raise ValueError(item)
 
 
 def _facts(provider_id: str, word: str) -> RunFacts:
@@ -71,7 +71,57 @@ def _facts(provider_id: str, word: str) -> RunFacts:
     )
 
 
-READINGS = Readings({"slurm": SqueueReading()})  # type: ignore[dict-item]
+class AccountingReading(SqueueReading):
+    """`slurm:all`: the lines of `squeue` and of `sacct -D` in one text, each behind the name of its source:
+    `sacct|12|PREEMPTED|0:0|100`, `squeue|12|PENDING||0`; the last column is the time of its submission.
+    """
+
+    joins_items = True
+
+    def scope(self, path: str, _req: bytes) -> Scope | None:
+        return super().scope(path, _req) if path == "slurm:all" else None
+
+    def shape(self, path: str, _req: bytes) -> BodyShape:
+        return BodyShape(kind="run", items=LINES, identity="1")
+
+    def answered(self, _path: str, _req: bytes, status: int | None, body: bytes | None) -> bool:
+        return status == 0 and body is not None
+
+    def runs(self, item: bytes) -> tuple[RunFacts, ...]:
+        source, job, word, code, at = json.loads(item).split("|")
+        if word == "unavailable":
+            return ()  # a source that could not be asked says nothing of any run
+        exit_status = int(code.partition(":")[0]) if code else None
+        cause = {"COMPLETED": Reason.EXIT_ZERO, "PREEMPTED": Reason.INTERRUPTED}.get(word, Reason.EXIT_NONZERO)
+        over = source == "sacct" and word not in STATES
+        attempt = AttemptFacts(
+            status=word,
+            state=STATES.get(word),
+            over=over,
+            cause=cause if over and word != "COMPLETED" else None,
+            exit_status=exit_status if over and word != "PREEMPTED" else None,
+            submitted_at=int(at),
+        )
+        final = {"final": over, "cause": cause if over else None, "failed": over and word != "COMPLETED"}
+        jobs = (JobFacts(newest=attempt, attempts=(attempt,)),)
+        return (RunFacts(provider_id=job, status=word, state=STATES.get(word), jobs=jobs, **final),)
+
+    def costs(self, item: bytes) -> Mapping[str, int | None]:
+        source, job, *_ = json.loads(item).split("|")
+        return {job: 5} if source == "sacct" else {job: 0}
+
+    def joined(self, rows: Sequence[RunFacts]) -> RunFacts:
+        """Attempts in the order of their submission; a controller that still lists the job takes the end back."""
+        shown = {one.submitted_at: one for row in rows for job in row.jobs for one in job.attempts}
+        attempts = tuple(replace(shown[at], num=num) for num, at in enumerate(sorted(shown)))
+        newest = max(rows, key=lambda row: row.jobs[0].newest.submitted_at)
+        listed = next((row for row in rows if not row.final and row.state is State.QUEUED), None)
+        requeued = listed is not None and len(attempts) > 1
+        jobs = (JobFacts(newest=attempts[-1], attempts=attempts),)
+        return replace(listed or newest, jobs=jobs, requeued=requeued)
+
+
+READINGS = Readings({"accounting": AccountingReading(), "slurm": SqueueReading()})
 
 
 def squeue(at: int, out: Any, path: str = "slurm:squeue -h") -> Poll:
@@ -170,3 +220,39 @@ def test_any_text_is_its_lines(text: str) -> None:
 def test_an_answer_of_another_form_has_no_items(body: bytes) -> None:
     """It is stored whole."""
     assert split(body, JOBS) is None
+
+
+ATTEMPTS = [
+    squeue(0, "squeue|12|PENDING||10\nsacct|-|unavailable||0\n", "slurm:all"),
+    squeue(5, "squeue|12|RUNNING||10\n", "slurm:all"),
+    squeue(10, "squeue|12|PENDING||20\nsacct|12|PREEMPTED|0:0|10\n", "slurm:all"),
+    squeue(15, "sacct|12|PREEMPTED|0:0|10\nsacct|12|COMPLETED|0:0|20\n", "slurm:all"),
+    squeue(20, "squeue|-|unavailable||0\nsacct|-|unavailable||0\n", "slurm:all"),
+]
+"""A job that is preempted, requeued and succeeds: never more than one source knows all of it."""
+
+
+@pytest.mark.parametrize(
+    ("number", "state", "attempts"),
+    [
+        (1, State.QUEUED, 1),
+        (2, State.RUNNING, 1),
+        (3, State.QUEUED, 2),
+        (4, State.SUCCEEDED, 2),
+        (5, State.SUCCEEDED, 2),
+    ],
+)
+def test_several_lines_of_one_answer_are_one_run(record: Record, number: int, state: State, attempts: int) -> None:
+    """The attempts that accounting lists, and what each of two sources knows; silence is no evidence."""
+    polls = ATTEMPTS[:number]
+    results = record.append_polls(polls)
+    assert [record.poll(one.position).body for one in results] == [poll.body for poll in polls]
+    folded, read, reader = World(READINGS), World(READINGS), PollReader(READINGS)
+    RecordFold(record, folded).run()
+    for result, poll in zip(results, polls, strict=True):
+        changes = read.apply(reader.read(result.position, poll))
+        assert not [change for change in changes if isinstance(change, Anomaly)]
+    for world in (folded, read):
+        (run,) = [one for one in world.state.runs.values() if one.provider_id == "12"]
+        assert (run.state, run.attempts) == (state, attempts)
+    assert reader.read(1, ATTEMPTS[3]).runs[0].cost == 10

@@ -126,6 +126,10 @@ class Site(ABC):
             pause=0.05,
         )
 
+    def of_nobody(self) -> Provider | None:
+        """The same place, for a project that is not there; None: it has no projects."""
+        return None
+
     @abstractmethod
     def count(self) -> int:
         """Runs that the provider has, asked without Steno."""
@@ -147,6 +151,14 @@ def _unreadable(folder: Path) -> Path:
     return path
 
 
+def _damaged(folder: Path) -> Path:
+    """The folder of a run whose file was cut."""
+    path = folder / "damaged"
+    (path / "some-run").mkdir(parents=True)
+    (path / "some-run" / "accepted.json").write_text('{"run_id":')
+    return path
+
+
 class LocalSite(Site):
     """Processes of this machine."""
 
@@ -159,7 +171,10 @@ class LocalSite(Site):
             state, clock=SystemClock(), ids=RandomIds(), host="here", environment=os.environ, price=3_600_000
         )
 
-    troubles: ClassVar = {"unreachable": lambda _, folder: (LocalSite.over(_unreadable(folder)), ProviderError)}
+    troubles: ClassVar = {
+        "unreachable": lambda _, folder: (LocalSite.over(_unreadable(folder)), ProviderError),
+        "damaged": lambda _, folder: (LocalSite.over(_damaged(folder)), ProviderError),
+    }
 
     def count(self) -> int:
         return len(list((self.folder / "record.db.local").glob("[!.]*/accepted.json")))
@@ -220,6 +235,10 @@ class DstackSite(Site):
         "broken": lambda stack, _: (DstackSite._at(DstackSite._bad(stack, 500, b"")), ProviderError),
         "slow": _silent.__func__,
     }
+
+    def of_nobody(self) -> Provider:
+        where = address(self.lab.url, self.lab.token, "nobodys-project")
+        return DstackProvider(where, clock=SystemClock(), ids=RandomIds(), read_timeout=LOADED_S)
 
     def count(self) -> int:
         return len(self.lab.runs(self.provider.project))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 
+import msgspec
 import pytest
 
-from engine.errors import NameInUse, RunNotFound, VmInUse, VmNotFound
+from engine.errors import NameInUse, ProjectNotFound, RunNotFound, TaskInvalid, VmInUse, VmNotFound
+from engine.providers.base import Provider
+from engine.providers.reading import Listing
 from engine.providers.readings import READINGS
 from events.errors import StenoError
 
@@ -129,18 +133,58 @@ def test_a_machine_with_a_run_on_it_is_not_ended_and_its_life_is_billed(site) ->
     assert site.until(provider_id, "running")
 
 
+def test_a_task_that_cannot_run_is_refused(site) -> None:
+    """Before anything is started."""
+    wanted = site.submission("true")
+    nothing = msgspec.structs.replace(wanted, configuration={**wanted.configuration, "commands": [], "image": None})
+
+    with pytest.raises(TaskInvalid) as found:
+        site.provider.submit(nothing)
+
+    assert "\n" not in str(found.value)
+    assert site.count() == 0
+    assert site.provider.find(wanted.name, 0) == ()
+
+
+def test_a_project_that_is_not_there_is_named(site) -> None:
+    """By a provider that has projects; one without has nothing to look for."""
+    site.provider.expect_project()
+    stranger = site.of_nobody()
+    if stranger is not None:
+        with pytest.raises(ProjectNotFound):
+            stranger.expect_project()
+        stranger.close()
+
+
+def calls_of(provider: Provider) -> dict[str, Callable[[], object]]:
+    return {
+        "find": lambda: provider.find("some-run", 0),
+        "stop": lambda: provider.stop("some-run", "some-run", False),
+        "logs": lambda: list(provider.logs("some-run", "some-run", follow=False)),
+    }
+
+
 def test_trouble_is_failed_polls_and_one_line_for_whoever_calls(site, tmp_path) -> None:
-    """A round never raises; a call raises an error that says which trouble it is."""
+    """A round never raises and is never complete; every call raises an error that says which trouble it is."""
+    wanted = site.submission("true")
     for kind, meet in site.troubles.items():
         with ExitStack() as stack:
             provider, error = meet(stack, tmp_path)
             stack.callback(provider.close)
 
             polls = list(provider.poll(["some-run"], since=None))
-            with pytest.raises(StenoError) as found:
-                provider.find("some-run", 0)
+            for call, ask in calls_of(provider).items():
+                with pytest.raises(StenoError) as found:
+                    ask()
+                assert isinstance(found.value, error), (kind, call, found.value)
+                assert "\n" not in str(found.value), (kind, call)
+            if kind != "damaged":  # one bad file does not keep others from running
+                with pytest.raises(error):
+                    provider.submit(msgspec.structs.replace(wanted, project=provider.project))
+            with pytest.raises(StenoError):
+                provider.stop_vm("some-machine")
 
         assert polls, kind
-        assert not any(poll.answered or poll.complete for poll in polls), kind
-        assert isinstance(found.value, error), (kind, found.value)
-        assert "\n" not in str(found.value), kind
+        runs = [poll for poll in polls if READINGS.scope(poll.path, poll.req).listing is not Listing.VMS]
+        assert not any(poll.complete for poll in runs), kind
+        assert kind == "damaged" or not any(poll.answered or poll.complete for poll in polls), kind
