@@ -176,18 +176,15 @@ class Readings:
     def terms(
         self, provider: str, configuration: bytes, submitter: str, fallback: tuple[str, ...] = ()
     ) -> Requirements:
-        """As `Reading.terms`; a provider nobody reads asks for nothing."""
         reading = self.of(provider)
         if reading is None:
             return Requirements(submitter=submitter, fallback=fallback)
         return reading.terms(configuration, submitter, fallback)
 
     def source(self, path: str, req: bytes) -> str:
-        """Who was asked: `<provider>/<project>`, or `<provider>`."""
         return self.scope(path, req).source
 
     def shape(self, path: str, req: bytes) -> BodyShape | None:
-        """How the answer is cut into items; None: it is stored whole."""
         reading = self.asked(path, req)[1]
         return None if reading is None else reading.shape(path, req)
 

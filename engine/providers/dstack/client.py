@@ -57,11 +57,9 @@ class PagedList(msgspec.Struct, frozen=True):
     """The keys of its request that take the last row's time and id."""
 
     def request(self, project: str) -> dict[str, object]:
-        """What is asked for the first page."""
         return {self.project: [project] if self.project == "project_names" else project, "limit": PAGE}
 
     def further(self, request: dict[str, object], page: list[dict[str, object]]) -> dict[str, object]:
-        """What is asked for the page behind this one."""
         return {**request, self.cursor[0]: page[-1].get(self.time_key), self.cursor[1]: page[-1]["id"]}
 
 
@@ -84,7 +82,6 @@ class HttpAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        """A 2xx."""
         return self.status is not None and 200 <= self.status < 300
 
     def json(self) -> object:
@@ -202,18 +199,13 @@ class Client:
         gone: type[StenoError] = TaskInvalid,
         again: bool = True,
     ) -> HttpAnswer:
-        """As `ask`; any answer but a 2xx is raised as its `trouble`.
-
-        Raises:
-            ProjectNotFound, ProviderUnreachable, ProviderRefused, ProviderError, TaskInvalid: as they say.
-        """
+        """As `ask`; any answer but a 2xx is raised as its `trouble`."""
         answer = self.ask(path, body, again=again)
         if not answer.ok:
             raise self.trouble(answer, what, gone=gone)
         return answer
 
     def rows(self, path: str, body: object = None, *, what: str) -> list[dict[str, object]]:
-        """As `expect`: the rows of a list."""
         found = rows(self.expect(path, body, what=what))
         if found is None:
             raise self.nonsense(what, "list")
@@ -246,7 +238,6 @@ class Client:
 
         Raises:
             RunNotFound: dstack has no such run.
-            ProjectNotFound, ProviderUnreachable, ProviderRefused, ProviderError: as they say.
         """
         run = self.expect(self.address.path("runs/get"), request, what=what, gone=RunNotFound).json()
         if not isinstance(run, dict) or not isinstance(run.get("id"), str):
@@ -254,11 +245,9 @@ class Client:
         return run
 
     def trouble(self, answer: HttpAnswer, what: str, *, gone: type[StenoError] = TaskInvalid) -> StenoError:
-        """See `trouble`."""
         return trouble(answer, self.address, what, gone=gone)
 
     def nonsense(self, what: str, wanted: str) -> ProviderError:
-        """The error for a 2xx that is not what it should be."""
         return ProviderError(f"cannot {what}: {self.address.url} answered no {wanted}; is it a dstack server?")
 
     def upload(self, path: str, file: IO[bytes], name: str, *, params: Mapping[str, str] | None = None) -> HttpAnswer:
@@ -266,7 +255,6 @@ class Client:
         return self._send(path, file=(name, file), params=params, again=True)
 
     def close(self) -> None:
-        """Drop the connection; the next question opens a new one."""
         if self._http is not None:
             self._http.close()
             self._http = None

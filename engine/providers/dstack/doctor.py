@@ -85,12 +85,10 @@ class DstackOffer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def usable(self) -> bool:
-        """It could be rented now."""
         return self.availability not in ("not_available", "no_quota")
 
 
 def cloud_key(*, is_set: bool, backends: tuple[str, ...] = ()) -> Check:
-    """Where the backend's cloud key belongs."""
     if not is_set:
         message = f"{CLOUD_KEY} is not set here; Steno does not need it, dstack's server does"
         return Check(name="cloud_key", message=message)
@@ -121,7 +119,6 @@ class Diagnosis:
 
     @property
     def ok(self) -> bool:
-        """No check failed."""
         return all(check.state is not CheckState.FAILED for check in self.checks)
 
     def look(self) -> None:
@@ -355,7 +352,6 @@ def example_file() -> Path:
 
 
 def example() -> dict[str, object]:
-    """The example as a complete task."""
     file = example_file()
     return complete_task(read_task_file(file), os.environ, str(file))
 

@@ -141,26 +141,18 @@ def is_answer(scope: Scope, status: int | None, body: bytes | None) -> bool:
     if not 200 <= status < 300:
         return says_not_exists(status, body)
     if scope.endpoint in _LISTS:
-        items = _raw_items(body)
-        return items is not None and (len(items) <= MOST_ITEMS or scope.provider == "local")
+        try:
+            items = _raw_list.decode(body)
+        except msgspec.DecodeError:
+            return False
+        objects = all(bytes(item).lstrip()[:1] == b"{" for item in items)
+        return objects and (len(items) <= MOST_ITEMS or scope.provider == "local")
     if scope.endpoint in _THINGS:
-        return _has_identity(body)
+        try:
+            return bool(_identity.decode(body).id)
+        except msgspec.DecodeError:
+            return False
     return True
-
-
-def _raw_items(body: bytes) -> list[msgspec.Raw] | None:
-    try:
-        items = _raw_list.decode(body)
-    except msgspec.DecodeError:
-        return None
-    return items if all(bytes(item).lstrip()[:1] == b"{" for item in items) else None
-
-
-def _has_identity(item: bytes) -> bool:
-    try:
-        return bool(_identity.decode(item).id)
-    except msgspec.DecodeError:
-        return False
 
 
 def says_not_exists(status: int | None, body: bytes | None) -> bool:

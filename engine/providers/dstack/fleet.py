@@ -52,14 +52,8 @@ def plan_fleet(
     kept = kept_idle(task)
     stem = _stem(task, project, kept)
     name = next(name for name in (stem, *(f"{stem}-{n}" for n in range(2, 10_000))) if name not in taken)
-    configuration: dict[str, object] = {
-        "type": "fleet",
-        "name": name,
-        "nodes": {"min": 0} if nodes is None else {"min": 0, "max": max(nodes, _nodes(task))},
-        "idle_duration": kept,
-        # a fleet without a policy is on-demand and would refuse a spot task; the task decides for itself
-        "spot_policy": "auto",
-    }
+    most = None if nodes is None else max(nodes, _nodes(task))
+    configuration = _fleet_of(name, most, kept)
     if task.get("backends"):
         configuration["backends"] = task["backends"]
     if _nodes(task) > 1:
@@ -82,15 +76,18 @@ def plan_slot(
     """
     if name in {str(fleet.get("name")) for fleet in fleets}:
         return None
-    configuration: dict[str, object] = {
+    return Preparation(project=project, name=name, configuration=_fleet_of(name, 1, kept_idle(task)))
+
+
+def _fleet_of(name: str, most: int | None, kept: str) -> dict[str, object]:
+    return {
         "type": "fleet",
         "name": name,
-        "nodes": {"min": 0, "max": 1},
-        "idle_duration": kept_idle(task),
+        "nodes": {"min": 0} if most is None else {"min": 0, "max": most},
+        "idle_duration": kept,
         # a fleet without a policy is on-demand and would refuse a spot task; the task decides for itself
         "spot_policy": "auto",
     }
-    return Preparation(project=project, name=name, configuration=configuration)
 
 
 def fits(fleet: Mapping[str, object], task: Mapping[str, object]) -> bool:
@@ -132,7 +129,6 @@ def ensure_fleet(client: Client, plan: Preparation) -> bool:
 
     Raises:
         TaskInvalid: dstack refuses the configuration, for example a backend it does not have.
-        ProjectNotFound, ProviderUnreachable, ProviderRefused, ProviderError: as they say.
     """
     if plan.name in {str(fleet.get("name")) for fleet in list_fleets(client)}:
         return True
@@ -148,20 +144,11 @@ def ensure_fleet(client: Client, plan: Preparation) -> bool:
 
 
 def list_fleets(client: Client) -> list[dict[str, object]]:
-    """The project's fleets.
-
-    Raises:
-        ProjectNotFound, ProviderUnreachable, ProviderRefused, ProviderError: as they say.
-    """
     return client.rows(client.address.path("fleets/list"), what="list the fleets")
 
 
 def count_waiting(client: Client) -> int:
-    """Jobs of the project's active runs that have no machine yet.
-
-    Raises:
-        ProviderUnreachable, ProviderRefused, ProviderError: as they say.
-    """
+    """Jobs of the project's active runs that have no machine yet."""
     request = {**RUNS.request(client.address.project), "only_active": True}
     waiting = 0
     for run in rows(client.expect(RUNS.path, request, what="list the active runs")) or ():
@@ -219,7 +206,6 @@ def _ranges_meet(one: object, other: object) -> bool:
 
 
 def _lists_meet(one: object, other: object) -> bool:
-    """No list means any; names differ by more than case only."""
     if not isinstance(one, list) or not isinstance(other, list):
         return True
     return bool({str(name).lower() for name in one} & {str(name).lower() for name in other})

@@ -48,7 +48,6 @@ class DstackKind(ProviderKind):
     task_files = TASK_FILES
 
     def reading(self) -> DstackReading:
-        """What servers from 0.19.37 to 0.22.5 say."""
         from engine.providers.dstack.reading import DstackReading
 
         return DstackReading()
@@ -60,40 +59,30 @@ class DstackKind(ProviderKind):
         return rules_2025.RULE_SETS
 
     def open(self, settings: Settings, *, clock: Clock, ids: Ids, record: Store | None) -> DstackProvider:  # noqa: ARG002
-        """See `ProviderKind.open`; nothing is kept beside the record."""
         from engine.providers.dstack.provider import DstackProvider
 
         return DstackProvider(address_of(settings), clock=clock, ids=ids, fleet_nodes=fleet_nodes(settings))
 
     def project(self, settings: Settings) -> str:
-        """dstack's project.
-
-        Raises:
-            NotConfigured, ProjectNotFound: the settings name none.
-        """
         return address_of(settings).project
 
     def complete(self, draft: Draft, settings: Settings) -> dict[str, object]:
-        """See `task.completed`; importing dstack's models takes 0.9 s."""
         from engine.providers.dstack.task import completed
 
         return completed(draft, settings)
 
     def check(self, draft: Draft) -> dict[str, object]:
-        """Valid for dstack, without the settings' defaults."""
         from engine.providers.dstack.task import complete_task
 
         return complete_task(draft.configuration, draft.environ, draft.where, draft.fallback)
 
     def warm_up(self) -> None:
-        """Import dstack's models."""
         from engine.providers.dstack.task import complete_task
 
         with suppress(TaskInvalid, NotConfigured):  # what matters is that it was imported
             complete_task({"type": "task", "commands": ["true"]}, {}, "nothing")
 
     def checkup(self, settings: Settings, *, clock: Clock, ids: Ids, wanted: bool) -> Checkup:
-        """See `doctor.checkup`."""
         from engine.providers.dstack.doctor import checkup
 
         return checkup(settings, partial(self.open, settings, clock=clock, ids=ids, record=None), wanted=wanted)

@@ -108,7 +108,6 @@ def _wanted(kind: Any) -> Any:
 
 
 def _problem(given: object, wanted: Any, key: str) -> str:
-    """What is wrong with a value that does not fit."""
     number = isinstance(given, int | float) and not isinstance(given, bool)
     if wanted is float and number:
         return f"no {key} {given!r}"

@@ -63,7 +63,6 @@ class DstackProvider(Provider):
 
     @property
     def client(self) -> Client:
-        """The connection of this thread."""
         found: Client | None = getattr(self._clients, "client", None)
         if found is None:
             self._clients.client = found = self._connect()
@@ -71,12 +70,10 @@ class DstackProvider(Provider):
         return found
 
     def close(self) -> None:
-        """Drop the connections."""
         for client in tuple(self._opened):
             client.close()
 
     def poll(self, follow: Collection[str], *, since: int | None) -> Iterator[Poll]:
-        """One round, see `rounds`; never raises for what the server does."""
         return self._rounds.round(follow, since)
 
     def logs(self, provider_id: str, name: str, *, follow: bool) -> Iterator[bytes]:  # noqa: ARG002
@@ -125,11 +122,9 @@ class DstackProvider(Provider):
         return fleet.plan_fleet(task, fleets, project=self.project, nodes=self._fleet_nodes, waiting=waiting)
 
     def prepare(self, preparation: Preparation) -> bool:
-        """Make the fleet; True if it was there already."""
         return fleet.ensure_fleet(self.client, preparation)
 
     def submit(self, submission: Submission) -> Submitted:
-        """Upload what the task takes along and start it, once."""
         client, name = self.client, check_name(submission.name)
         if submission.project != self.project:
             raise NotConfigured(

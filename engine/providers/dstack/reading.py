@@ -123,7 +123,6 @@ def _ran(newest: AttemptFacts | None) -> bool:
 
 
 def _worded(job: JobFacts, status: str | None, reason: str | None, exit_status: int | None) -> JobFacts:
-    """The job, had its newest attempt these words."""
     if job.newest is None:
         return job
     newest = with_attempt_words(job.newest, status, reason, exit_status, job.retry_on)

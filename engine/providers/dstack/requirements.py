@@ -20,7 +20,8 @@ _DURATION: Final = re.compile(r"^(\d{1,12}) *([smhdw])$")
 _SECONDS: Final = re.compile(r"^-?\d{1,12}$")
 _LONGEST: Final = 100 * 365 * 86_400
 """Seconds; a longer time is as good as none."""
-_VENDORS: Final = frozenset({"nvidia", "amd", "google", "tpu", "intel", "tenstorrent", "tt"})
+VENDORS: Final = {"nvidia": "nvidia", "amd": "amd", "google": "google", "tpu": "google", "intel": "intel"}
+_OTHER_VENDORS: Final = ("tenstorrent", "tt")
 _Spot = Literal["spot", "on-demand", "auto"]
 _Creation = Literal["create", "reuse", "reuse-or-create"]
 _MICRO: Final = 1_000_000
@@ -35,17 +36,14 @@ def read_terms(configuration: bytes, submitter: str, fallback: tuple[str, ...] =
     task = _object(configuration)
     resources = task.get("resources")
     resources = resources if isinstance(resources, dict) else {}
-    gpu, count = gpus_of(resources.get("gpu"))
     spot, creation = task.get("spot_policy"), task.get("creation_policy")
     nodes = _count(task.get("nodes"))
-    ranges = _ranges(resources)
-    counts = ranges["gpu_counts"]
+    fields = _ranges(resources) | _gpu(resources.get("gpu"))
+    count, counts = fields["gpu_count"], fields["gpu_counts"]
     if count and not (counts.least or 0) >= count:
-        counts = Range(count, counts.most)
+        fields["gpu_counts"] = Range(count, counts.most)
     return Requirements(
         submitter=submitter,
-        gpu=gpu,
-        gpu_count=count,
         nodes=1 if nodes is None else max(1, nodes),
         backends=_texts(task.get("backends")),
         regions=_texts(task.get("regions")),
@@ -57,7 +55,7 @@ def read_terms(configuration: bytes, submitter: str, fallback: tuple[str, ...] =
         max_duration=_limit(task.get("max_duration")),
         max_price=_price(task.get("max_price")),
         fallback=fallback,
-        **{**ranges, "gpu_counts": counts},
+        **fields,
     )
 
 
@@ -75,34 +73,41 @@ def gpus_of(value: object) -> tuple[tuple[str, ...], int]:
     """The models a `resources.gpu` takes and the least number of GPUs: `MI300X:2`, `A100,H100:80GB:1..4`, `2`,
     `{"name": ["MI300X"], "count": {"min": 1}}`; ((), 0) where it asks for none.
     """
-    if isinstance(value, bool) or value is None:
-        return (), 0
-    if isinstance(value, int):
-        return (), _least(value, 0)
-    if isinstance(value, str):
-        return _short(value) if value.strip() else ((), 0)
-    if not isinstance(value, dict):
-        return (), 0
-    names = value.get("name")
-    models = _names(names.split(",")) if isinstance(names, str) else _texts(names)
-    return models, _least(value.get("count"), 1)
+    found = _gpu(value)
+    return found.get("gpu", ()), found["gpu_count"]
 
 
-def _short(text: str) -> tuple[tuple[str, ...], int]:
-    models: tuple[str, ...] = ()
-    count = 1
-    for token in text.replace(" ", "").split(":"):
-        if not token or token.lower() in _VENDORS:
+def _gpu(value: object) -> dict[str, Any]:
+    if isinstance(value, dict):
+        names = value.get("name")
+        vendor = VENDORS.get(str(value.get("vendor")).lower())
+        found: dict[str, Any] = {"gpu_count": _least(value.get("count"), 1), "gpu_counts": Range(1)}
+        found |= {"gpu": _names(names) if isinstance(names, str) else _texts(names), "gpu_vendor": vendor}
+        for key, field in (("count", "gpu_counts"), ("memory", "gpu_memory"), ("total_memory", "total_gpu_memory")):
+            if value.get(key) is not None:
+                found[field] = read_range(value[key])
+        return found
+    if not isinstance(value, str):
+        count = _least(value, 0) if isinstance(value, int) else 0
+        return {"gpu_count": count, "gpu_counts": Range(0) if value is None else read_range(value)}
+    found = {"gpu_count": int(bool(value.strip())), "gpu_counts": Range(1)}
+    # dstack's short form: `amd:MI300X,MI210:80GB:2`, its parts in any order
+    for word in value.replace(" ", "").split(":"):
+        if word.lower() in VENDORS:
+            found["gpu_vendor"] = VENDORS[word.lower()]
+        elif not word or word.lower() in _OTHER_VENDORS:
             continue
-        if token[0].isalpha():
-            models = _names(token.split(","))
-        elif not any(letter.isalpha() for letter in token):
-            count = _least(token, 1)
-    return models, count
+        elif word[0].isalpha():
+            found["gpu"] = _names(word)
+        elif any(letter.isalpha() for letter in word):
+            found["gpu_memory"] = read_range(word)
+        else:
+            found |= {"gpu_count": _least(word, 1), "gpu_counts": read_range(word)}
+    return found
 
 
-def _names(names: list[str]) -> tuple[str, ...]:
-    return tuple(name.strip().removeprefix("tpu-") for name in names if name.strip())
+def _names(names: str) -> tuple[str, ...]:
+    return tuple(name.strip().removeprefix("tpu-") for name in names.split(",") if name.strip())
 
 
 def _least(count: object, default: int) -> int:
@@ -138,7 +143,6 @@ def _seconds(value: object) -> int | None:
 
 
 def _limit(value: object) -> int | None:
-    """A `max_duration`; None for `off`, and where it is not said."""
     seconds = _seconds(value)
     return None if seconds is None or seconds < 0 else seconds * SECOND
 
@@ -150,7 +154,6 @@ def _price(value: object) -> int | None:
 
 
 def _fleet(value: object) -> str:
-    """A fleet's name, as itself or as `{"project": …, "name": …}`."""
     if isinstance(value, str):
         return value
     if not isinstance(value, dict) or not isinstance(value.get("name"), str):
@@ -177,8 +180,7 @@ def _object(text: bytes) -> dict[str, Any]:
 
 # -- ranges ----------------------------------------------------------------------------------------------------------
 
-VENDORS: Final = {"nvidia": "nvidia", "amd": "amd", "google": "google", "tpu": "google", "intel": "intel"}
-_DEFAULTS: Final = {"cpus": Range(2), "memory": Range(8), "disk": Range(100), "gpu_counts": Range(0)}
+_DEFAULTS: Final = {"cpus": Range(2), "memory": Range(8), "disk": Range(100)}
 
 
 def _ranges(given: dict[str, Any]) -> dict[str, Any]:
@@ -191,8 +193,6 @@ def _ranges(given: dict[str, Any]) -> dict[str, Any]:
     if given.get("disk") is not None:
         disk = given["disk"]
         fields["disk"] = read_range(disk.get("size") if isinstance(disk, dict) and "size" in disk else disk)
-    if given.get("gpu") is not None:
-        fields |= _gpu(given["gpu"])
     return fields
 
 
@@ -231,31 +231,3 @@ def _cpus(value: object) -> Range:
         counts = [part for part in value.split(":") if part[:1].isdigit() or part.startswith("..")]
         return read_range(counts[0]) if counts else _DEFAULTS["cpus"]
     return read_range(value)
-
-
-def _gpu(value: object) -> dict[str, object]:
-    if isinstance(value, dict):
-        fields: dict[str, object] = {"gpu_counts": Range(1)}
-        for key, field in (("count", "gpu_counts"), ("memory", "gpu_memory"), ("total_memory", "total_gpu_memory")):
-            if value.get(key) is not None:
-                fields[field] = read_range(value[key])
-        fields["gpu_vendor"] = VENDORS.get(str(value.get("vendor")).lower())
-        return fields
-    if isinstance(value, str):
-        return _gpu_words(value)
-    return {"gpu_counts": read_range(value)}
-
-
-def _gpu_words(text: str) -> dict[str, object]:
-    """dstack's short form: `amd:MI300X,MI210:80GB:2`, its parts in any order."""
-    fields: dict[str, object] = {"gpu_counts": Range(1)}
-    for word in text.replace(" ", "").split(":"):
-        if word.lower() in VENDORS:
-            fields["gpu_vendor"] = VENDORS[word.lower()]
-        elif word[:1].isalpha():
-            continue  # its models: `gpus_of`
-        elif any(letter.isalpha() for letter in word):
-            fields["gpu_memory"] = read_range(word)
-        elif word:
-            fields["gpu_counts"] = read_range(word)
-    return fields

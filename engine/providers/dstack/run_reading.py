@@ -1,4 +1,4 @@
-"""What one run of a dstack answer says, as facts (servers 0.19.37 to 0.22.5; the local provider speaks the same words).
+"""What one run of a dstack answer says, as facts (servers 0.19.37 to 0.22.5).
 
 A well-formed item is decoded in one typed step; anything else value by value (`lenient`), which gives
 the same structure and names what it could not use. Neither raises on an unknown word, field or type.
@@ -29,8 +29,6 @@ _Whole = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
 
 
 class MachineWire(msgspec.Struct):
-    """`job_provisioning_data`, as far as we read it."""
-
     hostname: str | None = None
     price: float | None = None
 
@@ -42,14 +40,10 @@ class OfferWire(msgspec.Struct):
 
 
 class RuntimeWire(msgspec.Struct):
-    """`job_runtime_data`, as far as we read it."""
-
     offer: OfferWire | None = None
 
 
 class SubmissionWire(msgspec.Struct):
-    """One `job_submissions[]`, as far as we read it."""
-
     submission_num: _Whole | None = None
     status: str | None = None
     termination_reason: str | None = None
@@ -61,42 +55,30 @@ class SubmissionWire(msgspec.Struct):
 
 
 class RetryWire(msgspec.Struct):
-    """`job_spec.retry`."""
-
     on_events: list[str]
 
 
 class SpecWire(msgspec.Struct):
-    """`job_spec`, as far as we read it."""
-
     replica_num: _Whole = 0
     job_num: _Whole = 0
     retry: RetryWire | None = None
 
 
 class JobWire(msgspec.Struct):
-    """One `jobs[]`."""
-
     job_spec: SpecWire
     job_submissions: list[SubmissionWire]
 
 
 class TagsWire(msgspec.Struct):
-    """`tags` of a configuration, as far as we read them."""
-
     mark: str | None = msgspec.field(default=None, name=words.MARK)
 
 
 class ConfigurationWire(msgspec.Struct):
-    """`run_spec.configuration`, as far as we read it."""
-
     type: str | None = None
     tags: TagsWire | None = None
 
 
 class RunSpecWire(msgspec.Struct):
-    """`run_spec`, as far as we read it."""
-
     configuration: ConfigurationWire
     run_name: str | None = None
 

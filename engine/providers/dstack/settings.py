@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
@@ -155,7 +156,8 @@ def read_dstack_config(path: Path) -> tuple[KnownProject, ...]:
     except FileNotFoundError:
         return ()
     except (OSError, UnicodeDecodeError) as error:
-        raise NotConfigured(f"cannot read dstack's configuration {path}: {_reason(error)}") from None
+        reason = error.strerror or "unreadable" if isinstance(error, OSError) else "not UTF-8"
+        raise NotConfigured(f"cannot read dstack's configuration {path}: {reason}") from None
     import yaml
 
     try:
@@ -167,12 +169,15 @@ def read_dstack_config(path: Path) -> tuple[KnownProject, ...]:
         raise NotConfigured(
             f"dstack's configuration {path} is not valid YAML; run `dstack project add` to write it"
         ) from None
-    if content is None:
-        return ()
+    content = {} if content is None else content
     projects = content.get("projects") if isinstance(content, dict) else None
     if not isinstance(content, dict) or not isinstance(projects, list | None):
         raise NotConfigured(f"dstack's configuration {path} has no list `projects:`; run `dstack project add`")
-    return tuple(entry for entry in map(_entry, projects or ()) if entry is not None)
+    found = []
+    for entry in projects or ():
+        with suppress(msgspec.ValidationError, TypeError):
+            found.append(msgspec.convert({**entry, "default": entry.get("default") is True}, KnownProject))
+    return tuple(found)
 
 
 def choose_project(projects: tuple[KnownProject, ...], name: str | None) -> KnownProject | None:
@@ -181,19 +186,6 @@ def choose_project(projects: tuple[KnownProject, ...], name: str | None) -> Know
         return next((entry for entry in projects if entry.name == name), None)
     chosen = next((entry for entry in projects if entry.default), None)
     return projects[0] if chosen is None and len(projects) == 1 else chosen
-
-
-def _entry(value: object) -> KnownProject | None:
-    if not isinstance(value, dict):
-        return None
-    name, url, token = value.get("name"), value.get("url"), value.get("token")
-    if not (isinstance(name, str) and isinstance(url, str) and isinstance(token, str)):
-        return None
-    return KnownProject(name=name, url=url, token=token, default=value.get("default") is True)
-
-
-def _reason(error: OSError | UnicodeDecodeError) -> str:
-    return error.strerror or "unreadable" if isinstance(error, OSError) else "not UTF-8"
 
 
 _TOKEN = re.compile(r"[\x21-\x7e]+")
@@ -237,11 +229,7 @@ def address(url: str, token: str, project: str) -> Address:
         raise NotConfigured("dstack token has a space, a line break or a letter outside ASCII; copy it again")
     if not _PROJECT.fullmatch(project):
         raise NotConfigured(f"{project!r} is not a valid dstack project name; use letters, digits, '-' and '_'")
-    return Address(url=url.strip().rstrip("/"), token=token, project=project, loopback=_loopback(host))
-
-
-def _loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
+    loopback = host == "localhost" or host.endswith(".localhost")
+    with suppress(ValueError):
+        loopback = ipaddress.ip_address(host).is_loopback
+    return Address(url=url.strip().rstrip("/"), token=token, project=project, loopback=loopback)

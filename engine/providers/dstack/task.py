@@ -6,6 +6,7 @@ Every refusal is one line that names the field. Importing dstack takes 0.9 s, so
 import difflib
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from engine.errors import TaskInvalid
 from engine.providers.base import Submission
@@ -110,7 +111,6 @@ def _check_kind(configuration: Mapping[str, object], where: str) -> None:
 
 
 def _check_model(task: Mapping[str, object], where: str, fallback: Sequence[str]) -> str | None:
-    """The run's name in the configuration, if it has one."""
     if not task.get("commands") and not task.get("image") and not task.get("groups"):
         if needs_image(task, fallback):
             missing, example = (
@@ -141,7 +141,6 @@ def _check_model(task: Mapping[str, object], where: str, fallback: Sequence[str]
 
 
 def _first_error(error: object, fields: set[str]) -> str:
-    """The first of pydantic's errors in one line: field, then what is wrong with it."""
     first = error.errors(include_url=False)[0]  # type: ignore[attr-defined]
     steps = [str(step) for step in first["loc"] if not _UNION_STEP.match(str(step))]
     field = ".".join(steps).replace("..", ".")
@@ -163,19 +162,25 @@ def needs_image(task: Mapping[str, object], fallback: Sequence[str] = ()) -> boo
         return False
     resources = task.get("resources")
     gpu = resources.get("gpu") if isinstance(resources, dict) else None
-    return any(one is not None and _is_other_makers(one) for one in (gpu, *fallback))
+    return any(_is_other_makers(one) for one in (gpu, *fallback))
+
+
+def _gpu_spec(gpu: object) -> Any:
+    """dstack's model of a `resources.gpu`; None where it cannot read it."""
+    from dstack._internal.core.models.resources import GPUSpec
+
+    try:
+        return None if gpu is None else GPUSpec.model_validate(gpu)
+    except (ValueError, TypeError, AttributeError):
+        return None
 
 
 def _is_other_makers(gpu: object) -> bool:
-    from dstack._internal.core.models.resources import GPUSpec
     from dstack._internal.utils.gpu import detect_gpu_vendors_by_gpu_name
     from gpuhunt import AcceleratorVendor
 
-    try:
-        spec = GPUSpec.model_validate(gpu)
-    except (ValueError, TypeError, AttributeError):
-        return False
-    if spec.count is not None and spec.count.max == 0:
+    spec = _gpu_spec(gpu)
+    if spec is None or (spec.count is not None and spec.count.max == 0):
         return False
     vendors = {spec.vendor} if spec.vendor else set()
     for name in spec.name or () if not vendors else ():
@@ -222,14 +227,11 @@ def wording(submission: Submission) -> dict[str, object]:
     if submission.slot is not None:
         found["fleets"] = [submission.slot]
     said = idle_of(found.get("idle_duration"))
-    if submission.idle is not None and (said is None or 0 <= submission.idle < said):
-        found["idle_duration"] = _idle_duration(submission.idle)
+    idle = submission.idle
+    if idle is not None and (said is None or 0 <= idle < said):
+        # whole seconds, and never less than asked; below zero is for ever
+        found["idle_duration"] = "off" if idle < 0 else f"{-(-idle // SECOND)}s"
     return found
-
-
-def _idle_duration(idle: int) -> str:
-    """In dstack's words, whole seconds and never less than asked; below zero is for ever."""
-    return "off" if idle < 0 else f"{-(-idle // SECOND)}s"
 
 
 def with_gpu(submission: Submission) -> Mapping[str, object]:
@@ -242,19 +244,7 @@ def with_gpu(submission: Submission) -> Mapping[str, object]:
         return task
     before = task.get("resources")
     resources = before if isinstance(before, dict) else {}
-    count = None if ":" in gpu else _count(resources.get("gpu"))
+    spec = None if ":" in gpu else _gpu_spec(resources.get("gpu"))
+    count = None if spec is None else spec.model_dump(mode="json").get("count")
     model: object = {"name": [gpu], "count": count} if count is not None else gpu if ":" in gpu else {"name": [gpu]}
     return {**task, "resources": {**resources, "gpu": model}}
-
-
-def _count(gpu: object) -> object:
-    """How many GPUs were asked for, in the form dstack's model has it; None where nothing was said of GPUs."""
-    if gpu is None:
-        return None
-    from dstack._internal.core.models.resources import GPUSpec
-
-    try:
-        dumped: Mapping[str, object] = GPUSpec.model_validate(gpu).model_dump(mode="json")
-    except (ValueError, TypeError, AttributeError):
-        return None
-    return dumped.get("count")

@@ -29,8 +29,8 @@ def upload_all(client: Client, task: Mapping[str, object], base: Path) -> dict[s
 
     Raises:
         TaskInvalid: a path does not exist, is no Git repository, or is larger than the server takes.
-        ProviderUnreachable, ProviderRefused, ProviderError, ProjectNotFound: as they say.
     """
+    check_local(task, base)
     archives, found = _upload_files(client, task, base), _upload_repo(client, task, base)
     return {**found, "file_archives": archives} if archives else found
 
@@ -56,8 +56,6 @@ def _upload_files(client: Client, task: Mapping[str, object], base: Path) -> lis
 
     archives = []
     for path, inside in _file_mappings(task, base):
-        if not path.exists():
-            raise TaskInvalid(f"`files`: {path} does not exist")
         with tempfile.SpooledTemporaryFile(max_size=IN_MEMORY) as packed:
             try:
                 digest = create_file_archive(path, packed)
@@ -106,10 +104,7 @@ def _open_repo(spec: Mapping[str, object], base: Path) -> RemoteRepo:
             repo = RemoteRepo.from_url(str(spec["url"]))
             repo.run_repo_data.repo_branch = branch
         else:
-            path = _absolute(str(spec["local_path"]), base)
-            if not path.is_dir():
-                raise TaskInvalid(f"`repos`: {path} is not a folder")
-            repo = RemoteRepo.from_dir(path)
+            repo = RemoteRepo.from_dir(_absolute(str(spec["local_path"]), base))
             commit = None
     except DstackError as error:
         reason = str(error) or type(error).__name__.removesuffix("Error")

@@ -1,5 +1,4 @@
-"""What one machine of a dstack answer says, as facts (servers 0.19.37 to 0.22.5; the local provider speaks the same
-words).
+"""What one machine of a dstack answer says, as facts (servers 0.19.37 to 0.22.5).
 
 A well-formed row is decoded in one typed step; anything else value by value, and what does not fit is named. Neither
 raises on an unknown word, field or type.
@@ -129,17 +128,14 @@ def read_vm(item: bytes) -> VmFacts:
     if wire is None or not wire.id:
         wire, odd = _LENIENT.read(item, _Instance, "a machine")
         drift += odd
-    return _facts(wire, drift)
-
-
-def _facts(wire: _Instance, drift: list[str]) -> VmFacts:
     if wire.status is not None and wire.status not in words.INSTANCE_STATUSES:
         drift.append(f"status: unknown word {wire.status!r}")
     if wire.termination_reason and words.instance_reason(wire.termination_reason) is None:
         drift.append(f"termination_reason: unknown word {wire.termination_reason!r}")
     reason, gives_end = wire.termination_reason or None, wire.finished_at is not msgspec.UNSET
-    made = wire.instance_type.resources if wire.instance_type is not None else None
-    gpus = made.gpus if made is not None else []
+    kind = wire.instance_type or _Type()
+    made = kind.resources or _Resources()
+    gpu = made.gpus[0] if made.gpus else _Gpu()
     return VmFacts(
         provider_id=wire.id,
         name=wire.name,
@@ -160,14 +156,14 @@ def _facts(wire: _Instance, drift: list[str]) -> VmFacts:
         finished_at=read_time(wire.finished_at or None, "finished_at", drift),
         gives_end=gives_end,
         price=None if wire.price is None else round(wire.price * MICRO),
-        spot=made.spot if made is not None else None,
-        instance_type=wire.instance_type.name if wire.instance_type is not None else None,
-        gpu=gpus[0].name if gpus else None,
-        gpu_count=len(gpus),
-        gpu_memory_mib=gpus[0].memory_mib if gpus else None,
-        cpus=made.cpus if made is not None else None,
-        memory_mib=made.memory_mib if made is not None else None,
-        disk_mib=made.disk.size_mib if made is not None and made.disk is not None else None,
+        spot=made.spot,
+        instance_type=kind.name,
+        gpu=gpu.name,
+        gpu_count=len(made.gpus),
+        gpu_memory_mib=gpu.memory_mib,
+        cpus=made.cpus,
+        memory_mib=made.memory_mib,
+        disk_mib=None if made.disk is None else made.disk.size_mib,
         total_blocks=wire.total_blocks,
         busy_blocks=wire.busy_blocks,
         drift=tuple(dict.fromkeys(drift)),

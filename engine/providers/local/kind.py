@@ -70,13 +70,11 @@ class LocalKind(ProviderKind):
     settings = _SETTINGS
 
     def reading(self) -> LocalReading:
-        """What this machine says of its runs and machines."""
         from engine.providers.local.reading import LocalReading
 
         return LocalReading(registry.task_language().reading())
 
     def open(self, settings: Settings, *, clock: Clock, ids: Ids, record: Store | None) -> LocalProvider:
-        """See `ProviderKind.open`; its runs are kept in a folder beside the record."""
         from engine.providers.local.provider import LocalProvider
 
         gpu, count = _label(settings)
@@ -93,7 +91,6 @@ class LocalKind(ProviderKind):
         )
 
     def complete(self, draft: Draft, settings: Settings) -> dict[str, object]:  # noqa: ARG002
-        """A bare command is checked at its submission; a file, or a flag about machines, as its language has it."""
         if draft.bare and not set(draft.configuration) & _OF_MACHINES:
             return complete_plain(draft)
         return registry.task_language().check(draft)
@@ -106,11 +103,9 @@ class LocalKind(ProviderKind):
         return functools.partial(was_kept, folder) if folder.is_dir() else None
 
     def warm_up(self) -> None:
-        """What task files need."""
         registry.task_language().warm_up()
 
     def checkup(self, settings: Settings, *, clock: Clock, ids: Ids, wanted: bool) -> Checkup:  # noqa: ARG002
-        """Whether there is a shell; what machines of this host cost and how long they idle."""
         from engine.money.words import rate
         from engine.settings.policy import policy_from
 
@@ -131,7 +126,6 @@ class LocalKind(ProviderKind):
         return Checkup(checks=(here, machines))
 
     def project(self, settings: Settings) -> str:  # noqa: ARG002 - the same whatever they say
-        """The name of this machine."""
         return platform.node() or "localhost"
 
 

@@ -26,7 +26,7 @@ def launch(folder: Path, gate: Path, taken: ClaimedRun, task: LocalTask, output_
     Raises:
         ProviderError: it did not start; the command was not started and the same submission may be made again.
     """
-    machine, berth = taken.accepted.machine, taken.berth
+    machine = taken.accepted.machine
     plan = {
         "argv": task.argv,
         "env": task.environment,
@@ -34,13 +34,12 @@ def launch(folder: Path, gate: Path, taken: ClaimedRun, task: LocalTask, output_
         "max_duration": task.max_duration,
         "grace": task.grace,
         "output_limit": output_limit,
-        "boot": machine.boot if berth is None and machine is not None and machine.boot else None,
-        "machine": str(berth.machine) if berth is not None else None,
-        "busy": berth.busy if berth is not None else None,
-        "life": berth.life if berth is not None else None,
+        "boot": machine.boot if taken.machine is None and machine is not None and machine.boot else None,
+        "machine": None if taken.machine is None else str(taken.machine),
+        "busy": taken.busy,
+        "life": taken.life,
         "gate": str(gate),
     }
-    locks = [taken.lock, *(fd for fd in (plan["busy"], plan["life"]) if isinstance(fd, int))]
     complaints = os.open(folder / "supervisor.err", os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         process = subprocess.Popen(
@@ -52,7 +51,7 @@ def launch(folder: Path, gate: Path, taken: ClaimedRun, task: LocalTask, output_
             cwd="/",
             env={name: value for name in ("LD_LIBRARY_PATH",) if (value := os.environ.get(name))},
             start_new_session=True,
-            pass_fds=locks,
+            pass_fds=taken.locks,
         )
         try:
             said, _ = process.communicate(json.dumps(plan).encode(), timeout=_PATIENCE)

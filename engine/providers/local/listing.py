@@ -29,8 +29,6 @@ _log = logging.getLogger(__name__)
 
 
 class AnswerPage(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer."""
-
     req: bytes
     body: bytes
     complete: bool
@@ -91,7 +89,6 @@ class _History:
 
 
 def question(host: str, limit: int = WHOLE) -> bytes:
-    """What is asked, as JSON text."""
     return msgspec.json.encode(Asked(host=host, limit=limit))
 
 

@@ -1,6 +1,5 @@
 """Which machine a run goes to: pure, decided by whoever holds the gate, from what is there at that moment."""
 
-import os
 import re
 from collections.abc import Sequence
 
@@ -10,7 +9,6 @@ from engine.errors import TaskInvalid
 from engine.providers.base import Submission
 from engine.requirements import Requirements
 
-_MIB = 1 << 20
 _GPU_MIB = {"MI210": 64 << 10, "MI250X": 128 << 10, "MI300X": 192 << 10, "MI325X": 256 << 10, "H100": 80 << 10}
 """Memory of one GPU of the models somebody may want to play with; 0 where it is not known."""
 
@@ -62,29 +60,6 @@ class MachineSpec(msgspec.Struct, frozen=True, kw_only=True):
         return self.kept or self.boot > 0
 
 
-def new_machine(
-    offer: LocalOffer, *, machine_id: str, slot: str | None, num: int, idle: int, created: int, root: str
-) -> MachineSpec:
-    """A machine of this host; `root` is the folder whose disk it has."""
-    disk = os.statvfs(root)
-    return MachineSpec(
-        id=machine_id,
-        name=f"{slot or 'local'}-{num}",
-        num=num,
-        slot=slot,
-        hostname=f"local-{machine_id[:13]}",
-        created=created,
-        price=offer.price,
-        boot=offer.boot,
-        idle=idle,
-        gpu=offer.gpu,
-        gpu_count=offer.gpu_count,
-        cpus=os.cpu_count() or 1,
-        memory_mib=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // _MIB,
-        disk_mib=disk.f_frsize * disk.f_blocks // _MIB,
-    )
-
-
 def gpu_label(text: str) -> tuple[str, int]:
     """Model and count of `MI300X` or `MI300X:2`.
 
@@ -98,7 +73,6 @@ def gpu_label(text: str) -> tuple[str, int]:
 
 
 def gpu_memory_mib(model: str) -> int:
-    """Of one GPU of that model; 0: not known."""
     return _GPU_MIB.get(model, 0)
 
 
@@ -119,16 +93,12 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine that is there."""
-
     spec: MachineSpec
     free: bool
     """Nothing runs on it and nobody has told it to go."""
 
 
 class NoCapacity(msgspec.Struct, frozen=True):
-    """There is no place for the run."""
-
     why: str
 
 

@@ -83,8 +83,6 @@ class Asked(msgspec.Struct, kw_only=True):
 
 
 class RunMachine(msgspec.Struct, kw_only=True):
-    """What a run says of its machine."""
-
     id: str
     hostname: str | None
     """None until it is up."""
@@ -152,8 +150,6 @@ _machine: Final = msgspec.json.Decoder(ListedMachine)
 
 
 class LocalReading(Reading):
-    """Reads the listings of this machine."""
-
     makes_all_vms = True
 
     def __init__(self, language: Reading) -> None:

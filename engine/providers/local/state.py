@@ -19,7 +19,7 @@ A machine:
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -89,29 +89,16 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
     """The machine it is on; None: no place was found (or it was taken before machines were told apart)."""
 
 
-class Started(msgspec.Struct, frozen=True, kw_only=True):
-    """The command exists, or is about to."""
-
-    at: int
-    supervisor: int
-    """Process id of the supervisor, for a person to look at; the lock tells whether it lives."""
-
-
 class Stopping(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody asked for the end."""
-
     at: int
     abort: bool
 
     @property
     def reason(self) -> str:
-        """Of the end that comes of it."""
         return "killed" if self.abort else "stopped"
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run ended."""
-
     reason: str
     """A key of `reading.CAUSES`."""
     exit_status: int | None
@@ -124,10 +111,8 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunState(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything known about one run."""
-
     accepted: Accepted
-    started: Started | None = None
+    started: bool = False
     begun: bool = False
     stopping: Stopping | None = None
     ended: Ended | None = None
@@ -139,7 +124,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
         """A key of `reading.STATES`."""
         if self.ended is not None or self.stopping is not None:
             return "stopping" if self.ended is None else "ended"
-        return "running" if self.running else "queued" if self.started is None else "provisioning"
+        return "running" if self.running else "queued" if not self.started else "provisioning"
 
     @property
     def reason(self) -> str | None:
@@ -150,13 +135,13 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def active(self) -> bool:
         """It may still run."""
-        return self.ended is None and (self.supervised or self.started is not None)
+        return self.ended is None and (self.supervised or self.started)
 
     @property
     def running(self) -> bool:
         """Its command exists, or is about to."""
         machine = self.accepted.machine
-        return self.started is not None and (self.begun or machine is None or not machine.waited_for)
+        return self.started and (self.begun or machine is None or not machine.waited_for)
 
     @property
     def known(self) -> bool:
@@ -191,7 +176,7 @@ def read_state(folder: Path) -> RunState | None:
     supervised = is_locked(folder)
     return RunState(
         accepted=accepted,
-        started=read_file(folder / "started.json", Started),
+        started=(folder / "started.json").exists(),
         begun=accepted.machine is not None and accepted.machine.waited_for and (folder / "begun.json").exists(),
         stopping=read_file(folder / "stop.json", Stopping),
         ended=_read_end(folder, Ended),
@@ -202,27 +187,39 @@ def read_state(folder: Path) -> RunState | None:
 def close_lost(folder: Path, state: RunState, now: int) -> RunState:
     """A run whose supervisor died without a word, brought to its end: what is left of it is killed.
 
-    Its exit status is lost for ever and nobody keeps its output or its limits, so it is not let run on. Where two look
-    at once, one acts. Where the folder cannot be written, the answer is the same but is found again each time.
+    Its exit status is lost for ever and nobody keeps its output or its limits, so it is not let run on.
     """
-    if state.ended is not None or state.started is None or state.supervised:
+    if state.ended is not None or not state.started or state.supervised:
         return state
-    held = lock(folder)
-    if held is None:
-        return state
-    try:
-        if (written := _read_end(folder, Ended)) is not None:
-            return msgspec.structs.replace(state, ended=written)
+
+    def kill() -> Ended:
         gone = kill_marked(state.accepted.run_id)
-        ended = Ended(
+        return Ended(
             reason=state.stopping.reason if state.stopping is not None else "supervisor_lost",
             exit_status=None,
             message=f"the supervisor is gone without an exit status{'' if gone else '; some processes live on'}",
             at=now,
         )
-        with contextlib.suppress(OSError):
-            write_json(folder / "ended.json", msgspec.structs.asdict(ended))
-        return msgspec.structs.replace(state, ended=ended)
+
+    ended = _end_of_lost(folder, Ended, kill)
+    return state if ended is None else msgspec.structs.replace(state, ended=ended)
+
+
+def _end_of_lost(folder: Path, shape: type[_End], end: Callable[[], _End]) -> _End | None:
+    """The end of what died without a word; where two look at once, one acts, and the other gets None.
+
+    Where the folder cannot be written, the end is the same but is found again each time.
+    """
+    held = lock(folder)
+    if held is None:
+        return None
+    try:
+        found = _read_end(folder, shape)
+        if found is None:
+            found = end()
+            with contextlib.suppress(OSError):
+                write_json(folder / "ended.json", msgspec.structs.asdict(found))
+        return found
     finally:
         os.close(held)
 
@@ -234,8 +231,6 @@ FOLDER = ".machines"
 
 
 class Gone(msgspec.Struct, frozen=True, kw_only=True):
-    """How a machine ended."""
-
     reason: str
     """A key of `reading.VM_CAUSES`."""
     message: str
@@ -243,8 +238,6 @@ class Gone(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MachineState(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything known about one machine that is kept warm."""
-
     spec: MachineSpec
     started: bool = False
     up: bool = False
@@ -266,7 +259,6 @@ class MachineState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def machine_ids(root: Path) -> Iterator[str]:
-    """Every machine that has a folder."""
     try:
         with os.scandir(root / FOLDER) as entries:
             yield from [entry.name for entry in entries]
@@ -320,21 +312,12 @@ def make_machine(folder: Path, spec: MachineSpec) -> int:
 
 
 def close_lost_machine(folder: Path, state: MachineState, now: int) -> MachineState:
-    """A machine whose process died without a word, brought to its end; where two look at once, one acts."""
+    """A machine whose process died without a word, brought to its end."""
     if not state.lost:
         return state
-    held = lock(folder)
-    if held is None:
-        return state
-    try:
-        if (written := _read_end(folder, Gone)) is not None:
-            return msgspec.structs.replace(state, gone=written)
-        gone = Gone(reason="unreachable", message="the machine's process is gone without a word", at=now)
-        with contextlib.suppress(OSError):
-            write_json(folder / "ended.json", msgspec.structs.asdict(gone))
-        return msgspec.structs.replace(state, gone=gone)
-    finally:
-        os.close(held)
+    why = "the machine's process is gone without a word"
+    gone = _end_of_lost(folder, Gone, lambda: Gone(reason="unreachable", message=why, at=now))
+    return state if gone is None else msgspec.structs.replace(state, gone=gone)
 
 
 # -- output ------------------------------------------------------------------------------------------------------------

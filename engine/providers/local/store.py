@@ -12,7 +12,7 @@ import msgspec
 
 from engine.errors import NameInUse, ProviderError, RunNotFound, VmInUse, VmNotFound
 from engine.providers.local.durable import BUSY, LIFE, lock, sync_folder, write_json
-from engine.providers.local.placement import LocalOffer, MachineSpec, NoCapacity, Standing, Wanted, new_machine, place
+from engine.providers.local.placement import LocalOffer, MachineSpec, NoCapacity, Standing, Wanted, place
 from engine.providers.local.state import (
     FOLDER,
     NO_CAPACITY,
@@ -36,32 +36,27 @@ _PATIENCE = 60 * SECOND
 _PAUSE = 5_000
 
 
-class Berth(msgspec.Struct, frozen=True):
-    """A run's place on a machine that is kept warm."""
-
-    machine: Path
-    busy: int
-    """Descriptor of the lock that says a run is on it."""
-    life: int | None
-    """Descriptor of the machine's own lock, where its process is still to be started."""
-
-
 class ClaimedRun(msgspec.Struct, frozen=True):
-    """A run that is ours to start."""
+    """A run that is ours to start, with descriptors of the locks that we hold for it."""
 
     accepted: Accepted
     lock: int
-    """Descriptor of its folder's lock."""
-    berth: Berth | None
-    """None where the machine is the run's own supervisor."""
+    """Of its folder."""
+    machine: Path | None = None
+    """The folder of the machine it is on, if that is kept warm; None: the run's own supervisor is the machine."""
+    busy: int | None = None
+    """Of `machine`: a run is on it."""
+    life: int | None = None
+    """Of `machine`, where its process is still to be started."""
+
+    @property
+    def locks(self) -> list[int]:
+        return [held for held in (self.lock, self.busy, self.life) if held is not None]
 
     def let_go(self) -> None:
         """Close our copies of the locks: who was started has its own."""
-        os.close(self.lock)
-        if self.berth is not None:
-            os.close(self.berth.busy)
-            if self.berth.life is not None:
-                os.close(self.berth.life)
+        for held in self.locks:
+            os.close(held)
 
 
 class RunFolders:
@@ -75,15 +70,12 @@ class RunFolders:
         self._clock = clock
 
     def machine_folder(self, machine_id: str) -> Path:
-        """The folder of one machine that is kept warm."""
         return self.root / FOLDER / machine_id
 
     def folder(self, run_id: str) -> Path:
-        """The folder of one run."""
         return self.root / run_id
 
     def run_ids(self) -> list[str]:
-        """Every run that has a folder."""
         try:
             return [entry.name for entry in self.root.iterdir() if not entry.name.startswith(".")]
         except FileNotFoundError:
@@ -110,13 +102,16 @@ class RunFolders:
             now = self._clock.now()
             there = self._standing(active)
             placed = place(wanted, offer, there)
-            berth = None
+            machine, busy, life = None, None, None
             if placed is None:
-                placed, berth = self._make(attempt, wanted, offer, there, now, undo)
-            elif isinstance(placed, MachineSpec):
+                placed = self._new_machine(attempt, wanted, offer, there, now)
+                if placed.kept:  # it has a folder and a lock before anything of it exists
+                    life = make_machine(self.machine_folder(placed.id), placed)
+                    undo.callback(os.close, life)
+            if isinstance(placed, MachineSpec) and placed.kept:
                 machine = self.machine_folder(placed.id)
-                berth = Berth(machine, self._hold(machine, BUSY), None)
-                undo.callback(os.close, berth.busy)
+                busy = self._hold(machine, BUSY)
+                undo.callback(os.close, busy)
             accepted = Accepted(
                 run_id=attempt,
                 mark=run_id,
@@ -138,7 +133,7 @@ class RunFolders:
                 write_json(folder / "ended.json", msgspec.structs.asdict(ended))
                 return RunState(accepted=accepted, ended=ended)
             undo.pop_all()
-        return ClaimedRun(accepted, held, berth)
+        return ClaimedRun(accepted, held, machine, busy, life)
 
     def end_machine(self, machine_id: str) -> None:
         """Tell a machine to go, unless it is going or gone.
@@ -166,7 +161,7 @@ class RunFolders:
     def settled(self, run_id: str) -> RunState | None:
         """A run that was taken for good; one that is just being started is waited for: its outcome is moments away."""
         deadline = self._clock.now() + _PATIENCE
-        while (state := read_state(self.folder(run_id))) is not None and state.active and state.started is None:
+        while (state := read_state(self.folder(run_id))) is not None and state.active and not state.started:
             if self._clock.now() > deadline:
                 break
             self._clock.sleep(_PAUSE)
@@ -226,33 +221,30 @@ class RunFolders:
                 there.append(Standing(spec=state.spec, free=not state.told and machine_id not in busy))
         return there
 
-    def _make(
-        self, attempt: str, wanted: Wanted, offer: LocalOffer, there: Sequence[Standing], now: int, undo: ExitStack
-    ) -> tuple[MachineSpec, "Berth | None"]:
-        """A new machine; one that is kept has a folder and a lock before anything of it exists."""
+    def _new_machine(
+        self, attempt: str, wanted: Wanted, offer: LocalOffer, there: Sequence[Standing], now: int
+    ) -> MachineSpec:
         used = {one.spec.num for one in there if one.spec.slot == wanted.slot}
         number = next(number for number in count() if number not in used)
-        for again in count():
-            machine_id = foreign_run_id("local-machine", f"{attempt}/{again}")
-            folder = self.machine_folder(machine_id)
-            if not folder.exists():
-                break
-        spec = new_machine(
-            offer,
-            machine_id=machine_id,
-            slot=wanted.slot,
+        ids = (foreign_run_id("local-machine", f"{attempt}/{again}") for again in count())
+        machine_id = next(one for one in ids if not self.machine_folder(one).exists())
+        disk = os.statvfs(self.root)
+        return MachineSpec(
+            id=machine_id,
+            name=f"{wanted.slot or 'local'}-{number}",
             num=number,
-            idle=wanted.idle,
+            slot=wanted.slot,
+            hostname=f"local-{machine_id[:13]}",
             created=now,
-            root=str(self.root),
+            price=offer.price,
+            boot=offer.boot,
+            idle=wanted.idle,
+            gpu=offer.gpu,
+            gpu_count=offer.gpu_count,
+            cpus=os.cpu_count() or 1,
+            memory_mib=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20,
+            disk_mib=disk.f_frsize * disk.f_blocks >> 20,
         )
-        if not spec.kept:
-            return spec, None
-        held = make_machine(folder, spec)
-        undo.callback(os.close, held)
-        berth = Berth(folder, self._hold(folder, BUSY), held)
-        undo.callback(os.close, berth.busy)
-        return spec, berth
 
     def _refuse_bound(self, machine_id: str) -> None:
         """Of a machine that is its run's supervisor: it goes with its run and not before."""
