@@ -103,7 +103,7 @@ class AccountingReading(SqueueReading):
             submitted_at=int(at),
         )
         final = {"final": over, "cause": cause if over else None, "failed": over and word != "COMPLETED"}
-        jobs = (JobFacts(newest=attempt, attempts=(attempt,)),)
+        jobs = (JobFacts(attempts=(attempt,)),)
         return (RunFacts(provider_id=job, status=word, state=STATES.get(word), jobs=jobs, **final),)
 
     def costs(self, item: bytes) -> Mapping[str, int | None]:
@@ -117,7 +117,7 @@ class AccountingReading(SqueueReading):
         newest = max(rows, key=lambda row: row.jobs[0].newest.submitted_at)
         listed = next((row for row in rows if not row.final and row.state is State.QUEUED), None)
         requeued = listed is not None and len(attempts) > 1
-        jobs = (JobFacts(newest=attempts[-1], attempts=attempts),)
+        jobs = (JobFacts(attempts=attempts),)
         return replace(listed or newest, jobs=jobs, requeued=requeued)
 
 
