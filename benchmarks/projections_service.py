@@ -36,8 +36,8 @@ from projections.models.incidents import incidents, record_object
 from projections.models.overview import overview
 from projections.models.past_worlds import opened
 from projections.models.projector import Lag, Projector, rebuilt
+from projections.models.reader_pool import Look, Pool
 from projections.models.wire import wire
-from projections.store.reader_pool import Look, Pool
 
 EVENTS = int(sys.argv[1]) if len(sys.argv) > 1 and sys.argv[1].isdecimal() else 1_000_000
 GIVEN = Path(sys.argv[1]) if len(sys.argv) == 2 and not sys.argv[1].isdecimal() else None

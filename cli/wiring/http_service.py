@@ -30,7 +30,7 @@ from projections.api.feed.feed import Feed
 from projections.api.server import Server, allow_many_connections, bound
 from projections.api.service import Service
 from projections.models.projector import Projector
-from projections.store.reader_pool import Pool
+from projections.models.reader_pool import Pool
 
 _log = logging.getLogger("steno.api")
 _WARM_UP = 3.0

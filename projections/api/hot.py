@@ -5,18 +5,15 @@ import sqlite3
 from contextlib import suppress
 from typing import Any, Final
 
-import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from projections.api.bodies import etag_of, matches
 from projections.api.service import Service
 from projections.store.read_models import ReadModels
-from projections.store.store import Checkpoint
+from projections.store.store import ProjectionStore
 
 _PREFIX: Final = "/api/runs/"
 _METHODS: Final = frozenset({"GET", "HEAD"})
-_ONE: Final = "SELECT object FROM runs WHERE run_id = ?"
-_CHECKPOINT: Final = "SELECT value FROM meta WHERE key = 'checkpoint'"
 _AGAIN: Final = 1.0
 """Seconds before a file that could not be opened is tried again."""
 _HELD: Final = 0.02
@@ -26,7 +23,6 @@ _KEPT: Final = 4096
 _MAPPED: Final = 1 << 28
 """Bytes of the file that are read without asking the system each time."""
 _NOTHING: Final[dict[str, Any]] = {"type": "http.response.body", "body": b""}
-_checkpoint = msgspec.json.Decoder(Checkpoint)
 
 
 class Ready:
@@ -70,8 +66,7 @@ class HotReads:
         self._service = service
         self._app = app
         self._models = ReadModels(service.store)
-        self._database: sqlite3.Connection | None = None
-        self._stamp: object = None
+        self._store: ProjectionStore | None = None
         self._opening: asyncio.Task[None] | None = None
         self._shown = -1
         """The position of the snapshot that is being read; -1: none is."""
@@ -100,63 +95,63 @@ class HotReads:
             if self._shown < 0 or self._service.projector.position > self._shown:
                 self._renew()
             ready = self._answers.get(path)
-            if ready is not None or self._database is None or self._shown < 0:
+            if ready is not None or self._store is None or self._shown < 0:
                 return ready
-            row = self._database.execute(_ONE, (path[len(_PREFIX) :],)).fetchone()
-        except (OSError, sqlite3.Error, msgspec.MsgspecError):
+            found = self._store.runs.object_of(path[len(_PREFIX) :])
+        except (OSError, sqlite3.Error):
             self._drop()
             return None
-        if row is None:
+        if found is None:
             return None
         if len(self._answers) >= _KEPT:
             self._answers.clear()
-        ready = self._answers[path] = Ready(row[0], self._shown)
+        ready = self._answers[path] = Ready(found, self._shown)
         return ready
 
     def _renew(self) -> None:
         """Start a new snapshot, which ends soon; open a file in a thread where none is open or another has come."""
-        database = self._database
-        if database is None or self._models.stamp() != self._stamp:
+        store = self._store
+        if store is None or not self._models.is_current(store):
             self._answers.clear()
             if self._opening is None or self._opening.done():
                 self._opening = asyncio.get_running_loop().create_task(self._open())
             return
         if self._shown >= 0:
             self._shown = -1
-            database.execute("ROLLBACK")
+            store.end()
         else:
             asyncio.get_running_loop().call_later(_HELD, self._end_snapshot)
-        database.execute("BEGIN")
-        self._shown = _checkpoint.decode(database.execute(_CHECKPOINT).fetchone()[0]).position
+        store.begin()
+        self._shown = store.read_checkpoint().position
         if self._shown != self._of:
             self._answers.clear()
             self._of = self._shown
 
     def _end_snapshot(self) -> None:
         """A longer snapshot would keep the file's log from being merged into it."""
-        if self._database is not None and self._shown >= 0:
+        if self._store is not None and self._shown >= 0:
             self._shown = -1
             with suppress(sqlite3.Error):
-                self._database.execute("ROLLBACK")
+                self._store.end()
 
     async def _open(self) -> None:
         self._drop()
-        self._stamp, self._database = await asyncio.to_thread(self._newest)
-        if self._database is None:
+        self._store = await asyncio.to_thread(self._newest)
+        if self._store is None:
             await asyncio.sleep(_AGAIN)
 
-    def _newest(self) -> tuple[object, sqlite3.Connection | None]:
+    def _newest(self) -> ProjectionStore | None:
         """What the pool reads, opened for the loop; None while there is nothing."""
         try:
             with self._service.pool.now() as look:
                 stamp = look.view.store.stamp
-            return stamp, self._models.connect_mapped(stamp, _MAPPED)
+            return self._models.open_mapped(stamp, _MAPPED)
         except Exception:  # noqa: BLE001 - the router meets it too, and answers
-            return None, None
+            return None
 
     def _drop(self) -> None:
-        database, self._database, self._shown = self._database, None, -1
+        store, self._store, self._shown = self._store, None, -1
         self._answers.clear()
-        if database is not None:
+        if store is not None:
             with suppress(sqlite3.Error):
-                database.close()
+                store.close()

@@ -16,7 +16,7 @@ from engine import errors as engine
 from engine.commands.tokens import without_secrets
 from events import errors as events
 from projections.models.projector import Building
-from projections.store.reader_pool import Behind, BeingBuilt
+from projections.models.reader_pool import Behind, BeingBuilt
 
 _log = logging.getLogger(__name__)
 MEDIA_TYPE = "application/problem+json"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from projections.api.access.tokens import Tokens
     from projections.api.feed.feed import Feed
     from projections.models.projector import Projector
-    from projections.store.reader_pool import Pool
+    from projections.models.reader_pool import Pool
 
 _T = TypeVar("_T")
 

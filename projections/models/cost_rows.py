@@ -1,6 +1,6 @@
 """What machines and runs cost as rows: small sums that every cost is made of, and what a catch-up changes of them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 from zlib import crc32
 
@@ -9,7 +9,7 @@ import msgspec
 from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.money.bill import Bill
-from engine.money.costs import Charge, Costs, charges, cut_at, runs_on
+from engine.money.costs import Costs, charges, cut_at, runs_on
 from engine.money.life import silent_from
 from engine.money.reconcile import Reconciliation, reconcile_run
 from engine.money.report import gpu_of, midnights
@@ -49,16 +49,16 @@ class Against(msgspec.Struct, frozen=True, array_like=True):
     """One run's cost against the provider's figure. Micro-dollars."""
 
     machines: dict[str, int]
-    """Those it was ever on, it pays for these; and the basis on each that this rests on (`basis_of`)."""
+    """Those it was ever on, it pays for these; and the basis on each that this rests on (`_Bases`)."""
     ours: int
     theirs: int | None
     """None: the provider gives no figure."""
     causes: tuple[tuple[str, int], ...]
 
 
-_encoder: Final = msgspec.msgpack.Encoder()
-_paid: Final = msgspec.msgpack.Decoder(Paid)
-_against: Final = msgspec.msgpack.Decoder(Against)
+_encode: Final = msgspec.msgpack.Encoder().encode
+decode_paid: Final = msgspec.msgpack.Decoder(Paid).decode
+decode_against: Final = msgspec.msgpack.Decoder(Against).decode
 
 
 def encode_paid(vm: Vm, bill: Bill) -> bytes:
@@ -71,40 +71,17 @@ def encode_paid(vm: Vm, bill: Bill) -> bytes:
             found[1] += part.until - part.since
     parts = tuple(ChargeSum(*key, *found) for key, found in sums.items())
     spot = bool(vm.facts.spot)
-    return _encoder.encode(Paid(low=bill.low, high=bill.high, gpu=gpu_of(vm), spot=spot, parts=parts))
-
-
-def decode_paid(data: bytes) -> Paid:
-    """What `encode_paid` wrote."""
-    return _paid.decode(data)
+    return _encode(Paid(low=bill.low, high=bill.high, gpu=gpu_of(vm), spot=spot, parts=parts))
 
 
 def encode_against(one: Reconciliation, machines: dict[str, int]) -> bytes:
     """A run's comparison as the store keeps it; `machines` as in `Against`."""
     causes = tuple((line.cause.value, line.amount) for line in one.lines)
-    return _encoder.encode(Against(machines=machines, ours=one.ours, theirs=one.theirs, causes=causes))
+    return _encode(Against(machines=machines, ours=one.ours, theirs=one.theirs, causes=causes))
 
 
-def decode_against(data: bytes) -> Against:
-    """What `encode_against` wrote."""
-    return _against.decode(data)
-
-
-class Basis:
-    """What a machine tells about the money of the runs on it, as numbers that are compared, not read."""
-
-    def __init__(self, vm: Vm) -> None:
-        self._start = crc32(_encoder.encode((vm.prices, vm.facts.total_blocks, silent_from(vm))))
-
-    def of(self, paid: Iterable[Charge]) -> int:
-        """Of a run with these charges."""
-        told = tuple((one.line.value, one.since, one.until, one.cost, one.hourly) for one in paid)
-        return crc32(_encoder.encode(told), self._start)
-
-
-_spans = msgspec.msgpack.Encoder()
 Money = tuple[int | None, bytes | None]
-"""A run's cost in micro-dollars (None: unknown), and beside it the provider's figure (see `bill_sums`)."""
+"""A run's cost in micro-dollars (None: unknown), and beside it the provider's figure (`Against`)."""
 
 
 def costed(
@@ -140,18 +117,20 @@ def costed(
 
 
 class _Bases:
-    """What runs' comparisons with the provider's figure rest on, by machine."""
+    """What runs' comparisons with the provider's figure rest on, as numbers that are compared, not read."""
 
     def __init__(self, costs: Costs) -> None:
         self._costs = costs
-        self._made: dict[str, Basis] = {}
+        self._machines: dict[str, int] = {}
 
     def of(self, run_id: str, vm_id: str) -> int:
         """Of one run on one machine."""
-        found = self._made.get(vm_id)
-        if found is None:
-            found = self._made[vm_id] = Basis(self._costs.state.vms[vm_id])
-        return found.of(self._costs.paid_by(run_id, vm_id))
+        start = self._machines.get(vm_id)
+        if start is None:
+            vm = self._costs.state.vms[vm_id]
+            start = self._machines[vm_id] = crc32(_encode((vm.prices, vm.facts.total_blocks, silent_from(vm))))
+        paid = self._costs.paid_by(run_id, vm_id)
+        return crc32(_encode([(one.line.value, one.since, one.until, one.cost, one.hourly) for one in paid]), start)
 
     def differ(self, run_id: str, vm_id: str, against: bytes | None) -> bool:
         """Whether what is kept of the run rests on something else."""
@@ -196,7 +175,7 @@ def _row(costs: Costs, vm: Vm, folded: bytes) -> VmRow:
         cost=bill.cost,
         last_at=vm.last_at,
         kind=_kind(vm),
-        spans=_spans.encode(_stretches(bill)),
+        spans=_encode(_stretches(bill)),
         folded=folded,
         paid=encode_paid(vm, bill),
         archive=vm.archive,

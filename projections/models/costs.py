@@ -1,6 +1,5 @@
 """What everything cost, and that against the provider's figure, summed from what is kept of every bill."""
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
@@ -40,7 +39,7 @@ class _Runs(msgspec.Struct, frozen=True, kw_only=True):
 
 def costs(store: ProjectionStore, by: By) -> StoredCosts:
     """What everything cost, to the newest poll that the store shows."""
-    runs, key_of = _runs(store, by), _KEYS[by]
+    runs = _runs(store, by)
     rows: dict[str, ReportRow] = {}
     places: dict[str, int] = {}
     total, nobodys = ReportRow(key="total", label="total"), dict.fromkeys(_LINES, 0)
@@ -50,8 +49,8 @@ def costs(store: ProjectionStore, by: By) -> StoredCosts:
         one = decode_paid(kept)
         low, high = low + one.low, high + one.high
         for index, part in enumerate(one.parts):
-            line = _LINE[part.line]
-            key = key_of(vm_id, one, part, runs)
+            line = Line(part.line)
+            key = _key(by, vm_id, one, part, runs)
             row = rows.get(key)
             if row is None:
                 row = rows[key] = ReportRow(key=key, label=_label(by, key, name, runs), archive=True)
@@ -123,19 +122,18 @@ def _day(day: int) -> str:
     return day_of(day * DAY)
 
 
-def _by_run(_: str, __: Paid, part: ChargeSum, ___: _Runs) -> str:
-    return f"({part.line})" if part.run_id is None else part.run_id
-
-
-def _by_user(_: str, __: Paid, part: ChargeSum, runs: _Runs) -> str:
-    return f"({part.line})" if part.run_id is None else runs.users.get(part.run_id, "unknown")
-
-
-_LINE: Final = {line.value: line for line in _LINES}
-_KEYS: Final[dict[By, Callable[[str, Paid, ChargeSum, _Runs], str]]] = {
-    "vm": lambda vm_id, _, __, ___: vm_id,
-    "run": _by_run,
-    "day": lambda _, __, part, ___: _day(part.day),
-    "user": _by_user,
-    "gpu": lambda _, one, __, ___: one.gpu,
-}
+def _key(by: By, vm_id: str, one: Paid, part: ChargeSum, runs: _Runs) -> str:
+    """The row that a part of a machine's bill belongs to."""
+    match by:
+        case "vm":
+            return vm_id
+        case "gpu":
+            return one.gpu
+        case "day":
+            return _day(part.day)
+        case _ if part.run_id is None:
+            return f"({part.line})"
+        case "run":
+            return part.run_id
+        case "user":
+            return runs.users.get(part.run_id, "unknown")

@@ -8,8 +8,8 @@ from msgspec import Meta
 from engine.fold.change import Anomaly
 from engine.objects import BlindObject
 from projections.models.projector import Lag
+from projections.models.reader_pool import Look
 from projections.models.wire import Position, Shape, Time
-from projections.store.reader_pool import Look
 
 if TYPE_CHECKING:
     from events.store.record import Record
@@ -65,13 +65,7 @@ def blind(look: Look) -> tuple[BlindObject, ...]:
 def _dated(record: "Record", text: bytes) -> DatedAnomaly:
     one = _anomaly.decode(text)
     stored = next(iter(record.read(after=one.position - 1, limit=1)), None)
-    return DatedAnomaly(
-        kind=one.kind,
-        subject=one.subject,
-        position=one.position,
-        at=None if stored is None else stored.observed_at,
-        detail=one.detail,
-    )
+    return DatedAnomaly(at=None if stored is None else stored.observed_at, **msgspec.structs.asdict(one))
 
 
 MARKS: Final = 400

@@ -5,6 +5,7 @@ waits for the verdict, and a run that succeeded never ends in an error, whatever
 """
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -107,19 +108,15 @@ def _moved(run: Run, index: int) -> Status:
 
 def _said(fact: KernelEvent, run: Run, mark: KernelMark | None) -> Status | None:
     """A step that does not wait for the verdict."""
+    step = partial(Status, position=fact.position, at=fact.at)
     match fact.event:
         case types.RunRequested():
-            return Status(position=fact.position, at=fact.at, status="IN_QUEUE", message="submitted")
+            return step(status="IN_QUEUE", message="submitted")
         case types.RunHeld() as held:
-            message = held.detail or held.why
-            return Status(
-                position=fact.position, at=fact.at, status="IN_QUEUE", message=message, facts={"why": held.why}
-            )
+            return step(status="IN_QUEUE", message=held.detail or held.why, facts={"why": held.why})
         case types.RunRequeued():
             message = "the provider has no machine for it now; it is asked again"
-            return Status(
-                position=fact.position, at=fact.at, status="IN_QUEUE", message=message, facts={"why": "capacity"}
-            )
+            return step(status="IN_QUEUE", message=message, facts={"why": "capacity"})
         case types.TaskReported(last=False) as report if report.provider_id == run.provider_id:
             frame = _frame(report)
             status = frame.get("status")
@@ -127,7 +124,7 @@ def _said(fact: KernelEvent, run: Run, mark: KernelMark | None) -> Status | None
                 return None
             said = {name: value for name, value in frame.items() if name not in _SECRET}
             message = str(said.pop("message", "")) or _message(status, said)
-            return Status(position=fact.position, at=fact.at, status=status, message=message, facts=said)
+            return step(status=status, message=message, facts=said)
         case _:
             return None
 
@@ -166,15 +163,11 @@ def _closing(run: Run, facts: Iterable[KernelEvent], mark: KernelMark) -> list[t
     """The task's last words, each with what it says; nothing where its output was given up without one."""
     found = []
     for fact in facts:
-        match fact.event:
-            case types.TaskReported(last=True) as report if report.provider_id == run.provider_id:
-                found.append((fact, dict[str, Any]()))
-            case types.TaskReported() as report if report.provider_id == run.provider_id:
-                frame = _frame(report)
-                if _is_last(str(frame.get("status")), mark):
-                    found.append((fact, frame))
-            case _:
-                pass
+        report = fact.event
+        if isinstance(report, types.TaskReported) and report.provider_id == run.provider_id:
+            frame = {} if report.last else _frame(report)
+            if report.last or _is_last(str(frame.get("status")), mark):
+                found.append((fact, frame))
     return found
 
 

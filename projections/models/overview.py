@@ -16,9 +16,9 @@ from events.clock import SECOND
 from projections.models import incidents
 from projections.models.cost_rows import DAY, decode_paid
 from projections.models.money_objects import BudgetObject, budget_object
+from projections.models.reader_pool import Look
 from projections.models.view import QueuedRun, SourceView, queued_run
 from projections.models.wire import Position, Shape, Stretched, Time, Usd
-from projections.store.reader_pool import Look
 from projections.store.schema import VmRow
 from projections.store.store import ProjectionStore
 from projections.store.world_table import decode_vm

@@ -6,6 +6,7 @@ has written meanwhile, the store is loaded again.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
@@ -101,43 +102,40 @@ class ProjectionWriter:
         self._cuts: dict[str, int] = {}
         """Stream → the hash of what the live world had of it last."""
         self._costs: Costs
-        self._position = 0
+        self.position = 0
+        """How far the store was when this last looked."""
         self._lasting: bytes | None = None
         self._rest: WorldState | None = None
         """The live world's, decoded."""
         self._money: dict[str, Money] = {}
-
-    @property
-    def position(self) -> int:
-        """How far the store was when this last looked."""
-        return self._position
 
     def advance(self, until: int, progress: Progress | None = None, *, most: int | None = None) -> None:
         """Fold what comes after the store's checkpoint, up to `until`; a transaction at a time, `most` of them."""
         begun: int | None = None
         for _ in count() if most is None else range(most):
             with self.store.writing():
-                after = self._begin()
+                state, after = self._begin()
                 begun = after if begun is None else begun
                 if after >= until and self.store.checkpoint() is not None:
                     return
                 try:
-                    self._step(after, until)
+                    self._step(state, after, until)
                 except BaseException:
                     self._state = None
                     raise
             if progress is not None:
-                progress(self._position - begun, until - begun)
-            if self._position >= until:
+                progress(self.position - begun, until - begun)
+            if self.position >= until:
                 return
 
-    def _begin(self) -> int:
-        """Where the store is; the world is there too."""
+    def _begin(self) -> tuple[WorldState, int]:
+        """The world, and where it and the store are."""
         checkpoint = self.store.checkpoint()
         after = 0 if checkpoint is None else checkpoint.position
-        if self._state is None or after != self._position or self._is_full(self._state):
-            self._load(after)
-        return after
+        state = self._state
+        if state is None or after != self.position or self._is_full(state):
+            state = self._load(after)
+        return state, after
 
     def _load(self, after: int) -> WorldState:
         state = take_up(self.store) if after else None
@@ -149,7 +147,7 @@ class ProjectionWriter:
         self._state, self._fold, self._is_cut, self._rest = state, None, False, None
         self._cuts.clear()
         self._costs = Costs(state)
-        self._position = after
+        self.position = after
         self._lasting = None
         self._money.clear()
         self.store.note_moments()
@@ -171,16 +169,15 @@ class ProjectionWriter:
             spacing *= 2
         return spacing
 
-    def _step(self, after: int, until: int) -> None:
+    def _step(self, state: WorldState, after: int, until: int) -> None:
         """Write what changed behind `after`, up to `until` or a little further."""
         cut = None if self._live is None or after == 0 else cut_of(self._live, after)
         if cut is None or cut.position < until:
-            state, end = self._folded(after, until), self._end(after, until)
+            state, end = self._folded(state, after, until), self._end(after, until)
             met = list(dict.keys(state.runs)), list(dict.keys(state.vms))
             world, lasting = pieces(state)
         else:
-            state, end = self._loaded(after), cut.position
-            met = self._take(cut, state)
+            met, end = self._take(cut, state), cut.position
             world, lasting = cut.world, cut.lasting
         self._keep(state, after, end, *met)
         put_down(self.store, world, lasting, self._lasting)
@@ -191,16 +188,13 @@ class ProjectionWriter:
         spacing = self._spacing_at(until)
         if end // spacing > after // spacing:
             self.store.keep_moment(end, world, lasting, spacing=spacing)
-        self._position = end
+        self.position = end
 
-    def _loaded(self, after: int) -> WorldState:
-        return self._load(after) if self._state is None else self._state
-
-    def _folded(self, after: int, until: int) -> WorldState:
+    def _folded(self, state: WorldState, after: int, until: int) -> WorldState:
         """The world at the end of this transaction, folded from the record."""
         from engine.fold.record_fold import RecordFold
 
-        state = self._load(after) if self._is_cut else self._loaded(after)
+        state = self._load(after) if self._is_cut else state
         self._rest = None
         if self._fold is None:
             self._fold = RecordFold(self.record, World(READINGS, CURRENT, state=state))
@@ -277,7 +271,8 @@ class ProjectionWriter:
         found = [_row(runs[run_id], money[run_id], changed[run_id]) for run_id in in_order]
         self.store.runs.put(found, end)
         self.store.vms.put(rows, end)
-        self._notes(state, end)
+        self.store.add_anomalies(map(partial(_anomaly_row, state), state.anomalies), end)
+        self.store.add_blind(map(partial(_blind_row, state), state.blind), end)
         marks = [*_run_marks(runs[run_id] for run_id in in_order), *_vm_marks(vms[vm_id] for vm_id in machines)]
         marks += [
             Mark(position=one.position, at=seen_at(state, one.subject), kind=one.kind.value, subject=one.subject)
@@ -288,22 +283,6 @@ class ProjectionWriter:
         runs.kept.update((run_id, hash(folded)) for run_id, folded in changed.items())
         vms.kept.update((vm_id, hash(folded)) for vm_id, folded in machines.items())
         self._money.update(money)
-
-    def _notes(self, state: WorldState, end: int) -> None:
-        self.store.add_anomalies(
-            (
-                (one.subject, one.position, archive_about(state, one.subject), msgspec.json.encode(one))
-                for one in state.anomalies
-            ),
-            end,
-        )
-        self.store.add_blind(
-            (
-                (one.source, archive_about(state, f"source/{one.source}"), msgspec.json.encode(blind_object(one)))
-                for one in state.blind
-            ),
-            end,
-        )
 
     def _repriced(self, state: WorldState, after: int, but: Container[str]) -> dict[str, bytes]:
         """Machines that rest, and whose bill a policy adopted since moves: they were there when it came into force."""
@@ -348,6 +327,14 @@ def _row(run: Run, money: Money, folded: bytes) -> RunRow:
         archive=run.archive,
         hidden=run.hidden,
     )
+
+
+def _anomaly_row(state: WorldState, one: Anomaly) -> tuple[str, int, str | None, bytes]:
+    return one.subject, one.position, archive_about(state, one.subject), msgspec.json.encode(one)
+
+
+def _blind_row(state: WorldState, one: Blind) -> tuple[str, str | None, bytes]:
+    return one.source, archive_about(state, f"source/{one.source}"), msgspec.json.encode(blind_object(one))
 
 
 def _run_marks(runs: Iterable[Run]) -> Iterator[Mark]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from events.store.record import Record, Stored
-    from projections.store.reader_pool import Look
+    from projections.models.reader_pool import Look
 
 
 POLLS: Final = frozenset({"PollRecorded", "PollFailed"})
@@ -57,8 +57,10 @@ def poll_rows(
 
     What a poll changed follows it in the same transaction, so one pass over the events sees both.
     """
+    wanted, stream = _polls(source, failed=failed)
     if last is not None:
-        after = max(after, _start_of_last(record, after, until, last, failed=failed, source=source))
+        newest = list(record.read(after=after, until=until, types=wanted, stream=stream, backwards=True, limit=last))
+        after = newest[-1].position - 1 if newest else until
     poll: Stored | None = None
     changed: list[str] = []
     for stored in record.read(after=after, until=until, types=POLLS | _CHANGES):
@@ -67,26 +69,15 @@ def poll_rows(
             continue
         if poll is not None:
             yield poll_row(record, poll, changed)
-        poll, changed = stored if _wanted(stored, failed=failed, source=source) else None, []
+        poll = stored if stored.type in wanted and stream in (None, stored.stream) else None
+        changed = []
     if poll is not None:
         yield poll_row(record, poll, changed)
 
 
-def _start_of_last(record: Record, after: int, until: int, last: int, *, failed: bool, source: str | None) -> int:
-    """The position before the `last`-newest poll."""
-    found = until
-    for stored in record.read(after=after, until=until, types=POLLS, backwards=True):
-        if _wanted(stored, failed=failed, source=source):
-            found, last = stored.position - 1, last - 1
-            if last == 0:
-                return found
-    return min(found, after)
-
-
-def _wanted(stored: Stored, *, failed: bool, source: str | None) -> bool:
-    if failed and stored.type != "PollFailed":
-        return False
-    return source is None or stored.stream == f"source/{source}"
+def _polls(source: str | None, *, failed: bool) -> tuple[frozenset[str], str | None]:
+    """(types, stream) of the polls of one source, or of all."""
+    return frozenset({"PollFailed"}) if failed else POLLS, None if source is None else f"source/{source}"
 
 
 def poll_row(record: Record, stored: Stored, changed: list[str]) -> dict[str, Any]:
@@ -163,8 +154,7 @@ def polls(
     backwards: bool = False,
 ) -> Page:  # fmt: skip
     """Polls of one source if given, in order or backwards, from behind a position on; each with what it changed."""
-    types = frozenset({"PollFailed"}) if failed else POLLS
-    stream = None if source is None else f"source/{source}"
+    types, stream = _polls(source, failed=failed)
     found = list(_read(look, behind, limit + 1, stream, types, backwards=backwards))
     shown = found[:limit]
     rows = [poll_row(look.record, stored, _changed(look.record, stored.position)) for stored in shown]

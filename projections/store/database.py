@@ -11,8 +11,17 @@ from typing import Any, Final
 
 from sqlalchemy import Executable, Insert, Table, UpdateBase, bindparam, insert
 from sqlalchemy.dialects import sqlite
+from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
+
+
+class _Compiler(SQLiteCompiler):
+    def limit_clause(self, select: Any, **options: Any) -> str:
+        """Without `OFFSET 0`, which would be a parameter more."""
+        return f"\n LIMIT {self.process(select._limit_clause, **options)}"
+
 
 _DIALECT: Final = sqlite.dialect(paramstyle="named")
+_DIALECT.statement_compiler = _Compiler
 
 
 class Database:
@@ -26,12 +35,11 @@ class Database:
 
     def execute(self, statement: Executable, **given: Any) -> sqlite3.Cursor:
         """The rows of a statement, as tuples; `given` are its parameters by name."""
-        made, constants = compiled(statement)
-        return self._connection.execute(made, {**constants, **given})
+        return self._connection.execute(compiled(statement), given)
 
     def execute_many(self, statement: Executable, given: Iterable[Mapping[str, Any]]) -> None:
-        """Run a statement, which has no constants, once for each set of parameters."""
-        self._connection.executemany(compiled(statement)[0], given)
+        """Run a statement once for each set of parameters."""
+        self._connection.executemany(compiled(statement), given)
 
     def first(self, statement: Executable, **given: Any) -> Any:
         """The first row; None where there is none."""
@@ -79,15 +87,16 @@ class Database:
 
 
 @cache
-def compiled(statement: Executable) -> tuple[str, dict[str, Any]]:
-    """(a statement as text, the values of its constants).
+def compiled(statement: Executable) -> str:
+    """A statement as text; its constants are literals: SQLite chooses a partial index by these only.
 
     One that writes names the store's own tables, also where views hide them (`schema.views_below`).
     """
     writes = isinstance(statement, UpdateBase)
     schemas = {None: "main"} if writes else None
-    made = statement.compile(dialect=_DIALECT, schema_translate_map=schemas, render_schema_translate=writes)  # type: ignore[attr-defined]
-    return str(made), {name: value for name, value in made.params.items() if value is not None}
+    return str(
+        statement.compile(dialect=_DIALECT, schema_translate_map=schemas, render_schema_translate=writes)  # type: ignore[attr-defined]
+    )
 
 
 @cache

@@ -5,6 +5,7 @@ Writers of a file, and builders of a new one, are serialised by lock files besid
 """
 
 import os
+import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -88,8 +89,8 @@ class ReadModels:
             if stamp is not None and self.stamp() == stamp:
                 self._path.unlink()
 
-    def connect_mapped(self, stamp: object, size: int) -> sqlite3.Connection | None:
-        """A read-only connection that never waits, `size` bytes of it mapped; None: `stamp` is no longer in use."""
+    def open_mapped(self, stamp: object, size: int) -> ProjectionStore | None:
+        """Those in use, for a reader that may not wait, `size` bytes of them mapped; None: `stamp` is out of use."""
         path = self._path.resolve(strict=True)
         if file_id(path) != stamp:
             return None
@@ -98,7 +99,7 @@ class ReadModels:
         )
         database.execute("PRAGMA query_only = ON")
         database.execute(f"PRAGMA mmap_size = {size}")
-        return database
+        return ProjectionStore(database, stamp)
 
     def _publish(self, built: Path) -> None:
         """All others but the one before are removed, those of builders that died among them."""
@@ -122,9 +123,8 @@ class ReadModels:
             return None
 
     def _files(self) -> list[Path]:
-        with os.scandir(self._path.parent) as found:
-            names = [one.name for one in found if one.name.startswith(self._path.name + ".")]
-        return [self._path.with_name(name) for name in names if _is_number(name.removeprefix(self._path.name + "."))]
+        made = re.compile(re.escape(self._path.name) + rf"\.[0-9a-f]{{{_DIGITS}}}")
+        return [path for path in self._path.parent.iterdir() if made.fullmatch(path.name)]
 
     def _beside(self, suffix: str) -> Path:
         return self._path.with_name(self._path.name + suffix)
@@ -134,7 +134,3 @@ def _remove(path: Path) -> None:
     """Remove a file with all beside it."""
     for side in ("", *_SIDES):
         path.with_name(path.name + side).unlink(missing_ok=True)
-
-
-def _is_number(suffix: str) -> bool:
-    return len(suffix) == _DIGITS and all(letter in "0123456789abcdef" for letter in suffix)

@@ -41,7 +41,7 @@ class RunRow(msgspec.Struct, frozen=True):
     user: str | None = None
     """Who submitted it."""
     against: bytes | None = None
-    """Its cost beside the provider's figure, encoded by `bill_sums`; None: neither side charges it."""
+    """Its cost beside the provider's figure, encoded by `cost_rows`; None: neither side charges it."""
     archive: str | None = None
     """The archive that alone shows it; None: it is live."""
     hidden: bool = False
@@ -77,7 +77,7 @@ class VmRow(msgspec.Struct, frozen=True):
     spans: bytes = b"\x90"
     """(since, until, cost) of its stretches at one price, as msgpack."""
     paid: bytes = b""
-    """What its bill is made of, encoded by `bill_sums`."""
+    """What its bill is made of, encoded by `cost_rows`."""
     archive: str | None = None
     """The archive that alone shows it; None: it is live."""
     hidden: bool = False

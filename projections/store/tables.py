@@ -11,6 +11,7 @@ from projections.store.row_table import RowTable
 from projections.store.schema import RUN_GOES_ON, SHOWN, VM_GOES_ON, RunRow, VmRow, gone, marks, runs, vms
 
 _ID: Final = runs.c.run_id == bindparam("id")
+_OBJECT: Final = select(runs.c.object).where(_ID)
 _MONEY: Final = select(runs.c.cost, runs.c.against).where(_ID)
 _AGAINST: Final = select(runs.c.run_id, runs.c.name, runs.c.user, runs.c.against).where(text(SHOWN))
 _OF_PROVIDER: Final = select(runs.c.run_id).where(
@@ -43,6 +44,11 @@ class RunTable(RowTable[RunRow]):
         # A stranger may use the name of a run that waits with us: who says the name means ours.
         going_on = self._rows(f"name = :word AND {RUN_GOES_ON}", "ordinal DESC", word=name)
         return next((row for row in going_on if not row.foreign), None) or super()._named(name)
+
+    def object_of(self, run_id: str) -> bytes | None:
+        """The run object of that id, as JSON."""
+        row = self._database.first(_OBJECT, id=run_id)
+        return None if row is None else row[0]
 
     def money_of(self, run_id: str) -> tuple[int | None, bytes | None]:
         """What is stored as a run's cost (micro-dollars) and as `against`; None where unknown."""

@@ -243,7 +243,7 @@ class LiveCut(msgspec.Struct, frozen=True, kw_only=True):
     """Runs that were taken into others."""
     vms: dict[str, bytes]
     world: bytes
-    """See `projections.store.world_table.pieces`."""
+    """See `pieces`."""
     lasting: bytes
     notes: tuple[Anomaly | Blind, ...]
     """New ones, in order."""

@@ -106,7 +106,7 @@ def _serving() -> Iterator[Serve]:
     """Services whose readers wait for the read models as long as a crowded machine needs, not two seconds."""
     with ExitStack() as every:
         patch = every.enter_context(pytest.MonkeyPatch.context())
-        patch.setattr("projections.store.reader_pool.PATIENCE", PATIENCE * SECOND)
+        patch.setattr("projections.models.reader_pool.PATIENCE", PATIENCE * SECOND)
         patch.setattr("projections.models.projector._PATIENCE", PATIENCE)  # of who stops it
 
         def serve(record: Path, **settings: str) -> Served:

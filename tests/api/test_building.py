@@ -17,8 +17,8 @@ from events.clock import SystemClock
 from events.store.record import Record
 from projections.models import projection_writer as keeper
 from projections.models import projector as live
+from projections.models import reader_pool as pool
 from projections.models.projector import build
-from projections.store import reader_pool as pool
 from projections.store.read_models import ReadModels
 
 if TYPE_CHECKING:

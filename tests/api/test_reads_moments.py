@@ -121,7 +121,7 @@ def test_a_position_nobody_wrote_is_a_conflict_and_is_not_waited_for(
     """`min_position` beyond the record was never answered to anybody: 409 at once, saying how far the record is; here
     who waits would wait for an hour.
     """
-    monkeypatch.setattr("projections.store.reader_pool.PATIENCE", 3600 * SECOND)
+    monkeypatch.setattr("projections.models.reader_pool.PATIENCE", 3600 * SECOND)
     head = int(client.get("/api/runs").headers["steno-position"])
     answer = client.get("/api/runs", params={"min_position": head + 1})
     assert (answer.status_code, answer.json()["field"]) == (409, "min_position")

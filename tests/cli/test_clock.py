@@ -24,8 +24,8 @@ from events.store.store import store_at
 from projections.api.access.tokens import Tokens
 from projections.models.overview import overview
 from projections.models.projector import caught_up
+from projections.models.reader_pool import Pool
 from projections.models.wire import wire
-from projections.store.reader_pool import Pool
 
 Call = Callable[..., Result]
 TRACE = Path(__file__).parents[1] / "traces" / "dstack-0.22.5" / "warm_reuse.jsonl.zst"

@@ -14,7 +14,7 @@ from events.clock import SECOND, SystemClock
 from events.poll import Poll
 from events.store.record import Record
 from projections.models.projector import Projector
-from projections.store.reader_pool import Pool
+from projections.models.reader_pool import Pool
 
 TRACES = Path(__file__).parent.parent / "traces"
 
@@ -59,7 +59,7 @@ def growing(tmp_path: Path) -> Iterator[Growing]:
 @pytest.fixture
 def live(growing: Growing, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Projector, Pool]]:
     """Its projector, running, and a pool of readers, who wait as long as a crowded machine needs, not two seconds."""
-    monkeypatch.setattr("projections.store.reader_pool.PATIENCE", 120 * SECOND)
+    monkeypatch.setattr("projections.models.reader_pool.PATIENCE", 120 * SECOND)
     monkeypatch.setattr("projections.models.projector._PATIENCE", 120)
     projector = Projector(growing.path, clock=CLOCK)
     with closing(Pool(growing.path, clock=CLOCK, wake=projector.wake)) as pool:

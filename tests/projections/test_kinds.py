@@ -12,7 +12,7 @@ from events.store.append import Batch
 from events.store.record import Record
 from events.types import NAMES, RecorderStarted
 from projections.models import record_pages as browse
-from projections.store.reader_pool import Look, Pool
+from projections.models.reader_pool import Look, Pool
 
 Polls = Callable[[str], tuple[Poll, ...]]
 Recorded = Callable[[Path, Sequence[Poll]], Record]

@@ -13,7 +13,7 @@ from events.poll import Poll
 from events.store.record import Record
 from projections.models import incidents
 from projections.models.overview import lanes
-from projections.store.reader_pool import Pool
+from projections.models.reader_pool import Pool
 
 ROUNDS = 300
 """Looks of each source at runs and at machines, five seconds apart."""

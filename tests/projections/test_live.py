@@ -18,7 +18,7 @@ from events.errors import PositionNotFound
 from events.store.record import Record
 from projections.models import projection_writer as keeper
 from projections.models.projector import Projector, caught_up, rebuilt
-from projections.store.reader_pool import PATIENCE, Behind, Pool
+from projections.models.reader_pool import PATIENCE, Behind, Pool
 from projections.store.store import Checkpoint, ProjectionStore
 
 pytestmark = pytest.mark.slow
@@ -45,7 +45,7 @@ def test_a_position_that_never_comes_is_refused_after_a_while(
     """Nobody waits for ever; two seconds, and here one."""
     _, pool = live
     assert PATIENCE == 2 * SECOND
-    monkeypatch.setattr("projections.store.reader_pool.PATIENCE", SECOND)
+    monkeypatch.setattr("projections.models.reader_pool.PATIENCE", SECOND)
     with pytest.raises(Behind), pool.now(min_position=10_000_000):
         pass
     with pytest.raises(PositionNotFound), pool.at(10_000_000):

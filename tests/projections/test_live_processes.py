@@ -11,7 +11,7 @@ import pytest
 from stenotest.growing_record import CLOCK, Growing, child, looked, patiently, same_as_replay
 
 from projections.models.projector import caught_up, rebuilt
-from projections.store.reader_pool import Pool
+from projections.models.reader_pool import Pool
 
 _BUILDER = """
 import os, signal, sys

@@ -26,8 +26,8 @@ from projections.models.money_objects import budget_object
 from projections.models.offers import offers
 from projections.models.overview import burn, lanes, overview, policy_then, spent_at
 from projections.models.projector import Lag
+from projections.models.reader_pool import Look, Pool
 from projections.models.wire import wire
-from projections.store.reader_pool import Look, Pool
 
 Polls = Callable[[str], tuple[Poll, ...]]
 Recorded = Callable[[Path, Sequence[Poll]], Record]

@@ -16,7 +16,7 @@ from projections.api.parameters import (
 from projections.api.problems import Problem
 from projections.api.service import Service
 from projections.models.position_at import NOTHING, Beyond, moment_at
-from projections.store.reader_pool import Look
+from projections.models.reader_pool import Look
 
 
 class Moment(NamedTuple):

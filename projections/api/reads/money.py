@@ -21,9 +21,9 @@ from projections.models.money_objects import (
     report_object,
 )
 from projections.models.overview import policy_then
+from projections.models.reader_pool import Look
 from projections.models.view import beside
 from projections.models.wire import Position, Time, wire
-from projections.store.reader_pool import Look
 
 
 class MachineAnswer(VmObject, frozen=True, kw_only=True):

@@ -28,10 +28,10 @@ from projections.models import record_pages as browse
 from projections.models.incidents import DatedAnomaly, RecordObject, incidents, record_object
 from projections.models.offers import Offer, offers
 from projections.models.overview import Overview, overview
+from projections.models.reader_pool import Look
 from projections.models.record_pages import EventObject, PollObject
 from projections.models.sources import SourceRow, source_rows
 from projections.models.wire import Position, Shape, Time, wire
-from projections.store.reader_pool import Look
 
 _BACKWARDS = flag("backwards", "Newest first.")
 

@@ -21,11 +21,11 @@ from projections.api.service import Service
 from projections.models.cost_rows import stored_machines_of
 from projections.models.explain import Explanation, explain
 from projections.models.money_objects import ChargeObject, ReconciliationObject, charge_object, reconciliation_object
+from projections.models.reader_pool import Look
 from projections.models.record_pages import EventObject, events
 from projections.models.timeline import Timeline, timeline
 from projections.models.view import QueuedRun, queued_run
 from projections.models.wire import Position, Shape, Usd, wire
-from projections.store.reader_pool import Look
 from projections.store.world_table import decode_run
 
 

@@ -15,7 +15,7 @@ from engine.providers.readings import READINGS
 from engine.replay.record import replay_record
 from events.clock import SystemClock
 from events.store.record import Record
-from projections.store.reader_pool import Behind, Look, Pool
+from projections.models.reader_pool import Behind, Look, Pool
 from stenotest.big import polls as looks
 from stenotest.story import START
 
