@@ -9,7 +9,7 @@ import msgspec
 from engine.states import Reason, State, VmReason, VmState
 
 
-class AttemptFacts(msgspec.Struct, frozen=True, kw_only=True):
+class AttemptFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One attempt at one job: the provider may try a job again."""
 
     num: int = 0
@@ -43,7 +43,7 @@ class AttemptFacts(msgspec.Struct, frozen=True, kw_only=True):
         return self.over or self.exit_status is not None
 
 
-class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
+class JobFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One job of a run."""
 
     replica_num: int = 0
@@ -59,7 +59,7 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
         return self.attempts[-1] if self.attempts else None
 
 
-class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
+class RunFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One run as one poll showed it."""
 
     provider_id: str
@@ -93,7 +93,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Paths whose value had an unknown word or the wrong type."""
 
 
-class VmEvent(msgspec.Struct, frozen=True, kw_only=True):
+class VmEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A move of a machine that the provider dates in its own log."""
 
     provider_id: str
@@ -102,7 +102,7 @@ class VmEvent(msgspec.Struct, frozen=True, kw_only=True):
     after: VmState
 
 
-class VmFacts(msgspec.Struct, frozen=True, kw_only=True):
+class VmFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One machine as one poll showed it."""
 
     provider_id: str

@@ -19,8 +19,9 @@ def polled(state: WorldState, source: Source, at: int, position: int) -> None:
         state.last_at = at if state.last_at is None else max(state.last_at, at)
         return
     back = at < (source.imported_to or at) - BLIND_AFTER
-    begins = _is_project(source) and (state.importing != source.name or back)
-    if _is_project(source):
+    project = "/" in source.name
+    begins = project and (state.importing != source.name or back)
+    if project:
         state.importing = source.name
     else:
         source = _imported_beside(state, source, at)
@@ -36,7 +37,7 @@ def archive_of(state: WorldState, source: Source) -> str | None:
     """The archive that a poll of a source belongs to; None for a live source."""
     if not source.archive:
         return None
-    return source.name if _is_project(source) else state.importing or source.name
+    return source.name if "/" in source.name else state.importing or source.name
 
 
 def may_move(tick: Tick, thing: Run | Vm) -> bool:
@@ -64,7 +65,7 @@ def set_hidden(state: WorldState, name: str, *, hidden: bool) -> None:
     """Take an archive out of the lists, or put it back."""
     if name in state.sources:
         state.sources[name].hidden = hidden
-        for thing in (*state.runs.values(), *state.vms.values()):
+        for _, thing in (*state.runs.items(), *state.vms.items()):  # read models fetch theirs by `items` only
             thing.hidden = hidden if thing.archive == name else thing.hidden
 
 
@@ -80,9 +81,8 @@ def until_of(state: WorldState, vm: Vm) -> int:
 
 def newest_poll(state: WorldState) -> int | None:
     """When the newest poll was observed: of a live source, or where there is none, of an archive."""
-    if state.last_at is not None:
-        return state.last_at
-    return max((end for source in state.sources.values() if (end := source.imported_to) is not None), default=None)
+    ends = (state.last_at,) if state.last_at is not None else (one.imported_to for one in state.sources.values())
+    return max((end for end in ends if end is not None), default=None)
 
 
 def imported_at(state: WorldState) -> tuple[tuple[int, int], ...]:
@@ -143,10 +143,6 @@ def live_part(state: WorldState) -> WorldState:
         unsettled={run_id: None for run_id in state.unsettled if run_id in runs},
         open_vms={vm_id: None for vm_id in state.open_vms if vm_id in vms},
     )
-
-
-def _is_project(source: Source) -> bool:
-    return "/" in source.name
 
 
 def _imported_beside(state: WorldState, source: Source, at: int) -> Source:

@@ -15,7 +15,7 @@ NOTES: Final = 4_096
 """Anomalies and gaps kept by `Touched`; who is behind the oldest of them reads the record."""
 
 
-class Transition(msgspec.Struct, frozen=True, kw_only=True):
+class Transition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A run moved."""
 
     position: int
@@ -26,7 +26,7 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True):
     rule: str
 
 
-class VmStep(msgspec.Struct, frozen=True, kw_only=True):
+class VmStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A machine moved. The edge lies between `low_at` and `at`."""
 
     position: int
@@ -53,7 +53,7 @@ class AnomalyKind(StrEnum):
     GPU_MISMATCH = "gpu_mismatch"  # the machine has another GPU than was asked for
 
 
-class Anomaly(msgspec.Struct, frozen=True, kw_only=True):
+class Anomaly(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Something the provider said that should not be."""
 
     kind: AnomalyKind
@@ -68,7 +68,7 @@ class Anomaly(msgspec.Struct, frozen=True, kw_only=True):
             msgspec.structs.force_setattr(self, "detail", self.detail[: DETAIL - 1] + "…")
 
 
-class Blind(msgspec.Struct, frozen=True, kw_only=True):
+class Blind(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A time in which we did not see a source: from its last answered poll to its next."""
 
     source: str
@@ -76,7 +76,7 @@ class Blind(msgspec.Struct, frozen=True, kw_only=True):
     until: int | None
 
 
-class Missing(msgspec.Struct, frozen=True, kw_only=True):
+class Missing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Its source no longer lists it."""
 
     source: str
@@ -125,14 +125,14 @@ class Tracked(msgspec.Struct, kw_only=True):
             self.last_position, self.last_at = position, at
 
 
-class Moved(msgspec.Struct, frozen=True, kw_only=True):
+class Moved(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One run after a tick: how it moved, or None where only what the provider reports changed."""
 
     run_id: str
     transition: Transition | None
 
 
-class VmMoved(msgspec.Struct, frozen=True, kw_only=True):
+class VmMoved(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One machine after a tick: how it moved, or None where only what the provider reports changed."""
 
     vm_id: str

@@ -1,5 +1,6 @@
 """Lanes of a fold: one question to one source each, and what its repeated answers add up to."""
 
+from dataclasses import dataclass
 from typing import Final
 
 from engine.fold.run import Run
@@ -80,53 +81,42 @@ class SourceLanes:
         self.gap = -1 if ending else BLIND_AFTER
 
 
+@dataclass(slots=True, eq=False)
 class Lane:
     """One question to one source, and what its last answer showed."""
 
-    __slots__ = (
-        "at",
-        "changes",
-        "costed",
-        "dates",
-        "empty",
-        "listed",
-        "listing",
-        "mute",
-        "newest",
-        "page",
-        "position",
-        "reading",
-        "scope",
-        "shows",
-        "source",
-        "started",
-        "watched",
-    )
+    source: SourceLanes
+    scope: Scope
+    reading: Reading | None
+    shows: str | None = None
+    mute: bool = True
+    """Its answers say nothing of runs or machines."""
+    dates: bool = False
+    """Its answers say when things happened: what they said once stays said, whatever changes since."""
+    newest: bool = False
+    """It lists the newest machines."""
+    watched: bool = False
+    empty: bool = True
+    """Its last answer listed none that we know, and nobody asks when it was given last."""
+    listing: int | None = None
+    listed: tuple[Run | Vm, ...] = ()
+    """The runs and machines it lists."""
+    costed: tuple[Run, ...] = ()
+    """Those whose cost is whole in it."""
+    page: tuple[str, ...] | None = None
+    """The ids it lists, where it is one page of several; the last page may list none."""
+    changes: int = -1
+    position: int = 0
+    """Of the newest poll that only repeated, as the next two; 0 if none has since it was last written down."""
+    started: int = 0
+    at: int = 0
 
-    def __init__(self, source: SourceLanes, scope: Scope, reading: Reading | None) -> None:
-        self.source = source
-        self.scope = scope
-        self.reading = reading
-        self.shows = _SHOWN.get(scope.listing)
+    def __post_init__(self) -> None:
+        self.shows = _SHOWN.get(self.scope.listing)
         self.mute = self.shows is None
-        """Its answers say nothing of runs or machines."""
         self.dates = self.shows == "provider_event"
-        """Its answers say when things happened: what they said once stays said, whatever changes since."""
-        self.newest = lists_newest(scope)
-        """It lists the newest machines."""
-        self.empty = True
-        """Its last answer listed none that we know, and nobody asks when it was given last."""
-        self.watched = scope.watched
-        self.listing: int | None = None
-        self.listed: tuple[Run | Vm, ...] = ()
-        """The runs and machines it lists."""
-        self.costed: tuple[Run, ...] = ()
-        """Those whose cost is whole in it."""
-        self.page: tuple[str, ...] | None = None
-        """The ids it lists, where it is one page of several; the last page may list none."""
-        self.changes = -1
-        self.position = self.started = self.at = 0
-        """Of the newest poll that only repeated; position 0 if none has since it was last written down."""
+        self.newest = lists_newest(self.scope)
+        self.watched = self.scope.watched
 
     def write_down(self, open_sweeps: dict[str, Sweep]) -> None:
         """Give what it lists what the repeated polls said, and go on with the sweep this is a page of."""

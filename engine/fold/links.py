@@ -167,7 +167,6 @@ def _leave(
 
 
 def _note_more(state: WorldState, run: Run, key: str, **more: object) -> None:
-    """Write down something more of a submission on its machine."""
     vm = state.vms[run.links[key]]
     vm.occupancies = tuple(
         replace(one, **more) if one.run_id == run.run_id and one.job == key else one for one in vm.occupancies
@@ -200,7 +199,7 @@ def _first_job(state: WorldState, run: Run) -> None:
 
 
 def _compare(turn: Turn, run: Run, vm: Vm) -> None:
-    """Whether a run of ours got the GPUs it asked for."""
+    """Write down if a run of ours got other GPUs than it asked for."""
     terms, got = run.terms, vm.facts
     if terms is None or not (terms.gpu or terms.gpu_count):
         return

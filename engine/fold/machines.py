@@ -24,7 +24,6 @@ cloud after about 15 minutes.
 _TOO_EARLY: Final = frozenset({VmState.REQUESTED, VmState.PROVISIONING, VmState.TERMINATED})
 """States that do not show yet, or no longer, whether anybody asked for the machine."""
 
-
 _EARLY: Final = 100
 """Machines not shown yet whose dates are kept: a placeholder that gets no machine is never shown."""
 
@@ -140,7 +139,6 @@ def settle(turn: Turn, vm: Vm) -> None:
 
 
 def _left_out(turn: Turn, sweep: Sweep, tick: Tick, source: Source) -> None:
-    """Every machine a complete sweep should have listed and did not. Absence never ends one."""
     for vm_id in tuple(turn.state.open_vms):
         vm = turn.state.vms[vm_id]
         given_up = vm.missing is not None and vm.state is VmState.UNCONFIRMED
@@ -149,7 +147,6 @@ def _left_out(turn: Turn, sweep: Sweep, tick: Tick, source: Source) -> None:
 
 
 def _graces(turn: Turn, tick: Tick, source: Source) -> None:
-    """Machines of this source that should have been seen gone by now."""
     for vm_id in tuple(turn.state.open_vms):
         vm = turn.state.vms[vm_id]
         due = ending_due(vm) if vm.source == source.name and concerns(tick, vm) else None

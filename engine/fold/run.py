@@ -12,7 +12,7 @@ from engine.requirements import Requirements
 from engine.states import Reason, State
 
 
-class ReportedJob(msgspec.Struct, frozen=True):
+class ReportedJob(msgspec.Struct, frozen=True, gc=False):
     """The provider's own words about the newest submission of one job."""
 
     status: str | None
@@ -20,7 +20,7 @@ class ReportedJob(msgspec.Struct, frozen=True):
     exit_status: int | None
 
 
-class Reported(msgspec.Struct, frozen=True, kw_only=True):
+class Reported(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The provider's own words about a run, verbatim."""
 
     status: str | None = None
@@ -28,7 +28,7 @@ class Reported(msgspec.Struct, frozen=True, kw_only=True):
     jobs: tuple[ReportedJob, ...] = ()
 
 
-class Placed(msgspec.Struct, frozen=True, kw_only=True):
+class Placed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The place reserved for a run."""
 
     position: int
@@ -39,7 +39,7 @@ class Placed(msgspec.Struct, frozen=True, kw_only=True):
     gpu: str | None
 
 
-class Held(msgspec.Struct, frozen=True, kw_only=True):
+class Held(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Why a run waits in Steno's queue."""
 
     position: int
@@ -59,7 +59,7 @@ class ReportedPhase(StrEnum):
     BENCHMARKING = "benchmarking"
 
 
-class PhaseStep(msgspec.Struct, frozen=True, kw_only=True):
+class PhaseStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """From when a task said it did that."""
 
     phase: ReportedPhase
@@ -68,7 +68,7 @@ class PhaseStep(msgspec.Struct, frozen=True, kw_only=True):
     """When its line was read (microseconds, UTC)."""
 
 
-class Said(msgspec.Struct, frozen=True, kw_only=True):
+class Said(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a task said of itself, in the attempt that stands."""
 
     mark: bytes
@@ -85,7 +85,7 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing more of its output is read."""
 
 
-class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+class Attempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A try of the run at the provider, and the position from which it is known."""
 
     number: int

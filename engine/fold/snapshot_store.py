@@ -28,8 +28,6 @@ AT_START: Final = 1_000
 
 
 class _Header(msgspec.Struct, frozen=True, kw_only=True):
-    """What the world is of."""
-
     record: str
     position: int
     chain: str
@@ -58,15 +56,13 @@ class SnapshotStore:
         """The newest snapshot that is proven to be of this record; None: there is none, fold from the start."""
         try:
             found = msgspec.msgpack.decode(self._blob.read() or b"", type=_File)
-            header = found.header
-            if header != self._header(header.position) or not hmac.compare_digest(
-                found.seal, self._seal(header, found.world)
-            ):
+            seal = self._seal(found.header, found.world)
+            if found.header != self._header(found.header.position) or not hmac.compare_digest(found.seal, seal):
                 return None
             state = load(found.world)
         except (RecordNotWritable, ValueError):
             return None
-        self._saved = header.position
+        self._saved = state.position
         return state
 
     def save(self, state: WorldState, *, every: int = EVERY) -> bool:
@@ -82,15 +78,14 @@ class SnapshotStore:
             return False
         world = dump(state)
         try:
-            content = msgspec.msgpack.encode(_File(header=header, world=world, seal=self._seal(header, world)))
-            self._blob.replace(content, durable=False)
+            file = _File(header=header, world=world, seal=self._seal(header, world))
+            self._blob.replace(msgspec.msgpack.encode(file), durable=False)
         except RecordNotWritable:
             return False
         self._saved = state.position
         return True
 
     def _header(self, position: int) -> _Header | None:
-        """What a snapshot at `position` has to say; None: the record has no such position."""
         for stored in self._record.at([position]):
             return _Header(record=self._record.id, position=position, chain=stored.hash, code=_code())
         return None

@@ -24,7 +24,7 @@ _REMEMBERED: Final = 128
 """Items whose facts are remembered, or twice as many as one answer lists."""
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
+class Seen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One run in an answer."""
 
     facts: RunFacts
@@ -32,7 +32,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """The provider's own figure, micro-dollars; moves at every poll. None too where nobody has read it yet."""
 
 
-class Tick(msgspec.Struct, frozen=True, kw_only=True):
+class Tick(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One poll, read."""
 
     position: int
@@ -165,7 +165,7 @@ def bounded(known: dict[KeyT, T], listed: int) -> dict[KeyT, T]:
     return known
 
 
-class Until(msgspec.Struct, frozen=True, kw_only=True):
+class Until(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The last position, or the last `observed_at` (microseconds UTC), still folded."""
 
     position: int | None = None

@@ -1,5 +1,7 @@
 """One event while it is folded: what folds it, where it stands, and what it has changed so far."""
 
+from dataclasses import dataclass
+
 from msgspec.structs import replace
 
 from engine.facts import VmEvent
@@ -16,24 +18,17 @@ from engine.rules.sets import RuleSet
 from engine.states import State, VmState
 
 
+@dataclass(eq=False)
 class Fold:
     """A world, and how it goes on."""
 
-    def __init__(
-        self,
-        state: WorldState,
-        readings: Readings,
-        rules: RuleSet,
-        step_run: Step[State, Trigger],
-        step_vm: Step[VmState, VmTrigger],
-    ) -> None:
-        self.state = state
-        self.readings = readings
-        self.rules = rules
-        self.step_run = step_run
-        self.step_vm = step_vm
-        self.dated: tuple[VmEvent, ...] = ()
-        """The newest answer that dates what happened to machines."""
+    state: WorldState
+    readings: Readings
+    rules: RuleSet
+    step_run: Step[State, Trigger]
+    step_vm: Step[VmState, VmTrigger]
+    dated: tuple[VmEvent, ...] = ()
+    """The newest answer that dates what happened to machines."""
 
 
 class Turn:

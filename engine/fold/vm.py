@@ -38,7 +38,7 @@ def vm_id_of(provider: str, provider_id: str) -> str:
     return foreign_run_id(provider, provider_id)
 
 
-class VmDate(msgspec.Struct, frozen=True, array_like=True):
+class VmDate(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A status change that the provider dates itself: it refines the edge that two polls bracket."""
 
     at: int
@@ -47,7 +47,7 @@ class VmDate(msgspec.Struct, frozen=True, array_like=True):
     after: str
 
 
-class PriceStep(msgspec.Struct, frozen=True, kw_only=True):
+class PriceStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The price the provider gives from here on."""
 
     at: int
@@ -58,14 +58,14 @@ class PriceStep(msgspec.Struct, frozen=True, kw_only=True):
     """Micro-dollars an hour of the whole machine."""
 
 
-class SilentSpan(msgspec.Struct, frozen=True, kw_only=True):
+class SilentSpan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A time in which the machine did not answer the provider."""
 
     since: int
     until: int | None
 
 
-class Occupancy(msgspec.Struct, frozen=True, kw_only=True):
+class Occupancy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One submission of one run on this machine."""
 
     run_id: str
@@ -91,7 +91,7 @@ class Occupancy(msgspec.Struct, frozen=True, kw_only=True):
     """`until` is when we lost sight of it, not when it ended."""
 
 
-class Drain(msgspec.Struct, frozen=True, kw_only=True):
+class Drain(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Our intent that no run come any more."""
 
     position: int
@@ -99,7 +99,7 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True):
     by: DrainBy
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class Told(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What we told the provider about the machine's end."""
 
     position: int
@@ -113,7 +113,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     """How often it was tried since the drain began, refused or taken."""
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
+class Wish(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A user asked for this machine to go."""
 
     position: int

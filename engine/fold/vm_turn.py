@@ -104,7 +104,6 @@ def _judge(turn: Turn, vm: Vm, before: VmState | None, low: int, *, back: bool, 
 
 
 def _end(turn: Turn, vm: Vm, low: int, *, new: bool) -> None:
-    """A row says that the machine is gone."""
     if vm.confirmed:
         return
     facts, gone = vm.facts, vm.state is VmState.TERMINATED

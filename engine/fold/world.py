@@ -215,7 +215,6 @@ class World(Fold):
                 self._keep(run)
 
     def _miss(self, turn: Turn, run: Run, source: Source, asked_at: int, *, not_exists: bool) -> None:
-        """A poll asked at `asked_at` does not know the run."""
         if run.terminal or not turn.misses(run, source, asked_at, not_exists=not_exists):
             return
         run_turn.lose(turn, run, not_exists=run.missing is not None and run.missing.not_exists)
@@ -226,7 +225,6 @@ class World(Fold):
         return [self.state.runs[run_id] for run_id in self.state.unsettled]
 
     def _keep(self, run: Run) -> None:
-        """Keep it among the unsettled runs until it has a verdict."""
         if run.terminal:
             self.state.unsettled.pop(run.run_id, None)
             run.held = None

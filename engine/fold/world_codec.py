@@ -83,9 +83,31 @@ def load(data: bytes) -> WorldState:
         ValueError: the bytes are of another version of this structure; fold again from the start.
     """
     try:
-        return _decoder.decode(data)
+        state = _decoder.decode(data)
     except msgspec.DecodeError as error:
         raise ValueError("a snapshot of another version") from error
+    _share_words(state)
+    return state
+
+
+def _share_words(state: WorldState) -> None:
+    """Keep one of equal texts: decoded, each word and rule is a text of its own, a quarter of the world's memory."""
+    known: dict[str, str] = {}
+
+    def share(thing: msgspec.Struct, *names: str) -> None:
+        for name in names:
+            if (text := getattr(thing, name)) is not None:
+                msgspec.structs.force_setattr(thing, name, known.setdefault(text, text))
+
+    for run in state.runs.values():
+        share(run, "provider", "project", "rule")
+        share(run.reported, "status", "reason")
+        for step in run.transitions:
+            share(step, "rule")
+        if run.facts is not None:
+            share(run.facts, "project", "user", "status", "reason")
+            for one in (one for job in run.facts.jobs for one in job.attempts):
+                share(one, "hostname", "status", "reason")
 
 
 # -- what decisions and bills ask about one source -----------------------------------------------------------------

@@ -63,7 +63,7 @@ class Follower:
 
     @property
     def alive(self) -> bool:
-        """Whether the thread is there."""
+        """Whether the thread runs."""
         return self._thread.is_alive()
 
     def _run(self) -> None:
@@ -77,11 +77,9 @@ class Follower:
                 self.over = True
                 self._ended()
                 self._stopping.wait()
-            except StenoError as error:
-                self._tell(str(error))
-                self._stopping.wait(_AGAIN)
             except Exception as error:  # noqa: BLE001 - whatever it is, the service says so and tries again
-                self._tell(f"bug in Steno: {type(error).__name__}: {error}")
+                known = isinstance(error, StenoError)
+                self._tell(str(error) if known else f"bug in Steno: {type(error).__name__}: {error}")
                 self._stopping.wait(_AGAIN)
 
     def _follow(self) -> None:
@@ -116,10 +114,6 @@ class Follower:
             self._mark = (after, _hash_at(record, after))
 
     def _expect_same(self, record: Record) -> None:
-        """
-        Raises:
-            Replaced: it is another record, or a shorter one.
-        """
         if self._mark is not None and _hash_at(record, self._mark[0]) != self._mark[1]:
             raise Replaced(record.store)
 

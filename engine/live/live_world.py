@@ -159,10 +159,6 @@ class LiveWorld:
         """Call this with every change set, in the owner's thread."""
         self._subscribers.append(subscriber)
 
-    def unsubscribe(self, subscriber: Callable[[ChangeSet], None]) -> None:
-        """Call it no more."""
-        self._subscribers.remove(subscriber)
-
     def observe(self, observer: Observer | None) -> None:
         """Show this one the world after each event, at the start from `RECENT` positions before the head on."""
         self._observer, self._started = observer, None
@@ -242,7 +238,7 @@ class LiveWorld:
             self._tell(observer, lambda one: one.end())
         if shown:
             self._shown, found = until, ChangeSet(after=after, until=until, changes=tuple(changes))
-            for subscriber in tuple(self._subscribers):
+            for subscriber in self._subscribers:
                 try:
                     subscriber(found)
                 except Exception:  # noqa: BLE001 - whatever it is, the fold goes on

@@ -44,13 +44,13 @@ class TraceSink(Protocol):
 class Round:
     """What one round came to."""
 
-    polls: int
-    answered: int
     changes: tuple[Change, ...]
-    trouble: str | None
-    """Why the last unanswered poll of the round has no answer; None if all were answered."""
     pause: int
     """Microseconds to wait before the next."""
+    polls: int = 0
+    answered: int = 0
+    trouble: str | None = None
+    """Why the last unanswered poll of the round has no answer; None if all were answered."""
     decisions: tuple[Decision, ...] = ()
     """What was decided and was news."""
 
@@ -181,7 +181,7 @@ class Recorder:
         """A round if the lease is ours or free; else fold what its holder appended."""
         if self.hold():
             return self.round()
-        return Round(polls=0, answered=0, changes=self.catch_up(), trouble=None, pause=_LOOK)
+        return Round(changes=self.catch_up(), pause=_LOOK)
 
     def round(self, *, act: bool = True) -> Round:
         """End what is to end, ask every endpoint once and fold what came, decide about it, act; else only look.
@@ -209,9 +209,7 @@ class Recorder:
                 self._trace.write(self._record.poll(appended.position))
             self.live.catch_up()
         polled = self.clock.now()
-        decisions: tuple[Decision, ...] = ()
-        if act and answered:
-            decisions = self._control()
+        decisions = self._control() if act and answered else ()
         if act:
             self._tell()
         changes = self.catch_up()
@@ -247,8 +245,7 @@ class Recorder:
         self._begin()
         decisions = self._control()
         self._tell()
-        changes = self.catch_up()
-        return Round(polls=0, answered=0, changes=changes, trouble=None, pause=self._pace.fast, decisions=decisions)
+        return Round(changes=self.catch_up(), pause=self._pace.fast, decisions=decisions)
 
     def _begin(self) -> None:
         """What is never held up: the policy is known, and what is to end is told so."""
@@ -261,7 +258,6 @@ class Recorder:
         self.actor.stop_again(state)
 
     def _control(self) -> tuple[Decision, ...]:
-        """Decide and carry out; then forget what nobody needs any more."""
         state, source = self.world.state, self._provider.source
         self.actor.end_machines(state)
         done: tuple[Decision, ...] = ()
@@ -279,7 +275,6 @@ class Recorder:
         return done
 
     def _tell(self) -> None:
-        """Go on with what is to be told, whether or not the provider answers."""
         self._notices.collect(self.world.state)
         self._notices.round()
 
@@ -314,11 +309,9 @@ class Recorder:
         )
 
     def _stream_of(self, kind: str, provider_id: str, item: bytes) -> str:
-        if kind != "run":
-            return f"{kind}/{foreign_run_id(self._provider.name, provider_id)}"
-        reading = self.world.readings.of(self._provider.name)
+        name, reading = self._provider.name, self.world.readings.of(self._provider.name)
         with suppress(ValueError):
-            for facts in () if reading is None else reading.runs(item):
+            for facts in () if reading is None or kind != "run" else reading.runs(item):
                 if facts.provider_id == provider_id:
-                    return f"run/{self.world.identify(self._provider.name, facts)}"
-        return f"run/{foreign_run_id(self._provider.name, provider_id)}"
+                    return f"run/{self.world.identify(name, facts)}"
+        return f"{kind}/{foreign_run_id(name, provider_id)}"
