@@ -38,17 +38,11 @@ class _Numbered(msgspec.StructMeta):
     """
 
     def __new__(
-        cls,
-        name: str,
-        bases: tuple[type, ...],
-        own: dict[str, Any],
-        kind: int = 0,
-        older: tuple[int, ...] = (),
-        **_: bool,
+        cls, name: str, bases: tuple[type, ...], own: dict[str, Any], kind: int = 0, **given: Any
     ) -> "_Numbered":
         made = super().__new__(cls, name, bases, own, frozen=True, kw_only=True, omit_defaults=True)
         if kind:
-            KINDS.update({number: (name, version) for version, number in enumerate((*older, kind), 1)})
+            KINDS.update({number: (name, version) for version, number in enumerate((*given.get("older", ()), kind), 1)})
             CODES[made] = kind
             _decoders[name] = msgspec.msgpack.Decoder(made)
         return made

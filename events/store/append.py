@@ -31,7 +31,7 @@ _MOVE: Final = (
     .where(streams.c.id == bindparam("stream"))
 )
 _STREAM: Final = select(streams).where(streams.c.name == bindparam("stream"))
-_NEW: Final = insert(streams).values(name=bindparam("stream"), version=literal_column("0")).returning(streams.c.id)
+_NEW: Final = insert(streams).values(name=bindparam("stream"), version=literal_column("0"))
 _BY_ID: Final = select(events.c.position, events.c.stream_id, events.c.kind, events.c.data).where(
     events.c.event_id == bindparam("known")
 )
@@ -211,7 +211,7 @@ class Appender(Reader):
         if stream is None:
             row = self._session.run(_STREAM, name).fetchone()
             if row is None:
-                row = (self._session.run(_NEW, name).fetchall()[0][0], name, 0, None, None)
+                row = (self._session.insert(_NEW, name), name, 0, None, None)
             if len(self._streams) > _STREAMS_KEPT and not self._dirty:
                 self._streams.clear()
             stream = self._streams[name] = StreamHead(*row)

@@ -14,8 +14,8 @@ import zstandard
 from sqlalchemy import bindparam, select, text
 
 from events.errors import RecordDamaged
-from events.shape.values import fold, read_number, read_numbers, unfold, write_number
 from events.store.chain import canonical_part
+from events.store.question import fold, read_number, read_numbers, unfold, write_number
 from events.store.schema import parts
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ _GET: Final = select(parts.c.commitment, parts.c.base_id, parts.c.encoding, part
 _FIND: Final = select(parts.c.id).where(parts.c.commitment == bindparam("commitment_"))
 _ADD: Final = text(
     "INSERT INTO parts (commitment, base_id, encoding, crc, data) VALUES (:commitment, :base, :encoding, :crc, :data) "
-    "ON CONFLICT (commitment) DO NOTHING RETURNING id"
+    "ON CONFLICT (commitment) DO NOTHING"
 )
 _packer: Final = partial(zstandard.ZstdCompressor, compression_params=_PARAMETERS)
 _unpacker: Final = partial(zstandard.ZstdDecompressor, format=zstandard.FORMAT_ZSTD1_MAGICLESS)
@@ -157,8 +157,8 @@ class Parts:
                 encoding, data = encoding | COMPRESSED, smaller
         if base is None or not encoding & COMPRESSED:
             base, depth = None, 0
-        added = self._session.run(_ADD, commitment, base, encoding, crc32(data), data).fetchall()
-        part_id = int((added or self._session.run(_FIND, commitment).fetchall())[0][0])
+        added = self._session.insert(_ADD, commitment, base, encoding, crc32(data), data)
+        part_id = int(added or self._session.run(_FIND, commitment).fetchone()[0])
         if added:
             self._keep(part_id, Part(text, children, commitment, depth))
         grown = added and len(data) > _SMALL and len(data) * 8 > len(joined)

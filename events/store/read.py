@@ -16,11 +16,10 @@ from events.codec import CODES, KINDS, POLLS, decode, type_of
 from events.errors import PositionNotFound, RecordDamaged
 from events.poll import Poll
 from events.shape.cut import HOLE, identity
-from events.shape.values import read_numbers
 from events.store.answers import bare_text, body_text, item_texts, read_listing
 from events.store.chain import Head, committer
 from events.store.parts import READER_CACHE, Parts
-from events.store.question import SHARED, Own, PollScope, decode_data, read_scope
+from events.store.question import SHARED, Own, PollScope, decode_data, read_numbers, read_scope
 from events.store.schema import events, head, streams
 from events.types import OBSERVED, Event, ObservedEvent, PollFailed, PollRecorded
 
@@ -101,7 +100,7 @@ class PollRow(NamedTuple):
     data: bytes
 
 
-class Stored(msgspec.Struct, frozen=True, kw_only=True):
+class Stored(msgspec.Struct, frozen=True):
     """One event of a record."""
 
     position: int
@@ -319,20 +318,9 @@ class Reader:
         with _readable(f"The event at position {position}"):
             name, type_version = type_of(kind)
             return Stored(
-                position=position,
-                stream=stream,
-                version=version,
-                type=name,
-                type_version=type_version,
-                event_id=None if event_id is None else event_id.hex(),
-                observed_at=observed_at,
-                took=took,
-                recorded_at=observed_at + after,
-                data=self._fact(position, kind, data),
-                scope=scope,
-                body=body,
-                hash=digest.hex(),
-            )
+                position, stream, version, name, type_version, None if event_id is None else event_id.hex(),
+                observed_at, took, observed_at + after, self._fact(position, kind, data), scope, body, digest.hex(),
+            )  # fmt: skip
 
     def _fact(self, position: int, kind: int, data: bytes) -> Event:
         if kind in POLLS:

@@ -20,11 +20,10 @@ from events.poll import Poll
 from events.shape.cut import split
 from events.shape.secrets import is_secret_name, scrub
 from events.shape.shape import BodyShape, Node, Router, compile_answer, no_shapes
-from events.shape.values import write_number
 from events.store.answers import Answer, Answers
 from events.store.append import ANY, Appender, Batch, StreamHead, When, event_id_bytes
 from events.store.chain import Head
-from events.store.question import EarlierPoll, encode_data, scope_text
+from events.store.question import EarlierPoll, encode_data, scope_text, write_number
 from events.store.read import Row, Stored
 from events.store.store import Store, Where, store_at
 from events.store.vault import Vault

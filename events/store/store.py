@@ -80,6 +80,9 @@ class Session(Protocol):
         times as long, and refuses what a hand may have put into a column.
         """
 
+    def insert(self, statement: "Executable", *given: object) -> int | None:
+        """The id of the row that a constant statement adds; None: it adds none."""
+
     def run_many(self, statement: "Executable", given: Sequence[tuple[object, ...]]) -> None:
         """Run a constant statement once for each row of parameters."""
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from engine.providers.dstack.answer import HttpAnswer
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.providers.dstack.client import HttpAnswer
 from events.poll import MAX_DEPTH, MAX_VALUES, too_deep, too_wide
 
 JSON = st.recursive(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from stenotest.records import START
 
 from events.clock import format_time
-from events.shape.values import decode_values, encode_values
+from events.store.question import decode_values, encode_values
 
 ODD = [
     b"null", b"true", b"false", b'""', b"0", b"-0", b"-1", b"00", b"0.0", b"0.10", b"12.50", b"1e400", b"1E5", b"-0.5",
