@@ -58,6 +58,8 @@ def kept_waiting(steno: Steno, source: str) -> list[tuple[int, int]]:
 
     def fold(position: int, _: tuple[Change, ...]) -> None:
         nonlocal seen
+        if position > max(polls):
+            return  # recorded since the polls were listed
         now = world.state.last_at or 0
         scene = Scene(state=world.state, source=source, policy=policy_of(world.state, source), now=now)
         if polls.get(position) == "/api/instances/list":
