@@ -12,6 +12,7 @@ import msgspec
 from engine.deadline import Deadline
 from engine.errors import ProjectNotFound, ProviderError, ProviderRefused, ProviderUnreachable, RunNotFound, TaskInvalid
 from engine.providers.dstack.endpoints import MOST_ITEMS
+from engine.providers.dstack.lenient import at
 from engine.providers.dstack.settings import Address
 from events.clock import SECOND, Clock, parse_time
 from events.errors import StenoError
@@ -95,8 +96,7 @@ class HttpAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     def details(self) -> tuple[tuple[str, str | None], ...]:
         """(message, code) pairs of an error body; dstack's `detail` is a string, an object or a list of objects."""
-        body = self.json()
-        detail = body.get("detail") if isinstance(body, dict) else None
+        detail = at(self.json(), "detail")
         found: list[tuple[str, str | None]] = []
         for part in detail if isinstance(detail, list) else [detail]:
             if isinstance(part, str):

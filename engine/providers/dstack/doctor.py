@@ -11,6 +11,7 @@ from engine.errors import NotConfigured, ProjectNotFound, ProviderError, Provide
 from engine.providers.dstack import fleet
 from engine.providers.dstack.client import Client, HttpAnswer
 from engine.providers.dstack.idle import IdleSetting, idling
+from engine.providers.dstack.lenient import at, objects
 from engine.providers.dstack.provider import DstackProvider
 from engine.providers.dstack.settings import TASK_FILES, default_gpu, fleet_nodes
 from engine.providers.dstack.task import EXAMPLE_IMAGE, complete_task, for_dstack, needs_image, normal_task
@@ -150,8 +151,7 @@ class Diagnosis:
     def _server(self) -> None:
         address = self._client.address
         answer = self._client.ask("/api/server/get_info")
-        found = answer.json()
-        version = found.get("server_version") if isinstance(found, dict) else None
+        version = at(answer.json(), "server_version")
         if answer.status in (None, 401, 403):
             raise self._client.trouble(answer, "reach the server")
         if not isinstance(version, str):
@@ -174,8 +174,8 @@ class Diagnosis:
     def _project(self) -> None:
         # lists answer `200 []` for a project we cannot see; this route gives an error
         project = self._client.address.project
-        rows = self._object(self._client.ask(f"/api/projects/{project}/get"), "look up the project").get("backends")
-        names = [row.get("name") for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+        found = self._object(self._client.ask(f"/api/projects/{project}/get"), "look up the project")
+        names = [row.get("name") for row in objects(found.get("backends"))]
         self.backends = tuple(sorted(name for name in names if isinstance(name, str)))
         self._add("project", f"project {project} is visible")
 
@@ -227,10 +227,8 @@ class Diagnosis:
             del request["for_offers_only"]
             answer = self._client.ask(path, request, patience=PRICING)
         plans = self._object(answer, "ask for offers").get("job_plans")
-        first = plans[0] if isinstance(plans, list) and plans and isinstance(plans[0], dict) else {}
-        rows = first.get("offers")
-        found = map(_offer, rows if isinstance(rows, list) else ())
-        self.offers = tuple(offer for offer in found if offer is not None)
+        first = plans[0] if isinstance(plans, list) and plans else None
+        self.offers = tuple(offer for offer in map(_offer, objects(at(first, "offers"))) if offer is not None)
         usable = [offer for offer in self.offers if offer.usable]
         if not self.offers:
             message = "no machine of the project's backends fits the task; ask for less, or for another GPU"
@@ -270,21 +268,17 @@ def diagnose(
     return found
 
 
-def _offer(row: object) -> DstackOffer | None:
-    if not isinstance(row, dict):
-        return None
+def _offer(row: dict[str, object]) -> DstackOffer | None:
     instance, price = row.get("instance"), row.get("price")
     if not isinstance(instance, dict) or not isinstance(price, int | float) or not 0 <= price <= DEAREST:
         return None
-    resources = instance.get("resources")
-    resources = resources if isinstance(resources, dict) else {}
     return DstackOffer(
         backend=str(row.get("backend")),
         instance=str(instance.get("name")),
         region=str(row.get("region")),
-        gpu=_gpus(resources.get("gpus")),
+        gpu=_gpus(at(instance, "resources", "gpus")),
         price=round(price * 1_000_000),
-        spot=resources.get("spot") is True,
+        spot=at(instance, "resources", "spot") is True,
         availability=str(row.get("availability")),
     )
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from engine.providers.dstack.lenient import at
 from engine.providers.reading import Listing, Scope
 from events.shape.shape import BodyShape
 
@@ -163,9 +164,9 @@ def says_not_exists(status: int | None, body: bytes | None) -> bool:
         value: Any = msgspec.json.decode(body)
     except (msgspec.DecodeError, ValueError):
         return False
-    detail = value.get("detail") if isinstance(value, dict) else None
+    detail = at(value, "detail")
     entries = detail if isinstance(detail, list) else [detail]
-    return any(_NOT_EXISTS in (entry, entry.get("code") if isinstance(entry, dict) else None) for entry in entries)
+    return any(_NOT_EXISTS in (entry, at(entry, "code")) for entry in entries)
 
 
 # -- how it is cut ---------------------------------------------------------------------------------------------------

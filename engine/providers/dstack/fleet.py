@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from engine.errors import TaskInvalid
 from engine.providers.base import Preparation
 from engine.providers.dstack.client import RUNS, Client, rows
+from engine.providers.dstack.lenient import at, objects
 
 RUN_IDLE = 300
 """Seconds dstack keeps a machine idle after a run that says nothing about it."""
@@ -92,25 +93,23 @@ def _fleet_of(name: str, most: int | None, kept: str) -> dict[str, object]:
 
 def fits(fleet: Mapping[str, object], task: Mapping[str, object]) -> bool:
     """Whether dstack could place the task in that fleet, as far as the listing tells; in doubt it could not."""
-    spec = _mapping(_mapping(fleet.get("spec")).get("configuration"))
-    if fleet.get("status") != "active" or spec.get("ssh_config") or spec.get("nodes") is None:
+    spec = at(fleet, "spec", "configuration")
+    if not isinstance(spec, dict) or spec.get("ssh_config") or spec.get("nodes") is None:
         return False
     lists = ("backends", "regions", "availability_zones", "instance_types")
-    if not all(_lists_meet(spec.get(key), task.get(key)) for key in lists):
-        return False
     offered, wanted = spec.get("spot_policy") or "on-demand", task.get("spot_policy") or "on-demand"
-    if "auto" not in (offered, wanted) and offered != wanted:
-        return False
-    if _nodes(task) > 1 and spec.get("placement") != "cluster":
-        return False
-    if spec.get("reservation") != task.get("reservation") or not _price_meets(spec, task):
-        return False
-    if not _resources_meet(_mapping(spec.get("resources")), _mapping(task.get("resources"))):
-        return False
     kept, asked = idle_seconds(spec.get("idle_duration"), FLEET_IDLE), idle_seconds(task.get("idle_duration"), RUN_IDLE)
-    if kept is not None and (asked is None or kept < asked):
-        return False
-    return _room(fleet) >= _nodes(task)
+    return (
+        fleet.get("status") == "active"
+        and all(_lists_meet(spec.get(key), task.get(key)) for key in lists)
+        and ("auto" in (offered, wanted) or offered == wanted)
+        and (_nodes(task) == 1 or spec.get("placement") == "cluster")
+        and spec.get("reservation") == task.get("reservation")
+        and _price_meets(spec, task)
+        and _resources_meet(spec.get("resources"), task.get("resources"))
+        and (kept is None or (asked is not None and kept >= asked))
+        and _room(fleet) >= _nodes(task)
+    )
 
 
 def kept_idle(task: Mapping[str, object]) -> str:
@@ -152,11 +151,10 @@ def count_waiting(client: Client) -> int:
     request = {**RUNS.request(client.address.project), "only_active": True}
     waiting = 0
     for run in rows(client.expect(RUNS.path, request, what="list the active runs")) or ():
-        jobs = run.get("jobs")
-        for job in jobs if isinstance(jobs, list) else ():
-            submissions = _mapping(job).get("job_submissions")
-            newest = _mapping(submissions[-1]) if isinstance(submissions, list) and submissions else {}
-            waiting += newest.get("status") == "submitted" and newest.get("job_provisioning_data") is None
+        for job in objects(run.get("jobs")):
+            submissions = job.get("job_submissions")
+            newest = submissions[-1] if isinstance(submissions, list) and submissions else None
+            waiting += at(newest, "status") == "submitted" and at(newest, "job_provisioning_data") is None
     return waiting
 
 
@@ -174,34 +172,29 @@ def _stem(task: Mapping[str, object], project: str, kept: str) -> str:
 
 def _room(fleet: Mapping[str, object]) -> float:
     """Machines a run could still get there: idle ones and those yet to be rented; endless without a limit."""
-    most = _mapping(_mapping(_mapping(fleet.get("spec")).get("configuration")).get("nodes")).get("max")
+    most = at(fleet, "spec", "configuration", "nodes", "max")
     if not isinstance(most, int):
         return math.inf
-    instances = fleet.get("instances")
-    held = [_mapping(row) for row in instances] if isinstance(instances, list) else []
-    held = [row for row in held if str(row.get("status")) not in _GONE]
+    held = [row for row in objects(fleet.get("instances")) if str(row.get("status")) not in _GONE]
     idle = sum(1 for row in held if row.get("status") == "idle" and not row.get("unreachable"))
     return max(0, most - len(held)) + idle
 
 
-def _resources_meet(offered: Mapping[str, object], wanted: Mapping[str, object]) -> bool:
-    theirs, ours = _mapping(offered.get("gpu")), _mapping(wanted.get("gpu"))
+def _resources_meet(offered: object, wanted: object) -> bool:
+    theirs, ours = at(offered, "gpu"), at(wanted, "gpu")
     if theirs and ours:
-        names = _lists_meet(theirs.get("name"), ours.get("name"))
-        vendors = theirs.get("vendor") in (None, ours.get("vendor")) or ours.get("vendor") is None
-        if not (names and vendors and _ranges_meet(theirs.get("count"), ours.get("count"))):
+        maker, other = at(theirs, "vendor"), at(ours, "vendor")
+        names = _lists_meet(at(theirs, "name"), at(ours, "name"))
+        vendors = maker in (None, other) or other is None
+        if not (names and vendors and _ranges_meet(at(theirs, "count"), at(ours, "count"))):
             return False
-    sizes = (
-        (offered.get("memory"), wanted.get("memory")),
-        (_mapping(offered.get("disk")).get("size"), _mapping(wanted.get("disk")).get("size")),
-        (_mapping(offered.get("cpu")).get("count"), _mapping(wanted.get("cpu")).get("count")),
-    )
-    return all(_ranges_meet(theirs, ours) for theirs, ours in sizes)
+    sizes = (("memory",), ("disk", "size"), ("cpu", "count"))
+    return all(_ranges_meet(at(offered, *path), at(wanted, *path)) for path in sizes)
 
 
 def _ranges_meet(one: object, other: object) -> bool:
-    low = [bound for bound in (_mapping(one).get("min"), _mapping(other).get("min")) if isinstance(bound, int | float)]
-    high = [bound for bound in (_mapping(one).get("max"), _mapping(other).get("max")) if isinstance(bound, int | float)]
+    low = [bound for bound in (at(one, "min"), at(other, "min")) if isinstance(bound, int | float)]
+    high = [bound for bound in (at(one, "max"), at(other, "max")) if isinstance(bound, int | float)]
     return not low or not high or max(low) <= min(high)
 
 
@@ -229,10 +222,6 @@ def idle_seconds(value: object, default: int) -> int | None:
 def _nodes(task: Mapping[str, object]) -> int:
     groups = task.get("groups")
     if isinstance(groups, list) and groups:
-        return sum(_nodes({"nodes": _mapping(group).get("nodes")}) for group in groups)
+        return sum(_nodes({"nodes": at(group, "nodes")}) for group in groups)
     nodes = task.get("nodes")
     return nodes if isinstance(nodes, int) and nodes > 0 else 1
-
-
-def _mapping(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, dict) else {}

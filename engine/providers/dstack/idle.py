@@ -6,6 +6,7 @@ import msgspec
 
 from engine.policy import BACKSTOP
 from engine.providers.dstack.fleet import FLEET_IDLE, RUN_IDLE, idle_seconds
+from engine.providers.dstack.lenient import at
 from events.clock import SECOND, span
 
 _LATER = BACKSTOP // SECOND
@@ -76,8 +77,7 @@ def _steno(task: Mapping[str, object], timeout: IdleSetting) -> tuple[int | None
 
 def _beside(fleet: Mapping[str, object], limit: int | None) -> str | None:
     """Why that fleet's machines go at another time than the policy's `limit` (seconds), where they may."""
-    name, spec = str(fleet.get("name")), fleet.get("spec")
-    found = spec.get("configuration") if isinstance(spec, dict) else None
+    name, found = str(fleet.get("name")), at(fleet, "spec", "configuration")
     if not isinstance(found, dict) or found.get("nodes") is None or found.get("ssh_config"):
         return None
     said = found.get("idle_duration")

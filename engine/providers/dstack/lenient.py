@@ -1,4 +1,4 @@
-"""The reading of an item whose shape is not the one we know: each value that fits is taken, each other one is named.
+"""JSON whose shape may not be the one we know: each value that fits is taken, each other one of an item is named.
 
 Doubt never ends a run: a job or submission that is no object stays in the list as one that says nothing, and a retry
 policy we cannot read counts as covering everything.
@@ -16,6 +16,18 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 _NAMES: Final = {str: "text", int: "whole number", float: "number", bool: "true or false", list: "list"}
 _SAFE: Final = 2**53
+
+
+def at(value: object, *path: str) -> Any:
+    """The value under these keys, one in the other; None where there is none."""
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def objects(value: object) -> list[dict[str, Any]]:
+    """The objects in a list; none in anything else."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 class Lenient:

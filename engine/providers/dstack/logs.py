@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import msgspec
 
 from engine.errors import ProviderError, ProviderUnreachable
-from engine.providers.dstack.client import FINISHED, Client
-from events.clock import SECOND, backoff, format_time, parse_time
+from engine.providers.dstack.client import FINISHED, Client, time_of
+from engine.providers.dstack.lenient import at, objects
+from events.clock import SECOND, backoff, format_time
 
 PAGE = 1000
 """Pieces of a page; dstack's limit."""
@@ -46,8 +47,7 @@ def logs(client: Client, provider_id: str, *, follow: bool) -> Iterator[bytes]:
         try:
             run = client.run({"id": provider_id}, "read the output")
             ended = run.get("status") in FINISHED
-            spec = run.get("run_spec")
-            name = spec.get("run_name") if isinstance(spec, dict) else ""
+            name = at(run, "run_spec", "run_name")
             for submission in _submissions(run):
                 place = places.setdefault(submission, _Place())
                 yield from _further(client, str(name), submission, place)
@@ -74,32 +74,28 @@ def _further(client: Client, name: str, submission: str, place: _Place) -> Itera
         request |= {"start_time": start} if start is not None else {}
         request |= {"next_token": token} if token is not None else {}
         page = client.expect(client.address.path("logs/poll"), request, what="read the output").json()
-        pieces = page.get("logs") if isinstance(page, dict) else None
-        if not isinstance(page, dict) or not isinstance(pieces, list):
+        pieces = at(page, "logs")
+        if not isinstance(pieces, list):
             raise client.nonsense("read the output", "log")
         for piece in pieces:
-            key = at, message = _key(piece)
+            key = moment, message = _key(piece)
             if key in again:
                 again.remove(key)
                 continue
-            place.newest = at if place.newest is None else max(place.newest, at)
+            place.newest = moment if place.newest is None else max(place.newest, moment)
             place.seen = [*(one for one in place.seen if one[0] >= place.newest - _OVERLAP), key]
             empty = 0
             yield _decoded(message)
-        following = page.get("next_token")
+        following = at(page, "next_token")
         if not isinstance(following, str) or following == token:
             return
         token = following
 
 
 def _key(piece: object) -> tuple[int, str]:
-    if isinstance(piece, dict):
-        at, message = piece.get("timestamp"), piece.get("message")
-        if isinstance(at, str) and isinstance(message, str):
-            try:
-                return parse_time(at), message
-            except ValueError:
-                pass
+    moment, message = time_of(at(piece, "timestamp")), at(piece, "message")
+    if moment is not None and isinstance(message, str):
+        return moment, message
     raise ProviderError("cannot read the output: a piece of it has no time or no text")
 
 
@@ -112,19 +108,14 @@ def _decoded(message: str) -> bytes:
 
 def _submissions(run: dict[str, object]) -> list[str]:
     found: list[tuple[int, int, int, str]] = []
-    for job in _mappings(run.get("jobs")):
+    for job in objects(run.get("jobs")):
         spec = job.get("job_spec")
-        spec = spec if isinstance(spec, dict) else {}
-        for submission in _mappings(job.get("job_submissions")):
+        for submission in objects(job.get("job_submissions")):
             order = (_int(submission, "submission_num"), _int(spec, "replica_num"), _int(spec, "job_num"))
             found.append((*order, str(submission.get("id"))))
     return [identity for *_, identity in sorted(found)]
 
 
-def _mappings(items: object) -> list[dict[str, object]]:
-    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
-
-
-def _int(mapping: dict[str, object], key: str) -> int:
-    value = mapping.get(key)
+def _int(mapping: object, key: str) -> int:
+    value = at(mapping, key)
     return value if isinstance(value, int) else 0

@@ -20,6 +20,7 @@ from engine.fold.clock_skew import skew_of
 from engine.providers.base import Named, Preparation, Provider, Submission, Submitted
 from engine.providers.dstack import fleet, logs
 from engine.providers.dstack.client import FINISHED, MACHINES, POLL_TIMEOUT, READ_TIMEOUT, RUNS, Client, time_of
+from engine.providers.dstack.lenient import at
 from engine.providers.dstack.rounds import Rounds
 from engine.providers.dstack.settings import Address
 from engine.providers.dstack.task import normal_task, with_gpu, wording
@@ -98,8 +99,7 @@ class DstackProvider(Provider):
     def server_version(self) -> str | None:
         """The server's version, asked once; None if it does not say."""
         if self._version is None:
-            found = self.client.ask("/api/server/get_info").json()
-            version = found.get("server_version") if isinstance(found, dict) else None
+            version = at(self.client.ask("/api/server/get_info").json(), "server_version")
             self._version = version if isinstance(version, str) else None
         return self._version
 
@@ -141,9 +141,9 @@ class DstackProvider(Provider):
                 raise NameInUse(f"an active run is named {name}; stop it first, or choose another name")
             raise error
         run = answer.json()
-        if not isinstance(run, dict) or not isinstance(run.get("id"), str):
+        if not isinstance(provider_id := at(run, "id"), str):
             raise ProviderError(f"{client.address.url} took the task but answered no run; is it a dstack server?")
-        return Submitted(provider_id=run["id"], name=name, submitted_at=time_of(run.get("submitted_at")))
+        return Submitted(provider_id=provider_id, name=name, submitted_at=time_of(at(run, "submitted_at")))
 
     # -- finding -------------------------------------------------------------------------------------------------------
 
@@ -154,8 +154,8 @@ class DstackProvider(Provider):
         """
         found: list[Named] = []
         for answer, page in self.client.pages(RUNS, "look for the run"):
-            at = answer.server_time
-            skew = 0 if at is None else skew_of(at, answer.started_at, answer.observed_at)
+            date = answer.server_time
+            skew = 0 if date is None else skew_of(date, answer.started_at, answer.observed_at)
             for run in page:
                 submitted = time_of(run.get("submitted_at"))
                 if submitted is None:
@@ -164,7 +164,7 @@ class DstackProvider(Provider):
                 # `Date` has whole seconds: a run that seems up to a second early may be ours
                 if submitted < since - SECOND:
                     return tuple(found)
-                if _specification(run).get("run_name") == name:
+                if at(run, "run_spec", "run_name") == name:
                     found.append(_named(run, submitted))
         return tuple(found)
 
@@ -183,11 +183,9 @@ class DstackProvider(Provider):
             run = self.client.run({"id": provider_id}, "compare the run")
         except RunNotFound:
             return False
-        me = self.client.ask("/api/users/get_my_user").json()
-        if not isinstance(me, dict) or me.get("username") is None or me["username"] != run.get("user"):
-            return False
-        theirs = _specification(run).get("configuration")
-        if not isinstance(theirs, dict):
+        me = at(self.client.ask("/api/users/get_my_user").json(), "username")
+        theirs = at(run, "run_spec", "configuration")
+        if me is None or me != run.get("user") or not isinstance(theirs, dict):
             return False
         try:
             return _comparable(theirs) == _comparable(wording(submission))
@@ -205,7 +203,7 @@ class DstackProvider(Provider):
         run = client.run({"id": provider_id}, "stop the run")
         if run.get("status") in FINISHED:
             return
-        found = _specification(run).get("run_name")
+        found = at(run, "run_spec", "run_name")
         if not isinstance(found, str):
             raise ProviderError(f"{client.address.url} shows run {provider_id} without a name; cannot stop it")
         if client.run({"run_name": found}, "stop the run").get("id") == provider_id:
@@ -262,28 +260,20 @@ class DstackProvider(Provider):
 def _comparable(task: dict[str, object]) -> dict[str, object]:
     """A task with what a server fills in by itself, and without tags: two that mean the same are equal."""
     normal = normal_task({**task, "tags": None})
-    resources = normal.get("resources")
-    gpu = resources.get("gpu") if isinstance(resources, dict) else None
-    if isinstance(gpu, dict) and gpu.get("name"):
+    gpu = at(normal, "resources", "gpu")
+    if at(gpu, "name"):
         gpu.pop("vendor", None)  # 0.22.5 adds it to a model's name, 0.19.37 does not
     return {**normal, "nodes": normal.get("nodes") or 1, "priority": normal.get("priority") or 0}
 
 
 def _named(run: dict[str, object], submitted_at: int | None = None) -> Named:
-    configuration = _specification(run).get("configuration")
-    tags = configuration.get("tags") if isinstance(configuration, dict) else None
-    mark = tags.get(MARK) if isinstance(tags, dict) else None
+    mark = at(run, "run_spec", "configuration", "tags", MARK)
     return Named(
         provider_id=str(run["id"]),
         mark=mark if isinstance(mark, str) else None,
         ended=run.get("status") in FINISHED,
         submitted_at=submitted_at,
     )
-
-
-def _specification(run: dict[str, object]) -> dict[str, object]:
-    found = run.get("run_spec")
-    return found if isinstance(found, dict) else {}
 
 
 def _in_use(row: Mapping[str, object]) -> bool:

@@ -29,6 +29,7 @@ from engine.providers.dstack.client import (
     rows,
     time_of,
 )
+from engine.providers.dstack.lenient import at
 from events.clock import SECOND, Ids, format_time
 from events.poll import Poll, too_deep, too_wide
 
@@ -93,8 +94,7 @@ class Rounds:
         for provider_id in self._in_turn(sorted(missing)):
             request: dict[str, object] = {"id": provider_id}
             answer = self._client.ask(path, request)
-            found = answer.json() if answer.ok else None
-            told = answer.gone or (isinstance(found, dict) and isinstance(found.get("id"), str))
+            told = answer.gone or (answer.ok and isinstance(at(answer.json(), "id"), str))
             yield self._poll("runs_get", path, request, answer, told=told, sweep=None, complete=False)
 
     def _poll_instances(self, since: int | None) -> Iterator[Poll]:
@@ -143,7 +143,7 @@ class Rounds:
                 return
             known |= ids
             moments = (time_of(event.get("recorded_at")) for event in page)
-            times = [at for at in moments if at is not None and at < answer.observed_at + FUTURE]
+            times = [moment for moment in moments if moment is not None and moment < answer.observed_at + FUTURE]
             if self._newest_event is not None:
                 times.append(self._newest_event)
             self._newest_event = max(times, default=None)
@@ -154,8 +154,7 @@ class Rounds:
     def _know_project(self) -> bool:
         """The project's id, which `events/list` wants; the answer names people and keys, so it is not recorded."""
         if self._project_id is None:
-            found = self._client.ask(f"/api/projects/{self._project}/get").json()
-            identity = found.get("project_id") if isinstance(found, dict) else None
+            identity = at(self._client.ask(f"/api/projects/{self._project}/get").json(), "project_id")
             self._project_id = identity if isinstance(identity, str) else None
         return self._project_id is not None
 
@@ -182,7 +181,7 @@ class Rounds:
             for found in fresh:
                 seen(found)
             moments = (time_of(found.get(listing.time_key)) for found in fresh)
-            times = [at for at in moments if at is not None and at < answer.observed_at + FUTURE]
+            times = [moment for moment in moments if moment is not None and moment < answer.observed_at + FUTURE]
             newest = max([*times, newest]) if newest is not None else max(times, default=None)
             # a server that gives the same page again would hold us for ever
             if whole or not times or number == MOST_PAGES or far_enough(min(times)):

@@ -4,14 +4,14 @@ A well-formed item is decoded in one typed step; anything else value by value (`
 the same structure and names what it could not use. Neither raises on an unknown word, field or type.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
 
 from engine.facts import AttemptFacts, JobFacts, RunFacts
 from engine.providers.dstack import words
-from engine.providers.dstack.lenient import Lenient
+from engine.providers.dstack.lenient import Lenient, at
 from events.clock import parse_time
 
 MICRO: Final = 1_000_000
@@ -142,13 +142,8 @@ def decode_run(item: bytes) -> tuple[RunWire, tuple[str, ...]]:
 
 
 def read_run(item: bytes) -> RunFacts:
-    """The facts of one run.
-
-    Raises:
-        ValueError: the item is no JSON object with an id.
-    """
-    wire, drift = decode_run(item)
-    return facts_of(wire, drift)
+    """The facts of one run; raises ValueError for an item that is no JSON object with an id."""
+    return facts_of(*decode_run(item))
 
 
 def read_cost(item: bytes) -> dict[str, int | None]:
@@ -172,9 +167,9 @@ def quotes(item: bytes) -> Iterator[tuple[str, object]]:
     except (msgspec.DecodeError, RecursionError):
         return
     yield from _quoted("", run, _QUOTED)
-    jobs = run.get("jobs")
+    jobs = at(run, "jobs")
     for number, job in enumerate(jobs if isinstance(jobs, list) else ()):
-        submissions = job.get("job_submissions") if isinstance(job, dict) else None
+        submissions = at(job, "job_submissions")
         if isinstance(submissions, list) and submissions:
             newest = max(range(len(submissions)), key=lambda index: _number(submissions[index]))
             yield from _quoted(f".jobs[{number}].job_submissions[{newest}]", submissions[newest], _QUOTED_OF_A_JOB)
@@ -192,7 +187,7 @@ def _quoted(path: str, values: object, names: tuple[str, ...]) -> Iterator[tuple
 
 
 def _number(submission: object) -> int:
-    number = submission.get("submission_num") if isinstance(submission, dict) else None
+    number = at(submission, "submission_num")
     return number if isinstance(number, int) else 0
 
 
@@ -200,10 +195,7 @@ def facts_of(wire: RunWire, drift: tuple[str, ...] = ()) -> RunFacts:
     """The facts of a decoded run; unknown words and unreadable times are added to `drift`."""
     odd = list(drift)
     jobs = sorted((_job(job, odd) for job in wire.jobs), key=lambda job: (job.replica_num, job.job_num))
-    if wire.latest_job_submission is not None:
-        latest = wire.latest_job_submission.exit_status
-    else:
-        latest = jobs[0].newest.exit_status if jobs and jobs[0].newest is not None else None
+    latest = wire.latest_job_submission
     _known(wire.status, words.RUN_STATUSES, "status", odd)
     _known(wire.termination_reason, words.RUN_REASONS, "termination_reason", odd)
     return RunFacts(
@@ -216,7 +208,7 @@ def facts_of(wire: RunWire, drift: tuple[str, ...] = ()) -> RunFacts:
         mark=None if wire.run_spec.configuration.tags is None else wire.run_spec.configuration.tags.mark,
         submitted_at=read_time(wire.submitted_at, "submitted_at", odd),
         jobs=tuple(jobs),
-        latest_exit_status=latest,
+        latest_exit_status=_latest(jobs) if latest is None else latest.exit_status,
         drift=tuple(dict.fromkeys(odd)),
     )
 
@@ -235,8 +227,12 @@ def _run_words(status: str | None, reason: str | None) -> dict[str, Any]:
 
 def with_run_words(facts: RunFacts, status: str | None, reason: str | None, jobs: tuple[JobFacts, ...]) -> RunFacts:
     """The run, had dstack said these words of it and shown these jobs."""
-    latest = jobs[0].newest.exit_status if jobs and jobs[0].newest is not None else None
-    return msgspec.structs.replace(facts, jobs=jobs, latest_exit_status=latest, **_run_words(status, reason))
+    return msgspec.structs.replace(facts, jobs=jobs, latest_exit_status=_latest(jobs), **_run_words(status, reason))
+
+
+def _latest(jobs: Sequence[JobFacts]) -> int | None:
+    newest = jobs[0].newest if jobs else None
+    return None if newest is None else newest.exit_status
 
 
 def _attempt_words(
@@ -281,25 +277,22 @@ def _job(wire: JobWire, odd: list[str]) -> JobFacts:
 def _submission(wire: SubmissionWire, num: int, retry_on: frozenset[str], odd: list[str]) -> AttemptFacts:
     _known(wire.status, words.JOB_STATUSES, "job status", odd)
     _known(wire.termination_reason, words.RETRY_EVENT_OF, "job termination_reason", odd)
-    machine = wire.job_provisioning_data
+    machine = wire.job_provisioning_data or MachineWire()
+    runtime = wire.job_runtime_data or RuntimeWire()
+    blocks = None if runtime.offer is None else runtime.offer.blocks
     return AttemptFacts(
         num=num,
         **_attempt_words(wire.status, wire.termination_reason, wire.exit_status, retry_on),
         submitted_at=read_time(wire.submitted_at, "job submitted_at", odd),
         finished_at=read_time(wire.finished_at, "job finished_at", odd),
-        hostname=None if machine is None else machine.hostname or None,
-        price=None if machine is None else _micro(machine.price),
-        blocks=_blocks(wire.job_runtime_data),
+        hostname=machine.hostname or None,
+        price=_micro(machine.price),
+        blocks=blocks if blocks is not None and 0 < blocks < 1 << 31 else None,
     )
 
 
 def _micro(dollars: float | None) -> int | None:
     return None if dollars is None or abs(dollars) > _GREATEST else round(dollars * MICRO)
-
-
-def _blocks(runtime: RuntimeWire | None) -> int | None:
-    blocks = None if runtime is None or runtime.offer is None else runtime.offer.blocks
-    return blocks if blocks is not None and 0 < blocks < 1 << 31 else None
 
 
 def _known(word: str | None, known: frozenset[str] | dict[str, str | None], where: str, odd: list[str]) -> None:

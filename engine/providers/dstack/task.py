@@ -10,6 +10,7 @@ from typing import Any
 
 from engine.errors import TaskInvalid
 from engine.providers.base import Submission
+from engine.providers.dstack.lenient import at
 from engine.providers.dstack.requirements import idle_of
 from engine.providers.dstack.settings import default_gpu
 from engine.providers.dstack.words import MARK
@@ -34,8 +35,7 @@ def completed(draft: Draft, settings: Settings) -> dict[str, object]:
         TaskInvalid: dstack would refuse it, or something that it takes along is not there.
     """
     task, resources = dict(draft.configuration), draft.configuration.get("resources")
-    named = isinstance(resources, dict) and resources.get("gpu") is not None
-    gpu = default_gpu(settings) if draft.bare and not named else None
+    gpu = default_gpu(settings) if draft.bare and at(resources, "gpu") is None else None
     if gpu is not None:
         task["resources"] = {**(resources if isinstance(resources, dict) else {}), "gpu": gpu}
     backend = settings.value("dstack.backend")
@@ -160,8 +160,7 @@ def needs_image(task: Mapping[str, object], fallback: Sequence[str] = ()) -> boo
     """Whether the task must name an image and does not: dstack's default image supports only NVIDIA GPUs."""
     if task.get("image") or task.get("docker"):
         return False
-    resources = task.get("resources")
-    gpu = resources.get("gpu") if isinstance(resources, dict) else None
+    gpu = at(task, "resources", "gpu")
     return any(_is_other_makers(one) for one in (gpu, *fallback))
 
 

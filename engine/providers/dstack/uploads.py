@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from engine.errors import TaskInvalid
 from engine.providers.dstack.client import Client
+from engine.providers.dstack.lenient import at
 
 if TYPE_CHECKING:
     from dstack._internal.core.models.repos.remote import RemoteRepo
@@ -63,9 +64,8 @@ def _upload_files(client: Client, task: Mapping[str, object], base: Path) -> lis
                 raise TaskInvalid(f"`files`: cannot pack {path}: {error}") from None
             packed.seek(0)
             answer = client.upload("/api/files/upload_archive", packed, digest)
-            found = answer.json()
-            identity = found.get("id") if answer.ok and isinstance(found, dict) else None
-            if not isinstance(identity, str):
+            identity = at(answer.json(), "id")
+            if not answer.ok or not isinstance(identity, str):
                 raise client.trouble(answer, "upload the task's files")
             archives.append({"id": identity, "path": inside})
     return archives
@@ -125,12 +125,10 @@ def _make_known(client: Client, repo: RemoteRepo) -> None:
     known = client.ask(client.address.path("repos/get"), {"repo_id": repo.repo_id, "include_creds": True})
     if not known.ok and not known.gone:
         raise client.trouble(known, "look up the task's repo")
-    body = known.json() if known.ok else None
-    credentials = body.get("repo_creds") if isinstance(body, dict) else None
-    held: dict[str, object] = credentials if isinstance(credentials, dict) else {}
+    held = at(known.json(), "repo_creds") if known.ok else None
     try:
         usable, _ = get_repo_creds_and_default_branch(
-            repo_url=repo.repo_url, private_key=held.get("private_key"), oauth_token=held.get("oauth_token")
+            repo_url=repo.repo_url, private_key=at(held, "private_key"), oauth_token=at(held, "oauth_token")
         )
     except RepoInvalidCredentialsError:
         raise TaskInvalid(

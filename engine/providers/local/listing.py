@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Collection
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -169,7 +169,7 @@ class Lister:
         if spec is None or spec.kept:
             return
         if ended is None:
-            there.append((spec.created, self._machine(spec, "busy" if run.running else "provisioning", busy=True)))
+            there.append((spec.created, self._machine(spec, "busy" if run.running else "provisioning", busy_blocks=1)))
             return
         lost = ended.reason == "supervisor_lost"
         item = self._machine(
@@ -178,7 +178,7 @@ class Lister:
             up=run.running,
             reason="unreachable" if lost else "idle_timeout",
             message=ended.message if lost else "idle for 0s",
-            ended_at=ended.at,
+            finished_at=ended.at,
         )
         one = _Past(id=spec.id, run_id=run.accepted.run_id, at=spec.created, until=ended.at, item=item)
         self._machines.add(one)
@@ -193,12 +193,12 @@ class Lister:
             state = close_lost_machine(folder, state, self._clock.now())
         if (gone := state.gone) is not None:
             why, message = gone.reason, gone.message
-            item = self._machine(spec, "gone", up=state.up, reason=why, message=message, ended_at=gone.at)
+            item = self._machine(spec, "gone", up=state.up, reason=why, message=message, finished_at=gone.at)
             self._machines.add(_Past(id=machine_id, run_id=None, at=spec.created, until=gone.at, item=item))
             return
         status = "stopping" if state.told else "provisioning" if not state.up else "busy" if busy else "idle"
         reason = "stopped" if state.told else None
-        item = self._machine(spec, status, up=state.up, reason=reason, busy=busy, lost=state.lost)
+        item = self._machine(spec, status, up=state.up, reason=reason, busy_blocks=int(busy), unreachable=state.lost)
         there.append((spec.created, item))
 
     def _run(self, state: RunState) -> bytes:
@@ -230,18 +230,7 @@ class Lister:
             row.ended_at = ended.at
         return msgspec.json.encode(row)
 
-    def _machine(
-        self,
-        spec: MachineSpec,
-        status: str,
-        *,
-        up: bool = True,
-        reason: str | None = None,
-        message: str | None = None,
-        ended_at: int | None = None,
-        busy: bool = False,
-        lost: bool = False,
-    ) -> bytes:
+    def _machine(self, spec: MachineSpec, status: str, *, up: bool = True, **words: Any) -> bytes:
         row = ListedMachine(
             provider_id=spec.id,
             name=spec.name,
@@ -250,12 +239,7 @@ class Lister:
             instance_num=spec.num,
             hostname=spec.hostname if up and status != "provisioning" else None,
             status=status,
-            reason=reason,
-            message=message,
-            unreachable=lost,
-            busy_blocks=int(busy),
             created=spec.created,
-            finished_at=ended_at,
             price=spec.price,
             instance_type="process" if spec.gpu is None else f"process-{spec.gpu.lower()}x{spec.gpu_count}",
             gpu=spec.gpu,
@@ -264,5 +248,6 @@ class Lister:
             cpus=spec.cpus,
             memory_mib=spec.memory_mib,
             disk_mib=spec.disk_mib,
+            **words,
         )
         return msgspec.json.encode(row)

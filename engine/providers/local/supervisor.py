@@ -50,10 +50,6 @@ class OutputKeeper:
         self.kept = 0
         self.dropped = 0
 
-    def handed_over(self) -> None:
-        """Close our copy of the writing end: the command has its own, or never will."""
-        os.close(self.writer)
-
     def move(self) -> bool:
         """Keep what is in the pipe now, at most a pipe's worth; False if nothing is."""
         if self.pipe is None:
@@ -144,7 +140,7 @@ class Supervisor:
         while self.machine.waits:
             self._wait(self.machine.pause(_TICK))
             if (reason := self._cut_short()) is not None:
-                self._output.handed_over()
+                os.close(self._output.writer)  # the command has its own, or never will
                 self._output.finish()
                 self._exited_at = _now()
                 self._settle(reason, None, _MESSAGES[reason])
@@ -180,7 +176,7 @@ class Supervisor:
             self._settle("not_started", None, f"cannot start {self._argv[0]} in {self._cwd}: {error.strerror}")
             return False
         finally:
-            self._output.handed_over()
+            os.close(self._output.writer)  # the command has its own, or never will
             os.chdir("/")
         return True
 
@@ -216,7 +212,7 @@ class Supervisor:
         self._exited_at = _now()
         self._settle("supervisor_lost", None, error)
 
-    def _quit(self) -> None:
+    def _quit(self, *_: object) -> None:
         self._told_to_quit = True
 
     def _wait(self, timeout: float) -> None:
@@ -351,14 +347,14 @@ def _acknowledge() -> None:
     os.close(null)
 
 
-def _wake_on_signals(told_to_quit: Callable[[], None]) -> int:
+def _wake_on_signals(told_to_quit: Callable[..., None]) -> int:
     """A descriptor that becomes readable when a child has ended or SIGTERM came."""
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.signal(signal.SIGTERM, lambda *_: told_to_quit())
+    signal.signal(signal.SIGTERM, told_to_quit)
     return reader
 
 
