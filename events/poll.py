@@ -5,10 +5,10 @@ import re
 import msgspec
 
 MAX_DEPTH = 200
-"""The deepest answers of dstack and Slurm are under 20; the interpreter's own limit is 1,000 frames in all."""
+"""The deepest answers of a provider are under 20; the interpreter's own limit is 1,000 frames in all."""
 
 MAX_VALUES = 1_000_000
-"""The widest answers of dstack have 30,000: 100 runs of 266 values. 32 MB of `[],` would decode to 700 MB of lists."""
+"""The widest answers of a provider have 30,000: 100 runs of 266 values. 32 MB of `[],` would decode to 700 MB of lists."""
 
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"?', re.DOTALL)
 _NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
@@ -23,7 +23,7 @@ class Poll(msgspec.Struct, frozen=True, kw_only=True):
     not JSON is kept as a JSON string of its text (`text` is True).
     """
 
-    source: str  # who was asked: `dstack/<project>`, `local/<host>`, `slurm/<cluster>`
+    source: str  # who was asked: `<provider>/<project>`, `local/<host>`
     path: str
     req: bytes = b"null"
     started_at: int

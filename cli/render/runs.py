@@ -31,7 +31,7 @@ def ended(run: RunObject) -> str:
 
 
 def paid(run: RunObject) -> str:
-    """`cost $0.0535, dstack says $0.0347`: Steno's cost and the provider's figure.
+    """`cost $0.0535, PROVIDER says $0.0347`: Steno's cost and the provider's figure.
 
     Empty for a run on this machine if it is free.
     """
@@ -62,7 +62,7 @@ def called(run: RunObject) -> str:
 
 
 def identity(run: RunObject) -> list[str]:
-    """`dstack <the provider's id>` and `run id <Steno's>`, a line each; one line where the provider has no other id."""
+    """`PROVIDER <its own id>` and `run id <Steno's>`, a line each; one line where the provider has no other id."""
     ours = f"run id {run.run_id}"
     if run.provider_id in (None, run.run_id):
         return [paint.dim(f"{run.provider}  {ours}")]

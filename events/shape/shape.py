@@ -1,7 +1,7 @@
 """The shape of an answer, given by the engine as data: which values move at every poll, which rarely, which are secret.
 
 A path is keys joined by dots; `name[]` is every element of the list under `name`, `*` every key of an object:
-`jobs[].job_submissions[].last_processed_at`, `run_spec.configuration.env.*`.
+`jobs[].attempts[].checked_at`, `task.env.*`.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Poll traces: one poll a line of JSON (`.jsonl`, `.jsonl.zst`, `-`), readable by anybody.
 
-A dstack line is `{"t", "ep", "path", "req", "status", "ms", "body"}`, with `"status": null` and `"error"` (also read as
-`"exc"`) where no answer came; a Slurm line `{"t", "kind": "poll", "cmd", "rc", "ms", "out", "err"}`. Unknown keys are
+A line is `{"t", "ep", "path", "req", "status", "ms", "body"}`, with `"status": null` and `"error"` (also read as
+`"exc"`) where no answer came; one of a command `{"t", "kind": "poll", "cmd", "rc", "ms", "out", "err"}`. Unknown keys are
 kept. A line with `"ep": "lab_note"`, or a `kind` other than `poll`, is not a poll.
 """
 

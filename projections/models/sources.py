@@ -45,13 +45,13 @@ def source_rows(record: "Record", view: "View") -> tuple[SourceRow, ...]:
             machines=machines[name],
         )
         for name, polls, first_at, last_at in sorted(record.polled(until=view.position))
-        # dstack's event log is of no project: what was imported of it belongs to the archive beside it.
+        # An event log may be of no project: what was imported of it belongs to the archive beside it.
         if name in sources and (not sources[name].archive or sources[name].imported_to is not None)
     )
 
 
 def archive_named(view: "View", name: str) -> str:
-    """The archive that a person means: `dstack/march-outage`, or `march-outage` where only one ends so.
+    """The archive that a person means: `PROVIDER/march-outage`, or `march-outage` where only one ends so.
 
     Raises:
         SourceNotFound: there is none of that name, or several.
