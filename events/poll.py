@@ -5,10 +5,10 @@ import re
 import msgspec
 
 MAX_DEPTH = 200
-"""The deepest answers of a provider are under 20; the interpreter's own limit is 1,000 frames in all."""
+"""The deepest answers are under 20; the interpreter's own limit is 1,000 frames in all."""
 
 MAX_VALUES = 1_000_000
-"""The widest answers of a provider have 30,000: 100 runs of 266 values. 32 MB of `[],` would decode to 700 MB of lists."""
+"""The widest answers have 30,000: 100 runs of 266 values. 32 MB of `[],` would decode to 700 MB of lists."""
 
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"?', re.DOTALL)
 _NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")

@@ -1,8 +1,8 @@
 """Poll traces: one poll a line of JSON (`.jsonl`, `.jsonl.zst`, `-`), readable by anybody.
 
 A line is `{"t", "ep", "path", "req", "status", "ms", "body"}`, with `"status": null` and `"error"` (also read as
-`"exc"`) where no answer came; one of a command `{"t", "kind": "poll", "cmd", "rc", "ms", "out", "err"}`. Unknown keys are
-kept. A line with `"ep": "lab_note"`, or a `kind` other than `poll`, is not a poll.
+`"exc"`) where no answer came; that of a command `{"t", "kind": "poll", "cmd", "rc", "ms", "out", "err"}`. Unknown keys
+are kept. A line with `"ep": "lab_note"`, or a `kind` other than `poll`, is not a poll.
 """
 
 import json

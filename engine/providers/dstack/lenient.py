@@ -6,6 +6,7 @@ policy we cannot read counts as covering everything.
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin
@@ -13,6 +14,7 @@ from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin
 import msgspec
 
 T = TypeVar("T", bound=msgspec.Struct)
+Kind = type[msgspec.Struct]
 
 _NAMES: Final = {str: "text", int: "whole number", float: "number", bool: "true or false", list: "list"}
 _SAFE: Final = 2**53
@@ -30,24 +32,18 @@ def objects(value: object) -> list[dict[str, Any]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
+@dataclass(frozen=True)
 class Lenient:
-    """Fits values of any shape into structures.
+    """Fits values of any shape into structures."""
 
-    Args:
-        blank: structure → what stands in a list for an item that is no object; an item of any other is left out.
-        instead: structure → what stands for one that must be there and is not.
-        special: structure → how a value of another shape is read; it gets the value and notes what it could not use.
-    """
-
-    def __init__(
-        self,
-        blank: dict[type[msgspec.Struct], msgspec.Struct],
-        instead: dict[type[msgspec.Struct], msgspec.Struct],
-        special: dict[type[msgspec.Struct], Callable[[object, str, list[str]], msgspec.Struct]],
-    ) -> None:
-        self._blank = blank
-        self._instead = instead
-        self._special = special
+    blank: dict[Kind, msgspec.Struct] = field(default_factory=dict)
+    """What stands in a list for an item that is no object; an item of any other structure is left out."""
+    instead: dict[Kind, msgspec.Struct] = field(default_factory=dict)
+    """What stands for one that must be there and is not."""
+    special: dict[type[msgspec.Struct], Callable[[object, str, list[str]], msgspec.Struct]] = field(
+        default_factory=dict
+    )
+    """How a value of another shape is read; it gets the value and its path, and notes what it could not use."""
 
     def read(self, item: bytes, kind: type[T], what: str) -> tuple[T, tuple[str, ...]]:
         """The structure, and the paths of what did not fit.
@@ -66,33 +62,33 @@ class Lenient:
 
     def _fit(self, value: dict[str, Any], kind: type[T], where: str, drift: list[str]) -> T:
         found: dict[str, Any] = {}
-        for field in msgspec.structs.fields(kind):
-            wanted, given = _wanted(field.type), value.get(field.encode_name)
-            path = f"{where}{field.encode_name}"
-            if field.default is msgspec.UNSET and field.encode_name in value:
-                found[field.name] = None
+        for part in msgspec.structs.fields(kind):
+            wanted, given = _wanted(part.type), value.get(part.encode_name)
+            path = f"{where}{part.encode_name}"
+            if part.default is msgspec.UNSET and part.encode_name in value:
+                found[part.name] = None
             with suppress(msgspec.ValidationError):
                 if given is not None:
-                    found[field.name] = msgspec.convert(given, field.type)
+                    found[part.name] = msgspec.convert(given, part.type)
                     continue
             if isinstance(wanted, type) and issubclass(wanted, msgspec.Struct):
-                if given is None and not field.required:
+                if given is None and not part.required:
                     continue
-                found[field.name] = self._inner(given, wanted, path, drift)
-            elif get_origin(wanted) is list and (given is not None or field.required):
-                found[field.name] = self._items(given, get_args(wanted)[0], path, drift)
+                found[part.name] = self._inner(given, wanted, path, drift)
+            elif get_origin(wanted) is list and (given is not None or part.required):
+                found[part.name] = self._items(given, get_args(wanted)[0], path, drift)
             elif given is not None:
-                drift.append(f"{path}: {_problem(given, wanted, field.encode_name)}")
+                drift.append(f"{path}: {_problem(given, wanted, part.encode_name)}")
         return kind(**found)
 
     def _inner(self, given: object, kind: type[msgspec.Struct], path: str, drift: list[str]) -> msgspec.Struct | None:
-        if kind in self._special:
-            return self._special[kind](given, path, drift)
+        if kind in self.special:
+            return self.special[kind](given, path, drift)
         if isinstance(given, dict):
             return self._fit(given, kind, f"{path}.", drift)
         if given is not None:
             drift.append(f"{path}: no object")
-        return self._instead.get(kind)
+        return self.instead.get(kind)
 
     def _items(self, given: object, kind: type[msgspec.Struct], path: str, drift: list[str]) -> list[msgspec.Struct]:
         if not isinstance(given, list):
@@ -104,8 +100,8 @@ class Lenient:
                 found.append(self._fit(item, kind, f"{path}[].", drift))
                 continue
             drift.append(f"{path}[]: no object")
-            if kind in self._blank:
-                found.append(self._blank[kind])
+            if kind in self.blank:
+                found.append(self.blank[kind])
         return found
 
 

@@ -69,7 +69,7 @@ class _Instance(msgspec.Struct):
 
 
 _instance = msgspec.json.Decoder(_Instance)
-_LENIENT: Final = Lenient(blank={}, instead={}, special={})
+_LENIENT: Final = Lenient()
 
 
 class _Target(msgspec.Struct):
