@@ -148,7 +148,6 @@ def stored_machines_of(run: Run, against: bytes | None) -> tuple[str, ...]:
 
 
 def _money(costs: Costs, bases: _Bases, run: Run, vms: list[Vm]) -> Money:
-    """What a run costs on these machines."""
     there = {vm.vm_id: vm for vm in sorted(vms, key=lambda vm: vm.first_position)}
     mine = [charge for vm_id in there for charge in costs.paid_by(run.run_id, vm_id)]
     cost = costs.of_run(run.run_id, there)

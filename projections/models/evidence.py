@@ -76,7 +76,6 @@ def quote_event(stored: "Stored") -> Quote:
 
 
 def _reported(event: types.Event) -> tuple[Field, ...]:
-    """What a task said of itself, in its own words."""
     if not isinstance(event, types.TaskReported) or not event.frame:
         return ()
     frame = _decoded(event.frame)
@@ -88,7 +87,6 @@ def _reported(event: types.Event) -> tuple[Field, ...]:
 
 
 def _moment(name: str, value: str | int | None) -> str | int | None:
-    """A moment as text; any other value as it is."""
     return format_time(value) if name in _MOMENTS and isinstance(value, int) else value
 
 

@@ -191,6 +191,5 @@ def _poll(record: "Record", position: int) -> Poll | None:
 
 
 def _facts(poll: Poll, provider_id: str | None) -> RunFacts | None:
-    """What a poll says about a run, as the rules read it."""
     shown = (seen.facts for seen in PollReader(READINGS).read(0, poll).runs)
     return next((facts for facts in shown if facts.provider_id == provider_id), None)

@@ -181,7 +181,6 @@ def _ending(run: Run, mark: KernelMark) -> tuple[str, str]:
 
 
 def _refusal(facts: Iterable[KernelEvent]) -> str | None:
-    """Why it never reached its provider."""
     found = None
     for fact in facts:
         match fact.event:
@@ -202,7 +201,6 @@ def _frame(report: types.TaskReported) -> dict[str, Any]:
 
 
 def _message(status: str, said: dict[str, Any]) -> str:
-    """A line for a person, of what has none of its own."""
     match status:
         case "COMPILING":
             return f"compiling with {said.get('compiler', 'a compiler')}"

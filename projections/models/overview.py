@@ -128,7 +128,6 @@ def overview(look: Look, policy: Policy) -> Overview:
 
 
 def _stored(texts: Iterable[bytes]) -> tuple[RunObject, ...]:
-    """Runs as the JSON text that is stored."""
     return cast("tuple[RunObject, ...]", tuple(map(msgspec.Raw, texts)))
 
 

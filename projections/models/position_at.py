@@ -1,5 +1,6 @@
 """What a moment stands for in the record: a position, and how far archives were by their own clocks."""
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from engine.fold.archives import imported_at
@@ -62,12 +63,8 @@ def last_before(record: "Record", time: int, head: int, after: int = 0) -> int:
 
     Found by halving: positions follow time but for clock steps, and for what was imported.
     """
-    low, high = after, head
-    while low < high:
-        middle = (low + high + 1) // 2
-        stored = next(iter(record.read(after=middle - 1, limit=1)))
-        if stored.observed_at <= time:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+
+    def observed_at(position: int) -> int:
+        return next(iter(record.read(after=position - 1, limit=1))).observed_at
+
+    return after + bisect_right(range(after + 1, head + 1), time, key=observed_at)

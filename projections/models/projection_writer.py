@@ -29,7 +29,7 @@ from engine.rules.current import CURRENT, NAME
 from engine.states import VmState
 from projections.models.cost_rows import Money, costed
 from projections.store.notes import Mark
-from projections.store.schema import RunRow
+from projections.store.schema import RunRow, anomalies, blind
 from projections.store.store import Checkpoint, ProjectionStore
 from projections.store.world_table import (
     APART,
@@ -271,8 +271,8 @@ class ProjectionWriter:
         found = [_row(runs[run_id], money[run_id], changed[run_id]) for run_id in in_order]
         self.store.runs.put(found, end)
         self.store.vms.put(rows, end)
-        self.store.add_anomalies(map(partial(_anomaly_row, state), state.anomalies), end)
-        self.store.add_blind(map(partial(_blind_row, state), state.blind), end)
+        self.store.add(anomalies, map(partial(_anomaly_row, state), state.anomalies), end)
+        self.store.add(blind, map(partial(_blind_row, state), state.blind), end)
         marks = [*_run_marks(runs[run_id] for run_id in in_order), *_vm_marks(vms[vm_id] for vm_id in machines)]
         marks += [
             Mark(position=one.position, at=seen_at(state, one.subject), kind=one.kind.value, subject=one.subject)
@@ -338,7 +338,6 @@ def _blind_row(state: WorldState, one: Blind) -> tuple[str, str | None, bytes]:
 
 
 def _run_marks(runs: Iterable[Run]) -> Iterator[Mark]:
-    """Ends of runs."""
     for run in runs:
         for step in run.transitions:
             if step.after in TERMINAL:
@@ -347,7 +346,6 @@ def _run_marks(runs: Iterable[Run]) -> Iterator[Mark]:
 
 
 def _vm_marks(vms: Iterable[Vm]) -> Iterator[Mark]:
-    """Machines that were first seen, and that went."""
     for vm in vms:
         subject = f"vm/{vm.vm_id}"
         yield Mark(position=vm.first_position, at=vm.first_at, kind="vm_started", subject=subject)

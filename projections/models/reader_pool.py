@@ -267,7 +267,6 @@ class Pool:
 
     @contextmanager
     def _lent(self) -> Iterator[Record]:
-        """The record, open for one thread."""
         with self._lock:
             record = self._records.pop() if self._records else None
         record = self._record() if record is None else record

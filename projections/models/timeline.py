@@ -191,7 +191,6 @@ _Stretch = TypeVar("_Stretch", BlindObject, IntervalObject)
 
 
 def _within(stretches: Iterable[_Stretch], start: int, until: int) -> Iterator[tuple[_Stretch, int, int]]:
-    """(stretch, start, end) of each that lies within a time, cut to it."""
     for one in stretches:
         begin = max(start, parse_time(one.start))
         end = min(until, parse_time(one.end) if one.end is not None else until)

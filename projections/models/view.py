@@ -101,22 +101,17 @@ class View:
     """One store, read."""
 
     def __init__(self, store: ProjectionStore) -> None:
-        self._store = store
-
-    @property
-    def store(self) -> ProjectionStore:
-        """What is read: read models with questions of their own ask it."""
-        return self._store
+        self.store = store
 
     @cached_property
     def state(self) -> WorldState:
         """The engine's world behind these projections; runs and machines are loaded when they are met."""
-        return take_up(self._store) or WorldState(rules=CURRENT.name)
+        return take_up(self.store) or WorldState(rules=CURRENT.name)
 
     @property
     def position(self) -> int:
         """The last position these projections know."""
-        checkpoint = self._store.checkpoint()
+        checkpoint = self.store.checkpoint()
         return 0 if checkpoint is None else checkpoint.position
 
     @property
@@ -142,7 +137,7 @@ class View:
 
         Of archives none is open now. With `hidden`, also the runs of hidden archives.
         """
-        rows = self._store.runs.all(since=open_or_since, newest_first=newest_first, hidden=hidden)
+        rows = self.store.runs.all(since=open_or_since, newest_first=newest_first, hidden=hidden)
         return tuple(_run.decode(row.object) for row in rows)
 
     def row(self, word: str) -> RunRow:
@@ -151,26 +146,22 @@ class View:
         Raises:
             RunNotFound: none, or more than one.
         """
-        return _one(self._store.runs, word, RunNotFound, "run", "steno ps --all")
+        return _one(self.store.runs, word, RunNotFound, "run", "steno ps --all")
 
     def run(self, word: str) -> RunObject:
-        """The object of the run a person means.
-
-        Raises:
-            RunNotFound: none, or more than one.
-        """
+        """As `row`, its object."""
         return _run.decode(self.row(word).object)
 
     def anomalies_of(self, subject: str) -> tuple[Anomaly, ...]:
         """What was odd about `run/<run id>` or `vm/<vm id>`."""
-        return tuple(map(_anomaly.decode, self._store.anomalies(subject)))
+        return tuple(map(_anomaly.decode, self.store.anomalies(subject)))
 
     def vms(self, *, billed_or_since: int | None = None, hidden: bool = False) -> tuple[VmObject, ...]:
         """All machines in order of first sight; or only those that may be billed or ended since a moment.
 
         Of archives none is billed now. With `hidden`, also the machines of hidden archives.
         """
-        rows = self._store.vms.all(since=billed_or_since, hidden=hidden)
+        rows = self.store.vms.all(since=billed_or_since, hidden=hidden)
         return tuple(_vm.decode(row.object) for row in rows)
 
     def vm_row(self, word: str) -> VmRow:
@@ -179,7 +170,7 @@ class View:
         Raises:
             VmNotFound: none, or more than one.
         """
-        return _one(self._store.vms, word, VmNotFound, "machine", "steno vms --all")
+        return _one(self.store.vms, word, VmNotFound, "machine", "steno vms --all")
 
     def run_or_vm(self, word: str) -> RunRow | VmRow:
         """The run, or else the machine, that a person means. A beginning that ids of both kinds have is not unique.
@@ -187,7 +178,7 @@ class View:
         Raises:
             RunNotFound: none, or more than one.
         """
-        found: tuple[RunRow | VmRow, ...] = (*self._store.runs.matching(word), *self._store.vms.matching(word))
+        found: tuple[RunRow | VmRow, ...] = (*self.store.runs.matching(word), *self.store.vms.matching(word))
         exact = [one for one in found if word in (_id_of(one), one.provider_id, one.name)]
         match exact or found:
             case ():
@@ -197,11 +188,7 @@ class View:
         raise RunNotFound(_several(word, "runs and machines", found))
 
     def vm(self, word: str) -> VmObject:
-        """The object of the machine a person means.
-
-        Raises:
-            VmNotFound: none, or more than one.
-        """
+        """As `vm_row`, its object."""
         return _vm.decode(self.vm_row(word).object)
 
     def machine(self, vm_id: str) -> Vm:
@@ -222,8 +209,8 @@ class View:
         listed = [source.machines_position for source in state.sources.values()]
         came = [state.vms[vm_id].first_position for vm_id in state.open_vms]
         rows = (
-            *self._store.runs.newest(_LEARNT_FROM),
-            *self._store.runs.changed_since(min((*listed, *came), default=0)),
+            *self.store.runs.newest(_LEARNT_FROM),
+            *self.store.runs.changed_since(min((*listed, *came), default=0)),
         )
         runs = {run_id: state.runs[run_id] for run_id in state.unsettled}
         runs |= {row.run_id: decode_run(row.folded) for row in rows if row.run_id not in runs}
@@ -235,10 +222,10 @@ class View:
 
         Archives are in neither.
         """
-        there = {row.vm_id: row for row in self._store.vms.all(since=now - DAY)}
-        there |= {row.vm_id: row for row in self._store.vms.kinds() if row.vm_id not in there}
+        there = {row.vm_id: row for row in self.store.vms.all(since=now - DAY)}
+        there |= {row.vm_id: row for row in self.store.vms.kinds() if row.vm_id not in there}
         there = {vm_id: row for vm_id, row in there.items() if row.archive is None}
-        total, first = self._store.vms.spent()
+        total, first = self.store.vms.spent()
         rest = PastSpend(spent=total - sum(row.cost for row in there.values()), since=first)
         machines = {vm_id: decode_vm(row.folded) for vm_id, row in there.items()}
         return msgspec.structs.replace(self.state, vms=machines), rest
@@ -263,12 +250,12 @@ class View:
 
     def whole(self) -> WorldState:
         """The engine's world with every run in memory: what costs and the budget are reckoned from."""
-        return take_up_whole(self._store) or WorldState(rules=CURRENT.name)
+        return take_up_whole(self.store) or WorldState(rules=CURRENT.name)
 
     def blind_of(self, row: RunRow) -> tuple[BlindObject, ...]:
         """When the sources that show a run told us nothing, gaps that still last included."""
         sources = tuple(decode_run(row.folded).started)
-        return (*map(_blind.decode, self._store.blind(sources)), *self.open_gaps(sources))
+        return (*map(_blind.decode, self.store.blind(sources)), *self.open_gaps(sources))
 
     def open_gaps(self, of: Container[str] | None = None) -> tuple[BlindObject, ...]:
         """Times in which a source, or one of some, tells us nothing that still last."""
@@ -301,11 +288,6 @@ class View:
 
 
 def _one(table: RowTable[Row], word: str, error: type[StenoError], thing: str, listing: str) -> Row:
-    """The row that a word means.
-
-    Raises:
-        StenoError: none, or more than one.
-    """
     found = table.matching(word)
     if len(found) == 1:
         return found[0]

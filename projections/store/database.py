@@ -45,6 +45,12 @@ class Database:
         """The first row; None where there is none."""
         return self.execute(statement, **given).fetchone()
 
+    def add(self, table: Table, rows: Iterable[tuple[Any, ...]], changed: int) -> None:
+        """Add rows at a position, behind all others; a row has all columns but `ordinal` and `changed`."""
+        for row in rows:
+            given = zip(table.columns.keys(), (self.next_place(), changed, *row), strict=True)
+            self.execute(insertion(table), **dict(given))
+
     def next_place(self) -> int | None:
         """The place of a new row; None: the database gives it, behind all others of its table."""
         if self.last_place is not None:

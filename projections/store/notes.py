@@ -9,7 +9,6 @@ import msgspec
 from sqlalchemy import (
     ColumnElement,
     Select,
-    Table,
     bindparam,
     func,
     literal_column,
@@ -20,7 +19,7 @@ from sqlalchemy import (
     union_all,
 )
 
-from projections.store.database import Database, insertion
+from projections.store.database import Database
 from projections.store.schema import anomalies, blind, marks, runs
 
 _ANOMALIES: Final = select(anomalies.c.object).order_by(anomalies.c.ordinal)
@@ -45,10 +44,6 @@ _BLIND_OF: Final = _BLIND.where(blind.c.source == bindparam("source"))
 
 class NoteTable(Database):
     """The notes in one open store."""
-
-    def add_anomalies(self, rows: Iterable[tuple[str, int, str | None, bytes]], changed: int = 0) -> None:
-        """More anomalies, each (subject, position, archive, JSON object)."""
-        self._add(anomalies, rows, changed)
 
     def anomalies(self, subject: str | None = None) -> tuple[bytes, ...]:
         """All anomalies in order, or those of one subject; at the end those of cost."""
@@ -77,10 +72,6 @@ class NoteTable(Database):
         count: int = self.first(_COUNT)[0]
         return count
 
-    def add_blind(self, rows: Iterable[tuple[str, str | None, bytes]], changed: int = 0) -> None:
-        """More gaps that are over, each (source, archive, JSON object)."""
-        self._add(blind, rows, changed)
-
     def blind(self, sources: Sequence[str] | None = None) -> tuple[bytes, ...]:
         """All gaps that are over, in order, or those of some sources."""
         if sources is None:
@@ -92,18 +83,12 @@ class NoteTable(Database):
         found = self.execute(_newest_blind(len(but)), limit=limit, **_named(but))
         return tuple(row[0] for row in found)
 
-    def _add(self, table: Table, rows: Iterable[tuple[Any, ...]], changed: int) -> None:
-        for row in rows:
-            given = zip(table.c.keys(), (self.next_place(), changed, *row), strict=True)
-            self.execute(insertion(table), **dict(given))
-
 
 def _named(archives: Sequence[str]) -> dict[str, str]:
     return {f"but_{index}": name for index, name in enumerate(archives)}
 
 
 def _shown(archive: ColumnElement[Any], but: int | None) -> ColumnElement[bool]:
-    """What is live; or, but for so many archives, all."""
     if but == 0:
         return true()
     live = archive.is_(None)
@@ -165,9 +150,7 @@ class MarkTable(Database):
 
     def add_marks(self, found: Iterable[Mark], changed: int = 0) -> None:
         """More marks."""
-        for one in found:
-            given = {**msgspec.structs.asdict(one), "track": _track(one.kind), "changed": changed}
-            self.execute(insertion(marks), ordinal=self.next_place(), **given)
+        self.add(marks, ((*msgspec.structs.astuple(one), _track(one.kind)) for one in found), changed)
 
     def marks(self, most: int, since: int | None = None, until: int | None = None) -> Marks:
         """At most so many marks of a stretch of time, both ends included (microseconds, UTC); without them, of all.

@@ -116,7 +116,6 @@ class ReadModels:
                 _remove(found)
 
     def _linked(self) -> str | None:
-        """The name of the file in use."""
         try:
             return self._path.readlink().name
         except OSError:
@@ -131,6 +130,5 @@ class ReadModels:
 
 
 def _remove(path: Path) -> None:
-    """Remove a file with all beside it."""
     for side in ("", *_SIDES):
         path.with_name(path.name + side).unlink(missing_ok=True)

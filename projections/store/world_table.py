@@ -1,6 +1,6 @@
 """The engine's world, kept in the store piece by piece: a fold that goes on loads only what it meets."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 from zlib import crc32
@@ -35,22 +35,17 @@ def form() -> str:
         (kind.__name__, [(field.name, str(field.type)) for field in fields(kind)])
         if issubclass(kind, msgspec.Struct)
         else (kind.__name__, [member.value for member in kind])
-        for kind in sorted(_parts(WorldState, {}), key=lambda kind: kind.__qualname__)
+        for kind in sorted(_parts(WorldState, set()), key=lambda kind: kind.__qualname__)
     ]
     return f"{crc32(repr(described).encode()):08x}"
 
 
-def _parts(
-    kind: Any, found: dict[type[msgspec.Struct] | type[Enum], None]
-) -> Iterable[type[msgspec.Struct] | type[Enum]]:
+def _parts(kind: Any, found: set[type[msgspec.Struct] | type[Enum]]) -> set[type[msgspec.Struct] | type[Enum]]:
     """Every structure and every vocabulary that values of a type are made of."""
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct | Enum):
-        if kind in found:
-            return found
-        found[kind] = None
-        if issubclass(kind, msgspec.Struct):
-            for field in fields(kind):
-                _parts(field.type, found)
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct | Enum) and kind not in found:
+        found.add(kind)
+        for field in fields(kind) if issubclass(kind, msgspec.Struct) else ():
+            _parts(field.type, found)
     for inner in get_args(kind):
         _parts(inner, found)
     return found
