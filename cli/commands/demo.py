@@ -18,7 +18,6 @@ from events.clock import SECOND
 
 if TYPE_CHECKING:
     from engine.objects import RunObject, VmObject
-    from engine.providers.base import Provider
     from events.store.record import Record
 
 _OLD = "2025-12-sdk"
@@ -100,11 +99,11 @@ def _machines(app: App) -> tuple[list[RunObject], tuple[VmObject, ...]]:
 
     _title("Two commands on a machine of this host that costs $1.99 an hour and boots in 2 s", app)
     _typed("export " + " ".join(f"{variable}={value}" for variable, value in _SHOWN.values()), app)
-    with app.writing() as record, closing(app.provider("local", record.store)) as provider:
-        runs = [_run(app, record, provider, name, line) for name, line in _RUNS.items()]
+    with app.writing() as record:
+        runs = [_run(app, record, name, line) for name, line in _RUNS.items()]
         _title("It is idle for 3 s and is stopped", app)
         _typed("steno up", app)
-        _until_gone(app, record, provider)
+        _until_gone(app, record)
     with viewing(app) as (_, view, _):
         _title("What that cost", app)
         _printed("steno vms", app, listing(view.vms(), view.machine, lambda _: app.clock.now(), columns() - 2))
@@ -114,7 +113,7 @@ def _machines(app: App) -> tuple[list[RunObject], tuple[VmObject, ...]]:
     return runs, machines
 
 
-def _run(app: App, record: Record, provider: Provider, name: str, line: str) -> RunObject:
+def _run(app: App, record: Record, name: str, line: str) -> RunObject:
     from cli.render.runs import ended
     from cli.wiring.session import session
     from cli.wiring.task import described
@@ -124,7 +123,7 @@ def _run(app: App, record: Record, provider: Provider, name: str, line: str) -> 
     task = described(
         file=None, command=[line], flags={"name": name}, settings=app.settings, provider="local", run_id=run_id
     )
-    with session(app, record, provider, stays=True) as here:
+    with session(app, record, "local", stays=True) as here:
         run = here.to_the_end(here.submit(task, run_id))
     if not app.json:
         emit(f"  {ended(run)}")
@@ -138,7 +137,7 @@ class _Lines(logging.Handler):
         emit(f"  {record.getMessage()}")
 
 
-def _until_gone(app: App, record: Record, provider: Provider) -> None:
+def _until_gone(app: App, record: Record) -> None:
     """Record and control, with the log lines of `steno up`, until no machine is billed."""
     from cli.wiring.daemon_log import DaemonLog
     from cli.wiring.recorder import watching
@@ -146,7 +145,7 @@ def _until_gone(app: App, record: Record, provider: Provider) -> None:
     log, root = logging.getLogger("steno.record"), logging.getLogger()
     before = root.handlers[:]
     deadline = app.clock.now() + _PATIENCE
-    with watching(app, record, provider) as recorder:
+    with closing(app.provider("local", record.store)) as provider, watching(app, record, provider) as recorder:
         said = DaemonLog(recorder)
         if not app.json:
             root.handlers[:] = [_Lines()]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import click
@@ -128,11 +127,7 @@ def _rent(app: App, trial: Trial, provider_name: str, *, yes: bool) -> None:
     question = f"Running {task.name} can cost {money(most)} at most ({terms}). Rent it?"
     if not yes and not click.confirm(question, err=True):
         raise Detached("nothing was rented")
-    with (
-        app.writing() as record,
-        closing(app.provider(provider_name, record.store)) as provider,
-        session(app, record, provider) as here,
-    ):
+    with app.writing() as record, session(app, record, provider_name) as here:
         run = here.to_the_end(here.submit(task, run_id))
     if run.state != "succeeded":
         app.exit_code = NOT_SUCCEEDED

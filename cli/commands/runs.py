@@ -254,10 +254,7 @@ def stop_command(app: App, run: str, abort: bool) -> None:
         name, state = found.name or found.run_id, str(found.state)
         said = f"{name} had already ended: {state}"
         if requested:
-            with (
-                closing(app.provider_of(found, record.store)) as provider,
-                session(app, record, provider, adopt=False) as here,
-            ):
+            with session(app, record, found.provider, project=found.project, adopt=False) as here:
                 here.stop(found, abort=abort)
                 after = here.follow(found.run_id, name, timeout=END_TIMEOUT)
             kind = "abort" if abort else "stop"

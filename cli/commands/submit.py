@@ -1,7 +1,6 @@
 """`steno submit`: submit a task to a provider."""
 
 from collections.abc import Iterable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -141,11 +140,7 @@ def submit_command(
         raise click.UsageError("--timeout is how long to wait: add --wait")
     run_id, settings = app.ids.new(), app.settings
     task = described(file=file, command=words, flags=flags, settings=settings, run_id=run_id)
-    with (
-        app.writing() as record,
-        closing(app.provider(settings.provider, record.store)) as provider,
-        session(app, record, provider) as here,
-    ):
+    with app.writing() as record, session(app, record, settings.provider) as here:
         submitted = here.submit(task, run_id)
         run = here.to_the_end(submitted, timeout=limit) if wait else None
         if run is None:
@@ -165,4 +160,6 @@ def submit_command(
         if queued is not None:
             hint(f"queued: {queued}; `steno record` submits it, `steno stop {name}` cancels it")
         else:
-            hint(f"submitted to {provider.name}; `steno record` follows it, `steno logs {name} -f` shows its output")
+            hint(
+                f"submitted to {submitted.provider}; `steno record` follows it, `steno logs {name} -f` shows its output"
+            )

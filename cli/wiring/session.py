@@ -4,7 +4,7 @@ import getpass
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import msgspec
 
@@ -219,19 +219,23 @@ class RunSession:
 
 @contextmanager
 def session(
-    app: App, record: Record, provider: Provider, *, adopt: bool = True, stays: bool = False
+    app: App, record: Record, provider: str, *, project: str | None = None, adopt: bool = True, stays: bool = False
 ) -> Iterator[RunSession]:
-    """A session with one provider; the lease is released afterwards.
+    """A session with the provider of that name, which is closed afterwards; its lease is released.
 
     Args:
+        project: see `App.provider`.
         adopt: see `watching`.
         stays: a recorder runs afterwards, which stops idle machines.
 
     Raises:
         RecordNotWritable: the lease cannot be opened, so nothing was requested.
     """
-    with watching(app, record, provider, adopt=adopt) as recorder:
+    with (
+        closing(app.provider(provider, record.store, project=project)) as found,
+        watching(app, record, found, adopt=adopt) as recorder,
+    ):
         recorder.stays = stays
-        yield RunSession(app, record, provider, recorder)
+        yield RunSession(app, record, found, recorder)
         # What this process gave a place to, it also submits: no other process may be there to do it.
         recorder.effects.wait(GRACE, until=lambda: not recorder.effects.busy)
