@@ -1,6 +1,5 @@
-"""Archives: sources whose polls were imported from a trace. Their time ends with their last poll (docs/adr/0030).
-
-The record itself says which they are: an import gives its polls ids, a recorder does not.
+"""Archives: sources whose polls were imported from a trace; their time ends with their last poll (docs/adr/0030). An
+import gives its polls ids, a recorder does not.
 """
 
 import msgspec
@@ -122,10 +121,7 @@ def shown_part(state: WorldState) -> WorldState:
 
 
 def refuse_archive(thing: Run | Vm, name: str) -> None:
-    """
-    Raises:
-        Conflict: it is part of an archive, and Steno acts on nothing there.
-    """
+    """Raise `Conflict` if it is part of an archive: Steno acts on nothing there."""
     if thing.archive is not None:
         raise Conflict(f"{name} is part of the archive {thing.archive}: it was imported, and Steno does not act on it.")
 

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
+from itertools import takewhile
 from typing import Final
 
 import msgspec
@@ -148,58 +149,38 @@ class Touched:
     def __init__(self, floor: int = 0) -> None:
         self.floor = floor
         """It knows everything behind this position."""
-        self._runs: dict[str, int] = {}
-        self._vms: dict[str, int] = {}
+        self._ids: dict[str, int] = {}
+        self._now: set[str] = set()
         self._notes: deque[tuple[int, Anomaly | Blind]] = deque()
-        self._now_runs: dict[str, None] = {}
-        self._now_vms: dict[str, None] = {}
 
-    def runs(self, run_ids: Iterable[str]) -> None:
-        """These runs may be other than they were."""
-        self._now_runs.update(dict.fromkeys(run_ids))
-
-    def vms(self, vm_ids: Iterable[str]) -> None:
-        """These machines may be other than they were."""
-        self._now_vms.update(dict.fromkeys(vm_ids))
+    def add(self, ids: Iterable[str]) -> None:
+        """These runs and machines may be other than they were."""
+        self._now.update(ids)
 
     def note(self, position: int, changes: Iterable[Change]) -> None:
         """What an event changed."""
         for change in changes:
             match change:
                 case Moved():
-                    self._now_runs[change.run_id] = None
+                    self._now.add(change.run_id)
                 case VmMoved():
-                    self._now_vms[change.vm_id] = None
+                    self._now.add(change.vm_id)
                 case Anomaly() | Blind():
                     self._notes.append((position, change))
 
     def end(self, position: int) -> None:
         """A batch of events is folded, up to this position."""
-        for known, now in ((self._runs, self._now_runs), (self._vms, self._now_vms)):
-            for one in now:
-                known.pop(one, None)
-                known[one] = position
-            now.clear()
+        for one in self._now:
+            self._ids.pop(one, None)  # the newest stand last
+            self._ids[one] = position
+        self._now.clear()
         while len(self._notes) > NOTES:
             self.floor = max(self.floor, self._notes.popleft()[0])
 
-    def runs_since(self, position: int) -> list[str]:
-        """The runs touched behind a position, which is not before `floor`."""
-        return _since(self._runs, position)
-
-    def vms_since(self, position: int) -> list[str]:
-        """The machines touched behind a position, which is not before `floor`."""
-        return _since(self._vms, position)
+    def since(self, position: int) -> set[str]:
+        """The ids of runs and machines touched behind a position, which is not before `floor`."""
+        return set(takewhile(lambda one: self._ids[one] > position, reversed(self._ids)))
 
     def notes_since(self, position: int) -> Iterator[Anomaly | Blind]:
         """The anomalies and gaps behind a position, which is not before `floor`, in order."""
         return (one for at, one in self._notes if at > position)
-
-
-def _since(known: dict[str, int], position: int) -> list[str]:
-    found = []
-    for one, at in reversed(known.items()):
-        if at <= position:
-            break
-        found.append(one)
-    return found

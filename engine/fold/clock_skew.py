@@ -1,9 +1,8 @@
-"""The provider's clock beside ours: measured where its times are first met, in an answer that shows something new.
+"""How far a provider's clock is from ours, measured by the HTTP `Date` of answers that show something new.
 
-An answer's HTTP `Date` has whole seconds and may be old. A server may renew it about once a second while it is idle;
-under load one was measured to be 18 s old while every answer took 2 s. So a date ahead of our clock proves a
-clock that is ahead; a date behind it proves nothing until it is further behind than any server delays it. Provider
-times are shifted to our clock only where the two clocks are more than 2 s apart for certain.
+A `Date` has whole seconds and may be old: a server under load sent one of 18 s ago. So a date ahead of our clock proves
+that the provider's is ahead; one behind it proves nothing until it is older than any server makes it. Provider times
+are shifted to our clock only where the two clocks are more than 2 s apart for certain.
 """
 
 from typing import Final, TypeVar

@@ -1,8 +1,8 @@
-"""Answers that list one run or machine more than once, with other facts each time: one row of them stands.
+"""Answers that list one run or machine more than once, with different facts: one row is used.
 
-A provider that says two things of one thing contradicts itself. Were both taken down, every repetition of the answer
-would move the thing to and fro, and bill it so. Which row stands depends on the answer alone: of a machine the one that
-may cost most, so that none is forgotten while it may be billed; of a run the furthest.
+If both were used, each repetition of the answer would move the thing back and forth, and bill it so. The choice depends
+on the answer alone: of a machine the row that may cost most, so that none is forgotten while it may be billed; of a run
+the furthest.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ _NO_END: Final = 1 << 62
 
 
 def listed_once(tick: Tick) -> Tick:
-    """The poll with the rows that stand, of rows that weigh the same the last; itself where nothing is listed twice."""
+    """The poll with one row of each thing, of equal ones the last; the poll itself if nothing is listed twice."""
     unlike: dict[str, str] = {}
     runs, vms = runs_once(tick.runs, unlike), _once(tick.vms, _of_vm, unlike)
     same = len(runs) == len(tick.runs) and len(vms) == len(tick.vms)
@@ -43,7 +43,7 @@ def listed_once(tick: Tick) -> Tick:
 
 
 def runs_once(runs: tuple[Seen, ...], unlike: dict[str, str] | None = None) -> tuple[Seen, ...]:
-    """The rows of runs that stand; `unlike` gets how the others differ, by the provider's id."""
+    """One row of each run; `unlike` gets how its rows differ, by the provider's id."""
     return _once(runs, _of_run, {} if unlike is None else unlike)
 
 

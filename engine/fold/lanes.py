@@ -1,4 +1,4 @@
-"""Lanes of a fold: one question to one source each, and what its repeated answers add up to."""
+"""Lanes of a fold: one question to one source each, with the times of its repeated answers."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -42,7 +42,7 @@ class SourceLanes:
         """How long after the last answer a poll may only repeat; below zero while any poll may end a grace."""
 
     def write_down(self, open_sweeps: dict[str, Sweep]) -> None:
-        """Tell it, and what its lanes list, what the repeated polls said."""
+        """Write the times of repeated polls to the source and to what its lanes list."""
         state = self.state
         if state.last_answered is not None and self.heard > state.last_answered:
             # No gap between those polls was long, so all the time between the first and the last is answered time.
@@ -53,10 +53,9 @@ class SourceLanes:
             lane.write_down(open_sweeps)
 
     def changed(self, lane: "Lane | None") -> None:
-        """An answer in this lane changed something: what others say again is to be read again.
+        """An answer in this lane changed something: the other lanes' next answers are read again.
 
-        A row of machines that says the same means the same whatever runs did since; not so where the source's clock
-        is another (None).
+        Lists of machines need not be read again after a change of runs. None: the source's clock changed, read all.
         """
         before = self.changes
         self.changes += 1
@@ -66,14 +65,14 @@ class SourceLanes:
                     other.changes = self.changes
 
     def turned(self) -> None:
-        """A page is another than before: the pages behind it complete another list, though they say the same."""
+        """A page has changed: the pages behind it, though equal, complete another list."""
         for lane in self.lanes.values():
             if lane.page is not None and lane.changes == self.changes:
                 lane.changes -= 1
 
     def follow(self, *, absent: bool, ending: bool) -> None:
-        """Go on from what an event folded in full left. `absent`: something is missing, so that no answer is a mere
-        repetition; `ending`: a machine was told to go, and any answer may be one too many without its end.
+        """Continue after an event that was folded in full. While something is missing (`absent`), or a machine has
+        been told to stop (`ending`), each answer counts, so none is skipped.
         """
         last = self.state.last_answered
         self.heard = NEVER if last is None or self.state.failed else last
@@ -119,7 +118,7 @@ class Lane:
         self.watched = self.scope.watched
 
     def write_down(self, open_sweeps: dict[str, Sweep]) -> None:
-        """Give what it lists what the repeated polls said, and go on with the sweep this is a page of."""
+        """Write the times of repeated polls to what it lists, and continue the sweep that it is a page of."""
         if self.page is not None:
             sweep_ended(open_sweeps, self.scope, self.source.state.name, self.started, self.page)
         if self.newest:

@@ -1,8 +1,8 @@
-"""The fold of a record: most polls repeat the one before, and those are folded without reading their answer again.
+"""The fold of a record. Most polls repeat the one before; those are folded without reading their answer again.
 
-A lane is one question to one source. A poll whose answer is its lane's last one, with nothing else having changed at
-that source since, can only say "still so": what that means for the runs and machines it lists is added up and written
-to them when something does change. A property test holds this against folding every poll in full.
+A lane is one question to one source. If a poll gives its lane's last answer again and nothing else has changed at that
+source, only times move: they are collected, and written to the runs and machines that the lane lists when something
+does change. A property test compares this with a fold of every poll in full.
 """
 
 from collections.abc import Callable, Sequence
@@ -152,7 +152,7 @@ class RecordFold:
         return changes
 
     def _tell_others(self, source: SourceLanes, changes: tuple[Change, ...], at: int) -> None:
-        """What one source changed, or left out just now, another may say otherwise: its answers are read again."""
+        """Read the answers of other sources again if they list what this one changed, or left out just now."""
         state, names = self.world.state, set[str]()
         for change in changes:
             match change:
@@ -172,7 +172,7 @@ class RecordFold:
                 other.changed(None)
 
     def _event(self, position: int, at: int) -> tuple[Change, ...]:
-        """Fold one of our own intents or outcomes: what it changes, the next poll of every lane may answer to."""
+        """Fold one of our own intents or outcomes; the next poll of every lane is read again."""
         self._write_down()
         event = self.record.event(position)
         changes = self.world.apply_event(position, at, event)
@@ -186,24 +186,22 @@ class RecordFold:
 
     def _touch(self, lane: Lane) -> None:
         if self._touched is not None:
-            self._touched.runs(one.run_id for one in lane.listed if isinstance(one, Run))
-            self._touched.vms(one.vm_id for one in lane.listed if isinstance(one, Vm))
+            self._touched.add(one.run_id if isinstance(one, Run) else one.vm_id for one in lane.listed)
 
     def _touch_event(self, event: Event, touched: Touched) -> None:
         """What an event changes beside what `apply_event` says."""
         state = self.world.state
         match event:
             case SourceHidden() | SourceShown():
-                touched.runs(run_id for run_id, run in state.runs.items() if run.archive == event.source)
-                touched.vms(vm_id for vm_id, vm in state.vms.items() if vm.archive == event.source)
+                touched.add(run_id for run_id, run in state.runs.items() if run.archive == event.source)
+                touched.add(vm_id for vm_id, vm in state.vms.items() if vm.archive == event.source)
             case SubmitSucceeded():
                 # A run that was followed as somebody else's may be this one: it goes, and its machines are this one's.
-                touched.runs((event.run_id, foreign_run_id(event.provider, event.provider_id)))
+                touched.add((event.run_id, foreign_run_id(event.provider, event.provider_id)))
                 run = state.runs.get(event.run_id)
-                touched.vms(() if run is None else run.links.values())
+                touched.add(() if run is None else run.links.values())
             case _:
-                touched.runs([run_id] if (run_id := getattr(event, "run_id", None)) is not None else ())
-                touched.vms([vm_id] if (vm_id := getattr(event, "vm_id", None)) is not None else ())
+                touched.add(filter(None, (getattr(event, name, None) for name in ("run_id", "vm_id"))))
 
     def _write_down(self) -> None:
         for source in self._sources.values():

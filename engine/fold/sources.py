@@ -116,7 +116,6 @@ _KEPT = 16
 class Sweep(msgspec.Struct, kw_only=True):
     """Pages of one list, so far."""
 
-    source: str
     started_at: int
     """Of the first page: what came later need not be in it."""
     ids: set[str]
@@ -137,7 +136,7 @@ def sweep_ended(
     if scope.listing not in _LISTS or scope.filtered:
         return None
     lane = f"{source}\0{scope.listing}\0{scope.project}\0"
-    sweep: Sweep | None = Sweep(source=source, started_at=started_at, ids=set())
+    sweep: Sweep | None = Sweep(started_at=started_at, ids=set())
     if scope.page_after is not None:
         sweep = open_sweeps.pop(f"{lane}{scope.page_after}", None)
     if sweep is None:

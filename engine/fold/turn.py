@@ -67,13 +67,13 @@ class Turn:
 
     def changed(self, thing: Run | Vm, since: int = 0) -> None:
         """Publish that a run or machine changed, unless the changes from the `since`th on publish it already."""
-        kind = Moved if isinstance(thing, Run) else VmMoved
-        if any(isinstance(change, kind) for change in self.changes[since:]):
-            return
-        if isinstance(thing, Run):
-            self.changes.append(Moved(run_id=thing.run_id, transition=None))
-        else:
-            self.changes.append(VmMoved(vm_id=thing.vm_id, step=None))
+        change: Change = (
+            Moved(run_id=thing.run_id, transition=None)
+            if isinstance(thing, Run)
+            else VmMoved(vm_id=thing.vm_id, step=None)
+        )
+        if not any(type(other) is type(change) for other in self.changes[since:]):
+            self.changes.append(change)
 
     def sees(self, thing: Tracked, tick: Tick, unlike: str | None) -> bool:
         """Take down that this poll shows it; False for an answer older than the newest one of the same source.

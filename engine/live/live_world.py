@@ -1,8 +1,8 @@
-"""The live world: a process folds each event of a record once, here, and tells its subscribers what changed.
+"""The live world: a process folds each event of a record once, here, and publishes what changed.
 
-One thread owns it and calls `catch_up`. Other threads read under `reading`, which waits at most for one batch of
-events, so that nobody sees half an answer. Subscribers are called in the owner's thread and must not wait; where one
-fails the fold goes on, and the subscriber catches up from the record.
+One thread owns it and calls `catch_up`. Other threads read under `reading`, which waits for one batch of events at
+most. Subscribers are called in the owner's thread and must not wait; if one fails, the fold goes on and the subscriber
+catches up from the record.
 """
 
 import logging

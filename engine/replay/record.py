@@ -1,4 +1,4 @@
-"""Replay of a record: positions are those of its poll events."""
+"""Replay of a record; positions are those of its events."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -68,7 +68,7 @@ def _standing(reading: Reading, items: Iterable[bytes]) -> dict[str, int | None]
 
 
 def step_record(record: "Record", rules: str = "current", until: Until | None = None) -> Iterator[Step]:
-    """As `replay_record`, one event at a time: what each changed. Polls are read whole."""
+    """As `replay_record`, one event at a time, with what each changed. No poll is skipped."""
     world = World(READINGS, rules_named(rules))
     reader = PollReader(READINGS)
     limit = until if until is not None else Until()

@@ -1,4 +1,4 @@
-"""Replay of a trace: positions are the 1-based numbers of its lines."""
+"""Replay of a trace file; positions are line numbers, from 1."""
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path

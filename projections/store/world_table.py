@@ -250,10 +250,12 @@ def cut_of(live: "LiveWorld", after: int) -> LiveCut | None:
         touched, position = live.touched, live.position
         if state is None or not touched.floor <= after <= position:
             return None
-        runs = touched.runs_since(after)
+        ids = touched.since(after)
+        vm_ids = {one for one in ids if one in state.vms}
+        runs = ids - vm_ids
         gone = tuple(run_id for run_id in runs if run_id not in state.runs)
         there = _in_order(state.runs, {*state.unsettled, *runs}.difference(gone), after)
-        vms = _in_order(state.vms, {*state.open_vms, *touched.vms_since(after)}, after)
+        vms = _in_order(state.vms, {*state.open_vms, *vm_ids}, after)
         world, lasting = pieces(state)
         return LiveCut(
             position=position,
