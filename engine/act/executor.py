@@ -213,15 +213,13 @@ class Effects:
             try:
                 call = effect.send(result.value) if result.error is None else effect.throw(result.error)
                 result = self._executor.make(key, call)
-            except StopIteration as ended:
+            except BaseException as error:
                 del self._started[key]
-                return bool(ended.value)
-            except (ProviderError, ProjectNotFound, ProviderUnreachable, ProviderRefused) as error:
-                del self._started[key]
+                if isinstance(error, StopIteration):
+                    return bool(error.value)
+                if not isinstance(error, ProviderError | ProjectNotFound | ProviderUnreachable | ProviderRefused):
+                    raise
                 self.errors[key] = error
                 self.unreachable = self.unreachable or isinstance(error, ProviderUnreachable | ProviderRefused)
                 return False
-            except BaseException:
-                del self._started[key]
-                raise
         return False

@@ -45,8 +45,8 @@ class Journal:
         self.write(f"source/{source}", types.PolicyAdopted(source=source, policy=dump_policy(policy)))
         return True
 
-    def queue(self, source: str, facts: Sequence[types.Event], *, version: int) -> int:
-        """Append decisions about a source's queue, all or none; the stream's version after them.
+    def queue(self, source: str, facts: Sequence[types.Event], *, version: int) -> None:
+        """Append decisions about a source's queue, all or none.
 
         Args:
             version: of the stream (`queue_version`), before the world the decisions rest on was folded.
@@ -57,7 +57,6 @@ class Journal:
         from events.store.record import Batch
 
         self.append(Batch(stream=f"queue/{source}", events=facts, expected_version=version))
-        return version + len(facts)
 
     def queue_version(self, source: str) -> int:
         return self.record.version(f"queue/{source}")
