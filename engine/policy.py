@@ -70,22 +70,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """Machines of this source cost nothing: no cap, no budget, and none is kept warm unless its task says so."""
 
 
-_encoder: Final = msgspec.json.Encoder()
-_decoder: Final = msgspec.json.Decoder(Policy)
+dump_policy: Final = msgspec.json.Encoder().encode
+"""The policy as the JSON text its event carries."""
 
-
-def dump_policy(policy: Policy) -> bytes:
-    """The policy as the JSON text its event carries."""
-    return _encoder.encode(policy)
-
-
-def load_policy(text: bytes) -> Policy:
-    """The policy an event carries; what a newer version added and we do not know is left out.
-
-    Raises:
-        ValueError: the text is no policy.
-    """
-    try:
-        return _decoder.decode(text)
-    except msgspec.DecodeError as error:
-        raise ValueError(f"no policy: {error}") from None
+load_policy: Final = msgspec.json.Decoder(Policy).decode
+"""The policy of such a text; what a newer version added is left out. ValueError: the text is no policy."""

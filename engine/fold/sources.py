@@ -55,14 +55,6 @@ class Source(msgspec.Struct, kw_only=True):
     """Lists leave out what was imported."""
 
 
-def source_named(sources: dict[str, Source], name: str) -> Source:
-    """What is known of a source; a new one if nothing is yet."""
-    source = sources.get(name)
-    if source is None:
-        source = sources[name] = Source(name=name)
-    return source
-
-
 def lists_newest(scope: Scope) -> bool:
     """Whether an answer lists the newest machines, whichever they are: they come newest first."""
     return scope.listing is Listing.VMS and not scope.filtered and scope.page_after is None

@@ -8,7 +8,7 @@ from engine.facts import VmEvent
 from engine.fold.archives import concerns
 from engine.fold.change import Anomaly, AnomalyKind, Change, Missing, Moved, Tracked, VmMoved
 from engine.fold.run import Run
-from engine.fold.sources import LOST_AFTER, Source, Sweep, source_named
+from engine.fold.sources import LOST_AFTER, Source, Sweep
 from engine.fold.state_machines import Step, Trigger, VmTrigger
 from engine.fold.tick import Tick
 from engine.fold.vm import Vm
@@ -30,23 +30,26 @@ class Fold:
     dated: tuple[VmEvent, ...] = ()
     """The newest answer that dates what happened to machines."""
 
+    def source(self, name: str) -> Source:
+        """What is known of a source; a new one if nothing is yet."""
+        source = self.state.sources.get(name)
+        if source is None:
+            source = self.state.sources[name] = Source(name=name)
+        return source
+
 
 class Turn:
     """One event of a fold."""
 
-    __slots__ = ("at", "changes", "fold", "position", "rules", "state")
+    __slots__ = ("at", "changes", "fold", "position", "rules", "source", "state")
 
     def __init__(self, fold: Fold, position: int, at: int) -> None:
-        self.fold, self.state, self.rules = fold, fold.state, fold.rules
+        self.fold, self.state, self.rules, self.source = fold, fold.state, fold.rules, fold.source
         self.position = position
         self.at = at
         """When it was observed (microseconds, UTC)."""
         self.changes: list[Change] = []
         """In order."""
-
-    def source(self, name: str) -> Source:
-        """What is known of a source; a new one if nothing is yet."""
-        return source_named(self.state.sources, name)
 
     def note(self, thing: Tracked, kind: AnomalyKind, detail: str, *, once: bool = False) -> None:
         """Write down an anomaly of a run or machine; with `once` only the first of its wording."""

@@ -13,7 +13,7 @@ from engine.fold.change import Anomaly, AnomalyKind, Blind, Change
 from engine.fold.clock_skew import compare_clocks, shifted
 from engine.fold.duplicates import listed_once
 from engine.fold.run import Run
-from engine.fold.sources import Source, Sweep, heard, source_named, sweep_ended
+from engine.fold.sources import Source, Sweep, heard, sweep_ended
 from engine.fold.state_machines import RUN, VM, Trigger
 from engine.fold.tick import Seen, Tick
 from engine.fold.turn import Fold, Turn, is_left_out
@@ -38,10 +38,6 @@ class World(Fold):
             raise ValueError(f"a snapshot folded with {state.rules}, not {rules.name}")
         steps = (RUN.live(), VM.live()) if live else (RUN.table(), VM.table())
         super().__init__(state, readings, rules, *steps)
-
-    def source(self, name: str) -> Source:
-        """What is known of a source; a new one if nothing is yet."""
-        return source_named(self.state.sources, name)
 
     def apply(self, tick: Tick) -> tuple[Change, ...]:
         """Fold one poll; what it changed, in order."""

@@ -1,5 +1,7 @@
 """Everything a fold knows, as one value that can be encoded, decoded and asked."""
 
+from typing import Final
+
 import msgspec
 
 from engine.facts import RunFacts
@@ -67,25 +69,19 @@ class WorldState(msgspec.Struct, kw_only=True):
     """Anomalies of sources already written down."""
 
 
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(WorldState)
+dump: Final = msgspec.msgpack.Encoder().encode
+"""The state as bytes; `load` gives it back equal."""
 
-
-def dump(state: WorldState) -> bytes:
-    """The state as bytes; `load` gives it back equal."""
-    return _encoder.encode(state)
+_decoder: Final = msgspec.msgpack.Decoder(WorldState)
 
 
 def load(data: bytes) -> WorldState:
-    """The state `dump` wrote.
+    """The state that `dump` wrote.
 
     Raises:
         ValueError: the bytes are of another version of this structure; fold again from the start.
     """
-    try:
-        state = _decoder.decode(data)
-    except msgspec.DecodeError as error:
-        raise ValueError("a snapshot of another version") from error
+    state = _decoder.decode(data)
     _share_words(state)
     return state
 
