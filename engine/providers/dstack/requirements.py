@@ -69,15 +69,8 @@ def idle_of(value: object) -> int | None:
     return OFF if seconds < 0 else seconds * SECOND
 
 
-def gpus_of(value: object) -> tuple[tuple[str, ...], int]:
-    """The models a `resources.gpu` takes and the least number of GPUs: `MI300X:2`, `A100,H100:80GB:1..4`, `2`,
-    `{"name": ["MI300X"], "count": {"min": 1}}`; ((), 0) where it asks for none.
-    """
-    found = _gpu(value)
-    return found.get("gpu", ()), found["gpu_count"]
-
-
 def _gpu(value: object) -> dict[str, Any]:
+    """What a `resources.gpu` asks for, as fields: `MI300X:2`, `A100,H100:80GB:1..4`, `2`, `{"name": ["MI300X"]}`."""
     if isinstance(value, dict):
         names = value.get("name")
         vendor = VENDORS.get(str(value.get("vendor")).lower())

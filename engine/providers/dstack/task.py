@@ -112,13 +112,10 @@ def _check_kind(configuration: Mapping[str, object], where: str) -> None:
 
 def _check_model(task: Mapping[str, object], where: str, fallback: Sequence[str]) -> str | None:
     if not task.get("commands") and not task.get("image") and not task.get("groups"):
+        missing, example = "`commands` is missing", "`commands: [nvidia-smi]`"
         if needs_image(task, fallback):
-            missing, example = (
-                "`image` and `commands` are missing",
-                f"`image: {EXAMPLE_IMAGE}` and `commands: [rocm-smi]`",
-            )
-        else:
-            missing, example = "`commands` is missing", "`commands: [nvidia-smi]`"
+            missing = "`image` and `commands` are missing"
+            example = f"`image: {EXAMPLE_IMAGE}` and `commands: [rocm-smi]`"
         raise TaskInvalid(f"{where}: {missing}, so there is nothing to run; write for example {example}")
     import pydantic
     from dstack._internal.core.models.configurations import TaskConfiguration

@@ -155,20 +155,12 @@ def _read_end(folder: Path, shape: type[_End]) -> _End | None:
 
 
 def read_accepted(folder: Path) -> Accepted | None:
-    """What was asked in this folder; None if nothing was.
-
-    Raises:
-        OSError, StateDamaged: the file cannot be read, or is damaged.
-    """
+    """What was asked in this folder; see `read_file`."""
     return read_file(folder / "accepted.json", Accepted)
 
 
 def read_state(folder: Path) -> RunState | None:
-    """The run in this folder; None if nothing was accepted there.
-
-    Raises:
-        OSError, StateDamaged: a file cannot be read, or is damaged.
-    """
+    """The run in this folder; see `read_file`."""
     accepted = read_accepted(folder)
     if accepted is None:
         return None
@@ -272,11 +264,7 @@ def was_kept(root: Path, machine_id: str) -> bool:
 
 
 def read_machine(folder: Path) -> MachineState | None:
-    """The machine in this folder; None if none was made there.
-
-    Raises:
-        OSError, StateDamaged: a file cannot be read, or is damaged.
-    """
+    """The machine in this folder; see `read_file`."""
     spec = read_file(folder / "made.json", MachineSpec)
     if spec is None:
         return None
@@ -343,10 +331,7 @@ def read_output(folder: Path, *, follow: bool, clock: Clock) -> Iterator[bytes]:
 
 
 def _from(path: Path, position: int) -> Iterator[bytes]:
-    try:
-        with path.open("rb") as file:
-            file.seek(position)
-            while chunk := file.read(_CHUNK):
-                yield chunk
-    except FileNotFoundError:
-        return  # nothing was started yet
+    with contextlib.suppress(FileNotFoundError), path.open("rb") as file:  # nothing may have been started yet
+        file.seek(position)
+        while chunk := file.read(_CHUNK):
+            yield chunk

@@ -3,8 +3,8 @@
 import getpass
 import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 
@@ -236,11 +236,8 @@ class RunFolders:
             slot=wanted.slot,
             hostname=f"local-{machine_id[:13]}",
             created=now,
-            price=offer.price,
-            boot=offer.boot,
             idle=wanted.idle,
-            gpu=offer.gpu,
-            gpu_count=offer.gpu_count,
+            **msgspec.structs.asdict(offer),
             cpus=os.cpu_count() or 1,
             memory_mib=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20,
             disk_mib=disk.f_frsize * disk.f_blocks >> 20,
@@ -259,15 +256,12 @@ class RunFolders:
                 return
         raise VmNotFound(f"there is no local machine {machine_id} on this host")
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _alone(self) -> ExitStack:
         """Between looking for a name and taking it nobody else does; the start itself is not waited for."""
         self.gate.mkdir(mode=0o700, exist_ok=True)
-        held = self._hold(self.gate)
-        try:
-            yield
-        finally:
-            os.close(held)
+        stack = ExitStack()
+        stack.callback(os.close, self._hold(self.gate))
+        return stack
 
     def _hold(self, folder: Path, name: str = LIFE) -> int:
         deadline = self._clock.now() + _PATIENCE

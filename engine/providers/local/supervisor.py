@@ -142,8 +142,7 @@ class Supervisor:
             if (reason := self._cut_short()) is not None:
                 os.close(self._output.writer)  # the command has its own, or never will
                 self._output.finish()
-                self._exited_at = _now()
-                self._settle(reason, None, _MESSAGES[reason])
+                self._settle(reason)
                 return False
         return True
 
@@ -172,8 +171,7 @@ class Supervisor:
                 setsigdef=_DEFAULTED,
             )
         except OSError as error:
-            self._exited_at = _now()
-            self._settle("not_started", None, f"cannot start {self._argv[0]} in {self._cwd}: {error.strerror}")
+            self._settle("not_started", f"cannot start {self._argv[0]} in {self._cwd}: {error.strerror}")
             return False
         finally:
             os.close(self._output.writer)  # the command has its own, or never will
@@ -194,14 +192,7 @@ class Supervisor:
             if self._is_over(now):
                 break
         self._output.finish()
-        if self._reason is not None:
-            # a run that was ended has no exit status, whatever the command made of the signal
-            self._exited_at = _now()
-            self._settle(self._reason, None, _MESSAGES[self._reason])
-        elif self._exit:
-            self._settle("exited", self._exit, f"exited ({self._exit})")
-        else:
-            self._settle("exited", 0, "exited (0)")
+        self._settle(self._reason or "exited")
 
     def abandon(self, error: str) -> None:
         """End the run because the supervisor itself failed."""
@@ -209,8 +200,7 @@ class Supervisor:
             signal_all(left, signal.SIGKILL)
             time.sleep(_HURRY)
             self._reap()
-        self._exited_at = _now()
-        self._settle("supervisor_lost", None, error)
+        self._settle("supervisor_lost", error)
 
     def _quit(self, *_: object) -> None:
         self._told_to_quit = True
@@ -248,9 +238,7 @@ class Supervisor:
             return stop
         if self._told_to_quit:
             return "supervisor_lost"
-        if self.machine.lost:
-            return "machine_lost"
-        return None
+        return "machine_lost" if self.machine.lost else None
 
     def _end(self, reason: str, now: float, grace: int | None) -> None:
         """Ask all processes to end and set when they will be made to; only an abort changes that afterwards."""
@@ -279,20 +267,21 @@ class Supervisor:
             return self._kills > LOOKS and now > self._gave_up_at
         return not left
 
-    def _settle(self, reason: str, exit_status: int | None, message: str) -> None:
+    def _settle(self, reason: str, message: str | None = None) -> None:
+        exited = reason == "exited"
         ended = {
             "reason": reason,
-            "exit_status": exit_status,
-            "message": message,
-            "at": self._exited_at,
+            # a run that was ended has no exit status, whatever the command made of the signal
+            "exit_status": self._exit if exited else None,
+            "message": message or (f"exited ({self._exit})" if exited else _MESSAGES[reason]),
+            "at": self._exited_at if exited else _now(),
             "output_bytes": self._output.kept,
             "output_dropped": self._output.dropped,
         }
-        written = False
-        while not written and self._folder.is_dir():
+        while self._folder.is_dir():
             try:
                 write_json(self._folder / "ended.json", ended)
-                written = True
+                return
             except OSError:
                 time.sleep(1)  # a full disk may have room again; the status is not lost while we live
 

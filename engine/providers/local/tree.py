@@ -4,6 +4,7 @@ On Linux the supervisor is the reaper of all its descendants, so that none escap
 parent; elsewhere a process that does both is not found. Standard library only, for the supervisor.
 """
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -54,10 +55,8 @@ def marked(run_id: str) -> list[int]:
 def signal_all(pids: Iterable[int], number: signal.Signals) -> None:
     """Send a signal to each; those already gone are left out."""
     for pid in pids:
-        try:
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # a set-uid child is not ours to end
             os.kill(pid, number)
-        except (ProcessLookupError, PermissionError):
-            continue  # a set-uid child is not ours to end
 
 
 LOOKS = 100

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.providers.dstack.requirements import OFF, gpus_of, idle_of, read_terms
+from engine.providers.dstack.requirements import OFF, idle_of, read_terms
 from engine.requirements import Range, Requirements
 from events.clock import SECOND
 
@@ -133,7 +133,8 @@ def test_a_run_may_last_for_ever(value: Any, seconds: int | None) -> None:
 )
 def test_gpus_are_read_as_dstack_reads_them(spec: Any, models: tuple[str, ...], count: int) -> None:
     """Short forms, ranges, objects."""
-    assert gpus_of(spec) == (models, count)
+    terms = read(resources={"gpu": spec})
+    assert (terms.gpu, terms.gpu_count) == (models, count)
 
 
 @pytest.mark.parametrize("creation", ["create", "reuse", "reuse-or-create"])
