@@ -281,9 +281,10 @@ class Supervisor:
         while self._folder.is_dir():
             try:
                 write_json(self._folder / "ended.json", ended)
-                return
             except OSError:
                 time.sleep(1)  # a full disk may have room again; the status is not lost while we live
+            else:
+                return
 
 
 def main() -> None:
