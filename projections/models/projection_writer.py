@@ -133,9 +133,11 @@ class ProjectionWriter:
         checkpoint = self.store.checkpoint()
         after = 0 if checkpoint is None else checkpoint.position
         state = self._state
-        if state is None or after != self.position or self._is_full(state):
-            state = self._load(after)
-        return state, after
+        if state is None or after != self.position:
+            return self._load(after), after
+        met = dict.__len__(state.runs) + dict.__len__(state.vms)
+        is_full = met > _MET + len(state.unsettled) + len(state.open_vms)
+        return self._load(after) if is_full else state, after
 
     def _load(self, after: int) -> WorldState:
         state = take_up(self.store) if after else None
@@ -152,11 +154,6 @@ class ProjectionWriter:
         self._money.clear()
         self.store.note_moments()
         return state
-
-    def _is_full(self, state: WorldState) -> bool:
-        """Whether the cache is so large that the world should be reloaded."""
-        met = dict.__len__(state.runs) + dict.__len__(state.vms)
-        return met > _MET + len(state.unsettled) + len(state.open_vms)
 
     def _end(self, after: int, until: int) -> int:
         """Where this transaction ends: at the next moment to keep, if not before."""

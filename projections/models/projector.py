@@ -89,7 +89,7 @@ def caught_up(record: Record, *, progress: Progress | None = None) -> Projection
             return store
     try:
         with closing(CatchUp(models)) as writing:
-            writing.bring_up(record, progress or _ignore)
+            writing.bring_up(record, progress or (lambda _, __: None))
     except (OSError, sqlite3.Error):
         return _in_memory(record, store, progress)
     if store is not None:
@@ -351,7 +351,3 @@ class _Stopped(Exception):
 def _tenth(building: Building | None) -> int:
     """How many tenths are done; -1 where nobody knows."""
     return -1 if building is None or building.percent is None else building.percent // 10
-
-
-def _ignore(_: int, __: int) -> None:
-    """A progress that nobody watches."""

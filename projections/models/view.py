@@ -208,10 +208,7 @@ class View:
         state = self.state
         listed = [source.machines_position for source in state.sources.values()]
         came = [state.vms[vm_id].first_position for vm_id in state.open_vms]
-        rows = (
-            *self.store.runs.newest(_LEARNT_FROM),
-            *self.store.runs.changed_since(min((*listed, *came), default=0)),
-        )
+        rows = self.store.runs.recent(_LEARNT_FROM, min((*listed, *came), default=0))
         runs = {run_id: state.runs[run_id] for run_id in state.unsettled}
         runs |= {row.run_id: decode_run(row.folded) for row in rows if row.run_id not in runs}
         in_order = sorted(runs.values(), key=lambda run: run.first_position)

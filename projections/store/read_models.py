@@ -105,25 +105,16 @@ class ReadModels:
         """All others but the one before are removed, those of builders that died among them."""
         link = self._beside(".link")
         link.unlink(missing_ok=True)
-        before = self._linked()
+        before = self._path.readlink().name if self._path.is_symlink() else None
         link.symlink_to(built.name)
         link.replace(self._path)
         if before is None:
             for side in _SIDES:  # of a file that was no link
                 self._beside(side).unlink(missing_ok=True)
-        for found in self._files():
-            if found.name not in (built.name, before):
-                _remove(found)
-
-    def _linked(self) -> str | None:
-        try:
-            return self._path.readlink().name
-        except OSError:
-            return None
-
-    def _files(self) -> list[Path]:
         made = re.compile(re.escape(self._path.name) + rf"\.[0-9a-f]{{{_DIGITS}}}")
-        return [path for path in self._path.parent.iterdir() if made.fullmatch(path.name)]
+        for found in self._path.parent.iterdir():
+            if made.fullmatch(found.name) and found.name not in (built.name, before):
+                _remove(found)
 
     def _beside(self, suffix: str) -> Path:
         return self._path.with_name(self._path.name + suffix)

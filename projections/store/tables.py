@@ -63,13 +63,10 @@ class RunTable(RowTable[RunRow]):
         row = self._database.first(_OF_PROVIDER, provider=provider, provider_id=provider_id)
         return None if row is None else row[0]
 
-    def newest(self, count: int) -> tuple[RunRow, ...]:
-        """The runs first seen last, the newest first."""
-        return tuple(self._rows(order="ordinal DESC", limit=count))
-
-    def changed_since(self, position: int) -> tuple[RunRow, ...]:
-        """Runs whose row was written at a position or later, in order of first sight."""
-        return tuple(self._rows("changed >= :position", position=position))
+    def recent(self, count: int, position: int) -> tuple[RunRow, ...]:
+        """The runs first seen last, and those whose row was written at a position or later."""
+        newest = self._rows(order="ordinal DESC", limit=count)
+        return (*newest, *self._rows("changed >= :position", position=position))
 
     def last_ended(self, count: int) -> tuple[bytes, ...]:
         """The objects of the runs whose verdict came last, the newest first."""
