@@ -58,8 +58,6 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
 class _Reader:
     """One open record with one open projections file; lent to one thread at a time."""
 
-    __slots__ = ("position", "record", "store", "view")
-
     def __init__(self, record: Record, store: ProjectionStore) -> None:
         self.record = record
         self.store = store

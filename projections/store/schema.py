@@ -109,6 +109,12 @@ def _row_columns(row: type[msgspec.Struct], key: str | None = None) -> Iterator[
         yield _column(field.name, field.type, unique=field.name == key or None)
 
 
+def _added(name: str, columns: dict[str, Any], *indexes: Index) -> Table:
+    """A table that only grows."""
+    made = (_column(column, kind) for column, kind in columns.items())
+    return Table(name, metadata, _ordinal(), _column("changed", int), *made, *indexes)
+
+
 def _where(condition: str) -> dict[str, Any]:
     return {"sqlite_where": text(condition), "postgresql_where": text(condition)}
 
@@ -160,42 +166,21 @@ WAS: Final = {
     for table, row, key in ((runs, RunRow, "run_id"), (vms, VmRow, "vm_id"))
 }
 
-anomalies = Table(
+anomalies = _added(
     "anomalies",
-    metadata,
-    _ordinal(),
-    _column("changed", int),
-    _column("subject", str),
-    _column("position", int),
-    _column("archive", str | None),
-    _column("object", bytes),
+    {"subject": str, "position": int, "archive": str | None, "object": bytes},
     Index("anomalies_subject", "subject"),
     Index("anomalies_position", "position", "ordinal"),
 )
-
 # gaps that are over; the open ones follow from the sources
-blind = Table(
-    "blind",
-    metadata,
-    _ordinal(),
-    _column("changed", int),
-    _column("source", str),
-    _column("archive", str | None),
-    _column("object", bytes),
-    Index("blind_source", "source", "ordinal"),
+blind = _added(
+    "blind", {"source": str, "archive": str | None, "object": bytes}, Index("blind_source", "source", "ordinal")
 )
-
-# what a person looks for in time: ends of runs, machines coming and going, anomalies
-marks = Table(
+# what a person looks for in time: ends of runs, machines coming and going, anomalies; `track` is that of the tape:
+# 0 anomalies, 1 ends of runs, 2 machines
+marks = _added(
     "marks",
-    metadata,
-    _ordinal(),
-    _column("changed", int),
-    _column("position", int),
-    _column("at", int),
-    _column("kind", str),
-    _column("subject", str),
-    _column("track", int),  # of the tape: 0 anomalies, 1 ends of runs, 2 machines
+    {"position": int, "at": int, "kind": str, "subject": str, "track": int},
     Index("marks_track", "track", "at", "position"),
 )
 
