@@ -50,11 +50,12 @@ def runs_once(runs: tuple[Seen, ...], unlike: dict[str, str] | None = None) -> t
 def _once(rows: tuple[Row, ...], weight: Callable[[Row], tuple[int, ...]], unlike: dict[str, str]) -> tuple[Row, ...]:
     if len(rows) < 2:
         return rows
-    found: dict[str, list[Row]] = {}
-    for row in rows:
-        found.setdefault(_facts(row).provider_id, []).append(row)
-    if len(found) == len(rows):
+    ids = [_facts(row).provider_id for row in rows]
+    if len(set(ids)) == len(ids):
         return rows
+    found: dict[str, list[Row]] = {}
+    for provider_id, row in zip(ids, rows, strict=True):
+        found.setdefault(provider_id, []).append(row)
     for provider_id, same in found.items():
         if fields := _differing([_facts(row) for row in same]):
             unlike[provider_id] = f"listed {len(same)} times in one answer, with another {', '.join(fields)}"

@@ -6,7 +6,6 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Final, TypeVar
 
 import msgspec
-from msgspec.structs import replace
 
 from engine.facts import RunFacts, VmEvent, VmFacts
 from engine.providers.reading import Listing, Reading, Readings, Scope
@@ -82,35 +81,41 @@ class PollReader:
     def read(self, position: int, poll: Poll) -> Tick:
         """The poll as the fold sees it. Never raises: what cannot be read is named in `odd`."""
         scope, reading = self._readings.asked(poll.path, poll.req)
-        tick = Tick(
+        runs, vms, odd = list[Seen](), list[VmFacts](), list[str]()
+        events: tuple[VmEvent, ...] = ()
+        read = reading is not None and poll.answered and poll.body is not None
+        not_exists = reading is not None and read and reading.says_not_exists(poll.status, poll.body)
+        if reading is None or not read or not_exists or scope.listing is Listing.OTHER:
+            pass
+        elif scope.listing is Listing.EVENTS:
+            if poll.body != self._log[0]:
+                self._log = poll.body or b"", self.events(reading, self._items(poll))
+            events = self._log[1]
+        else:
+            items = self._items(poll)
+            known = bounded(self._vms, len(items))
+            for item in items:
+                try:
+                    if scope.listing is Listing.VMS:
+                        vms.append(known[item] if item in known else known.setdefault(item, reading.vm(item)))
+                    else:
+                        runs += seen(reading, item)
+                except ValueError as error:
+                    odd.append(str(error))
+        return Tick(
             position=position,
             source=poll.source,
             scope=scope,
             started_at=poll.started_at,
             observed_at=poll.observed_at,
             answered=poll.answered,
+            runs=joined(reading, runs) if reading is not None and runs else (),
+            vms=tuple(vms),
+            events=events,
+            not_exists=not_exists,
             server_time=poll.server_time,
+            odd=tuple(odd),
         )
-        if reading is None or not poll.answered or poll.body is None:
-            return tick
-        if reading.says_not_exists(poll.status, poll.body):
-            return replace(tick, not_exists=True)
-        if scope.listing is Listing.EVENTS:
-            if poll.body != self._log[0]:
-                self._log = poll.body, self.events(reading, self._items(poll))
-            return replace(tick, events=self._log[1])
-        runs, vms, odd = list[Seen](), list[VmFacts](), list[str]()
-        items = () if scope.listing is Listing.OTHER else self._items(poll)
-        known = bounded(self._vms, len(items))
-        for item in items:
-            try:
-                if scope.listing is Listing.VMS:
-                    vms.append(known[item] if item in known else known.setdefault(item, reading.vm(item)))
-                else:
-                    runs += seen(reading, item)
-            except ValueError as error:
-                odd.append(str(error))
-        return replace(tick, runs=joined(reading, runs), vms=tuple(vms), odd=tuple(odd))
 
     def _items(self, poll: Poll) -> Sequence[bytes]:
         body = poll.body or b""

@@ -60,8 +60,10 @@ class World(Fold):
             tick = shifted(tick, source.skew)
         if tick.answered and tick.scope.watched:
             # An answer with unreadable items proves no absence.
-            sweep = None if tick.odd else sweep_ended(state.sweeps, tick.scope, tick.source, tick.started_at, tick.ids)
-            tick = listed_once(tick)
+            whole = not tick.odd and not tick.scope.filtered
+            sweep = sweep_ended(state.sweeps, tick.scope, tick.source, tick.started_at, tick.ids) if whole else None
+            if len(tick.runs) > 1 or len(tick.vms) > 1:
+                tick = listed_once(tick)
             if tick.scope.listing in (Listing.RUNS, Listing.RUN):
                 self._answer(turn, tick, source, sweep)
             machines.apply(turn, tick, source, sweep)
