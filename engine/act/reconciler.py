@@ -60,9 +60,9 @@ class Actor:
         unwanted = [one for one in self.open() if one.request.run_id in ledger.stops or not one.handed]
         found = [(f"run/{one.request.run_id}", self.submitter.submit(one, looked_at=looked_at)) for one in unwanted]
         for stop in ledger.stops.values():
-            if self._mine(stop.request):
-                run = state.runs.get(stop.request.run_id)
-                found.append((f"run/{stop.request.run_id}", self.stopper.stop_run(stop, run)))
+            if self._mine(stop):
+                run = state.runs.get(stop.run_id)
+                found.append((f"run/{stop.run_id}", self.stopper.stop_run(stop, run)))
         return self._each(END, found)
 
     def stop_again(self, state: WorldState) -> None:
@@ -80,10 +80,10 @@ class Actor:
     def end_machines(self, state: WorldState) -> int:
         """Ask again for every stop of a machine whose outcome is not known."""
         found = [
-            (one.intent, vm)
+            (one, vm)
             for one in self._journal.ledger().vm_stops.values()
-            if one.intent.provider == self._provider.name
-            and (vm := state.vms.get(one.intent.vm_id)) is not None
+            if one.provider == self._provider.name
+            and (vm := state.vms.get(one.vm_id)) is not None
             and vm.source == self._provider.source
         ]
         return self._each(END, ((f"vm/{vm.vm_id}", self.stopper.stop_vm(intent, vm)) for intent, vm in found))

@@ -11,7 +11,7 @@ from engine.act.executor import Effect
 from engine.act.journal import Journal
 from engine.errors import RunNotFound, VmInUse, VmNotFound
 from engine.facts import RunFacts
-from engine.fold.outbox import OpenStop, TakenStop
+from engine.fold.outbox import TakenStop
 from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.providers.base import Provider
@@ -31,13 +31,13 @@ class Stopper:
         self._journal = journal
         self._provider = provider
 
-    def stop_run(self, stop: OpenStop, run: Run | None) -> Effect:
+    def stop_run(self, stop: types.StopRequested, run: Run | None) -> Effect:
         """Carry out one stop of a run as far as possible. `run` is from the engine's own fold: the request may hold a
         false id from the read models.
         """
-        if stop.request.run_id in self._journal.ledger().submits:
+        if stop.run_id in self._journal.ledger().submits:
             return False  # the submission is settled first, and its next step checks for a stop
-        return (yield from self._stop_run(stop.request, None if run is None else run.provider_id))
+        return (yield from self._stop_run(stop, None if run is None else run.provider_id))
 
     def unheard(self, runs: Iterable[Run]) -> Iterator[tuple[TakenStop, Effect]]:
         """Every stop that the provider accepted and lost, by the newest answers of these runs; each with its effect."""

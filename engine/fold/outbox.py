@@ -37,26 +37,11 @@ class OpenSubmit(msgspec.Struct, frozen=True, kw_only=True):
         return self.placed is not None or self.intended is not None
 
 
-class OpenStop(msgspec.Struct, frozen=True, kw_only=True):
-    """A stop that was asked for and has no outcome yet."""
-
-    request: types.StopRequested
-    position: int
-    requested_at: int
-
-
 class TakenStop(msgspec.Struct, frozen=True, kw_only=True):
     """A stop the provider took, which is no proof that it heard it."""
 
     request: types.StopRequested
     taken_at: int
-
-
-class OpenVmStop(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine we were about to end; whether the call was made is not known."""
-
-    intent: types.VmStopIntended
-    position: int
 
 
 class OpenNotice(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,9 +67,9 @@ class Outbox(msgspec.Struct, kw_only=True):
 
     submits: dict[str, OpenSubmit] = {}
     """By run id, like all below that do not say otherwise."""
-    stops: dict[str, OpenStop] = {}
-    vm_stops: dict[str, OpenVmStop] = {}
-    """By vm_id."""
+    stops: dict[str, types.StopRequested] = {}
+    vm_stops: dict[str, types.VmStopIntended] = {}
+    """By vm_id: machines we were about to end; whether the call was made is not known."""
     notices: dict[str, OpenNotice] = {}
     """By notice id."""
     provider_ids: dict[str, str] = {}
@@ -122,15 +107,16 @@ class Outbox(msgspec.Struct, kw_only=True):
             case types.SubmitSucceeded() | types.SubmitFailed() | types.IntentAbandoned(intent="submit"):
                 self._settle(position, event)
             case types.StopRequested():
-                self.stops[event.run_id] = OpenStop(request=event, position=position, requested_at=observed_at)
+                self.stops[event.run_id] = event
                 self.stop_outcomes.pop(event.run_id, None)
             case types.StopSucceeded() | types.StopFailed() | types.IntentAbandoned():
-                stop = self.stops.pop(event.run_id, None) or self.taken.get(event.run_id)
-                if isinstance(event, types.StopSucceeded) and stop is not None:
-                    self.taken[event.run_id] = TakenStop(request=stop.request, taken_at=observed_at)
+                taken, request = self.taken.get(event.run_id), self.stops.pop(event.run_id, None)
+                request = request if request is not None or taken is None else taken.request
+                if isinstance(event, types.StopSucceeded) and request is not None:
+                    self.taken[event.run_id] = TakenStop(request=request, taken_at=observed_at)
                 self.stop_outcomes[event.run_id] = position
             case types.VmStopIntended():
-                self.vm_stops[event.vm_id] = OpenVmStop(intent=event, position=position)
+                self.vm_stops[event.vm_id] = event
             case types.VmStopSucceeded() | types.VmStopFailed():
                 self.vm_stops.pop(event.vm_id, None)
                 self.vm_outcomes[event.vm_id] = position
