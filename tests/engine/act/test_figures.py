@@ -8,7 +8,7 @@ from stenotest.story import START, Story, job, run_item, submission
 
 from engine.notify.notices import Notices
 from engine.notify.webhook import Webhook
-from engine.policy import Policy
+from engine.policy import DOLLAR, Policy
 from engine.replay.record import replay_record
 from events.clock import SECOND
 
@@ -31,7 +31,7 @@ class Overcharged:
                 continue
             said = json.loads(poll.body)
             for run in said if isinstance(said, list) else [said]:
-                run["cost"] += self.extra
+                run["cost"] += round(self.extra * DOLLAR)
             yield msgspec.structs.replace(poll, body=json.dumps(said).encode())
 
 
