@@ -9,6 +9,7 @@ from stenotest.story import START, Story, job, run_item, submission
 from engine.notify.notices import Notices
 from engine.notify.webhook import Webhook
 from engine.policy import DOLLAR, Policy
+from engine.providers.local.reading import RUNS
 from engine.replay.record import replay_record
 from events.clock import SECOND
 
@@ -26,7 +27,7 @@ class Overcharged:
 
     def poll(self, follow, *, since):
         for poll in self._poll(follow, since=since):
-            if poll.body is None or not poll.path.endswith(("runs/list", "runs/get")):
+            if poll.body is None or poll.path != RUNS:
                 yield poll
                 continue
             said = json.loads(poll.body)
