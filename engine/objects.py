@@ -9,12 +9,12 @@ from itertools import groupby
 
 import msgspec
 
+from engine.amounts import money
 from engine.fold.change import Blind
 from engine.fold.run import Reported, Run
 from engine.fold.state_machines import TERMINAL
 from engine.fold.vm import Vm
 from engine.money.bill import Bill
-from engine.money.words import money
 from engine.rules.sets import RuleSet
 from events.clock import SECOND, format_time
 

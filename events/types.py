@@ -74,7 +74,7 @@ class RunRequested(OfRun, kind=10):
     idempotency_key: str | None = None
     fallback: tuple[str, ...] = ()  # GPU models to ask for, in this order, where the first has no capacity
     kernel: bytes | None = None
-    """An `engine.kernel.mark.Mark`: the task reports in framed lines of its output, and these are read.
+    """An `engine.kernel_mark.Mark`: the task reports in framed lines of its output, and these are read.
     None: a task like any other."""
 
 

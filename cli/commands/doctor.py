@@ -113,7 +113,7 @@ def _rent(app: App, trial: Trial, provider_name: str, *, yes: bool) -> None:
     from cli.render.words import duration, money, short
     from cli.wiring.session import session
     from cli.wiring.task import described
-    from engine.money.words import money as dollars
+    from engine.amounts import money as dollars
     from events.clock import SECOND, parse_time
 
     run_id, most = app.ids.new(), dollars(trial.worst_case)

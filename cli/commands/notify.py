@@ -81,8 +81,8 @@ def test(app: App) -> None:
       STENO_WEBHOOK=https://hooks.example.org/x steno notify test --json
     """
     from cli.wiring.recorder import webhook_of
-    from engine.act.journal import Journal
     from engine.errors import NotConfigured
+    from engine.live.journal import Journal
     from engine.notify.notices import send_test_notice
 
     webhook = webhook_of(app.settings)

@@ -97,7 +97,7 @@ def show_archive(app: App, name: str) -> None:
 
 def _set(app: App, name: str, *, hidden: bool) -> None:
     from cli.wiring.view import caught_up_view
-    from engine.act.journal import Journal
+    from engine.live.journal import Journal
     from events.types import SourceHidden, SourceShown
     from projections.models.sources import archive_named
 

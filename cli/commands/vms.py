@@ -114,8 +114,8 @@ def gone(app: App, vm: str, when: str) -> None:
     """
     from cli.render.words import moment as shown
     from cli.wiring.time_arguments import moment
-    from engine.act.journal import Journal
     from engine.commands.stop import confirm_gone, refuse_gone
+    from engine.live.journal import Journal
     from events.clock import format_time
 
     now = app.clock.now()

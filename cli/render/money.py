@@ -9,13 +9,13 @@ import msgspec
 
 from cli.render import paint, words
 from cli.render.words import short
+from engine.amounts import money, rate, usd
 from engine.decide.budget import Account
 from engine.fold.world_codec import WorldState
 from engine.money.bill import Line
 from engine.money.projection import Claim, ClaimVerdict, Inputs
 from engine.money.reconcile import Reconciliation
 from engine.money.report import Measure, Report, ReportRow
-from engine.money.words import money, rate, usd
 from engine.policy import Policy
 from events.clock import SECOND, span
 from projections.models.money_objects import LINES

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from cli.render import paint, words
+from engine.amounts import money as dollars
 from engine.fold.vm import Vm
-from engine.money.words import money as dollars
 from engine.objects import VmObject
 from events.clock import parse_time
 

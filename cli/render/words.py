@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-from engine.money.words import usd as dollars
+from engine.amounts import usd as dollars
 from engine.policy import DOLLAR
 from events.clock import SECOND, format_second, parse_time
 

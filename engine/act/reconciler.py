@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, assert_never
 
 from engine.act.executor import Effect, Effects
-from engine.act.journal import Journal
 from engine.act.stopper import Stopper
 from engine.act.submitter import Submitter
 from engine.decide.controller import Decision, QueueDecision
 from engine.fold.outbox import OpenSubmit, Outbox
 from engine.fold.world_codec import WorldState
+from engine.live.journal import Journal
 from engine.notify.notices import Notices
 from engine.providers.base import Provider
 from events import types

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 from engine.act.executor import Effect
-from engine.act.journal import Journal
 from engine.errors import RunNotFound, VmInUse, VmNotFound
 from engine.facts import RunFacts
 from engine.fold.outbox import TakenStop
 from engine.fold.run import Run
 from engine.fold.vm import Vm
+from engine.live.journal import Journal
 from engine.providers.base import Provider
 from engine.states import State, VmState
 from events import types

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 import msgspec
 
 from engine.act.executor import Call, Effect
-from engine.act.journal import Journal
 from engine.errors import NameInUse, ProjectNotFound, ProviderError, ProviderRefused, ProviderUnreachable, TaskInvalid
 from engine.fold.outbox import OpenSubmit, Outbox, SubmitOutcome
+from engine.live.journal import Journal
 from engine.providers.base import Named, Preparation, Provider, Submission
 from engine.providers.registry import kind
 from events import types

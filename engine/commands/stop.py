@@ -1,6 +1,6 @@
 """Stop a run or a machine, or confirm that a machine is gone: what is allowed, and the request in the record."""
 
-from engine.act.journal import Journal
+from engine.commands.submit import policy_in_force
 from engine.decide.idle_policy import stop_request
 from engine.decide.queue import may_be_made_again
 from engine.errors import Conflict
@@ -8,8 +8,8 @@ from engine.fold.archives import refuse_archive
 from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState, source_of
+from engine.live.journal import Journal
 from engine.providers.registry import kind
-from engine.settings.policy import policy_in_force
 from engine.settings.settings import Settings
 from engine.states import VmState
 from events import types

@@ -12,12 +12,14 @@ from engine.fold.sources import Observability, observability
 from engine.fold.world_codec import WorldState, runs_of
 from engine.policy import Policy
 from engine.providers.readings import READINGS
+from engine.settings.policy import policy_from
 from events import types
 from events.errors import IdConflict, VersionConflict
 from events.shape.secrets import PREFIX
 
 if TYPE_CHECKING:
-    from engine.act.journal import Journal
+    from engine.live.journal import Journal
+    from engine.settings.settings import Settings
 
 _NAMESPACE = uuid.UUID("5f0d7a52-91b5-5c7b-8f0e-57e000000002")
 _ID_DIGITS = 32
@@ -156,3 +158,13 @@ def request_run(
             raise
         return found
     return AcceptedRequest(run_id, name, position)
+
+
+def policy_in_force(state: WorldState, source: str, settings: "Settings") -> Policy:
+    """The policy that the record has for a source, else the settings' own.
+
+    Raises:
+        NotConfigured: as `policy_from`.
+    """
+    adopted = state.policies.get(source)
+    return adopted[-1].policy if adopted else policy_from(settings, source.partition("/")[0])

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from engine.amounts import rate, usd
 from engine.decide.source_view import backstop, timeout_of
 from engine.errors import RefusedByPolicy
 from engine.fold.run import Run
@@ -17,7 +18,6 @@ from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
 from engine.money.bill import life_cost
 from engine.money.prices import Book, price_of, rung_at
-from engine.money.words import rate, usd
 from engine.policy import BACKSTOP, DAY, DOLLAR, HOUR, OFF, Policy
 from engine.requirements import Requirements
 from engine.states import VmState

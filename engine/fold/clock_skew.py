@@ -5,7 +5,7 @@ that the provider's is ahead; one behind it proves nothing until it is older tha
 are shifted to our clock only where the two clocks are more than 2 s apart for certain.
 """
 
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -15,18 +15,10 @@ from engine.fold.sources import Source
 from engine.fold.tick import Seen, Tick
 from engine.fold.vm import vm_id_of
 from engine.fold.world_codec import WorldState
+from engine.server_clock import skew_of
 from events.clock import SECOND
 
 Facts = TypeVar("Facts", RunFacts, AttemptFacts, VmFacts)
-
-SKEW: Final = 2 * SECOND
-"""Clocks that differ by no more are equal."""
-
-RENEWED: Final = SECOND
-"""How old a `Date` usually is at most."""
-
-OLDEST: Final = 60 * SECOND
-"""How old a `Date` is at most: a source that answers nothing for so long is blind."""
 
 
 def shows_new(state: WorldState, provider: str, runs: tuple[Seen, ...], vms: tuple[VmFacts, ...]) -> bool:
@@ -50,20 +42,6 @@ def compare_clocks(state: WorldState, source: Source, tick: Tick) -> Anomaly | N
     detail = detail if skew else "its clock is ours again"
     kind = AnomalyKind.CLOCK_SKEW
     return Anomaly(kind=kind, subject=f"source/{tick.source}", position=tick.position, detail=detail)
-
-
-def skew_of(server_time: int, started_at: int, observed_at: int, *, known: int = 0) -> int:
-    """How far (microseconds) a provider's clock is ahead of ours, below zero: behind it; 0 where that may be no more
-    than 2 s. `known` stays where the answer does not contradict it.
-
-    `server_time` was cut to the second and taken before the end of the answer, seldom long before the question. The
-    largest skew that agrees with it is given: a machine seems made rather too early, and is never billed short.
-    """
-    least, most = server_time - observed_at, server_time + SECOND + RENEWED - started_at
-    if least > SKEW or most < -SKEW - OLDEST:
-        return known if known and least - SKEW <= known <= most + SKEW + OLDEST else most
-    # The clocks may be equal. Only a fresh date shows that they are no longer as far apart as they were.
-    return known if least - SKEW <= known <= most + SKEW or (known > 0 and most < -SKEW) else 0
 
 
 def shifted(tick: Tick, skew: int) -> Tick:

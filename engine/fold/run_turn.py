@@ -10,7 +10,7 @@ from engine.fold.run import Attempt, PhaseStep, Reported, ReportedJob, ReportedP
 from engine.fold.state_machines import TRIGGER_TO, Trigger
 from engine.fold.tick import Seen, Tick
 from engine.fold.turn import Turn
-from engine.kernel.mark import read_frame, read_mark
+from engine.kernel_mark import read_frame, read_mark
 from engine.providers.reading import Scope
 from engine.rules.current import attempt_of, progress
 from engine.rules.sets import Live, Verdict

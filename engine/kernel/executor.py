@@ -13,8 +13,8 @@ from typing import Final
 import msgspec
 
 from engine.kernel.definition import TOLERANCES, Definition, Test, Tolerance, Wrong, entries, reference_of
-from engine.kernel.mark import KernelMark, hashed
 from engine.kernel.submission import KernelSubmission
+from engine.kernel_mark import KernelMark, hashed
 
 PACKAGE: Final = "steno_kernel"
 """The name of the program on the machine."""

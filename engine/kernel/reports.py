@@ -13,12 +13,12 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Final
 
-from engine.act.journal import Journal
 from engine.fold.run import Run, Said
 from engine.fold.run_turn import heard
 from engine.fold.world_codec import WorldState
 from engine.kernel.machine.frames import MARK
-from engine.kernel.mark import is_genuine, read_frame, read_mark
+from engine.kernel_mark import is_genuine, read_frame, read_mark
+from engine.live.journal import Journal
 from engine.providers.base import Provider
 from engine.states import State
 from events import types

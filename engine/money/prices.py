@@ -11,9 +11,9 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
+from engine.amounts import rate
 from engine.fold.vm import PriceStep, Vm
 from engine.fold.world_codec import PolicyStep, WorldState
-from engine.money.words import rate
 from engine.policy import Billing, Policy
 from engine.requirements import Requirements
 

@@ -10,7 +10,7 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from engine.money.words import usd
+from engine.amounts import usd
 from engine.policy import CENT, DAY, DOLLAR, HOUR, MINUTE
 from events.clock import SECOND, span
 

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from engine.amounts import usd
 from engine.fold.change import Anomaly, AnomalyKind
 from engine.fold.run import Run
 from engine.fold.vm import Vm
@@ -22,7 +23,6 @@ from engine.money.bill import Line
 from engine.money.costs import Charge, Costs
 from engine.money.life import silent_from
 from engine.money.prices import Book, Tariff, exact, rung_at
-from engine.money.words import usd
 from engine.policy import CENT, HOUR
 
 HALF_STEP: Final = 50

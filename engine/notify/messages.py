@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
+from engine.amounts import rate, usd
 from engine.fold.change import Anomaly, AnomalyKind
 from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
 from engine.money.costs import Costs
-from engine.money.words import rate, usd
 from engine.notify.news import ANOMALY, ORPHAN, RUN_END, NewsItem
 from engine.objects import run_object
 from engine.rules.current import CURRENT

@@ -11,9 +11,9 @@ from typing import Literal, cast
 
 import msgspec
 
-from engine.act.journal import Journal
 from engine.fold.outbox import OpenNotice
 from engine.fold.world_codec import WorldState
+from engine.live.journal import Journal
 from engine.notify.messages import Fields, budget_text, digest, envelope, one
 from engine.notify.news import ANOMALY, BUDGET, ORPHAN, RUN_END, News, NewsItem, notice_id
 from engine.notify.webhook import Outcome, Webhook, headers_of, outcome_of, send

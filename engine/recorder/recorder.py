@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from engine.act.executor import Effects, Executor
-from engine.act.journal import Journal
 from engine.act.reconciler import Actor
 from engine.decide.controller import Decision, decide
 from engine.decide.queue import may_be_made_again
@@ -17,6 +16,7 @@ from engine.fold.change import Change
 from engine.fold.world import World
 from engine.fold.world_codec import WorldState, ours_of, policy_of
 from engine.kernel.reports import Reports
+from engine.live.journal import Journal
 from engine.live.live_world import ChangeSet, LiveWorld
 from engine.notify.notices import Notices
 from engine.notify.webhook import Webhook

@@ -2,18 +2,23 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 
 from engine.settings.values import Parse
 from events.errors import StenoError
 
-if TYPE_CHECKING:
-    from engine.settings.settings import Settings
-
 Values = dict[str, tuple[str, str]]
 """Setting name → (value, where it comes from)."""
+
+
+class Given(Protocol):
+    """The settings as they were given."""
+
+    def value(self, name: str) -> str | None:
+        """The text of a setting; None where it is not set."""
+        ...
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,5 +50,5 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     own_files: Callable[[Values, Path], StenoError | None] = lambda _values, _home: None
     """Fills in what the provider's own files say, where nothing stronger gave a value; the second argument is the
     user's home. Gives the error to be raised if a value that is needed is then missing."""
-    hourly: Callable[["Settings"], int | None] = lambda _settings: None
+    hourly: Callable[[Given], int | None] = lambda _settings: None
     """Micro-dollars an hour that each of its machines costs (0: free); None: each machine has its own price."""

@@ -1,7 +1,6 @@
 """The policy that the settings describe for one provider, checked: what decisions are made by from now on."""
 
 from engine.errors import NotConfigured
-from engine.fold.world_codec import WorldState
 from engine.policy import Billing, Policy, Rate
 from engine.settings.settings import Settings
 
@@ -43,16 +42,6 @@ def policy_from(settings: Settings, provider: str | None = None) -> Policy:
         assumed_duration=text("budget.assumed_duration"),
         free=hourly == 0,
     )
-
-
-def policy_in_force(state: WorldState, source: str, settings: Settings) -> Policy:
-    """The policy that the record has for a source, else the settings' own.
-
-    Raises:
-        NotConfigured: as `policy_from`.
-    """
-    adopted = state.policies.get(source)
-    return adopted[-1].policy if adopted else policy_from(settings, source.partition("/")[0])
 
 
 def _billing(settings: Settings) -> tuple[Billing, ...]:

@@ -9,10 +9,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from engine.act.journal import Journal
 from engine.commands.stop import needs_stop, needs_vm_stop, request_stop, request_vm_stop
 from engine.fold.run import Run
 from engine.fold.vm import Vm
+from engine.live.journal import Journal
 from projections.api.bodies import json_body, made_answer
 from projections.api.openapi import components, json_answer, json_content
 from projections.api.parameters import KEY_HEADER, asked_of, idempotency_key, path_parameters

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from engine.act.journal import Journal
+from engine.live.journal import Journal
 from engine.providers.readings import READINGS
 from events.store.record import Record
 

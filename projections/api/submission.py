@@ -6,11 +6,19 @@ from dataclasses import dataclass
 import msgspec
 from anyio import to_thread
 
-from engine.act.journal import Journal
-from engine.commands.submit import AcceptedRequest, Key, accepted_before, admit, key_of, refuse_taken_name, request_run
+from engine.commands.submit import (
+    AcceptedRequest,
+    Key,
+    accepted_before,
+    admit,
+    key_of,
+    policy_in_force,
+    refuse_taken_name,
+    request_run,
+)
 from engine.errors import TaskInvalid
+from engine.live.journal import Journal
 from engine.providers.task import Completed
-from engine.settings.policy import policy_in_force
 from events.clock import SECOND
 from projections.api.problems import Problem
 from projections.api.service import Service, Writer

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from engine.fold.run import Run
-from engine.kernel.mark import KernelMark, read_mark
+from engine.kernel_mark import KernelMark, read_mark
 from engine.states import Reason, State
 from events import types
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 import msgspec
 from msgspec import Meta
 
-from engine.money.words import money
+from engine.amounts import money
 from events.clock import format_time
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from events.clock import SECOND, SystemClock
 from events.poll import Poll
 from events.store.append import Batch
 from events.store.record import Record
-from projections.api.operations.tally import OTHER, route_of
+from projections.api.tally import OTHER, route_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

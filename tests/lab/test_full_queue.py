@@ -10,7 +10,6 @@ from stenolab.plugin import StenoAt
 from stenolab.steno import Steno
 from stenolab.versions import NEWEST
 
-from engine.act.journal import Journal
 from engine.commands.submit import request_run
 from engine.decide.placement import claims, looks_free
 from engine.decide.queue import is_due
@@ -20,6 +19,7 @@ from engine.fold.record_fold import RecordFold
 from engine.fold.vm import Vm
 from engine.fold.world import World
 from engine.fold.world_codec import policy_of
+from engine.live.journal import Journal
 from engine.providers.readings import READINGS
 from events import types
 from events.clock import RandomIds, SystemClock

@@ -19,8 +19,8 @@ from stenolab.steno import Steno
 from stenolab.versions import NEWEST
 
 from engine.act.executor import AT_ONCE
-from engine.act.journal import Journal
 from engine.commands.submit import request_run
+from engine.live.journal import Journal
 from engine.providers.readings import READINGS
 from engine.recorder.interval import Pace
 from events.clock import SECOND, RandomIds, SystemClock

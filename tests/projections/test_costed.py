@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from engine.amounts import money
 from engine.money.costs import Costs
-from engine.money.words import money
 from events.poll import Poll
 from events.store.record import Record
 from projections.models.past_worlds import as_it_was

@@ -11,7 +11,7 @@ from engine.fold.change import Transition
 from engine.fold.run import Run, Said
 from engine.fold.run_turn import heard
 from engine.fold.state_machines import TERMINAL
-from engine.kernel.mark import STATUSES, KernelMark, hashed
+from engine.kernel_mark import STATUSES, KernelMark, hashed
 from engine.states import Reason, State
 from events import types
 from events.clock import SECOND

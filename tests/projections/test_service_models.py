@@ -10,10 +10,10 @@ import pytest
 from stenotest.big import big_record
 from stenotest.story import START
 
+from engine.amounts import money
 from engine.decide.budget import account
 from engine.money.costs import Costs
 from engine.money.report import cost_report
-from engine.money.words import money
 from engine.policy import Policy, Rate
 from events.clock import SECOND, SystemClock, format_time, parse_time
 from events.errors import PositionNotFound

@@ -16,7 +16,6 @@ from engine.errors import (
     VmInUse,
     VmNotFound,
 )
-from engine.fold.clock_skew import skew_of
 from engine.providers.base import Named, Preparation, Provider, Submission, Submitted
 from engine.providers.dstack import fleet, logs
 from engine.providers.dstack.client import FINISHED, MACHINES, POLL_TIMEOUT, READ_TIMEOUT, RUNS, Client, time_of
@@ -27,6 +26,7 @@ from engine.providers.dstack.task import normal_task, with_gpu, wording
 from engine.providers.dstack.uploads import upload_all
 from engine.providers.dstack.words import MARK
 from engine.providers.task import check_name
+from engine.server_clock import skew_of
 from events.clock import SECOND, Clock, Ids
 from events.poll import Poll
 
@@ -150,7 +150,7 @@ class DstackProvider(Provider):
     def find(self, name: str, since: int) -> tuple[Named, ...]:
         """The runs of that name submitted at or after `since` (our clock), ended or deleted or not, newest first.
 
-        The server's times are shifted where the two clocks are certainly apart (`engine.fold.clock_skew`).
+        The server's times are shifted where the two clocks are certainly apart (`engine.server_clock`).
         """
         found: list[Named] = []
         for answer, page in self.client.pages(RUNS, "look for the run"):

@@ -12,7 +12,7 @@ from engine.errors import NotConfigured
 from engine.providers import registry
 from engine.providers.kind import Check, CheckState, Checkup, ProviderKind
 from engine.providers.task import Draft, complete_plain
-from engine.settings.known import Block, Known
+from engine.settings.known import Block, Given, Known
 from engine.settings.values import price
 from events.clock import parse_duration, span
 
@@ -31,7 +31,7 @@ _OF_MACHINES = frozenset({"resources", "image", "backends", "spot_policy", "crea
 """Fields that the provider whose language it is judges."""
 
 
-def _hourly(settings: Settings) -> int:
+def _hourly(settings: Given) -> int:
     return price(settings.value("local.price") or "0")
 
 
@@ -106,7 +106,7 @@ class LocalKind(ProviderKind):
         registry.task_language().warm_up()
 
     def checkup(self, settings: Settings, *, clock: Clock, ids: Ids, wanted: bool) -> Checkup:  # noqa: ARG002
-        from engine.money.words import rate
+        from engine.amounts import rate
         from engine.settings.policy import policy_from
 
         shell = shutil.which("bash") or shutil.which("sh")

@@ -11,7 +11,7 @@ from events.clock import SECOND, Clock
 from events.store.record import Record
 from projections.api.feed.frames import Frame, FrameMaker
 from projections.api.feed.listener import FRAMES
-from projections.api.operations.tally import Tally
+from projections.api.tally import Tally
 
 _log: Final = logging.getLogger("steno.feed")
 

@@ -21,9 +21,9 @@ from engine.states import Reason, State, VmState
 from events.clock import SECOND
 from events.errors import StenoError
 from projections.api.feed.listener import Dropped
-from projections.api.operations.tally import Durations, entered_at
 from projections.api.reads.money import policy_at
 from projections.api.service import Service
+from projections.api.tally import Durations, entered_at
 from projections.models.view import waits
 
 _LASTING: Final = tuple(state for state in State if state not in TERMINAL)

@@ -2,9 +2,9 @@
 
 import msgspec
 
+from engine.amounts import money
 from engine.money.costs import Costs
 from engine.money.reconcile import reconcile_run
-from engine.money.words import money
 from engine.objects import RunObject
 from engine.states import State
 from projections.api.parameters import (

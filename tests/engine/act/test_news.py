@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stenotest.story import START, Story, single
 
-from engine.act.journal import Journal
+from engine.live.journal import Journal
 from engine.live.live_world import LiveWorld
 from engine.notify.news import AT_ONCE, TOO_OLD
 from engine.notify.notices import ROOM, Notices

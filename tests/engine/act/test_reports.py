@@ -11,7 +11,7 @@ import pytest
 from stenotest.gate import holding
 
 from engine.commands.submit import request_run
-from engine.kernel.mark import KernelMark, hashed
+from engine.kernel_mark import KernelMark, hashed
 from engine.live.live_world import LiveWorld
 from engine.providers.readings import READINGS
 from engine.recorder.recorder import Recorder

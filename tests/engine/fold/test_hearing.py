@@ -12,7 +12,7 @@ from engine.fold.run import Run
 from engine.fold.tick import PollReader
 from engine.fold.world import World
 from engine.fold.world_codec import dump, load
-from engine.kernel.mark import KernelMark, hashed
+from engine.kernel_mark import KernelMark, hashed
 from engine.providers.readings import READINGS, RULE_SETS
 from events import types
 from events.clock import SECOND

@@ -17,12 +17,12 @@ from stenotest.machines import machine_item
 from stenotest.story import START, Story
 
 from engine.fold.change import AnomalyKind
-from engine.fold.clock_skew import skew_of
 from engine.fold.tick import PollReader
 from engine.fold.world import World
 from engine.providers.dstack.client import Client
 from engine.providers.dstack.settings import Address
 from engine.providers.readings import READINGS
+from engine.server_clock import skew_of
 from events.clock import SECOND, SystemClock
 from events.poll import Poll
 

@@ -11,9 +11,9 @@ import msgspec
 
 from engine.kernel.definition import KernelProblem, problems
 from engine.kernel.executor import VARIABLE, OneTask, Terms, bundled, job_of
-from engine.kernel.mark import hashed
 from engine.kernel.reports import Lines
 from engine.kernel.submission import KernelSubmission, read_submission
+from engine.kernel_mark import hashed
 
 KEY: Final = "5ec4e7" * 8
 SHIPPED: Final[Mapping[str, KernelProblem]] = {one.problem: one for one in problems()}
