@@ -4,7 +4,6 @@ Used by the event loop's thread alone.
 """
 
 import asyncio
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from typing import Final
@@ -13,8 +12,6 @@ from projections.api.feed.frames import Frame
 
 FRAMES: Final = 8192
 BYTES: Final = 32 << 20
-_NEAR: Final = 16
-"""Frames before the end that are searched first: most listeners have all but the newest."""
 HEARTBEAT: Final = 14.0
 """Seconds of silence after which the next look at the clients, at most a second later, has a comment sent."""
 STUCK: Final = 30.0
@@ -55,11 +52,10 @@ class Ring:
             self.after = oldest.position
 
     def behind(self, position: int) -> Iterator[Frame]:
-        near = max(self._begin, self._end - _NEAR)
-        is_near = near < self._end and self._frames[near].position <= position
-        numbers = range(near if is_near else self._begin, self._end)
-        first = bisect_right(numbers, position, key=lambda number: self._frames[number].position)
-        return (self._frames[number] for number in numbers[first:])
+        first = self._end  # most listeners have all but the newest, so the walk back is short
+        while first > self._begin and self._frames[first - 1].position > position:
+            first -= 1
+        return (self._frames[number] for number in range(first, self._end))
 
 
 class Dropped(StrEnum):
