@@ -24,11 +24,11 @@ from engine.settings.values import host, port
 from events.clock import Clock
 from events.store.store import Store, Where, store_at
 from projections.api.access.authentication import listens_on_loopback, trusts_loopback
-from projections.api.access.tokens import Tokens
-from projections.api.app import build_app
 from projections.api.feed.feed import Feed
 from projections.api.server import Server, allow_many_connections, bound
 from projections.api.service import Service
+from projections.api.tokens import Tokens
+from projections.app import build_app
 from projections.models.projector import Projector
 from projections.models.reader_pool import Pool
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from engine.settings.settings import Settings
     from events.clock import Clock, Ids
     from events.store.store import Store
-    from projections.api.access.tokens import Tokens
     from projections.api.feed.feed import Feed
+    from projections.api.tokens import Tokens
     from projections.models.projector import Projector
     from projections.models.reader_pool import Pool
 

@@ -122,7 +122,7 @@ def _serving() -> Iterator[Serve]:
 def hands() -> Iterator[Hands]:
     """The clock of this process, for a whole file of tests: servers and all."""
     import_module("pydantic.v1")  # what a service imports late defines types of dates: of the real ones
-    import_module("projections.api.app")
+    import_module("projections.app")
     _warm_up("dstack")
     with time_in_hand(runs=True) as moved:
         yield moved

@@ -19,8 +19,8 @@ from events import types
 from events.clock import SECOND, RandomIds, SystemClock
 from events.store.record import Record
 from events.store.store import store_at
-from projections.api.access.roles import needed
-from projections.api.access.tokens import Tokens
+from projections.api.roles import needed
+from projections.api.tokens import Tokens
 
 if TYPE_CHECKING:
     from pathlib import Path

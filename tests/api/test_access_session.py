@@ -16,7 +16,7 @@ from events.clock import SECOND, RandomIds, SystemClock
 from events.store.record import Record
 from events.store.store import store_at
 from projections.api.access.session import LOGINS
-from projections.api.access.tokens import SESSION, Tokens
+from projections.api.tokens import SESSION, Tokens
 
 if TYPE_CHECKING:
     from pathlib import Path

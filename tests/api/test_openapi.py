@@ -13,8 +13,8 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from projections.api.app import build_app
 from projections.api.service import Service
+from projections.app import build_app
 
 PAGES = {"get"}
 """What the dashboard's own addresses take: they are pages for people, and not in the document."""

@@ -21,7 +21,7 @@ from engine.replay.trace import open_trace
 from events.clock import SECOND, SystemClock, format_time, parse_time
 from events.store.record import Record
 from events.store.store import store_at
-from projections.api.access.tokens import Tokens
+from projections.api.tokens import Tokens
 from projections.models.overview import overview
 from projections.models.projector import caught_up
 from projections.models.reader_pool import Pool

@@ -13,7 +13,7 @@ from starlette.types import Scope
 
 from engine.commands.tokens import without_secrets
 from events.clock import SECOND, Clock
-from projections.api.access.roles import Caller
+from projections.api.roles import Caller
 
 _log = logging.getLogger("steno.access")
 _KEPT: Final = 10_000

@@ -8,9 +8,9 @@ from functools import lru_cache
 from typing import Final
 
 from engine.settings.settings import Settings
-from projections.api.access.roles import LOOPBACK, Caller
-from projections.api.access.tokens import Tokens
 from projections.api.problems import Problem
+from projections.api.roles import LOOPBACK, Caller
+from projections.api.tokens import Tokens
 
 _FORWARDED: Final = frozenset(
     {b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip", b"via"}

@@ -11,8 +11,8 @@ from starlette.types import Receive, Scope
 
 from events.clock import SECOND
 from events.poll import MAX_DEPTH, too_deep
-from projections.api.access.roles import Caller
 from projections.api.problems import Problem
+from projections.api.roles import Caller
 
 MAX_URL: Final = 8 * 1024
 """Bytes of path and query together."""

@@ -15,11 +15,11 @@ from projections.api.access.access_log import AccessLog
 from projections.api.access.authentication import Authentication, trusts_loopback
 from projections.api.access.cross_origin import CrossOrigin
 from projections.api.access.limits import MAX_BODY, MAX_LOGIN, METHODS, RateLimit, check_head, read_body
-from projections.api.access.roles import Caller, needed, submits_a_run
-from projections.api.access.tokens import LOOK_AGAIN
 from projections.api.hot import Ready
 from projections.api.problems import MEDIA_TYPE, Problem, problem_body, problem_of
+from projections.api.roles import Caller, needed, submits_a_run
 from projections.api.service import Service
+from projections.api.tokens import LOOK_AGAIN
 
 STREAM_GRACE: Final = 1.0
 """Seconds that streams have to end by themselves once the server stops."""

@@ -11,10 +11,10 @@ from starlette.routing import BaseRoute, Route
 from events.clock import SECOND
 from projections.api.access.authentication import Authentication, trusts_loopback
 from projections.api.access.limits import RateLimit
-from projections.api.access.roles import Caller
 from projections.api.bodies import JSON
 from projections.api.openapi import components, json_answer, json_content
 from projections.api.problems import MEDIA_TYPE, Problem, ProblemObject
+from projections.api.roles import Caller
 from projections.api.service import Service
 
 PATH: Final = "/api/session"

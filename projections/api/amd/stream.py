@@ -21,7 +21,6 @@ from events.clock import SECOND
 from events.errors import StenoError
 from events.shape.secrets import PREFIX
 from projections.api import submission
-from projections.api.access.roles import Caller
 from projections.api.amd.story import Story
 from projections.api.bodies import expect_json
 from projections.api.commands import stop_run
@@ -29,6 +28,7 @@ from projections.api.feed.feed import BEAT
 from projections.api.feed.listener import Listener
 from projections.api.parameters import asked_of, idempotency_key
 from projections.api.problems import Problem
+from projections.api.roles import Caller
 from projections.api.service import Service, Writer
 from projections.api.streams import LAST_EVENT_ID, expect_ready, expect_there, last_event_id, run_named, send_stream
 

@@ -13,8 +13,8 @@ from engine.commands.tokens import TOKEN, Role, TokenBlob, TokenStore, digest
 from events.clock import SECOND, Clock
 from events.errors import RecordNotWritable
 from events.store.store import Store
-from projections.api.access.roles import Caller
 from projections.api.problems import Problem
+from projections.api.roles import Caller
 
 _log = logging.getLogger("steno.access")
 
