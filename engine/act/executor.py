@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 AT_ONCE = 4
 """Effects of one lane under way at the same time: more would only queue up at the server."""
-GLANCE = SECOND // 20
+GLANCE = SECOND // 10
 """Microseconds between looks at what other processes append, while a call is awaited."""
 GRACE = 10 * SECOND
 """How long a process that ends waits for calls under way, microseconds; without an answer their intents stay open."""

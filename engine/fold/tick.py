@@ -12,7 +12,7 @@ from engine.providers.reading import Listing, Reading, Readings, Scope
 from events.clock import parse_time
 from events.errors import UnreadableInput
 from events.poll import Poll
-from events.shape.cut import split
+from events.shape.cut import items_of
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 T = TypeVar("T")
@@ -81,7 +81,9 @@ class PollReader:
     def read(self, position: int, poll: Poll) -> Tick:
         """The poll as the fold sees it. Never raises: what cannot be read is named in `odd`."""
         scope, reading = self._readings.asked(poll.path, poll.req)
-        runs, vms, odd = list[Seen](), list[VmFacts](), list[str]()
+        runs: list[Seen] = []
+        vms: list[VmFacts] = []
+        odd: list[str] = []
         events: tuple[VmEvent, ...] = ()
         read = reading is not None and poll.answered and poll.body is not None
         not_exists = reading is not None and read and reading.says_not_exists(poll.status, poll.body)
@@ -123,10 +125,9 @@ class PollReader:
         if shape is None or not shape.items:
             return [body]
         try:
-            found = split(body, shape)
+            return items_of(body, shape)
         except msgspec.MsgspecError:
-            return []
-        return () if found is None else found.items
+            return ()
 
     def events(self, reading: Reading, items: Sequence[bytes]) -> tuple[VmEvent, ...]:
         """The status changes of machines that rows of a log date; the same object for the same text."""

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from engine.live.live_world import LiveWorld
 
 _log: Final = logging.getLogger(__name__)
-_LEAST: Final = 0.15
-"""Seconds between two catch-ups at least while no reader waits: the polls of a round are taken together."""
+_SETTLE: Final = 0.15
+"""Seconds after a wake until a catch-up while no reader waits: the polls of a round are taken together."""
 _MOST: Final = 1.0
 _REST: Final = 3
 """Sleeps three times as long as it worked, to stay below 25 % CPU."""
@@ -337,8 +337,8 @@ class Projector(CatchUp):
                 told, worked = "", time.thread_time() - began
                 rest = min(_MOST, _REST * worked)
                 self._stopping.wait(rest)
-                self._hurried.wait(max(0.0, _LEAST - rest))
-                self._woken.wait(_IDLE)
+                if self._woken.wait(_IDLE):
+                    self._hurried.wait(max(0.0, _SETTLE - rest))
 
     def _opened(self) -> Record:
         return Record.open(self._path, clock=self._clock, check=False, shapes=READINGS.shape)
