@@ -1,4 +1,4 @@
-"""`steno events`, `steno polls` and `steno poll`: what the record holds, as it was taken down."""
+"""`steno events`, `steno polls` and `steno poll`: the record, unchanged."""
 
 import sys
 

@@ -50,7 +50,7 @@ class NextStep(Enum):
 
     CALL = "no call was made before"
     CHECK = "a call may have been made: look whether the provider has the run, and only then call again"
-    LOOK = "as CHECK, but never call again: nobody wants the run any more"
+    LOOK = "as CHECK, but never call again: the run is not wanted any more"
     WAIT = "the controller has to give it a place, or a person to say whether the provider has it"
     STOPPED = "it was stopped before it was handed to the provider"
     EXPIRED = "it waited for more than 24 hours without being handed to the provider; submit it again"

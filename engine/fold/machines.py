@@ -1,4 +1,4 @@
-"""All machines of a world at one poll: rows taken down, absence and graces counted, orphans found."""
+"""Folds one poll into all machines of a world: stores their rows, counts absences and grace periods, finds orphans."""
 
 from bisect import bisect_left
 from typing import Final

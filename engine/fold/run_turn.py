@@ -1,4 +1,4 @@
-"""What one event does to one run: its words are taken down, the rules are asked, the machine is moved."""
+"""Folds one event into one run: stores what it says, applies the rules, moves the state machine."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What one event does to one machine: its words are taken down and the machine is moved.
+"""Folds one event into one machine: stores what it says and moves the state machine.
 
 Idle evidence and graces are measured in the time in which the machine's own source answered.
 """

@@ -268,7 +268,7 @@ def read_machine(folder: Path) -> MachineState | None:
     spec = read_file(folder / "made.json", MachineSpec)
     if spec is None:
         return None
-    # looked at before `ended.json`: a process that lets go of its lock in between has written it
+    # read the lock before `ended.json`: a process that releases its lock in between has written that file
     lives = is_locked(folder)
     return MachineState(
         spec=spec,
