@@ -23,7 +23,8 @@ $(UV): requirements-setup.lock
 	@touch $(UV)
 
 .venv/pyvenv.cfg: | $(UV)
-	@$(UV) venv --quiet --clear --python $(PYTHON) .venv
+	@rm -rf .venv # a set-up that was interrupted may have left a part of it
+	@$(UV) venv --quiet --python $(PYTHON) .venv
 
 .venv/.run: requirements.lock pyproject.toml | .venv/pyvenv.cfg $(UV)
 	@$(UV) pip install --quiet --python .venv --require-hashes -r requirements.lock
