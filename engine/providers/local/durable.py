@@ -3,8 +3,14 @@
 import fcntl
 import json
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
+
+
+def now() -> int:
+    """Microseconds, UTC."""
+    return time.time_ns() // 1000
 
 
 def write_json(path: Path, value: Mapping[str, object]) -> None:
@@ -43,6 +49,8 @@ def sync_folder(path: Path) -> None:
         os.close(folder)
 
 
+MACHINES = ".machines"
+"""The folder of machines, below the provider's; the point keeps it apart from the runs."""
 LIFE = "lock"
 """Held while the supervisor of a run, or the process that is a machine, lives."""
 BUSY = "busy"

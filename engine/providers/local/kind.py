@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import platform
 import shutil
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from engine.providers.local.placement import LocalOffer
     from engine.providers.local.provider import LocalProvider
     from engine.providers.local.reading import LocalReading
     from engine.settings.settings import Settings
@@ -77,17 +77,13 @@ class LocalKind(ProviderKind):
     def open(self, settings: Settings, *, clock: Clock, ids: Ids, record: Store | None) -> LocalProvider:
         from engine.providers.local.provider import LocalProvider
 
-        gpu, count = _label(settings)
         return LocalProvider(
             runs_folder(record),
             clock=clock,
             ids=ids,
             host=self.project(settings),
             environment=os.environ,
-            price=_hourly(settings),
-            boot=parse_duration(settings.value("local.boot") or "0"),
-            gpu=gpu,
-            gpu_count=count,
+            offer=_offer(settings),
         )
 
     def complete(self, draft: Draft, settings: Settings) -> dict[str, object]:  # noqa: ARG002
@@ -97,10 +93,10 @@ class LocalKind(ProviderKind):
 
     def kept_here(self, record: Store) -> Callable[[str], bool] | None:
         """The machines that have, or had, a process of their own."""
-        from engine.providers.local.state import was_kept
+        from engine.providers.local.durable import MACHINES
 
         folder = runs_folder(record)
-        return functools.partial(was_kept, folder) if folder.is_dir() else None
+        return (lambda machine_id: (folder / MACHINES / machine_id).is_dir()) if folder.is_dir() else None
 
     def warm_up(self) -> None:
         registry.task_language().warm_up()
@@ -138,16 +134,16 @@ def runs_folder(record: Store | None) -> Path:
     return user_data_path("steno") / "local"
 
 
-def _label(settings: Settings) -> tuple[str | None, int]:
-    from engine.providers.local.placement import gpu_label
+def _offer(settings: Settings) -> LocalOffer:
+    from engine.providers.local.placement import LocalOffer, gpu_label
 
-    setting = settings.find("local.gpu")
-    if not setting.value:
-        return None, 0
+    gpu = settings.find("local.gpu")
     try:
-        return gpu_label(setting.value)
+        model, count = gpu_label(gpu.value) if gpu.value else (None, 0)
     except ValueError as error:
-        raise NotConfigured(f"local.gpu is {setting.value!r} ({setting.source}); it must be {error}") from None
+        raise NotConfigured(f"local.gpu is {gpu.value!r} ({gpu.source}); it must be {error}") from None
+    boot = parse_duration(settings.value("local.boot") or "0")
+    return LocalOffer(price=_hourly(settings), boot=boot, gpu=model, gpu_count=count)
 
 
 KIND = LocalKind()

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
+
 from engine.errors import ProviderError
 from engine.providers.local.store import ClaimedRun
 from engine.providers.local.task import LocalTask
@@ -28,13 +30,9 @@ def launch(folder: Path, gate: Path, taken: ClaimedRun, task: LocalTask, output_
     """
     machine = taken.accepted.machine
     plan = {
-        "argv": task.argv,
-        "env": task.environment,
-        "cwd": task.folder,
-        "max_duration": task.max_duration,
-        "grace": task.grace,
+        **msgspec.to_builtins(task),
         "output_limit": output_limit,
-        "boot": machine.boot if taken.machine is None and machine is not None and machine.boot else None,
+        "boot": machine.boot if taken.machine is None and machine is not None else 0,
         "machine": None if taken.machine is None else str(taken.machine),
         "busy": taken.busy,
         "life": taken.life,
@@ -51,7 +49,7 @@ def launch(folder: Path, gate: Path, taken: ClaimedRun, task: LocalTask, output_
             cwd="/",
             env={name: value for name in ("LD_LIBRARY_PATH",) if (value := os.environ.get(name))},
             start_new_session=True,
-            pass_fds=taken.locks,
+            pass_fds=[held for held in (taken.lock, taken.busy, taken.life) if held is not None],
         )
         try:
             said, _ = process.communicate(json.dumps(plan).encode(), timeout=_PATIENCE)

@@ -1,22 +1,14 @@
 """The runs and machines of this host, as polls list them. What is over is read once."""
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
 import msgspec
 
 from engine.providers.local.placement import MachineSpec, gpu_memory_mib
 from engine.providers.local.reading import Asked, ListedMachine, ListedRun, RunMachine
-from engine.providers.local.state import (
-    RunState,
-    StateDamaged,
-    close_lost,
-    close_lost_machine,
-    machine_ids,
-    read_machine,
-    read_state,
-)
+from engine.providers.local.state import Ended, RunState, StateDamaged, close_lost, read_machine, read_state
 from engine.providers.local.store import RunFolders
 from events.clock import SECOND, Clock
 
@@ -35,56 +27,65 @@ class AnswerPage(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing was left out."""
 
 
-class _Past(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that has ended, or a machine that is gone."""
+class _Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A run or a machine."""
 
     id: str
     run_id: str | None
     """The run itself, or the one that the machine was there for alone."""
     at: int
     """When it came to be; the newest is listed first."""
-    until: int
-    """A first contact that reads history back to a later time leaves it out."""
+    until: int | None
+    """A first contact that reads history back to a later time leaves it out; None: it is not over."""
     item: bytes
 
 
-class _History:
-    """What is over, and how much of it was listed: all of it at first contact, later the newest and what is new."""
+class _Rows:
+    """What is there, what is over, and how much of that was listed: all of it at first contact, later the newest and
+    what is new.
+    """
 
     def __init__(self) -> None:
-        self.past: dict[str, _Past] = {}
+        self.past: dict[str, _Row] = {}
+        self._there: list[_Row] = []
+        self._damaged = False
         self._listed: set[str] = set()
         self._begun = False
 
-    def add(self, one: _Past) -> None:
-        self.past[one.id] = one
+    def read(self, ids: Iterable[str], look: Callable[[str], _Row | None]) -> None:
+        """Look at everything that is not over."""
+        self._there, self._damaged = [], False
+        for one in ids:
+            if one not in self.past:
+                try:
+                    self.add(look(one))
+                except StateDamaged as error:
+                    self._damaged = True  # one bad file must not hide the others
+                    _log.warning("%s", error)
 
-    def page(
-        self,
-        host: str,
-        there: list[tuple[int, bytes]],
-        follow: Collection[str],
-        since: int | None,
-        *,
-        whole: bool,
-        damaged: bool,
-    ) -> AnswerPage:
+    def add(self, row: _Row | None) -> None:
+        if row is not None and row.until is None:
+            self._there.append(row)
+        elif row is not None:
+            self.past[row.id] = row
+
+    def page(self, host: str, follow: Collection[str], since: int | None, *, whole: bool = False) -> AnswerPage:
         """The answer: what is there, and what is to be shown of the past. `whole`: show the history once more."""
-        newest = sorted(self.past.values(), key=lambda one: (one.at, one.id), reverse=True)
+        newest = sorted(self.past.values(), key=lambda row: (row.at, row.id), reverse=True)
         short, self._begun = self._begun and not whole, True
         shown = [
-            one
-            for rank, one in enumerate(newest)
-            if one.run_id in follow
-            or (rank < SHORT or one.id not in self._listed if short else since is None or one.until >= since)
+            row
+            for rank, row in enumerate(newest)
+            if row.run_id in follow
+            or (rank < SHORT or row.id not in self._listed if short else since is None or (row.until or 0) >= since)
         ]
         self._listed.update(self.past)
         left_out = len(shown) < len(newest)
-        items = sorted((*there, *((one.at, one.item) for one in shown)), reverse=True)
+        items = sorted(((row.at, row.item) for row in (*self._there, *shown)), reverse=True)
         return AnswerPage(
             req=question(host, SHORT if short and left_out else WHOLE),
             body=b"[" + b",".join([item for _, item in items]) + b"]",
-            complete=not left_out and not damaged,
+            complete=not left_out and not self._damaged,
         )
 
 
@@ -93,115 +94,83 @@ def question(host: str, limit: int = WHOLE) -> bytes:
 
 
 class Lister:
-    """Reads the folders of the runs, then those of the machines as they stand with these runs."""
+    """Reads the folders of the runs, then those of the machines as they stand with these runs.
+
+    What lost its process is brought to its end on the way. OSError is raised where the state cannot be read.
+    """
 
     def __init__(self, store: RunFolders, host: str, clock: Clock) -> None:
         self._store = store
         self._host = host
         self._clock = clock
-        self._runs = _History()
-        self._machines = _History()
+        self._runs = _Rows()
+        self._machines = _Rows()
         self._active: dict[str, RunState] = {}
         """The runs that went on at the last reading."""
         self._ended: list[RunState] = []
         """Those found ended since machines were last read."""
 
     def runs(self, follow: Collection[str], since: int | None) -> AnswerPage:
-        """Every active and followed run, and the newest ended ones; all of them where a followed one is not known.
-
-        A run whose supervisor was lost is brought to its end here.
-
-        Raises:
-            OSError: the state cannot be read.
-        """
+        """Every active and followed run, and the newest ended ones; all of them where a followed one is not known."""
         self._active = {}
-        damaged = False
-        for run_id in self._store.run_ids():
-            if run_id not in self._runs.past:
-                try:
-                    self._look_at(run_id)
-                except StateDamaged as error:
-                    damaged = True  # one bad file must not hide the other runs
-                    _log.warning("%s", error)
-        there = [(state.accepted.at, self._run(state)) for state in self._active.values()]
+        self._runs.read(self._store.run_ids(), self._run)
         unknown = any(run_id not in self._active and run_id not in self._runs.past for run_id in follow)
-        return self._runs.page(self._host, there, follow, since, whole=unknown, damaged=damaged)
+        return self._runs.page(self._host, follow, since, whole=unknown)
 
     def machines(self, follow: Collection[str], since: int | None) -> AnswerPage:
-        """Every machine that is there, those of followed runs, and the newest that are gone.
-
-        A machine whose process was lost is brought to its end here.
-
-        Raises:
-            OSError: the state cannot be read.
-        """
-        there: list[tuple[int, bytes]] = []
-        for run in (*self._ended, *self._active.values()):
-            self._look_at_supervisor(run, there)
+        """Every machine that is there, those of followed runs, and the newest that are gone."""
         busy = {run.accepted.machine.id for run in self._active.values() if run.accepted.machine is not None}
-        damaged = False
-        for machine_id in machine_ids(self._store.root):
-            if machine_id not in self._machines.past:
-                try:
-                    self._look_at_kept(machine_id, there, busy=machine_id in busy)
-                except StateDamaged as error:
-                    damaged = True
-                    _log.warning("%s", error)
+        self._machines.read(self._store.machine_ids(), lambda machine_id: self._kept(machine_id, busy))
+        for run in (*self._ended, *self._active.values()):
+            self._machines.add(self._supervisor(run))
         self._ended.clear()
-        return self._machines.page(self._host, there, follow, since, whole=False, damaged=damaged)
+        return self._machines.page(self._host, follow, since)
 
-    def _look_at(self, run_id: str) -> None:
+    def _run(self, run_id: str) -> _Row | None:
         folder = self._store.folder(run_id)
         state = read_state(folder)
         if state is None or not state.known:
-            return
+            return None
         state = close_lost(folder, state, self._clock.now())
         if state.ended is None:
             self._active[run_id] = state
-            return
-        self._ended.append(state)
+        else:
+            self._ended.append(state)
         at = state.accepted.at
-        self._runs.add(_Past(id=run_id, run_id=run_id, at=at, until=at, item=self._run(state)))
+        return _Row(id=run_id, run_id=run_id, at=at, until=at if state.ended else None, item=self._run_item(state))
 
-    def _look_at_supervisor(self, run: RunState, there: list[tuple[int, bytes]]) -> None:
-        """The machine that is the run's own supervisor."""
-        spec, ended = run.accepted.machine, run.ended
-        if spec is None or spec.kept:
-            return
-        if ended is None:
-            there.append((spec.created, self._machine(spec, "busy" if run.running else "provisioning", busy_blocks=1)))
-            return
-        lost = ended.reason == "supervisor_lost"
-        item = self._machine(
-            spec,
-            "gone",
-            up=run.running,
-            reason="unreachable" if lost else "idle_timeout",
-            message=ended.message if lost else "idle for 0s",
-            finished_at=ended.at,
-        )
-        one = _Past(id=spec.id, run_id=run.accepted.run_id, at=spec.created, until=ended.at, item=item)
-        self._machines.add(one)
-
-    def _look_at_kept(self, machine_id: str, there: list[tuple[int, bytes]], *, busy: bool) -> None:
+    def _kept(self, machine_id: str, busy: set[str]) -> _Row | None:
+        """A machine with a process of its own."""
         folder = self._store.machine_folder(machine_id)
         state = read_machine(folder)
         if state is None or not state.known:
-            return
-        spec = state.spec
-        if not busy:  # while a run is on a lost one, its supervisor is about to end that
-            state = close_lost_machine(folder, state, self._clock.now())
-        if (gone := state.gone) is not None:
-            why, message = gone.reason, gone.message
-            item = self._machine(spec, "gone", up=state.up, reason=why, message=message, finished_at=gone.at)
-            self._machines.add(_Past(id=machine_id, run_id=None, at=spec.created, until=gone.at, item=item))
-            return
-        status = "stopping" if state.told else "provisioning" if not state.up else "busy" if busy else "idle"
-        reason = "stopped" if state.told else None
-        item = self._machine(spec, status, up=state.up, reason=reason, busy_blocks=int(busy), unreachable=state.lost)
-        there.append((spec.created, item))
+            return None
+        if machine_id not in busy:  # while a run is on a lost one, its supervisor is about to end that
+            state = close_lost(folder, state, self._clock.now())
+        told, taken = state.stopping is not None, machine_id in busy
+        return self._machine(
+            state.spec,
+            "stopping" if told else "provisioning" if not state.up else "busy" if taken else "idle",
+            state.ended,
+            up=state.up,
+            reason="stopped" if told else None,
+            busy_blocks=int(taken),
+            unreachable=state.lost,
+        )
 
-    def _run(self, state: RunState) -> bytes:
+    def _supervisor(self, run: RunState) -> _Row | None:
+        """The machine that is the run's own supervisor."""
+        spec, ended = run.accepted.machine, run.ended
+        if spec is None or spec.kept:
+            return None
+        if ended is not None:
+            lost = ended.reason == "supervisor_lost"
+            reason, message = ("unreachable", ended.message) if lost else ("idle_timeout", "idle for 0s")
+            ended = Ended(reason=reason, message=message, at=ended.at)
+        status = "busy" if run.running else "provisioning"
+        return self._machine(spec, status, ended, up=run.running, run_id=run.accepted.run_id, busy_blocks=1)
+
+    def _run_item(self, state: RunState) -> bytes:
         accepted, ended, spec = state.accepted, state.ended, state.accepted.machine
         end = self._clock.now() if ended is None else ended.at
         machine = None
@@ -230,14 +199,19 @@ class Lister:
             row.ended_at = ended.at
         return msgspec.json.encode(row)
 
-    def _machine(self, spec: MachineSpec, status: str, *, up: bool = True, **words: Any) -> bytes:
+    def _machine(
+        self, spec: MachineSpec, status: str, ended: Ended | None, *, up: bool, run_id: str | None = None, **words: Any
+    ) -> _Row:
+        if ended is not None:
+            status = "gone"
+            words = {"reason": ended.reason, "message": ended.message, "finished_at": ended.at}
         row = ListedMachine(
             provider_id=spec.id,
             name=spec.name,
             project=self._host,
             fleet=spec.slot,
             instance_num=spec.num,
-            hostname=spec.hostname if up and status != "provisioning" else None,
+            hostname=spec.hostname if up else None,
             status=status,
             created=spec.created,
             price=spec.price,
@@ -250,4 +224,5 @@ class Lister:
             disk_mib=spec.disk_mib,
             **words,
         )
-        return msgspec.json.encode(row)
+        until = None if ended is None else ended.at
+        return _Row(id=spec.id, run_id=run_id, at=spec.created, until=until, item=msgspec.json.encode(row))

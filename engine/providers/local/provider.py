@@ -42,10 +42,7 @@ class LocalProvider(Provider):
         host: str,
         environment: Mapping[str, str],
         output_limit: int = DEFAULT_OUTPUT_LIMIT,
-        price: int = 0,
-        boot: int = 0,
-        gpu: str | None = None,
-        gpu_count: int = 0,
+        offer: LocalOffer | None = None,
     ) -> None:
         """A provider over the folder `state` (made at the first submission, open to its owner only).
 
@@ -53,15 +50,13 @@ class LocalProvider(Provider):
             host: this machine's name, for `source`.
             environment: the submitter's, of which a run gets `task.INHERITED`.
             output_limit: bytes of output kept of one run; more is dropped, with a line that says so.
-            price: micro-dollars an hour of a machine made from now on; 0: free.
-            boot: microseconds such a machine takes to come up.
-            gpu: the model it is said to have, `gpu_count` times; None: what tasks ask of a GPU is ignored.
+            offer: what machines made from now on are like; None: free, up at once, and without a GPU.
         """
         self.source = f"local/{host}"
         self.project = host
         self._store = RunFolders(state, clock)
         self._listing = Lister(self._store, host, clock)
-        self._offer = LocalOffer(price=price, boot=boot, gpu=gpu, gpu_count=gpu_count)
+        self._offer = offer or LocalOffer()
         self._clock = clock
         self._ids = ids
         self._environment = environment
@@ -72,23 +67,14 @@ class LocalProvider(Provider):
         started_at = self._clock.now()
         for path, read in ((RUNS, self._listing.runs), (MACHINES, self._listing.machines)):
             try:
-                page, error = read(follow, since), None
+                page = msgspec.structs.asdict(read(follow, since))
+                answer = {**page, "status": 200, "answered": True, "sweep": self._ids.new().replace("-", "")}
             except OSError as problem:
-                page, error = None, f"cannot read {problem.filename or self._store.root}: {problem.strerror}"
-            yield Poll(
-                source=self.source,
-                path=path,
-                req=question(self.project) if page is None else page.req,
-                started_at=started_at,
-                observed_at=self._clock.now(),
-                status=None if page is None else 200,
-                error=error,
-                body=None if page is None else page.body,
-                answered=page is not None,
-                sweep=None if page is None else self._ids.new().replace("-", ""),
-                complete=page is not None and page.complete,
-            )
-            if page is None:
+                error = f"cannot read {problem.filename or self._store.root}: {problem.strerror}"
+                answer = {"req": question(self.project), "status": None, "answered": False, "error": error}
+            now = self._clock.now()
+            yield Poll(source=self.source, path=path, started_at=started_at, observed_at=now, **answer)
+            if not answer["answered"]:
                 return
 
     def submit(self, submission: Submission) -> Submitted:
@@ -102,15 +88,13 @@ class LocalProvider(Provider):
         base = Path(submission.base).absolute() if submission.base is not None else Path.cwd()
         labelled = self._offer.gpu is not None
         task = local_task(submission.configuration, base=base, inherited=self._environment, labelled=labelled)
-        terms = wanted(submission, READINGS.terms(self.name, msgspec.json.encode(task.shown), ""))
+        terms = wanted(submission, READINGS.terms(self.name, msgspec.json.encode(task.configuration), ""))
         with self._writing():
             taken = self._store.take(submission.run_id, submission.name, task, terms, self._offer)
             if isinstance(taken, RunState):
                 return _submitted(taken.accepted)
-            try:
+            with taken.held:
                 launch(self._store.folder(taken.accepted.run_id), self._store.gate, taken, task, self._output_limit)
-            finally:
-                taken.let_go()
         if task.ignored:
             _log.warning("%s runs on this machine as it is; ignored: %s", submission.name, ", ".join(task.ignored))
         return _submitted(taken.accepted)

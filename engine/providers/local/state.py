@@ -1,27 +1,25 @@
 """What the folder of one run, or of one machine that is kept warm, says: files that are whole or absent, and locks.
 
-A run:
+Both:
 
-- `lock`: held from the submission until the supervisor's exit; the kernel lets go of it, also when the machine stops.
-- `accepted.json`: what was asked, without any secret.
-- `started.json`: durable before the command exists: without it the command was never started.
-- `begun.json`: the machine is up and the command is about to exist; only of a run that may have to wait for that.
+- `lock`: held from the submission until its process (supervisor, machine) ends; the kernel releases it, also when the
+  host stops.
+- `started.json`: durable before the command, or the machine, exists: without it neither was ever started.
 - `stop.json`: somebody asked for the end.
-- `ended.json`: how it ended; the supervisor's last act.
-- `output`: what the command wrote. `supervisor.err`: what the supervisor itself complained of.
+- `ended.json`: how it ended; the last act of its process.
 
-A machine:
+A run: `accepted.json`, what was asked, without any secret. `begun.json`: the machine is up and the command is about to
+exist; only of a run that may have to wait for that. `output`: what the command wrote. `supervisor.err`: what the
+supervisor itself complained of.
 
-- `lock`: held from its making until its process ends. `busy`: held while a run is on it.
-- `made.json`: what it is (`MachineSpec`). `started.json`: its process exists. `up.json`: it can take runs.
-- `stop.json`: somebody told it to go. `ended.json`: why it went; its process' last act.
+A machine: `made.json`, its `MachineSpec`. `up.json`: it can take runs. `busy`: a lock, held while a run is on it.
 """
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -37,7 +35,122 @@ class StateDamaged(ProviderError):
 
 
 _T = TypeVar("_T")
-_End = TypeVar("_End", "Ended", "Gone")
+_S = TypeVar("_S", "RunState", "MachineState")
+
+NO_CAPACITY = "no_capacity"
+_FORMER = {
+    "done_by_runner": "exited",
+    "container_exited_with_error": "exited",
+    "terminated_by_user": "stopped",
+    "aborted_by_user": "killed",
+    "max_duration_exceeded": "timed_out",
+    "executor_error": "not_started",
+    "instance_unreachable": "machine_lost",
+    "failed_to_start_due_to_no_capacity": NO_CAPACITY,
+}
+"""How older versions wrote the reason of an end → how we do."""
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to run on this machine."""
+
+    argv: tuple[str, ...]
+    folder: str
+    max_duration: int | None
+    """Seconds; None: no limit."""
+    grace: int | None
+    """Seconds between SIGTERM and SIGKILL; None: SIGKILL only on abort."""
+    ignored: tuple[str, ...]
+    """Fields the task sets and this machine does not follow."""
+    configuration: dict[str, object]
+    """The task as it was given, every secret value null."""
+
+
+class Accepted(Command, frozen=True, kw_only=True):
+    """What was asked."""
+
+    run_id: str
+    mark: str | None = None
+    """The run id it was submitted with, which a new attempt's own differs from; None: taken by an older version."""
+    name: str
+    user: str
+    at: int
+    """Microseconds, UTC, as all times here."""
+    machine: MachineSpec | None = None
+    """The machine it is on; None: no place was found (or it was taken before machines were told apart)."""
+
+
+class Stopping(msgspec.Struct, frozen=True, kw_only=True):
+    at: int
+    abort: bool = False
+
+    @property
+    def reason(self) -> str:
+        return "killed" if self.abort else "stopped"
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    reason: str
+    """A key of `reading.CAUSES`; of a machine, of `reading.VM_CAUSES`."""
+    message: str
+    at: int
+    exit_status: int | None = None
+    detail: str | None = None
+    """What the message leaves out."""
+
+
+class _State(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a run or a machine is."""
+
+    started: bool = False
+    up: bool = False
+    """The machine can take runs; of a run that waits for its machine: its command exists, or is about to."""
+    stopping: Stopping | None = None
+    ended: Ended | None = None
+    lives: bool = False
+    """Its process lives, or its submitter is about to start one."""
+
+    @property
+    def active(self) -> bool:
+        """It may still run."""
+        return self.ended is None and (self.lives or self.started)
+
+    @property
+    def known(self) -> bool:
+        """It came into being. What died with its submitter before the start never did, and may be made again."""
+        return self.active or self.ended is not None
+
+    @property
+    def lost(self) -> bool:
+        """Its process died without a word."""
+        return self.active and not self.lives
+
+
+class RunState(_State, frozen=True, kw_only=True):
+    accepted: Accepted
+
+    @property
+    def status(self) -> str:
+        """A key of `reading.STATES`."""
+        if self.ended is not None or self.stopping is not None:
+            return "stopping" if self.ended is None else "ended"
+        return "running" if self.running else "queued" if not self.started else "provisioning"
+
+    @property
+    def reason(self) -> str | None:
+        """Why it ends or ended."""
+        found = self.ended or self.stopping
+        return None if found is None else found.reason
+
+    @property
+    def running(self) -> bool:
+        """Its command exists, or is about to."""
+        machine = self.accepted.machine
+        return self.started and (self.up or machine is None or not machine.waited_for)
+
+
+class MachineState(_State, frozen=True, kw_only=True):
+    spec: MachineSpec
 
 
 def read_file(path: Path, shape: type[_T]) -> _T | None:
@@ -54,106 +167,6 @@ def read_file(path: Path, shape: type[_T]) -> _T | None:
         raise StateDamaged(f"{path} is damaged ({error}); move its folder away to go on without it") from None
 
 
-NO_CAPACITY = "no_capacity"
-_FORMER = {
-    "done_by_runner": "exited",
-    "container_exited_with_error": "exited",
-    "terminated_by_user": "stopped",
-    "aborted_by_user": "killed",
-    "max_duration_exceeded": "timed_out",
-    "executor_error": "not_started",
-    "instance_unreachable": "machine_lost",
-    "failed_to_start_due_to_no_capacity": NO_CAPACITY,
-}
-"""How older versions wrote the reason of an end → how we do."""
-
-
-class Accepted(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked."""
-
-    run_id: str
-    mark: str | None = None
-    """The run id it was submitted with, which a new attempt's own differs from; None: taken by an older version."""
-    name: str
-    user: str
-    at: int
-    """Microseconds, UTC, as all times here."""
-    argv: tuple[str, ...]
-    folder: str
-    max_duration: int | None
-    grace: int | None
-    ignored: tuple[str, ...]
-    configuration: dict[str, object]
-    """The task as it was given, secret values null."""
-    machine: MachineSpec | None = None
-    """The machine it is on; None: no place was found (or it was taken before machines were told apart)."""
-
-
-class Stopping(msgspec.Struct, frozen=True, kw_only=True):
-    at: int
-    abort: bool
-
-    @property
-    def reason(self) -> str:
-        return "killed" if self.abort else "stopped"
-
-
-class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    reason: str
-    """A key of `reading.CAUSES`."""
-    exit_status: int | None
-    message: str
-    at: int
-    output_bytes: int = 0
-    output_dropped: int = 0
-    detail: str | None = None
-    """What the message leaves out."""
-
-
-class RunState(msgspec.Struct, frozen=True, kw_only=True):
-    accepted: Accepted
-    started: bool = False
-    begun: bool = False
-    stopping: Stopping | None = None
-    ended: Ended | None = None
-    supervised: bool = False
-    """Its supervisor lives, or its submitter is about to start one."""
-
-    @property
-    def status(self) -> str:
-        """A key of `reading.STATES`."""
-        if self.ended is not None or self.stopping is not None:
-            return "stopping" if self.ended is None else "ended"
-        return "running" if self.running else "queued" if not self.started else "provisioning"
-
-    @property
-    def reason(self) -> str | None:
-        """Why it ends or ended."""
-        found = self.ended or self.stopping
-        return None if found is None else found.reason
-
-    @property
-    def active(self) -> bool:
-        """It may still run."""
-        return self.ended is None and (self.supervised or self.started)
-
-    @property
-    def running(self) -> bool:
-        """Its command exists, or is about to."""
-        machine = self.accepted.machine
-        return self.started and (self.begun or machine is None or not machine.waited_for)
-
-    @property
-    def known(self) -> bool:
-        """It was taken for good. A submission that died before the start never was, and may be made again."""
-        return self.active or self.ended is not None
-
-
-def _read_end(folder: Path, shape: type[_End]) -> _End | None:
-    found = read_file(folder / "ended.json", shape)
-    return None if found is None else msgspec.structs.replace(found, reason=_FORMER.get(found.reason, found.reason))
-
-
 def read_accepted(folder: Path) -> Accepted | None:
     """What was asked in this folder; see `read_file`."""
     return read_file(folder / "accepted.json", Accepted)
@@ -162,153 +175,60 @@ def read_accepted(folder: Path) -> Accepted | None:
 def read_state(folder: Path) -> RunState | None:
     """The run in this folder; see `read_file`."""
     accepted = read_accepted(folder)
-    if accepted is None:
-        return None
-    # looked at before `ended.json`: a supervisor that lets go of its lock in between has written it
-    supervised = is_locked(folder)
-    return RunState(
-        accepted=accepted,
-        started=(folder / "started.json").exists(),
-        begun=accepted.machine is not None and accepted.machine.waited_for and (folder / "begun.json").exists(),
-        stopping=read_file(folder / "stop.json", Stopping),
-        ended=_read_end(folder, Ended),
-        supervised=supervised,
-    )
-
-
-def close_lost(folder: Path, state: RunState, now: int) -> RunState:
-    """A run whose supervisor died without a word, brought to its end: what is left of it is killed.
-
-    Its exit status is lost for ever and nobody keeps its output or its limits, so it is not let run on.
-    """
-    if state.ended is not None or not state.started or state.supervised:
-        return state
-
-    def kill() -> Ended:
-        gone = kill_marked(state.accepted.run_id)
-        return Ended(
-            reason=state.stopping.reason if state.stopping is not None else "supervisor_lost",
-            exit_status=None,
-            message=f"the supervisor is gone without an exit status{'' if gone else '; some processes live on'}",
-            at=now,
-        )
-
-    ended = _end_of_lost(folder, Ended, kill)
-    return state if ended is None else msgspec.structs.replace(state, ended=ended)
-
-
-def _end_of_lost(folder: Path, shape: type[_End], end: Callable[[], _End]) -> _End | None:
-    """The end of what died without a word; where two look at once, one acts, and the other gets None.
-
-    Where the folder cannot be written, the end is the same but is found again each time.
-    """
-    held = lock(folder)
-    if held is None:
-        return None
-    try:
-        found = _read_end(folder, shape)
-        if found is None:
-            found = end()
-            with contextlib.suppress(OSError):
-                write_json(folder / "ended.json", msgspec.structs.asdict(found))
-        return found
-    finally:
-        os.close(held)
-
-
-# -- machines ----------------------------------------------------------------------------------------------------------
-
-FOLDER = ".machines"
-"""Below the provider's folder; the point keeps it apart from the runs."""
-
-
-class Gone(msgspec.Struct, frozen=True, kw_only=True):
-    reason: str
-    """A key of `reading.VM_CAUSES`."""
-    message: str
-    at: int
-
-
-class MachineState(msgspec.Struct, frozen=True, kw_only=True):
-    spec: MachineSpec
-    started: bool = False
-    up: bool = False
-    told: bool = False
-    """Somebody told it to go."""
-    gone: Gone | None = None
-    lives: bool = False
-    """Its process lives, or its submitter is about to start one."""
-
-    @property
-    def known(self) -> bool:
-        """It came into being. One whose submitter died before that never did."""
-        return self.started or self.lives or self.gone is not None
-
-    @property
-    def lost(self) -> bool:
-        """Its process died without a word."""
-        return self.started and not self.lives and self.gone is None
-
-
-def machine_ids(root: Path) -> Iterator[str]:
-    try:
-        with os.scandir(root / FOLDER) as entries:
-            yield from [entry.name for entry in entries]
-    except FileNotFoundError:
-        return  # none was ever made here
-
-
-def was_kept(root: Path, machine_id: str) -> bool:
-    """Whether this is, or was, a machine with a process of its own."""
-    return (root / FOLDER / machine_id).is_dir()
+    return None if accepted is None else RunState(accepted=accepted, **_read(folder, "begun.json"))
 
 
 def read_machine(folder: Path) -> MachineState | None:
     """The machine in this folder; see `read_file`."""
     spec = read_file(folder / "made.json", MachineSpec)
-    if spec is None:
-        return None
-    # read the lock before `ended.json`: a process that releases its lock in between has written that file
+    return None if spec is None else MachineState(spec=spec, **_read(folder, "up.json"))
+
+
+def _read(folder: Path, up: str) -> dict[str, Any]:
+    """The fields of a `_State`."""
+    # the lock before `ended.json`: a process that releases its lock in between has written that file
     lives = is_locked(folder)
-    return MachineState(
-        spec=spec,
-        started=(folder / "started.json").exists(),
-        up=(folder / "up.json").exists(),
-        told=(folder / "stop.json").exists(),
-        gone=_read_end(folder, Gone),
-        lives=lives,
-    )
+    return {
+        "lives": lives,
+        "started": (folder / "started.json").exists(),
+        "up": (folder / up).exists(),
+        "stopping": read_file(folder / "stop.json", Stopping),
+        "ended": _read_end(folder),
+    }
 
 
-def make_machine(folder: Path, spec: MachineSpec) -> int:
-    """Write down what is to be made and hold its lock, whose descriptor is given back.
+def _read_end(folder: Path) -> Ended | None:
+    found = read_file(folder / "ended.json", Ended)
+    return None if found is None else msgspec.structs.replace(found, reason=_FORMER.get(found.reason, found.reason))
 
-    Raises:
-        OSError: it cannot be written; nothing was made.
+
+def close_lost(folder: Path, state: _S, now: int) -> _S:
+    """What died without a word, brought to its end: where two look at once, one acts.
+
+    What is left of a run is killed: its exit status is lost for ever and nobody keeps its output or its limits. Where
+    the folder cannot be written, the end is the same but is found again each time.
     """
-    folder.parent.mkdir(mode=0o700, exist_ok=True)
-    folder.mkdir(mode=0o700)
-    held = lock(folder)
+    held = lock(folder) if state.lost else None
     if held is None:
-        raise OSError(f"{folder} is held by another process")
-    try:
-        write_json(folder / "made.json", msgspec.structs.asdict(spec))
-    except OSError:
-        os.close(held)
-        raise
-    return held
-
-
-def close_lost_machine(folder: Path, state: MachineState, now: int) -> MachineState:
-    """A machine whose process died without a word, brought to its end."""
-    if not state.lost:
         return state
-    why = "the machine's process is gone without a word"
-    gone = _end_of_lost(folder, Gone, lambda: Gone(reason="unreachable", message=why, at=now))
-    return state if gone is None else msgspec.structs.replace(state, gone=gone)
+    try:
+        ended = _read_end(folder)
+        if ended is None:
+            ended = _end_of(state, now)
+            with contextlib.suppress(OSError):
+                write_json(folder / "ended.json", msgspec.structs.asdict(ended))
+        return msgspec.structs.replace(state, ended=ended)
+    finally:
+        os.close(held)
 
 
-# -- output ------------------------------------------------------------------------------------------------------------
+def _end_of(state: RunState | MachineState, now: int) -> Ended:
+    if isinstance(state, MachineState):
+        return Ended(reason="unreachable", message="the machine's process is gone without a word", at=now)
+    left = "" if kill_marked(state.accepted.run_id) else "; some processes live on"
+    reason = "supervisor_lost" if state.stopping is None else state.stopping.reason
+    return Ended(reason=reason, message=f"the supervisor is gone without an exit status{left}", at=now)
+
 
 _CHUNK = 1 << 18
 _PAUSE = 50_000
@@ -321,17 +241,12 @@ def read_output(folder: Path, *, follow: bool, clock: Clock) -> Iterator[bytes]:
     while True:
         # asked before the file is read: what ended before has written everything before
         state = read_state(folder)
-        ended = state is None or state.ended is not None or not state.supervised
-        for chunk in _from(folder / "output", position):
-            position += len(chunk)
-            yield chunk
+        ended = state is None or state.ended is not None or not state.lives
+        with contextlib.suppress(FileNotFoundError), (folder / "output").open("rb") as file:
+            file.seek(position)
+            while chunk := file.read(_CHUNK):
+                position += len(chunk)
+                yield chunk
         if ended or not follow:
             return
         clock.sleep(_PAUSE)
-
-
-def _from(path: Path, position: int) -> Iterator[bytes]:
-    with contextlib.suppress(FileNotFoundError), path.open("rb") as file:  # nothing may have been started yet
-        file.seek(position)
-        while chunk := file.read(_CHUNK):
-            yield chunk

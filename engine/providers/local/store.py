@@ -5,23 +5,21 @@ import os
 import re
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
 import msgspec
 
 from engine.errors import NameInUse, ProviderError, RunNotFound, VmInUse, VmNotFound
-from engine.providers.local.durable import BUSY, LIFE, lock, sync_folder, write_json
+from engine.providers.local.durable import BUSY, LIFE, MACHINES, lock, sync_folder, write_json
 from engine.providers.local.placement import LocalOffer, MachineSpec, NoCapacity, Standing, Wanted, place
 from engine.providers.local.state import (
-    FOLDER,
     NO_CAPACITY,
     Accepted,
+    Command,
     Ended,
     RunState,
-    machine_ids,
-    make_machine,
-    read_accepted,
     read_machine,
     read_state,
 )
@@ -36,27 +34,21 @@ _PATIENCE = 60 * SECOND
 _PAUSE = 5_000
 
 
-class ClaimedRun(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimedRun:
     """A run that is ours to start, with descriptors of the locks that we hold for it."""
 
     accepted: Accepted
     lock: int
     """Of its folder."""
-    machine: Path | None = None
+    machine: Path | None
     """The folder of the machine it is on, if that is kept warm; None: the run's own supervisor is the machine."""
-    busy: int | None = None
+    busy: int | None
     """Of `machine`: a run is on it."""
-    life: int | None = None
+    life: int | None
     """Of `machine`, where its process is still to be started."""
-
-    @property
-    def locks(self) -> list[int]:
-        return [held for held in (self.lock, self.busy, self.life) if held is not None]
-
-    def let_go(self) -> None:
-        """Close our copies of the locks: who was started has its own."""
-        for held in self.locks:
-            os.close(held)
+    held: ExitStack
+    """Closes our copies of the locks: who was started has its own."""
 
 
 class RunFolders:
@@ -69,17 +61,17 @@ class RunFolders:
         """Its lock is held by who takes a name, places a run, or ends a machine."""
         self._clock = clock
 
-    def machine_folder(self, machine_id: str) -> Path:
-        return self.root / FOLDER / machine_id
-
     def folder(self, run_id: str) -> Path:
         return self.root / run_id
 
+    def machine_folder(self, machine_id: str) -> Path:
+        return self.root / MACHINES / machine_id
+
     def run_ids(self) -> list[str]:
-        try:
-            return [entry.name for entry in self.root.iterdir() if not entry.name.startswith(".")]
-        except FileNotFoundError:
-            return []  # nothing was ever submitted here
+        return _names(self.root)
+
+    def machine_ids(self) -> list[str]:
+        return _names(self.root / MACHINES)
 
     def take(self, run_id: str, name: str, task: LocalTask, wanted: Wanted, offer: LocalOffer) -> ClaimedRun | RunState:
         """Find the run a place, write down what is asked and hold its locks; or the run as it is, if it was started
@@ -90,53 +82,46 @@ class RunFolders:
             ProviderError: another process holds the folder.
         """
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with self._alone(), ExitStack() as undo:
+        with self._alone(), ExitStack() as locks:
             attempt, before = self._newest(run_id)
             if before is not None and before.known:
                 return before
             active = self._active(name, but=attempt)
             folder = self.folder(attempt)
             folder.mkdir(mode=0o700, exist_ok=True)
-            held = self._hold(folder)
-            undo.callback(os.close, held)
+            held = self._hold(folder, locks)
             now = self._clock.now()
             there = self._standing(active)
-            placed = place(wanted, offer, there)
+            found = place(wanted, offer, there)
+            placed = found or self._new_machine(attempt, wanted, offer, there, now)
             machine, busy, life = None, None, None
-            if placed is None:
-                placed = self._new_machine(attempt, wanted, offer, there, now)
-                if placed.kept:  # it has a folder and a lock before anything of it exists
-                    life = make_machine(self.machine_folder(placed.id), placed)
-                    undo.callback(os.close, life)
             if isinstance(placed, MachineSpec) and placed.kept:
                 machine = self.machine_folder(placed.id)
-                busy = self._hold(machine, BUSY)
-                undo.callback(os.close, busy)
+                if found is None:  # it has a folder and a lock before anything of it exists
+                    machine.parent.mkdir(mode=0o700, exist_ok=True)
+                    machine.mkdir(mode=0o700)
+                    life = self._hold(machine, locks)
+                    write_json(machine / "made.json", msgspec.structs.asdict(placed))
+                busy = self._hold(machine, locks, BUSY)
             accepted = Accepted(
+                **{field: getattr(task, field) for field in Command.__struct_fields__},
                 run_id=attempt,
                 mark=run_id,
                 name=name,
                 user=getpass.getuser(),
                 at=now,
-                argv=task.argv,
-                folder=task.folder,
-                max_duration=task.max_duration,
-                grace=task.grace,
-                ignored=task.ignored,
-                configuration=task.shown,
                 machine=placed if isinstance(placed, MachineSpec) else None,
             )
             write_json(folder / "accepted.json", msgspec.to_builtins(accepted))
             sync_folder(self.root)
             if isinstance(placed, NoCapacity):
-                ended = Ended(reason=NO_CAPACITY, exit_status=None, message="no capacity", at=now, detail=placed.why)
+                ended = Ended(reason=NO_CAPACITY, message="no capacity", at=now, detail=placed.why)
                 write_json(folder / "ended.json", msgspec.structs.asdict(ended))
                 return RunState(accepted=accepted, ended=ended)
-            undo.pop_all()
-        return ClaimedRun(accepted, held, machine, busy, life)
+            return ClaimedRun(accepted=accepted, lock=held, machine=machine, busy=busy, life=life, held=locks.pop_all())
 
     def end_machine(self, machine_id: str) -> None:
-        """Tell a machine to go, unless it is going or gone.
+        """Tell a machine to go, unless it is going or gone. One that is its run's supervisor goes with its run only.
 
         Raises:
             VmInUse: a run is on it.
@@ -147,15 +132,18 @@ class RunFolders:
         with self._alone():
             folder = self.machine_folder(machine_id)
             state = read_machine(folder)
-            if state is None or not state.known:
-                self._refuse_bound(machine_id)
-                return
-            if state.gone is not None or state.told:
+            if state is not None and not state.known:
+                state = None
+            if state is not None and (state.ended is not None or state.stopping is not None):
                 return
             for run in self._active():
-                if run.accepted.machine is not None and run.accepted.machine.id == machine_id:
-                    raise VmInUse(f"{state.spec.name} runs {run.accepted.name}; stop that run first")
-            if not state.lost:
+                if (spec := run.accepted.machine) is not None and spec.id == machine_id:
+                    what = "is there for {} only; stop that run" if state is None else "runs {}; stop that run first"
+                    raise VmInUse(f"{spec.name} {what.format(run.accepted.name)}")
+            if state is None:
+                if not self._went_with_its_run(machine_id):
+                    raise VmNotFound(f"there is no local machine {machine_id} on this host")
+            elif not state.lost:
                 write_json(folder / "stop.json", {"at": self._clock.now()})
 
     def settled(self, run_id: str) -> RunState | None:
@@ -207,18 +195,23 @@ class RunFolders:
             found.append(state)
         return found
 
+    def _went_with_its_run(self, machine_id: str) -> bool:
+        runs = (read_state(self.folder(run_id)) for run_id in self.run_ids())
+        machines = (run.accepted.machine for run in runs if run is not None and run.ended is not None)
+        return any(spec is not None and spec.id == machine_id for spec in machines)
+
     def _standing(self, active: Sequence[RunState]) -> list[Standing]:
         """Every machine that is there: those that are their run's supervisor, and those kept warm."""
         taken = [run.accepted.machine for run in active if run.accepted.machine is not None]
         there = [Standing(spec=spec, free=False) for spec in taken if not spec.kept]
         busy = {spec.id for spec in taken}
-        for machine_id in machine_ids(self.root):
+        for machine_id in self.machine_ids():
             folder = self.machine_folder(machine_id)
             if (folder / "ended.json").exists():
                 continue
             state = read_machine(folder)
             if state is not None and state.lives:
-                there.append(Standing(spec=state.spec, free=not state.told and machine_id not in busy))
+                there.append(Standing(spec=state.spec, free=state.stopping is None and machine_id not in busy))
         return there
 
     def _new_machine(
@@ -243,30 +236,27 @@ class RunFolders:
             disk_mib=disk.f_frsize * disk.f_blocks >> 20,
         )
 
-    def _refuse_bound(self, machine_id: str) -> None:
-        """Of a machine that is its run's supervisor: it goes with its run and not before."""
-        for run_id in self.run_ids():
-            asked = read_accepted(self.folder(run_id))
-            if asked is None or asked.machine is None or asked.machine.id != machine_id:
-                continue
-            state = read_state(self.folder(run_id))
-            if state is not None and state.active:
-                raise VmInUse(f"{asked.machine.name} is there for {asked.name} only; stop that run")
-            if state is not None and state.ended is not None:
-                return
-        raise VmNotFound(f"there is no local machine {machine_id} on this host")
-
     def _alone(self) -> ExitStack:
         """Between looking for a name and taking it nobody else does; the start itself is not waited for."""
         self.gate.mkdir(mode=0o700, exist_ok=True)
         stack = ExitStack()
-        stack.callback(os.close, self._hold(self.gate))
+        self._hold(self.gate, stack)
         return stack
 
-    def _hold(self, folder: Path, name: str = LIFE) -> int:
+    def _hold(self, folder: Path, locks: ExitStack, name: str = LIFE) -> int:
+        """The descriptor of a lock, which `locks` closes."""
         deadline = self._clock.now() + _PATIENCE
         while (held := lock(folder, name)) is None:  # who only looks at a lock holds it for a moment
             if self._clock.now() > deadline:
                 raise ProviderError(f"{folder} is held by another process; wait for it or end it")
             self._clock.sleep(_PAUSE)
+        locks.callback(os.close, held)
         return held
+
+
+def _names(folder: Path) -> list[str]:
+    """Of the folders in it; a point begins what is no run."""
+    try:
+        return [entry.name for entry in folder.iterdir() if not entry.name.startswith(".")]
+    except FileNotFoundError:
+        return []  # nothing was ever submitted here

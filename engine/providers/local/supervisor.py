@@ -16,17 +16,16 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
-from engine.providers.local.durable import write_all, write_json
-from engine.providers.local.machine import MachineReadiness, start_machine
+from engine.providers.local.durable import is_locked, now, write_all, write_json
 from engine.providers.local.tree import LOOKS, MARK, adopt_orphans, descendants, signal_all
 
 TYPE_CHECKING = False  # `typing` would double the time that the imports take
 if TYPE_CHECKING:
     from typing import Any
 
+_MACHINE = "import sys; sys.path.append(sys.argv[1]); from engine.providers.local.machine import main; main()"
 _PIPE_SIZE = 1 << 20
 _F_SETPIPE_SZ = 1031
 
@@ -62,17 +61,6 @@ class OutputKeeper:
             os.close(self.pipe)
             self.pipe = None
             return False
-        self._keep(data)
-        return True
-
-    def finish(self) -> None:
-        """Keep what is left and make the file durable, as far as the disk allows."""
-        while self.move():
-            pass
-        with contextlib.suppress(OSError):  # the exit status is worth more than the last lines
-            os.fsync(self._file)
-
-    def _keep(self, data: bytes) -> None:
         room = self._limit - self.kept
         try:
             write_all(self._file, data[:room])
@@ -83,12 +71,20 @@ class OutputKeeper:
             room = 0  # disk full: the command must not suffer for it
         self.kept += min(room, len(data))
         self.dropped += max(0, len(data) - room)
+        return True
+
+    def finish(self) -> None:
+        """Keep what is left and make the file durable, as far as the disk allows."""
+        while self.move():
+            pass
+        with contextlib.suppress(OSError):  # the exit status is worth more than the last lines
+            os.fsync(self._file)
 
 
 _TICK = 0.2
 """Seconds between two looks for a stop request."""
 _HURRY = 0.02
-"""Seconds between two looks while the run is being ended."""
+"""Seconds between two looks while the run is being ended, or waits for its machine."""
 _LAST_GRACE = 2
 """Seconds between SIGTERM and SIGKILL when the supervisor itself is told to quit: a machine going down waits little."""
 _UNKILLABLE = 10.0
@@ -110,11 +106,11 @@ class Supervisor:
     def __init__(self, folder: Path, plan: dict[str, Any]) -> None:
         self._folder = folder
         self._argv: list[str] = plan["argv"]
-        self._cwd: str = plan["cwd"]
+        self._cwd: str = plan["folder"]
         self._limit: int | None = plan["max_duration"]
         self._grace: int | None = plan["grace"]
         self._output = OutputKeeper(folder / "output", plan["output_limit"])
-        self.machine = MachineReadiness(plan)
+        self._machine = None if plan["machine"] is None else Path(plan["machine"])
         self._command = 0
         self._exit: int | None = None
         self._exited_at = 0
@@ -124,32 +120,33 @@ class Supervisor:
         self._kills = 0
         self._told_to_quit = False
         self._began = time.monotonic()
-        self._wake = _wake_on_signals(self._quit)
+        self._up_at = self._began + plan["boot"] / 1_000_000
+        self._wake, writer = os.pipe()
+        """Becomes readable when a child has ended or SIGTERM came."""
+        os.set_blocking(self._wake, False)
+        os.set_blocking(writer, False)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, self._quit)
 
-    def announce(self) -> None:
-        """Make it durable that the command is about to exist: from here on there will be an end.
-
-        Raises:
-            OSError: it could not be written, so nothing may be started.
-        """
-        adopt_orphans()
-        write_json(self._folder / "started.json", {"at": _now(), "supervisor": os.getpid()})
+    @property
+    def waits(self) -> bool:
+        """The machine, a process of its own or the supervisor itself, is not up yet."""
+        return time.monotonic() < self._up_at if self._machine is None else not (self._machine / "up.json").exists()
 
     def wait_for_machine(self) -> bool:
         """Stay until the machine is up; False if the run has ended before, which is then written."""
-        while self.machine.waits:
-            self._wait(self.machine.pause(_TICK))
+        while self.waits:
+            self._wait(_HURRY)
             if (reason := self._cut_short()) is not None:
                 os.close(self._output.writer)  # the command has its own, or never will
                 self._output.finish()
                 self._settle(reason)
                 return False
-        return True
-
-    def begin(self) -> None:
-        if self.machine.matters:
+        if self._machine is not None or self._up_at > self._began:
             with contextlib.suppress(OSError):  # a run that is not seen running is worth more than none
-                write_json(self._folder / "begun.json", {"at": _now()})
+                write_json(self._folder / "begun.json", {"at": now()})
+        return True
 
     def start(self, environment: dict[str, str]) -> bool:
         """Start the command; False if it cannot be, which is then written as the run's end."""
@@ -185,11 +182,11 @@ class Supervisor:
             hurry = self._exit is not None or self._reason is not None
             self._wait(_HURRY if hurry else max(0.0, next_look - time.monotonic()))
             self._reap()
-            now = time.monotonic()
-            if now >= next_look or hurry:
-                next_look = now + _TICK
-                self._look_for_a_reason(now)
-            if self._is_over(now):
+            moment = time.monotonic()
+            if moment >= next_look or hurry:
+                next_look = moment + _TICK
+                self._look_for_a_reason(moment)
+            if self._is_over(moment):
                 break
         self._output.finish()
         self._settle(self._reason or "exited")
@@ -219,52 +216,56 @@ class Supervisor:
                 if found[0] == self._command and self._exit is None:
                     code = os.waitstatus_to_exitcode(found[1])
                     self._exit = code if code >= 0 else 128 - code  # a signal, as a shell tells it
-                    self._exited_at = _now()
+                    self._exited_at = now()
 
-    def _look_for_a_reason(self, now: float) -> None:
+    def _look_for_a_reason(self, moment: float) -> None:
         if self._exit is not None and self._reason is None:
             return  # it ended by itself, and nothing that comes later changes that
         reason = self._cut_short()
         if reason in ("killed", "machine_lost"):
-            self._end(reason, now, 0)
+            self._end(reason, moment, 0)
         elif reason is not None:
-            self._end(reason, now, _LAST_GRACE if reason == "supervisor_lost" else self._grace)
-        elif self._limit is not None and now - self._began >= self._limit:
-            self._end("timed_out", now, self._grace)
+            self._end(reason, moment, _LAST_GRACE if reason == "supervisor_lost" else self._grace)
+        elif self._limit is not None and moment - self._began >= self._limit:
+            self._end("timed_out", moment, self._grace)
 
     def _cut_short(self) -> str | None:
         """Why the run is to end, whatever its command does."""
-        if (stop := _stop_request(self._folder / "stop.json")) is not None:
-            return stop
+        try:
+            return "killed" if json.loads((self._folder / "stop.json").read_bytes())["abort"] else "stopped"
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError, LookupError):
+            return "stopped"  # somebody asked, that much is sure
         if self._told_to_quit:
             return "supervisor_lost"
-        return "machine_lost" if self.machine.lost else None
+        return "machine_lost" if self._machine is not None and not is_locked(self._machine) else None
 
-    def _end(self, reason: str, now: float, grace: int | None) -> None:
+    def _end(self, reason: str, moment: float, grace: int | None) -> None:
         """Ask all processes to end and set when they will be made to; only an abort changes that afterwards."""
         if self._reason is None:
             self._reason = reason
-            self._kill_at = None if grace is None else now + grace
+            self._kill_at = None if grace is None else moment + grace
             if grace != 0:
                 pids = descendants(os.getpid(), self._command)
                 signal_all(pids, signal.SIGTERM)
                 signal_all(pids, signal.SIGCONT)  # a stopped process would not hear it
         elif reason == "killed" != self._reason:
             self._reason = reason
-            self._kill_at = now
+            self._kill_at = moment
 
-    def _is_over(self, now: float) -> bool:
+    def _is_over(self, moment: float) -> bool:
         """Whether no process of the run is left; those that have no more time are killed on the way."""
-        out_of_time = self._kill_at is not None and now >= self._kill_at
+        out_of_time = self._kill_at is not None and moment >= self._kill_at
         if self._exit is None and not out_of_time:
             return False
         left = descendants(os.getpid(), self._command)
         if left and (out_of_time or self._reason is None):
             # as in a container: when the command is over, so is what it left behind
-            self._gave_up_at = self._gave_up_at or now + _UNKILLABLE
+            self._gave_up_at = self._gave_up_at or moment + _UNKILLABLE
             self._kills += 1
             signal_all(left, signal.SIGKILL)
-            return self._kills > LOOKS and now > self._gave_up_at
+            return self._kills > LOOKS and moment > self._gave_up_at
         return not left
 
     def _settle(self, reason: str, message: str | None = None) -> None:
@@ -274,7 +275,7 @@ class Supervisor:
             # a run that was ended has no exit status, whatever the command made of the signal
             "exit_status": self._exit if exited else None,
             "message": message or (f"exited ({self._exit})" if exited else _MESSAGES[reason]),
-            "at": self._exited_at if exited else _now(),
+            "at": self._exited_at if exited else now(),
             "output_bytes": self._output.kept,
             "output_dropped": self._output.dropped,
         }
@@ -302,22 +303,21 @@ def main() -> None:
     if plan["busy"] is not None:
         os.set_inheritable(plan["busy"], False)  # noqa: FBT003 - nor the machine like one with a run on it
     if plan["life"] is not None:
-        start_machine(Path(plan["machine"]), plan["life"], plan["gate"])
+        _start_machine(Path(plan["machine"]), plan["life"], plan["gate"])
     if os.fork():
         os._exit(0)  # nobody has to wait for us, and we lead no session that could gain a terminal
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    environment = plan.pop("env")
+    environment = plan.pop("environment")
     supervisor = Supervisor(folder, plan)
-    supervisor.announce()
+    adopt_orphans()
+    # from here on there will be an end; where it cannot be written, nothing may be started
+    write_json(folder / "started.json", {"at": now(), "supervisor": os.getpid()})
     try:
-        waited = supervisor.machine.waits
+        waited = supervisor.waits
         if waited:
             _acknowledge()
-        alive = supervisor.wait_for_machine()
-        if alive:
-            supervisor.begin()
-            alive = supervisor.start(environment)
+        alive = supervisor.wait_for_machine() and supervisor.start(environment)
         environment.clear()
         if not waited:
             _acknowledge()
@@ -328,6 +328,25 @@ def main() -> None:
         raise
 
 
+def _start_machine(folder: Path, life: int, gate: str) -> None:
+    """Start the process that is a machine, from a supervisor on its way; only it holds its lock `life` from here on.
+
+    It becomes no child of the supervisor's, which ends all of its own, and knows nothing of the run.
+    """
+    os.posix_spawn(
+        sys.executable,
+        [sys.executable, "-I", "-S", "-c", _MACHINE, sys.argv[1], str(folder), str(life), gate],
+        os.environ,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 2, str(folder / "machine.err"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+        ],
+        setsid=True,
+    )
+    os.close(life)
+
+
 def _acknowledge() -> None:
     with contextlib.suppress(OSError):  # the submitter may be gone; the run goes on
         os.write(1, b"started")
@@ -335,27 +354,3 @@ def _acknowledge() -> None:
     os.dup2(null, 0)
     os.dup2(null, 1)
     os.close(null)
-
-
-def _wake_on_signals(told_to_quit: Callable[..., None]) -> int:
-    """A descriptor that becomes readable when a child has ended or SIGTERM came."""
-    reader, writer = os.pipe()
-    os.set_blocking(reader, False)
-    os.set_blocking(writer, False)
-    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.signal(signal.SIGTERM, told_to_quit)
-    return reader
-
-
-def _stop_request(path: Path) -> str | None:
-    try:
-        return "killed" if json.loads(path.read_bytes())["abort"] else "stopped"
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, LookupError):
-        return "stopped"  # somebody asked, that much is sure
-
-
-def _now() -> int:
-    return time.time_ns() // 1000

@@ -12,6 +12,8 @@ import msgspec
 
 from engine.errors import TaskInvalid
 from engine.providers import registry
+from engine.providers.local.state import Command
+from engine.providers.task import resolve_env
 from events.clock import UNITS
 
 DEFAULT_GRACE = 10
@@ -48,24 +50,14 @@ _MEANT = frozenset(
         "creation_policy",
     }
 )
-_HIDDEN = ("env", "registry_auth")
 _DURATION = re.compile(r"(\d+) *([smhdw])")
 
 
-class LocalTask(msgspec.Struct, frozen=True, kw_only=True):
-    """A task made ready for this machine. `environment` holds secrets in clear: never written down."""
+class LocalTask(Command, frozen=True, kw_only=True):
+    """A task made ready for this machine."""
 
-    argv: tuple[str, ...]
     environment: dict[str, str]
-    folder: str
-    max_duration: int | None
-    """Seconds; None: no limit."""
-    grace: int | None
-    """Seconds between SIGTERM and SIGKILL; None: SIGKILL only on abort."""
-    ignored: tuple[str, ...]
-    """Fields the task sets and this machine does not follow."""
-    shown: dict[str, object]
-    """The configuration with every secret value replaced by null."""
+    """Holds secrets in clear: never written down."""
 
 
 LONGEST = 128 * 1024
@@ -92,10 +84,17 @@ def local_task(
             f"nodes: {configuration['nodes']!r} cannot be run here: this machine is one node; "
             f"use --provider {registry.task_language().name}"
         )
-    where = configuration.get("working_dir")
+    where, env = configuration.get("working_dir"), resolve_env(configuration.get("env"), {}, "the task")
+    if not isinstance(env, dict):
+        raise TaskInvalid("env must be a mapping or a list of NAME=value")
+    registry_auth = configuration.get("registry_auth")
+    hidden = {
+        "env": dict.fromkeys(env),
+        "registry_auth": dict.fromkeys(registry_auth) if isinstance(registry_auth, dict) else None,
+    }
     task = LocalTask(
         argv=_argv(configuration),
-        environment=_environment(configuration.get("env"), inherited),
+        environment=_environment(env, inherited),
         folder=str(base / where if isinstance(where, str) else base),
         max_duration=seconds("max_duration", configuration.get("max_duration"), unset=None),
         grace=seconds("stop_duration", configuration.get("stop_duration"), unset=DEFAULT_GRACE),
@@ -108,14 +107,14 @@ def local_task(
                 and not (labelled and key == "resources" and isinstance(value, dict) and set(value) <= {"gpu"})
             )
         ),
-        shown={key: _hidden(value) if key in _HIDDEN else value for key, value in configuration.items()},
+        configuration={key: hidden.get(key, value) for key, value in configuration.items()},
     )
     if any(len(text.encode("utf-8", "surrogatepass")) >= LONGEST for text in task.argv):
         raise TaskInvalid("the commands are longer than the 128 kB a shell can be given; put them into a script")
     if any("\0" in text for text in (*task.argv, task.folder)):
         raise TaskInvalid("a command, or the working_dir, holds a zero byte")
     try:
-        msgspec.json.encode((task.argv, task.folder, task.shown))
+        msgspec.json.encode((task.argv, task.folder, task.configuration))
     except UnicodeEncodeError:
         raise TaskInvalid("a command, the working_dir or another field is not valid UTF-8 text") from None
     return task
@@ -133,49 +132,28 @@ def _argv(configuration: Mapping[str, object]) -> tuple[str, ...]:
             raise TaskInvalid(f"entrypoint: {entrypoint!r} cannot be split into words: {error}") from None
     if not commands:
         raise TaskInvalid("commands is empty: there is nothing to run on this machine")
-    return (_shell(configuration), "-c", _joined(commands))
-
-
-def _joined(commands: list[str]) -> str:
-    """One line: the first command that fails ends the run; a background one is bracketed."""
-    lines = (line.strip() for line in commands)
-    return " && ".join(f"{{ {line} }}" if line.endswith("&") else line for line in lines)
-
-
-def _shell(configuration: Mapping[str, object]) -> str:
-    """The task's own shell, else bash where the task names no image, else sh; never interactive."""
+    # the first command that fails ends the run; a background one is bracketed
+    lines = (f"{{ {line} }}" if line.endswith("&") else line for line in map(str.strip, commands))
+    # the task's own shell, else bash where the task names no image, else sh; never interactive
     shell = configuration.get("shell")
-    if isinstance(shell, str):
-        return shell if shell.startswith("/") else f"/bin/{shell}"
-    return "/bin/bash" if configuration.get("image") is None and Path("/bin/bash").exists() else "/bin/sh"
+    if not isinstance(shell, str):
+        shell = "bash" if configuration.get("image") is None and Path("/bin/bash").exists() else "sh"
+    return (shell if shell.startswith("/") else f"/bin/{shell}", "-c", " && ".join(lines))
 
 
-def _environment(env: object, inherited: Mapping[str, str]) -> dict[str, str]:
+def _environment(env: Mapping[str, object], inherited: Mapping[str, str]) -> dict[str, str]:
     found = {name: inherited[name] for name in INHERITED if name in inherited}
     found.setdefault("PATH", "/usr/local/bin:/usr/bin:/bin")
     found["PYTHONUNBUFFERED"] = "1"  # so that the output of Python programs can be followed
-    for name, value in _pairs(env):
-        if not name or "=" in name or "\0" in name + value:
-            raise TaskInvalid(f"env {name!r} is not a variable name, or its value holds a zero byte")
-        found[name] = value
-    return found
-
-
-def _pairs(env: object) -> list[tuple[str, str]]:
-    if isinstance(env, dict):
-        pairs = list(env.items())
-    elif isinstance(env, list):
-        pairs = [(name, value if mark else None) for name, mark, value in (str(line).partition("=") for line in env)]
-    elif env is None:
-        pairs = []
-    else:
-        raise TaskInvalid("env must be a mapping or a list of NAME=value")
-    for name, value in pairs:
+    for name, value in env.items():
         if not isinstance(value, str | int | float):
             raise TaskInvalid(
                 f"env {name!r} has no value: set it in the task file or in the environment of `steno submit`"
             )
-    return [(str(name), str(value)) for name, value in pairs]
+        found[name] = str(value)
+        if "\0" in found[name]:
+            raise TaskInvalid(f"env {name!r} holds a zero byte")
+    return found
 
 
 def seconds(field: str, value: object, *, unset: int | None) -> int | None:
@@ -195,13 +173,3 @@ def seconds(field: str, value: object, *, unset: int | None) -> int | None:
     if isinstance(value, str) and (match := _DURATION.fullmatch(value)):
         return int(match[1]) * UNITS[match[2]]
     raise TaskInvalid(f"{field}: {value!r} is not a duration; write seconds, or 30s, 90m, 2h, 1d, or off")
-
-
-def _hidden(value: object) -> object:
-    match value:
-        case dict():
-            return dict.fromkeys(value)
-        case list():
-            return dict.fromkeys(str(line).partition("=")[0] for line in value)
-        case _:
-            return None

@@ -5,7 +5,6 @@ parent; elsewhere a process that does both is not found. Standard library only, 
 """
 
 import contextlib
-import ctypes
 import os
 import signal
 import sys
@@ -23,6 +22,8 @@ _LINUX = sys.platform == "linux"
 def adopt_orphans() -> None:
     """From now on a descendant that loses its parent becomes our child (Linux; elsewhere nothing happens)."""
     if _LINUX:
+        import ctypes
+
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 

@@ -27,6 +27,7 @@ from engine.providers import registry
 from engine.providers.base import Provider, Submission
 from engine.providers.dstack.provider import DstackProvider
 from engine.providers.dstack.settings import address
+from engine.providers.local.placement import LocalOffer
 from engine.providers.local.provider import LocalProvider
 from engine.providers.local.tree import kill_marked
 from engine.providers.readings import READINGS
@@ -168,7 +169,12 @@ class LocalSite(Site):
     @staticmethod
     def over(state: Path) -> LocalProvider:
         return LocalProvider(
-            state, clock=SystemClock(), ids=RandomIds(), host="here", environment=os.environ, price=3_600_000
+            state,
+            clock=SystemClock(),
+            ids=RandomIds(),
+            host="here",
+            environment=os.environ,
+            offer=LocalOffer(price=3_600_000),
         )
 
     troubles: ClassVar = {

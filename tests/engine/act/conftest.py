@@ -18,6 +18,7 @@ from engine.fold.run import Run
 from engine.live.live_world import LiveWorld
 from engine.notify.webhook import Webhook
 from engine.policy import Policy
+from engine.providers.local.placement import LocalOffer
 from engine.providers.local.provider import LocalProvider
 from engine.providers.readings import READINGS
 from engine.recorder.recorder import Recorder
@@ -162,7 +163,7 @@ def bench_at(path, policy, notify, executor, offer):
         ids=RandomIds(),
         host=platform.node() or "localhost",
         environment={"PATH": "/usr/bin:/bin"},
-        **offer,
+        offer=LocalOffer(**offer),
     )
     return Bench(
         record=record, provider=provider, path=path, policy=policy, clock=clock, notify=notify, executor=executor

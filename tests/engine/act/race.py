@@ -12,6 +12,7 @@ from engine.decide.controller import decide
 from engine.errors import ProviderError
 from engine.live.live_world import LiveWorld
 from engine.policy import HOUR, Policy
+from engine.providers.local.placement import LocalOffer
 from engine.providers.local.provider import LocalProvider
 from engine.providers.readings import READINGS
 from engine.recorder.recorder import Recorder
@@ -27,7 +28,12 @@ def main(path, runs):
     clock, ids = SystemClock(), RandomIds()
     host = platform.node() or "localhost"
     provider = LocalProvider(
-        path.with_name(path.name + ".local"), clock=clock, ids=ids, host=host, environment={}, price=1_990_000
+        path.with_name(path.name + ".local"),
+        clock=clock,
+        ids=ids,
+        host=host,
+        environment={},
+        offer=LocalOffer(price=1_990_000),
     )
     with Record.open(path, write=True, create=True, shapes=READINGS.shape, clock=clock) as record:
 

@@ -15,7 +15,8 @@ import pytest
 
 from engine.providers.base import Submission
 from engine.providers.local import launch
-from engine.providers.local.provider import LocalProvider
+from engine.providers.local.placement import LocalOffer
+from engine.providers.local.provider import DEFAULT_OUTPUT_LIMIT, LocalProvider
 from engine.providers.local.tree import kill_marked, marked
 from events.clock import RandomIds, SystemClock
 from events.poll import Poll
@@ -34,10 +35,10 @@ machine.main()
 HELD_SUPERVISOR = """
 import sys; sys.path.append(sys.argv[1])
 from pathlib import Path
-import engine.providers.local.machine as machine
 import engine.providers.local.supervisor as supervisor
-machine.MachineReadiness._left = lambda self: 0.0 if Path({power!r}).exists() else 1.0
-machine._PROGRAM = {program!r}
+waits = supervisor.Supervisor.waits.fget
+supervisor.Supervisor.waits = property(lambda self: waits(self) if self._machine else not Path({power!r}).exists())
+supervisor._MACHINE = {program!r}
 supervisor.main()
 """
 
@@ -51,10 +52,16 @@ class Machine:
         self.runs: list[str] = []
         self.provider = self.another()
 
-    def another(self, **options: Any) -> LocalProvider:
+    def another(self, *, output_limit: int = DEFAULT_OUTPUT_LIMIT, **offer: Any) -> LocalProvider:
         """A provider over the same state, as another process has it."""
         return LocalProvider(
-            self.state, clock=SystemClock(), ids=RandomIds(), host="here", environment=os.environ, **options
+            self.state,
+            clock=SystemClock(),
+            ids=RandomIds(),
+            host="here",
+            environment=os.environ,
+            output_limit=output_limit,
+            offer=LocalOffer(**offer),
         )
 
     def offers(self, **options: Any) -> None:

@@ -51,8 +51,6 @@ def kill(pid: int) -> None:
     ("module", "name"),
     [
         ("store", "lock"),
-        ("store", "make_machine"),
-        ("state", "write_json"),
         ("store", "write_json"),
         ("store", "sync_folder"),
         ("provider", "launch"),

@@ -63,10 +63,10 @@ def test_the_grace_has_a_default_and_can_be_switched_off() -> None:
         ({"commands": "true"}, "commands must be a list"),
         ({"commands": [1]}, "commands must be a list"),
         ({"env": {"A": None}}, "env 'A' has no value"),
-        ({"env": ["A"]}, "env 'A' has no value"),
+        ({"env": ["A"]}, "env wants A from your environment"),
         ({"env": "A=1"}, "env must be a mapping"),
-        ({"env": {"A": "x\0y"}}, "env 'A' is not a variable name"),
-        ({"env": {"A=B": "x"}}, "env 'A=B' is not a variable name"),
+        ({"env": {"A": "x\0y"}}, "env 'A' holds a zero byte"),
+        ({"env": {"A=B": "x"}}, "env: 'A=B' is not a variable name"),
         ({"commands": ["a\0b"]}, "zero byte"),
         ({"max_duration": "soon"}, "max_duration: 'soon' is not a duration"),
         ({"max_duration": -5}, "max_duration: -5 is not a duration"),
@@ -106,7 +106,7 @@ def test_what_is_shown_has_the_names_of_secrets_and_no_value(env: dict[str, str]
     for given_as in (env, [f"{name}={value}" for name, value in env.items()]):
         found = task(env=given_as)
         assert found.environment.items() >= env.items()
-        assert found.shown["env"] == dict.fromkeys(env)
+        assert found.configuration["env"] == dict.fromkeys(env)
 
 
 @given(
