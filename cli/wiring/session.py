@@ -82,7 +82,7 @@ class RunSession:
         if not policy.free:
             self._recorder.catch_up()
         state, now = self._recorder.world.state, self._app.clock.now()
-        worst = admit(provider.name, task.configuration, submitter, policy, state, now, task.fallback)
+        worst = admit(provider.name, task, submitter, policy, state, now)
         if worst is not None and worst.amount is None and policy.budget_total is not None:
             hint(worst.lines[0])
         accepted = request_run(
@@ -90,11 +90,8 @@ class RunSession:
             run_id=run_id,
             provider=provider.name,
             project=provider.project,
-            name=task.name,
-            configuration=task.configuration,
+            task=task,
             submitter=submitter,
-            base=task.base,
-            fallback=task.fallback,
         )
         silence = threading.Timer(SILENCE, self._hint_at_silence)
         silence.daemon = True

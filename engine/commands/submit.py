@@ -19,6 +19,7 @@ from events.shape.secrets import PREFIX
 
 if TYPE_CHECKING:
     from engine.live.journal import Journal
+    from engine.providers.task import Completed
     from engine.settings.settings import Settings
 
 _NAMESPACE = uuid.UUID("5f0d7a52-91b5-5c7b-8f0e-57e000000002")
@@ -71,13 +72,7 @@ def accepted_before(journal: "Journal", key: Key) -> AcceptedRequest | None:
 
 
 def admit(
-    provider: str,
-    configuration: dict[str, object],
-    submitter: str,
-    policy: Policy,
-    state: WorldState,
-    now: int,
-    fallback: tuple[str, ...] = (),
+    provider: str, task: "Completed", submitter: str, policy: Policy, state: WorldState, now: int
 ) -> WorstCase | None:
     """The worst-case cost of a task that the policy admits; None if its machines are free.
 
@@ -86,7 +81,7 @@ def admit(
     """
     if policy.free:
         return None
-    terms = READINGS.terms(provider, msgspec.json.encode(configuration), submitter, fallback)
+    terms = READINGS.terms(provider, msgspec.json.encode(task.configuration), submitter, task.fallback)
     if (why := exceeds_limit(terms, policy)) is not None:
         raise RefusedByPolicy(why)
     return check(terms, policy, state, now)
@@ -113,11 +108,8 @@ def request_run(
     run_id: str,
     provider: str,
     project: str,
-    name: str,
-    configuration: dict[str, object],
+    task: "Completed",
     submitter: str,
-    base: str | None = None,
-    fallback: tuple[str, ...] = (),
     kernel: bytes | None = None,
     key: Key | None = None,
 ) -> AcceptedRequest:
@@ -127,8 +119,6 @@ def request_run(
     record: a request in the record has its secrets until its outcome.
 
     Args:
-        base: the folder that relative paths of the configuration start from.
-        fallback: GPU models to try in this order if the first has no capacity.
         kernel: the mark of a task whose output is read.
 
     Raises:
@@ -136,35 +126,31 @@ def request_run(
     """
     from events.store.record import Batch
 
-    concealed = journal.record.vault.conceal(msgspec.json.encode(configuration), owner=run_id)
+    concealed = journal.record.vault.conceal(msgspec.json.encode(task.configuration), owner=run_id)
     request = types.RunRequested(
         run_id=run_id,
         provider=provider,
         project=project,
-        name=name,
+        name=task.name,
         configuration=concealed,
-        base=base,
+        base=task.base,
         submitter=submitter,
         idempotency_key=None if key is None else key.text,
-        fallback=fallback,
+        fallback=task.fallback,
         kernel=kernel,
     )
     if key is None:
-        return AcceptedRequest(run_id, name, journal.write(f"run/{run_id}", request))
+        return AcceptedRequest(run_id, task.name, journal.write(f"run/{run_id}", request))
     try:
         (position,) = journal.append(Batch(f"run/{run_id}", (request,), expected_version=0, ids=(key.request_id,)))
     except (VersionConflict, IdConflict):
         if (found := accepted_before(journal, key)) is None:
             raise
         return found
-    return AcceptedRequest(run_id, name, position)
+    return AcceptedRequest(run_id, task.name, position)
 
 
 def policy_in_force(state: WorldState, source: str, settings: "Settings") -> Policy:
-    """The policy that the record has for a source, else the settings' own.
-
-    Raises:
-        NotConfigured: as `policy_from`.
-    """
+    """The policy that the record has for a source, else the settings' own; see `policy_from` for errors."""
     adopted = state.policies.get(source)
     return adopted[-1].policy if adopted else policy_from(settings, source.partition("/")[0])

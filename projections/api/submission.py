@@ -90,14 +90,13 @@ async def submit(
         with service.feed.state() as state:
             refuse_taken_name(state, source, task.name, now)
             policy = policy_in_force(state, source, service.settings)
-            admit(service.outside.provider, task.configuration, wanted.submitter, policy, state, now)
+            admit(service.outside.provider, task, wanted.submitter, policy, state, now)
         return request_run(
             journal,
             run_id=run_id,
             provider=service.outside.provider,
             project=project,
-            name=task.name,
-            configuration=task.configuration,
+            task=task,
             submitter=wanted.submitter,
             kernel=wanted.kernel,
             key=key,

@@ -13,6 +13,7 @@ from engine.live.live_world import LiveWorld
 from engine.policy import Policy
 from engine.providers.local.provider import LocalProvider
 from engine.providers.readings import READINGS
+from engine.providers.task import Completed
 from engine.recorder.interval import Pace
 from engine.recorder.recorder import Recorder, Round
 from events.clock import SECOND, RandomIds
@@ -36,10 +37,8 @@ class Asked(Recorder):
                 run_id=RandomIds().new(),
                 provider="dstack",
                 project="elsewhere",
-                name="asked",
-                configuration={"type": "task", "commands": ["true"]},
+                task=Completed(name="asked", configuration={"type": "task", "commands": ["true"]}, base="/"),
                 submitter="ada",
-                base="/",
             )
         return found
 

@@ -21,6 +21,7 @@ from engine.policy import Policy
 from engine.providers.dstack.provider import DstackProvider
 from engine.providers.dstack.settings import address
 from engine.providers.readings import READINGS
+from engine.providers.task import Completed
 from engine.recorder.recorder import Recorder
 from engine.states import VmState
 from events.clock import SECOND, RandomIds, SystemClock
@@ -134,8 +135,7 @@ def make_idle_machine(lab: Lab, project: str, folder: Path, *, wait: bool) -> No
                 run_id=RandomIds().new(),
                 provider="dstack",
                 project=project,
-                name="only",
-                configuration=task,
+                task=Completed(name="only", configuration=task),
                 submitter="lab",
             )
             recorder.round()

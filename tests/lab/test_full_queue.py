@@ -21,6 +21,7 @@ from engine.fold.world import World
 from engine.fold.world_codec import policy_of
 from engine.live.journal import Journal
 from engine.providers.readings import READINGS
+from engine.providers.task import Completed
 from events import types
 from events.clock import RandomIds, SystemClock
 from events.store.record import Record
@@ -41,8 +42,7 @@ def ask(steno: Steno, project: str) -> None:
                 run_id=ids.new(),
                 provider="dstack",
                 project=project,
-                name=f"run-{number}",
-                configuration=task,
+                task=Completed(name=f"run-{number}", configuration=task),
                 submitter="lab",
             )
 

@@ -22,6 +22,7 @@ from engine.act.executor import AT_ONCE
 from engine.commands.submit import request_run
 from engine.live.journal import Journal
 from engine.providers.readings import READINGS
+from engine.providers.task import Completed
 from engine.recorder.interval import Pace
 from events.clock import SECOND, RandomIds, SystemClock
 from events.store.record import Record
@@ -88,8 +89,7 @@ def ask(steno: Steno, project: str, name: str) -> None:
             run_id=ids.new(),
             provider="dstack",
             project=project,
-            name=name,
-            configuration=task,
+            task=Completed(name=name, configuration=task),
             submitter="lab",
         )
 

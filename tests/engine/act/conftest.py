@@ -21,6 +21,7 @@ from engine.policy import Policy
 from engine.providers.local.placement import LocalOffer
 from engine.providers.local.provider import LocalProvider
 from engine.providers.readings import READINGS
+from engine.providers.task import Completed
 from engine.recorder.recorder import Recorder
 from events.clock import SECOND, RandomIds, SystemClock
 from events.store.record import Record
@@ -87,11 +88,13 @@ class Bench:
             run_id=run_id,
             provider="local",
             project=self.provider.project,
-            name=name or f"run-{run_id[:8]}",
-            configuration={"type": "task", "commands": list(commands), **configuration},
+            task=Completed(
+                name=name or f"run-{run_id[:8]}",
+                configuration={"type": "task", "commands": list(commands), **configuration},
+                base=str(self.path.parent),
+                fallback=fallback,
+            ),
             submitter="ada",
-            base=str(self.path.parent),
-            fallback=fallback,
         )
         return run_id
 

@@ -15,6 +15,7 @@ from engine.policy import HOUR, Policy
 from engine.providers.local.placement import LocalOffer
 from engine.providers.local.provider import LocalProvider
 from engine.providers.readings import READINGS
+from engine.providers.task import Completed
 from engine.recorder.recorder import Recorder
 from events.clock import SECOND, RandomIds, SystemClock
 from events.store.record import Record
@@ -52,10 +53,12 @@ def main(path, runs):
                 run_id=run_id,
                 provider="local",
                 project=host,
-                name=f"run-{run_id[:8]}",
-                configuration={"type": "task", "commands": [f"echo {run_id} >> ran.txt; sleep 0.05"]},
+                task=Completed(
+                    name=f"run-{run_id[:8]}",
+                    configuration={"type": "task", "commands": [f"echo {run_id} >> ran.txt; sleep 0.05"]},
+                    base=str(path.parent),
+                ),
                 submitter="ada",
-                base=str(path.parent),
             )
         end = clock.now() + 600 * SECOND
         while len(list(record.read(types={"RunRequested"}))) < runs * RACERS and clock.now() < end:

@@ -14,6 +14,7 @@ from engine.commands.submit import request_run
 from engine.kernel_mark import KernelMark, hashed
 from engine.live.live_world import LiveWorld
 from engine.providers.readings import READINGS
+from engine.providers.task import Completed
 from engine.recorder.recorder import Recorder
 from engine.states import Reason, State
 from events.clock import SECOND
@@ -44,10 +45,12 @@ def ask(bench, *commands, endpoint="benchmark"):
         run_id=run_id,
         provider="local",
         project=bench.provider.project,
-        name=f"run-{run_id[:8]}",
-        configuration={"type": "task", "commands": list(commands)},
+        task=Completed(
+            name=f"run-{run_id[:8]}",
+            configuration={"type": "task", "commands": list(commands)},
+            base=str(bench.path.parent),
+        ),
         submitter="ada",
-        base=str(bench.path.parent),
         kernel=msgspec.json.encode(mark),
     )
     return run_id
