@@ -55,44 +55,39 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     mark: KernelMark
 
 
-class OneTask:
-    """One task a kernel: the image's Python unpacks the program, which compiles, checks and times."""
+def order_of(submission: KernelSubmission, key: str, terms: Terms) -> Order:
+    """What to ask the provider for: one task, in which the image's Python unpacks the program, which compiles, checks
+    and times.
 
-    def __init__(self, terms: Terms) -> None:
-        self._terms = terms
+    Args:
+        key: a fresh secret; what the task says under it is genuine.
 
-    def order(self, submission: KernelSubmission, key: str) -> Order:
-        """What to ask the provider for.
-
-        Args:
-            key: a fresh secret; what the task says under it is genuine.
-
-        Raises:
-            Wrong: it is too large to be sent.
-        """
-        definition, terms = submission.definition, self._terms
-        packed = bundled(job_of(submission, key, compiler=terms.compiler))
-        if len(packed) + len(VARIABLE) + 2 > LONGEST:
-            raise Wrong("solution_code", "with its problem it is too large to be sent to a machine: make it shorter")
-        configuration: dict[str, object] = {
-            "type": "task",
-            "image": terms.image,
-            "commands": [f'python3 -c "{_UNPACK}"'],
-            "env": {VARIABLE: packed},
-            "resources": {"gpu": f"{submission.gpu}:1"},
-            "max_duration": terms.max_duration,
-        }
-        mark = KernelMark(
-            problem=submission.problem,
-            gpu_type=submission.gpu,
-            dtype=submission.dtype,
-            language=submission.language,
-            endpoint=submission.endpoint,
-            tests=len(definition.tests),
-            benchmarks=len(definition.benchmarks) if submission.endpoint == "benchmark" else 0,
-            key_hash=hashed(key),
-        )
-        return Order(configuration=configuration, mark=mark)
+    Raises:
+        Wrong: it is too large to be sent.
+    """
+    definition = submission.definition
+    packed = bundled(job_of(submission, key, compiler=terms.compiler))
+    if len(packed) + len(VARIABLE) + 2 > LONGEST:
+        raise Wrong("solution_code", "with its problem it is too large to be sent to a machine: make it shorter")
+    configuration: dict[str, object] = {
+        "type": "task",
+        "image": terms.image,
+        "commands": [f'python3 -c "{_UNPACK}"'],
+        "env": {VARIABLE: packed},
+        "resources": {"gpu": f"{submission.gpu}:1"},
+        "max_duration": terms.max_duration,
+    }
+    mark = KernelMark(
+        problem=submission.problem,
+        gpu_type=submission.gpu,
+        dtype=submission.dtype,
+        language=submission.language,
+        endpoint=submission.endpoint,
+        tests=len(definition.tests),
+        benchmarks=len(definition.benchmarks) if submission.endpoint == "benchmark" else 0,
+        key_hash=hashed(key),
+    )
+    return Order(configuration=configuration, mark=mark)
 
 
 def job_of(submission: KernelSubmission, key: str, *, compiler: str) -> dict[str, object]:

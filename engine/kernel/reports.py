@@ -6,7 +6,7 @@ read again after a crash is not written again.
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -47,32 +47,21 @@ _GOES: Final = frozenset({State.RUNNING, State.FINISHING})
 _log = logging.getLogger(__name__)
 
 
-class Lines:
-    """The genuine frames of one output."""
-
-    def __init__(self, key_hash: str) -> None:
-        self._key_hash = key_hash
-        self._begun = b""
-        self._too_long = False
-
-    def feed(self, piece: bytes) -> list[bytes]:
-        """The frames that this piece of the output completes."""
-        found = []
-        *whole, rest = (self._begun + piece).split(b"\n")
+def frames_of(pieces: Iterable[bytes], key_hash: str) -> Iterator[bytes]:
+    """The genuine frames of one output, each as soon as its line is whole."""
+    begun, too_long = b"", False
+    for piece in pieces:
+        *whole, begun = (begun + piece).split(b"\n")
         for line in whole:
-            if not self._too_long and (frame := self._frame(line.strip(b"\r"))) is not None:
-                found.append(frame)
-            self._too_long = False
-        self._too_long = self._too_long or len(rest) > LONGEST
-        self._begun = b"" if self._too_long else rest
-        return found
-
-    def _frame(self, line: bytes) -> bytes | None:
-        if not line.startswith(_MARK) or len(line) > LONGEST:
-            return None
-        text = line[len(_MARK) :].strip()
-        frame = read_frame(text)
-        return text if frame is not None and is_genuine(frame, self._key_hash) else None
+            text = line.strip(b"\r")
+            if not too_long and len(text) <= LONGEST and text.startswith(_MARK):
+                text = text[len(_MARK) :].strip()
+                frame = read_frame(text)
+                if frame is not None and is_genuine(frame, key_hash):
+                    yield text
+            too_long = False
+        if too_long or len(begun) > LONGEST:
+            begun, too_long = b"", True
 
 
 class OutputReader:
@@ -87,9 +76,9 @@ class OutputReader:
         self._logs = logs
         self._said = Said(mark=said.mark)
         self._known = said.frames
-        self._lines = Lines(key_hash)
+        self._key_hash = key_hash
         self._found: SimpleQueue[tuple[int, bytes]] = SimpleQueue()
-        self._stopped = False
+        self.stopped = False
         self.trouble = False
         """The output could not be read to its end."""
         # A daemon: a process that ends does not wait for a log that hangs; the rest is read by the next.
@@ -109,29 +98,24 @@ class OutputReader:
                 found.append(self._found.get_nowait())
         return found
 
-    def stop(self) -> None:
-        """Read no further; the thread ends with the next piece."""
-        self._stopped = True
-
     def _run(self) -> None:
         try:
-            self._read()
-        except Exception:  # noqa: BLE001 - whatever a log does, the recorder goes on
-            self.trouble = True
-            _log.debug("the output of a task cannot be read", exc_info=True)
-
-    def _read(self) -> None:
-        size = seq = 0
-        for piece in self._logs():
-            size += len(piece)
-            for frame in self._lines.feed(piece):
-                seq += 1
+            for seq, frame in enumerate(frames_of(self._pieces(), self._key_hash), 1):
                 self._said = heard(self._said, seq, frame, last=False, position=0, at=0)
                 if seq > self._known:
                     self._found.put((seq, frame))
                 if self._said.ended or seq >= MOST_FRAMES:
                     return
-            if self._stopped or size > MOST_BYTES:
+        except Exception:  # noqa: BLE001 - whatever a log does, the recorder goes on
+            self.trouble = True
+            _log.debug("the output of a task cannot be read", exc_info=True)
+
+    def _pieces(self) -> Iterator[bytes]:
+        size = 0
+        for piece in self._logs():
+            size += len(piece)
+            yield piece
+            if self.stopped or size > MOST_BYTES:
                 return
 
 
@@ -147,6 +131,11 @@ class _Open:
     not_before: int = 0
     written: int = 0
     """The number of the newest frame handed to the record."""
+
+    def stop(self) -> None:
+        """Read no further; the thread ends with the next piece."""
+        if self.reader is not None:
+            self.reader.stopped = True
 
 
 class Reports:
@@ -184,8 +173,7 @@ class Reports:
         for run_id, one in tuple(self._open.items()):
             found = state.runs.get(run_id)
             if found is None or found.said is None or _is_settled(found, found.said, one):
-                if one.reader is not None:
-                    one.reader.stop()
+                one.stop()
                 del self._open[run_id]
             elif one.reader is None:
                 self._begin(found, found.said, one)
@@ -195,8 +183,7 @@ class Reports:
     def close(self) -> None:
         """Read no further; the next holder of the lease goes on."""
         for one in self._open.values():
-            if one.reader is not None:
-                one.reader.stop()
+            one.stop()
         self._open.clear()
         self._awaited.clear()
         self._looked = False
@@ -219,7 +206,7 @@ class Reports:
     def _attend(self, run: Run, said: Said, one: _Open, reader: OutputReader) -> None:
         over = reader.over  # asked first: what a pass that is over has found is all there
         frames = reader.frames(A_ROUND)
-        self._write(run, one, [_fact(run, one, seq, frame) for seq, frame in frames])
+        self._write(run, one, frames)
         if not over or len(frames) == A_ROUND:
             return
         one.reader = None
@@ -232,18 +219,30 @@ class Reports:
             # The provider says it has ended and the record not yet, or the log could not be read: once more, later.
             one.not_before = now + backoff(one.failures + 1, first=SECOND, most=_SLOW)
         elif one.passes > _PASSES if reader.trouble else one.passes >= _LOOKED_TWICE:
-            self._write(run, one, [_fact(run, one, max(one.written, said.frames) + 1, None)])
+            self._write(run, one, [(max(one.written, said.frames) + 1, None)])
         else:
             one.not_before = now + backoff(one.passes, first=2 * SECOND, most=_LAST)
 
-    def _write(self, run: Run, one: _Open, facts: list[types.TaskReported]) -> None:
-        """One event each, with an id that is the same whoever reads it, and however often."""
+    def _write(self, run: Run, one: _Open, frames: Sequence[tuple[int, bytes | None]]) -> None:
+        """One event each, with an id that is the same whoever reads it, and however often.
+
+        Args:
+            frames: each with its number; None: nothing more of the output is read.
+        """
         from events.store.record import Batch
 
         batches = []
-        for fact in facts:
-            one.written = max(one.written, fact.seq)
-            event_id = foreign_run_id(f"task/{run.provider}/{one.provider_id}", str(fact.seq))
+        for seq, frame in frames:
+            fact = types.TaskReported(
+                run_id=run.run_id,
+                provider=run.provider,
+                provider_id=one.provider_id,
+                seq=seq,
+                frame=frame or b"",
+                last=frame is None,
+            )
+            one.written = max(one.written, seq)
+            event_id = foreign_run_id(f"task/{run.provider}/{one.provider_id}", str(seq))
             batches.append(Batch(stream=f"run/{run.run_id}", events=(fact,), ids=(event_id,)))
         record = self._journal.record
         try:
@@ -260,15 +259,3 @@ def _is_settled(run: Run, said: Said, one: _Open) -> bool:
     if said.over or one.provider_id != run.provider_id:
         return True
     return said.ended and (one.reader is None or one.reader.over)
-
-
-def _fact(run: Run, one: _Open, seq: int, frame: bytes | None) -> types.TaskReported:
-    """What the task said; None: nothing more of it is read."""
-    return types.TaskReported(
-        run_id=run.run_id,
-        provider=run.provider,
-        provider_id=one.provider_id,
-        seq=seq,
-        frame=frame or b"",
-        last=frame is None,
-    )

@@ -17,7 +17,6 @@ T = TypeVar("T")
 _KNOWN: Final = {"gpu_type": GPUS, "dtype": DTYPES, "language": ("hip",), "endpoint": ENDPOINTS}
 _AT: Final = re.compile(r"^(?P<what>.*?) - at (?:`key` in )?`\$(?P<path>[^`]*)`$", re.DOTALL)
 _MISSING: Final = re.compile(r"required field `(\w+)`")
-_SURROGATE: Final = "it holds half a character (a lone surrogate) and is not valid UTF-8"
 
 
 class Payload(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +61,13 @@ def read_submission(body: bytes) -> KernelSubmission:
     except UnicodeDecodeError as error:
         raise Wrong("", f"the request is not valid UTF-8: byte {error.start} is {body[error.start]:#04x}") from None
     asked = _decoded(Payload, body, "")
-    _check_source(asked.solution_code)
+    source = _encoded(asked.solution_code, "solution_code")
+    if not asked.solution_code.strip():
+        raise Wrong("solution_code", "it is empty")
+    if len(source) > LONGEST_SOURCE:
+        raise Wrong("solution_code", f"it has {len(source)} bytes; at most {LONGEST_SOURCE} are taken")
+    if b"\0" in source:
+        raise Wrong("solution_code", "it holds a zero byte")
     definition = _definition(asked)
     check(definition, dtype=asked.dtype, benchmark=asked.endpoint == "benchmark")
     if definition.reference.problem not in {None, *shipped()}:
@@ -78,26 +83,17 @@ def read_submission(body: bytes) -> KernelSubmission:
     )
 
 
-def _check_source(source: str) -> None:
-    if not source.strip():
-        raise Wrong("solution_code", "it is empty")
+def _encoded(text: str, field: str) -> bytes:
     try:
-        size = len(source.encode("utf-8"))
+        return text.encode()
     except UnicodeEncodeError:
-        raise Wrong("solution_code", _SURROGATE) from None
-    if size > LONGEST_SOURCE:
-        raise Wrong("solution_code", f"it has {size} bytes; at most {LONGEST_SOURCE} are taken")
-    if "\0" in source:
-        raise Wrong("solution_code", "it holds a zero byte")
+        raise Wrong(field, "it holds half a character (a lone surrogate) and is not valid UTF-8") from None
 
 
 def _definition(asked: Payload) -> Definition:
     given = asked.problem_def
     if isinstance(given, str):
-        try:
-            text = given.encode()
-        except UnicodeEncodeError:
-            raise Wrong("problem_def", _SURROGATE) from None
+        text = _encoded(given, "problem_def")
         given = _decoded(Definition | None, text, "problem_def") if text.strip() else None  # type: ignore[arg-type]
     found = shipped().get(asked.problem) if given is None else given
     if found is None:

@@ -14,7 +14,7 @@ import pytest
 from stenotest.kernels import DOING, KEY, PATIENT, SHIPPED, submission
 
 from engine.kernel.definition import DTYPES
-from engine.kernel.executor import OneTask, Terms
+from engine.kernel.executor import Terms, order_of
 
 if TYPE_CHECKING:
     from conftest import Judged
@@ -203,9 +203,8 @@ def test_a_machine_without_a_compiler_says_so(judged: Judged) -> None:
 
 def test_a_task_that_is_told_to_stop_clears_away_what_it_began(tmp_path: Path) -> None:
     """A machine that is used again holds nothing of the one before; the solution's own processes end with it."""
-    order = OneTask(Terms(image="unused", compiler="g++", max_duration=600)).order(
-        submission(solution_code=DOING % "while (true) {}"), KEY
-    )
+    terms = Terms(image="unused", compiler="g++", max_duration=600)
+    order = order_of(submission(solution_code=DOING % "while (true) {}"), KEY, terms)
     (command,) = msgspec.convert(order.configuration["commands"], list[str])
     environment = {"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path)}
     environment |= msgspec.convert(order.configuration["env"], dict[str, str])

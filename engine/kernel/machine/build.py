@@ -128,10 +128,8 @@ def _closing(text: str, start: int, end: str) -> int | None:
 
 
 def _split(text: str) -> list[str]:
-    parts, depth, start = [], 0, 0
-    for index, letter in enumerate(text):
-        depth += (letter in "([{") - (letter in ")]}")
-        if letter == "," and depth == 0:
-            parts.append(text[start:index].strip())
-            start = index + 1
+    parts, start = [], 0
+    while (comma := _closing(text, start, ",")) is not None:
+        parts.append(text[start:comma].strip())
+        start = comma + 1
     return [*parts, text[start:].strip()]

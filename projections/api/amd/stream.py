@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
@@ -15,8 +14,9 @@ from starlette.types import Receive, Scope, Send
 
 from engine.commands.submit import AcceptedRequest
 from engine.kernel.definition import Wrong
-from engine.kernel.executor import OneTask, Terms
+from engine.kernel.executor import Terms, order_of
 from engine.kernel.submission import KernelSubmission, read_submission
+from engine.providers.task import choose_name
 from events.clock import SECOND
 from events.errors import StenoError
 from events.shape.secrets import PREFIX
@@ -175,15 +175,9 @@ def _ordered(
         max_duration=settings.parsed("kernel.max_duration") // SECOND,
     )
     try:
-        order = OneTask(terms).order(kernel, secret)
+        order = order_of(kernel, secret, terms)
     except Wrong as wrong:
         raise Problem(422, wrong.detail, field=wrong.field) from None
-    name, mark = _name(kernel.problem, run_id), msgspec.json.encode(order.mark)
+    stem = kernel.problem if kernel.problem[0].isalpha() else f"kernel-{kernel.problem}"
+    name, mark = choose_name(run_id, stem), msgspec.json.encode(order.mark)
     return replace(sent, name=name, configuration=order.configuration, kernel=mark)
-
-
-def _name(problem: str, run_id: str) -> str:
-    """The problem's name and 12 digits unique to the run."""
-    words = re.sub("[^a-z0-9]+", "-", problem.lower()).strip("-")
-    words = words if words[:1].isalpha() else f"kernel-{words}".strip("-")
-    return f"{words[:28].rstrip('-')}-{run_id.replace('-', '').lower()[-12:]}"

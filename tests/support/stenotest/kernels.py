@@ -10,8 +10,8 @@ from typing import Any, Final
 import msgspec
 
 from engine.kernel.definition import KernelProblem, problems
-from engine.kernel.executor import VARIABLE, OneTask, Terms, bundled, job_of
-from engine.kernel.reports import Lines
+from engine.kernel.executor import VARIABLE, Terms, bundled, job_of, order_of
+from engine.kernel.reports import frames_of
 from engine.kernel.submission import KernelSubmission, read_submission
 from engine.kernel_mark import hashed
 
@@ -61,7 +61,7 @@ class Judgement:
         self.code = process.returncode
         self.output = process.stdout
         self.complaints = process.stderr
-        lines = Lines(hashed(KEY)).feed(process.stdout + b"\n")
+        lines = frames_of([process.stdout + b"\n"], hashed(KEY))
         self.frames: list[dict[str, Any]] = [msgspec.json.decode(line) for line in lines]
 
     @property
@@ -81,7 +81,7 @@ def judge(wanted: KernelSubmission, folder: Path, *, compiler: str = "g++", **jo
     Args:
         job: what is to be otherwise in what the program on the machine reads.
     """
-    order = OneTask(Terms(image="unused", compiler=compiler, max_duration=600)).order(wanted, KEY)
+    order = order_of(wanted, KEY, Terms(image="unused", compiler=compiler, max_duration=600))
     commands = msgspec.convert(order.configuration["commands"], list[str])
     packed = bundled(job_of(wanted, KEY, compiler=compiler) | {"limits": PATIENT} | job)
     process = subprocess.run(
