@@ -71,7 +71,8 @@ class Provider(ABC):
 
     Its methods may be called by several threads at once, except `poll`: one round is read at a time. A method that asks
     the provider raises ProviderUnreachable, ProviderRefused or ProviderError if the provider does not answer, refuses
-    us, or answers with something unusable.
+    us, or answers with something unusable, ProjectNotFound if there is no such project or we are not a member, and
+    RunNotFound if it does not know the run that is asked for.
     """
 
     name: str
@@ -101,7 +102,6 @@ class Provider(ABC):
         Raises:
             NameInUse: an active run has that name.
             TaskInvalid: the provider refuses the configuration.
-            ProjectNotFound: there is no such project, or we are not a member.
         """
 
     @abstractmethod
@@ -110,39 +110,23 @@ class Provider(ABC):
 
     @abstractmethod
     def stop(self, provider_id: str, name: str, abort: bool) -> None:
-        """Ask that this run end, gracefully or (`abort`) at once; a run that has already ended is left alone.
-
-        Raises:
-            RunNotFound: the provider knows no such run.
-        """
+        """Ask that this run end, gracefully or (`abort`) at once; a run that has already ended is left alone."""
 
     @abstractmethod
     def logs(self, provider_id: str, name: str, *, follow: bool) -> Iterator[bytes]:
-        """The run's output in order, piece by piece; with `follow`, until the run has ended.
-
-        Raises:
-            RunNotFound: the provider knows no such run.
-        """
+        """The run's output in order, piece by piece; with `follow`, until the run has ended."""
 
     # What follows has an answer that suits a provider without it.
 
     def expect_project(self) -> None:  # noqa: B027 - not every provider has projects
-        """Check before recording that the project exists; a provider that does not answer raises nothing.
-
-        Raises:
-            ProjectNotFound: there is no such project, or we are not a member.
-        """
+        """Check before recording that the project exists; a provider that does not answer raises nothing."""
 
     def names(self, name: str, run_id: str) -> tuple[str, ...]:
         """The names a run may be submitted under, in order of preference: its own first."""
         return alternatives(name, run_id)
 
     def holder(self, name: str) -> Named | None:
-        """The run that a new one of that name would collide with, or replace in the provider's lists; None: none.
-
-        Raises:
-            ProjectNotFound: there is no such project, or we are not a member.
-        """
+        """The run that a new one of that name would collide with, or replace in the provider's lists; None: none."""
         del name
         return None
 
@@ -159,9 +143,6 @@ class Provider(ABC):
 
         Args:
             ahead: machines that other runs being submitted at this moment need, which the provider may not list yet.
-
-        Raises:
-            ProjectNotFound: there is no such project, or we are not a member.
         """
         del submission, ahead
         return None
@@ -171,7 +152,6 @@ class Provider(ABC):
 
         Raises:
             TaskInvalid: the provider refuses it.
-            ProjectNotFound: there is no such project, or we are not a member.
         """
         del preparation
         return True

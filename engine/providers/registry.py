@@ -8,14 +8,16 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from engine.errors import NotConfigured
 from engine.providers.kind import ProviderKind
-from engine.settings.known import Block
 from engine.settings.settings import Settings
 from engine.settings.settings import load_settings as _load_settings
 from engine.settings.table import Table
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP: Final = "steno.providers"
 _BUILT_IN: Final = {"local": "engine.providers.local.kind", "dstack": "engine.providers.dstack.kind"}
@@ -28,11 +30,14 @@ def kind(name: str) -> ProviderKind:
     Raises:
         NotConfigured: there is no such provider (the message lists those there are), or its package cannot be loaded.
     """
-    module = _BUILT_IN.get(name)
-    if module is not None:
-        found: object = import_module(module).KIND
+    found: object
+    if name in _BUILT_IN:
+        found = import_module(_BUILT_IN[name]).KIND
     elif name in _installed():
-        found = _loaded(name)
+        try:
+            found = _installed()[name].load()
+        except Exception as error:
+            raise NotConfigured(f"provider {name} cannot be loaded: {type(error).__name__}: {error}") from error
     else:
         raise NotConfigured(f"there is no provider {name!r}; use one of: {', '.join(names())}")
     if not isinstance(found, ProviderKind):
@@ -65,26 +70,13 @@ def load_settings(
 
 def settings_table() -> Table:
     """The settings there are, without those of other packages."""
-    return Table((one.settings for one in built_in()), names, _block)
-
-
-def _block(provider: str) -> Block | None:
-    return kind(provider).settings if provider in names() else None
+    return Table(
+        (one.settings for one in built_in()), names, lambda name: kind(name).settings if name in names() else None
+    )
 
 
 @cache
-def _installed() -> dict[str, str]:
-    """Entry points of the group: name → `module:attribute`."""
+def _installed() -> "dict[str, EntryPoint]":
     from importlib.metadata import entry_points
 
-    return {point.name: point.value for point in entry_points(group=GROUP)}
-
-
-def _loaded(name: str) -> object:
-    from importlib.metadata import EntryPoint
-
-    try:
-        found: object = EntryPoint(name, _installed()[name], GROUP).load()
-    except Exception as error:
-        raise NotConfigured(f"provider {name} cannot be loaded: {type(error).__name__}: {error}") from error
-    return found
+    return {point.name: point for point in entry_points(group=GROUP)}

@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 
 import pytest
 
@@ -47,7 +47,7 @@ def test_a_wrong_name_lists_the_providers_there_are() -> None:
     ],
 )
 def test_a_broken_package_is_one_line(monkeypatch: pytest.MonkeyPatch, value: str, said: str) -> None:
-    monkeypatch.setattr(registry, "_installed", lambda: {"broken": value})
+    monkeypatch.setattr(registry, "_installed", lambda: {"broken": EntryPoint("broken", value, registry.GROUP)})
 
     with pytest.raises(NotConfigured, match=said):
         registry.kind("broken")
