@@ -5,50 +5,33 @@ in the same words. `path` and request alone decide.
 """
 
 import re
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
-from engine.providers.dstack.lenient import at
+from engine.providers.dstack.lenient import Identified, at, mapping
 from engine.providers.reading import Listing, Scope
 from events.shape.shape import BodyShape
 
-_RUNS_LIST: Final = "runs/list"
-_RUNS_GET: Final = "runs/get"
-_INSTANCES_LIST: Final = "instances/list"
-_FLEETS_LIST: Final = "fleets/list"
-_FLEETS_GET: Final = "fleets/get"
-_EVENTS_LIST: Final = "events/list"
-
 _LISTING: Final = {
-    _RUNS_LIST: Listing.RUNS,
-    _RUNS_GET: Listing.RUN,
-    _INSTANCES_LIST: Listing.VMS,
-    _EVENTS_LIST: Listing.EVENTS,
+    "runs/list": Listing.RUNS,
+    "runs/get": Listing.RUN,
+    "instances/list": Listing.VMS,
+    "events/list": Listing.EVENTS,
 }
-_LISTS: Final = frozenset({_RUNS_LIST, _INSTANCES_LIST, _FLEETS_LIST, _EVENTS_LIST})
-_THINGS: Final = frozenset({_RUNS_GET, _FLEETS_GET})
-_PAGE: Final = 100
-"""dstack's default and greatest `limit` of runs."""
-_MACHINES_PAGE: Final = 1000
-"""dstack's default `limit` of machines."""
+_PAGE: Final = {"instances/list": 1000}
+"""dstack's default `limit`; of other lists it is 100."""
 MOST_ITEMS: Final = 10_000
 """Items of a server's answer: a page that we ask for has 100, and each new item becomes a stream of the record."""
 
-_PROJECT_PATH: Final = re.compile(r"^/api/project/([^/]+)/(runs/list|runs/get|fleets/list|fleets/get|instances/list)$")
-_ROOT_PATH: Final = re.compile(r"^/api/(runs/list|instances/list|fleets/list|events/list)$")
-_LOCAL_PATH: Final = re.compile(r"^/local/(runs/list|runs/get|instances/list)$")
-_ANY_PROJECT: Final = re.compile(r"^/api/project/([^/]+)/")
+_PATH: Final = re.compile("/(?:(local)|api(?:/project/([^/]+))?)/(.*)")
 _NOT_EXISTS: Final = "resource_not_exists"
 
 _raw_list = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-class _Identity(msgspec.Struct):
-    id: str
-
-
-_identity = msgspec.json.Decoder(_Identity)
+_identity = msgspec.json.Decoder(Identified)
 
 
 # -- what was asked --------------------------------------------------------------------------------------------------
@@ -58,40 +41,26 @@ def scope_of(path: str, req: bytes) -> Scope | None:
     """What a poll asked. Paths of any other form are dstack's too: older records hold them."""
     if not path.startswith("/"):
         return None
-    asked = _mapping(req)
-    project = _project_of(asked)
-    if path.startswith("/local/"):
-        former = _LOCAL_PATH.match(path)
-        return None if former is None else _scope_of("local", former[1], project, asked)
-    if (found := _PROJECT_PATH.match(path)) is not None:
-        return _scope_of("dstack", found[2], found[1], asked)
-    if (found := _ROOT_PATH.match(path)) is not None:
-        return _scope_of("dstack", found[1], project, asked)
-    project = found[1] if (found := _ANY_PROJECT.match(path)) is not None else project
-    return Scope(provider="dstack", source=_source("dstack", project), listing=Listing.OTHER, project=project)
-
-
-def _source(provider: str, project: str | None) -> str:
-    return f"{provider}/{project}" if project else provider
-
-
-def _scope_of(provider: str, endpoint: str, project: str | None, asked: dict[str, Any]) -> Scope:
-    limit = asked.get("limit")
-    submissions = asked.get("job_submissions_limit")
+    asked, found = mapping(req), _PATH.fullmatch(path)
+    former, project, endpoint = ("", None, "") if found is None else found.groups()
+    project, provider = project or _project_of(asked), former or "dstack"
+    source = f"{provider}/{project}" if project else provider
+    if endpoint not in SHAPES:
+        return None if former else Scope(provider=provider, source=source, listing=Listing.OTHER, project=project)
+    limit, submissions = asked.get("limit"), asked.get("job_submissions_limit")
     only_active = asked.get("only_active") is True
-    default = _MACHINES_PAGE if endpoint == _INSTANCES_LIST else _PAGE
     narrowing = ("repo_id", "username", "fleet_ids", "instance_ids")
     return Scope(
         provider=provider,
-        source=_source(provider, project),
+        source=source,
         listing=_LISTING.get(endpoint, Listing.OTHER),
         endpoint=endpoint,
         project=project,
-        watched=endpoint != _EVENTS_LIST,
+        watched=endpoint != "events/list",
         only_active=only_active,
         filtered=only_active or any(asked.get(key) not in (None, []) for key in narrowing),
         page_after=_page_after(asked),
-        limit=limit if isinstance(limit, int) and not isinstance(limit, bool) else default,
+        limit=limit if isinstance(limit, int) and not isinstance(limit, bool) else _PAGE.get(endpoint, 100),
         by_id=_text(asked.get("id")),
         by_name=_text(asked.get("run_name")),
         jobs_omitted=asked.get("include_jobs") is False or submissions == 0,
@@ -105,14 +74,6 @@ def _page_after(asked: dict[str, Any]) -> str | None:
         return behind
     since = asked.get("prev_submitted_at", asked.get("prev_created_at"))
     return None if since is None else f"@{since}"
-
-
-def _mapping(req: bytes) -> dict[str, Any]:
-    try:
-        value = msgspec.json.decode(req)
-    except (msgspec.DecodeError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _text(value: object) -> str | None:
@@ -141,30 +102,24 @@ def is_answer(scope: Scope, status: int | None, body: bytes | None) -> bool:
         return False
     if not 200 <= status < 300:
         return says_not_exists(status, body)
-    if scope.endpoint in _LISTS:
-        try:
-            items = _raw_list.decode(body)
-        except msgspec.DecodeError:
-            return False
-        objects = all(bytes(item).lstrip()[:1] == b"{" for item in items)
-        return objects and (len(items) <= MOST_ITEMS or scope.provider == "local")
-    if scope.endpoint in _THINGS:
-        try:
+    shape = SHAPES.get(scope.endpoint)
+    try:
+        if shape is None:
+            return True
+        if shape.items == "":
             return bool(_identity.decode(body).id)
-        except msgspec.DecodeError:
-            return False
-    return True
+        items = _raw_list.decode(body)
+    except msgspec.DecodeError:
+        return False
+    objects = all(bytes(item).lstrip()[:1] == b"{" for item in items)
+    return objects and (len(items) <= MOST_ITEMS or scope.provider == "local")
 
 
 def says_not_exists(status: int | None, body: bytes | None) -> bool:
     """Whether the answer is dstack's `resource_not_exists`; `detail` may be a string, an object or a list."""
     if status is None or body is None or not 400 <= status < 500 or _NOT_EXISTS.encode() not in body:
         return False
-    try:
-        value: Any = msgspec.json.decode(body)
-    except (msgspec.DecodeError, ValueError):
-        return False
-    detail = at(value, "detail")
+    detail = mapping(body).get("detail")
     entries = detail if isinstance(detail, list) else [detail]
     return any(_NOT_EXISTS in (entry, at(entry, "code")) for entry in entries)
 
@@ -217,20 +172,15 @@ _COLD: Final = (
 )
 
 
-def _run(items: str) -> BodyShape:
-    return BodyShape(kind="run", items=items, volatile=_VOLATILE, cold=_COLD, secret=RUN_SECRETS)
-
-
-def _fleet(items: str) -> BodyShape:
-    return BodyShape(kind="fleet", items=items, cold=("spec",), secret=FLEET_SECRETS)
-
+_run = partial(BodyShape, kind="run", volatile=_VOLATILE, cold=_COLD, secret=RUN_SECRETS)
+_fleet = partial(BodyShape, kind="fleet", cold=("spec",), secret=FLEET_SECRETS)
 
 SHAPES: Final[dict[str, BodyShape]] = {
-    _RUNS_LIST: _run("[]"),
-    _RUNS_GET: _run(""),
-    _INSTANCES_LIST: BodyShape(kind="vm", items="[]", cold=("instance_type",)),
-    _FLEETS_LIST: _fleet("[]"),
-    _FLEETS_GET: _fleet(""),
-    _EVENTS_LIST: BodyShape(kind="provider_event", items="[]"),
+    "runs/list": _run(items="[]"),
+    "runs/get": _run(items=""),
+    "instances/list": BodyShape(kind="vm", items="[]", cold=("instance_type",)),
+    "fleets/list": _fleet(items="[]"),
+    "fleets/get": _fleet(items=""),
+    "events/list": BodyShape(kind="provider_event", items="[]"),
 }
 """By endpoint. Volatile and cold paths only save space; secret ones are replaced before anything is stored."""

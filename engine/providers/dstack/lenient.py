@@ -1,22 +1,24 @@
 """JSON whose shape may not be the one we know: each value that fits is taken, each other one of an item is named.
 
-Doubt never ends a run: a job or submission that is no object stays in the list as one that says nothing, and a retry
-policy we cannot read counts as covering everything.
+Doubt never ends a run: a job or submission that is no object stays in the list as one that says nothing.
 """
 
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Generic, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
-T = TypeVar("T", bound=msgspec.Struct)
-Kind = type[msgspec.Struct]
-
-_NAMES: Final = {str: "text", int: "whole number", float: "number", bool: "true or false", list: "list"}
+MICRO: Final = 1_000_000
+"""Micro-dollars of a dollar."""
+_NAMES: Final = {
+    str: "text",
+    int: "whole number",
+    float: "number",
+    bool: "true or false",
+    tuple[str, ...]: "list of texts",
+}
 _SAFE: Final = 2**53
 
 
@@ -32,77 +34,93 @@ def objects(value: object) -> list[dict[str, Any]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-@dataclass(frozen=True)
-class Lenient:
-    """Fits values of any shape into structures."""
+def decoded(text: bytes) -> object:
+    """The JSON value; None for what is not JSON."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
 
-    blank: dict[Kind, msgspec.Struct] = field(default_factory=dict)
-    """What stands in a list for an item that is no object; an item of any other structure is left out."""
-    instead: dict[Kind, msgspec.Struct] = field(default_factory=dict)
-    """What stands for one that must be there and is not."""
-    special: dict[type[msgspec.Struct], Callable[[object, str, list[str]], msgspec.Struct]] = field(
-        default_factory=dict
-    )
-    """How a value of another shape is read; it gets the value and its path, and notes what it could not use."""
 
-    def read(self, item: bytes, kind: type[T], what: str) -> tuple[T, tuple[str, ...]]:
-        """The structure, and the paths of what did not fit.
+def mapping(text: bytes) -> dict[str, Any]:
+    """The JSON object; empty for anything else."""
+    value = decoded(text)
+    return value if isinstance(value, dict) else {}
+
+
+class Identified(msgspec.Struct):
+    """Any item: dstack gives each an id."""
+
+    id: str
+
+
+T = TypeVar("T", bound=Identified)
+
+
+class LenientDecoder(Generic[T]):
+    """Decodes items: a well-formed one in one typed step, any other value by value, to the same structure.
+
+    Of the structure's fields only the id and lists have no default.
+    """
+
+    def __init__(self, kind: type[T], what: str) -> None:
+        """`what`: what an item is, for the error message."""
+        self._kind = kind
+        self._what = what
+        self._typed = msgspec.json.Decoder(kind)
+
+    def decode(self, item: bytes) -> tuple[T, tuple[str, ...]]:
+        """The structure, and the paths of what did not fit. Two items that differ only in what it leaves out give
+        equal ones.
 
         Raises:
-            ValueError: the item is not a JSON object with an id; `what` names it.
+            ValueError: the item is not a JSON object with an id.
         """
-        try:
-            value = msgspec.json.decode(item)
-        except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            raise ValueError(f"{what} is not valid JSON") from error
-        if not isinstance(value, dict) or not isinstance(value.get("id"), str) or not value["id"]:
-            raise ValueError(f"{what} is not a JSON object with an id")
-        drift: list[str] = []
-        return self._fit(value, kind, "", drift), tuple(dict.fromkeys(drift))
+        with suppress(msgspec.DecodeError):
+            if (found := self._typed.decode(item)).id:
+                return found, ()
+        return self.decode_by_value(item)
 
-    def _fit(self, value: dict[str, Any], kind: type[T], where: str, drift: list[str]) -> T:
-        found: dict[str, Any] = {}
-        for part in msgspec.structs.fields(kind):
-            wanted, given = _wanted(part.type), value.get(part.encode_name)
-            path = f"{where}{part.encode_name}"
+    def decode_by_value(self, item: bytes) -> tuple[T, tuple[str, ...]]:
+        value, drift = mapping(item), list[str]()
+        if not isinstance(value.get("id"), str) or not value["id"]:
+            raise ValueError(f"{self._what} is not a JSON object with an id")
+        found: T = _fit(value, self._kind, "", drift)
+        return found, tuple(dict.fromkeys(drift))
+
+
+def _fit(value: dict[str, Any], kind: Any, where: str, drift: list[str]) -> Any:
+    found: dict[str, Any] = {}
+    for part in msgspec.structs.fields(kind):
+        wanted, given, path = _wanted(part.type), value.get(part.encode_name), f"{where}{part.encode_name}"
+        if given is None:
             if part.default is msgspec.UNSET and part.encode_name in value:
                 found[part.name] = None
-            with suppress(msgspec.ValidationError):
-                if given is not None:
-                    found[part.name] = msgspec.convert(given, part.type)
-                    continue
-            if isinstance(wanted, type) and issubclass(wanted, msgspec.Struct):
-                if given is None and not part.required:
-                    continue
-                found[part.name] = self._inner(given, wanted, path, drift)
-            elif get_origin(wanted) is list and (given is not None or part.required):
-                found[part.name] = self._items(given, get_args(wanted)[0], path, drift)
-            elif given is not None:
-                drift.append(f"{path}: {_problem(given, wanted, part.encode_name)}")
-        return kind(**found)
-
-    def _inner(self, given: object, kind: type[msgspec.Struct], path: str, drift: list[str]) -> msgspec.Struct | None:
-        if kind in self.special:
-            return self.special[kind](given, path, drift)
-        if isinstance(given, dict):
-            return self._fit(given, kind, f"{path}.", drift)
-        if given is not None:
-            drift.append(f"{path}: no object")
-        return self.instead.get(kind)
-
-    def _items(self, given: object, kind: type[msgspec.Struct], path: str, drift: list[str]) -> list[msgspec.Struct]:
-        if not isinstance(given, list):
+            elif part.required:
+                drift.append(f"{path}: no list")
+                found[part.name] = []
+            continue
+        with suppress(msgspec.ValidationError):
+            found[part.name] = msgspec.convert(given, part.type)
+            continue
+        if isinstance(wanted, type) and issubclass(wanted, msgspec.Struct):
+            found[part.name] = _object(given, wanted, path, drift)
+        elif get_origin(wanted) is not list:
+            drift.append(f"{path}: {_problem(given, wanted, part.encode_name)}")
+        elif isinstance(given, list):
+            found[part.name] = [_object(item, get_args(wanted)[0], f"{path}[]", drift) for item in given]
+        else:
             drift.append(f"{path}: no list")
-            return []
-        found: list[msgspec.Struct] = []
-        for item in given:
-            if isinstance(item, dict):
-                found.append(self._fit(item, kind, f"{path}[].", drift))
-                continue
-            drift.append(f"{path}[]: no object")
-            if kind in self.blank:
-                found.append(self.blank[kind])
-        return found
+            found[part.name] = []
+    return kind(**found)
+
+
+def _object(given: object, kind: Any, path: str, drift: list[str]) -> Any:
+    """The object, or one that says nothing."""
+    if isinstance(given, dict):
+        return _fit(given, kind, f"{path}.", drift)
+    drift.append(f"{path}: no object")
+    return _fit({}, kind, "", [])
 
 
 @cache

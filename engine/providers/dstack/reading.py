@@ -1,17 +1,17 @@
 """The reading of dstack's answers, and of older ones of the local provider, which are in the same words."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
 import msgspec
 
-from engine.facts import AttemptFacts, JobFacts, RunFacts, VmEvent, VmFacts
+from engine.facts import AttemptFacts, JobFacts, RunFacts
 from engine.providers.dstack.endpoints import SHAPES, is_answer, says_not_exists, scope_of
 from engine.providers.dstack.requirements import read_terms
 from engine.providers.dstack.run_reading import (
+    RUNS,
     RunWire,
-    decode_run,
     facts_of,
     quotes,
     read_cost,
@@ -21,67 +21,11 @@ from engine.providers.dstack.run_reading import (
 from engine.providers.dstack.vm_reading import read_vm, read_vm_event
 from engine.providers.dstack.words import FINAL_RUN_STATUSES, RETRY_EVENTS, STOPS, retry_event
 from engine.providers.reading import Reading, Scope
-from engine.requirements import Requirements
 from engine.states import State
 from events.shape.shape import BodyShape
 
 _KNOWN: Final = 2048
 """Runs whose facts are remembered."""
-
-
-class DstackReading(Reading):
-    """What dstack servers from 0.19.37 to 0.22.5 say."""
-
-    def __init__(self) -> None:
-        self._scope = lru_cache(maxsize=4096)(scope_of)
-        self._known: dict[str, tuple[RunWire, tuple[str, ...], RunFacts]] = {}
-        """Run id → what was last read of it: an item that differs in volatile values only has the same facts."""
-
-    def scope(self, path: str, req: bytes) -> Scope | None:
-        return self._scope(path, req)
-
-    def shape(self, path: str, req: bytes) -> BodyShape | None:
-        scope = self.scope(path, req)
-        return None if scope is None else SHAPES.get(scope.endpoint)
-
-    def answered(self, path: str, req: bytes, status: int | None, body: bytes | None) -> bool:
-        scope = self.scope(path, req)
-        return scope is not None and is_answer(scope, status, body)
-
-    def says_not_exists(self, status: int | None, body: bytes | None) -> bool:
-        return says_not_exists(status, body)
-
-    def runs(self, item: bytes) -> tuple[RunFacts, ...]:
-        wire, drift = decode_run(item)
-        known = self._known.get(wire.id)
-        if known is not None and known[0] == wire and known[1] == drift:
-            return (known[2],)
-        facts = facts_of(wire, drift)
-        if len(self._known) >= _KNOWN:
-            self._known.clear()
-        self._known[wire.id] = (wire, drift, facts)
-        return (facts,)
-
-    def costs(self, item: bytes) -> Mapping[str, int | None]:
-        return read_cost(item)
-
-    def quotes(self, item: bytes) -> Iterator[tuple[str, object]]:
-        return quotes(item)
-
-    def alternatives(self, facts: RunFacts) -> Iterator[tuple[str, RunFacts]]:
-        return alternatives(facts)
-
-    def vm(self, item: bytes) -> VmFacts:
-        return read_vm(item)
-
-    def vm_event(self, item: bytes) -> VmEvent | None:
-        return read_vm_event(item)
-
-    def terms(self, configuration: bytes, submitter: str, fallback: tuple[str, ...] = ()) -> Requirements:
-        return read_terms(configuration, submitter, fallback)
-
-
-# -- what could have been said instead ---------------------------------------------------------------------------------
 
 
 def alternatives(facts: RunFacts) -> Iterator[tuple[str, RunFacts]]:
@@ -173,3 +117,42 @@ def _run_words(facts: RunFacts, jobs: tuple[JobFacts, ...]) -> tuple[str | None,
     if facts.reason in STOPS:
         return ending("terminated", facts.reason or "")
     return "running", None
+
+
+class DstackReading(Reading):
+    """What dstack servers from 0.19.37 to 0.22.5 say."""
+
+    def __init__(self) -> None:
+        self._scope = lru_cache(maxsize=4096)(scope_of)
+        self._known: dict[str, tuple[RunWire, tuple[str, ...], RunFacts]] = {}
+        """Run id → what was last read of it: an item that differs in volatile values only has the same facts."""
+
+    def scope(self, path: str, req: bytes) -> Scope | None:
+        return self._scope(path, req)
+
+    def shape(self, path: str, req: bytes) -> BodyShape | None:
+        scope = self.scope(path, req)
+        return None if scope is None else SHAPES.get(scope.endpoint)
+
+    def answered(self, path: str, req: bytes, status: int | None, body: bytes | None) -> bool:
+        scope = self.scope(path, req)
+        return scope is not None and is_answer(scope, status, body)
+
+    def runs(self, item: bytes) -> tuple[RunFacts, ...]:
+        wire, drift = RUNS.decode(item)
+        known = self._known.get(wire.id)
+        if known is not None and known[0] == wire and known[1] == drift:
+            return (known[2],)
+        facts = facts_of(wire, drift)
+        if len(self._known) >= _KNOWN:
+            self._known.clear()
+        self._known[wire.id] = (wire, drift, facts)
+        return (facts,)
+
+    says_not_exists = staticmethod(says_not_exists)
+    costs = staticmethod(read_cost)
+    quotes = staticmethod(quotes)
+    alternatives = staticmethod(alternatives)
+    vm = staticmethod(read_vm)
+    vm_event = staticmethod(read_vm_event)
+    terms = staticmethod(read_terms)

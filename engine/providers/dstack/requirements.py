@@ -6,11 +6,12 @@ Words and short forms as `dstack._internal.core.models.{profiles,resources,durat
 """
 
 import re
-from typing import Any, Final, Literal, cast, get_args
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from engine.requirements import Range, Requirements
+from engine.providers.dstack.lenient import MICRO, mapping
+from engine.requirements import ANY, Range, Requirements
 from events.clock import SECOND, UNITS
 
 OFF: Final = -1
@@ -24,8 +25,10 @@ VENDORS: Final = {"nvidia": "nvidia", "amd": "amd", "google": "google", "tpu": "
 _OTHER_VENDORS: Final = ("tenstorrent", "tt")
 _Spot = Literal["spot", "on-demand", "auto"]
 _Creation = Literal["create", "reuse", "reuse-or-create"]
-_MICRO: Final = 1_000_000
+_Price = Annotated[float, msgspec.Meta(gt=0, lt=1_000_000)]
 _MOST: Final = 1_000_000_000
+_LEAST: Final = {"cpus": Range(2), "memory": Range(8), "disk": Range(100)}
+"""dstack's defaults (`core/models/resources.py`)."""
 
 
 def read_terms(configuration: bytes, submitter: str, fallback: tuple[str, ...] = ()) -> Requirements:
@@ -33,30 +36,35 @@ def read_terms(configuration: bytes, submitter: str, fallback: tuple[str, ...] =
 
     `configuration` is its JSON text, `fallback` the GPU models to ask for after the task's own.
     """
-    task = _object(configuration)
+    task = mapping(configuration)
     resources = task.get("resources")
     resources = resources if isinstance(resources, dict) else {}
-    spot, creation = task.get("spot_policy"), task.get("creation_policy")
-    nodes = _count(task.get("nodes"))
     fields = _ranges(resources) | _gpu(resources.get("gpu"))
-    count, counts = fields["gpu_count"], fields["gpu_counts"]
-    if count and not (counts.least or 0) >= count:
-        fields["gpu_counts"] = Range(count, counts.most)
+    limit, price = idle_of(task.get("max_duration")), _fitting(task.get("max_price"), _Price)
     return Requirements(
         submitter=submitter,
-        nodes=1 if nodes is None else max(1, nodes),
+        gpu_count=int(max(0, min(fields["gpu_counts"].least or 0, _MOST))),
+        nodes=max(1, min(_fitting(task.get("nodes"), int, strict=False) or 1, _MOST)),
         backends=_texts(task.get("backends")),
         regions=_texts(task.get("regions")),
         instance_types=_texts(task.get("instance_types")),
         fleets=tuple(name for name in map(_fleet, _list(task.get("fleets"))) if name),
-        spot=cast(_Spot, spot) if spot in get_args(_Spot) else None,
-        creation=cast(_Creation, creation) if creation in get_args(_Creation) else "reuse-or-create",
+        spot=_fitting(task.get("spot_policy"), _Spot),
+        creation=_fitting(task.get("creation_policy"), _Creation) or "reuse-or-create",
         idle=idle_of(task.get("idle_duration")),
-        max_duration=_limit(task.get("max_duration")),
-        max_price=_price(task.get("max_price")),
+        max_duration=None if limit == OFF else limit,
+        max_price=None if price is None else round(price * MICRO),
         fallback=fallback,
         **fields,
     )
+
+
+def _fitting(value: object, kind: Any, *, strict: bool = True) -> Any:
+    """The value, if it is of that kind."""
+    try:
+        return msgspec.convert(value, kind, strict=strict)
+    except msgspec.ValidationError:
+        return None
 
 
 def idle_of(value: object) -> int | None:
@@ -73,17 +81,16 @@ def _gpu(value: object) -> dict[str, Any]:
     """What a `resources.gpu` asks for, as fields: `MI300X:2`, `A100,H100:80GB:1..4`, `2`, `{"name": ["MI300X"]}`."""
     if isinstance(value, dict):
         names = value.get("name")
-        vendor = VENDORS.get(str(value.get("vendor")).lower())
-        found: dict[str, Any] = {"gpu_count": _least(value.get("count"), 1), "gpu_counts": Range(1)}
-        found |= {"gpu": _names(names) if isinstance(names, str) else _texts(names), "gpu_vendor": vendor}
-        for key, field in (("count", "gpu_counts"), ("memory", "gpu_memory"), ("total_memory", "total_gpu_memory")):
+        found: dict[str, Any] = {"gpu_counts": Range(1) if value.get("count") is None else _counts(value["count"])}
+        found["gpu"] = _names(names) if isinstance(names, str) else _texts(names)
+        found["gpu_vendor"] = VENDORS.get(str(value.get("vendor")).lower())
+        for key, field in (("memory", "gpu_memory"), ("total_memory", "total_gpu_memory")):
             if value.get(key) is not None:
                 found[field] = read_range(value[key])
         return found
     if not isinstance(value, str):
-        count = _least(value, 0) if isinstance(value, int) else 0
-        return {"gpu_count": count, "gpu_counts": Range(0) if value is None else read_range(value)}
-    found = {"gpu_count": int(bool(value.strip())), "gpu_counts": Range(1)}
+        return {"gpu_counts": Range(0) if value is None else read_range(value)}
+    found = {"gpu_counts": Range(int(bool(value.strip())))}
     # dstack's short form: `amd:MI300X,MI210:80GB:2`, its parts in any order
     for word in value.replace(" ", "").split(":"):
         if word.lower() in VENDORS:
@@ -95,7 +102,7 @@ def _gpu(value: object) -> dict[str, Any]:
         elif any(letter.isalpha() for letter in word):
             found["gpu_memory"] = read_range(word)
         else:
-            found |= {"gpu_count": _least(word, 1), "gpu_counts": read_range(word)}
+            found["gpu_counts"] = _counts(word)
     return found
 
 
@@ -103,23 +110,10 @@ def _names(names: str) -> tuple[str, ...]:
     return tuple(name.strip().removeprefix("tpu-") for name in names.split(",") if name.strip())
 
 
-def _least(count: object, default: int) -> int:
-    """The least a count allows: `2`, `"1..4"`, `"..2"`, `{"min": 1}`."""
-    if isinstance(count, dict):
-        count = count.get("min")
-        return 0 if count is None else _least(count, default)
-    if isinstance(count, str):
-        low, dots, _ = count.partition("..")
-        return 0 if dots and not low else _least(_count(low), default)
-    return min(count, _MOST) if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else default
-
-
-def _count(value: object) -> int | None:
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int):
-        return min(value, _MOST)
-    return int(value) if isinstance(value, str) and _SECONDS.match(value) else None
+def _counts(count: object) -> Range:
+    """`2`, `"1..4"`, `"..2"`, `{"min": 1}`; at least one where it cannot be read."""
+    found = read_range(count)
+    return Range(1) if found == ANY else found
 
 
 def _seconds(value: object) -> int | None:
@@ -133,17 +127,6 @@ def _seconds(value: object) -> int | None:
         return max(-1, min(int(value), _LONGEST))
     found = _DURATION.match(value)
     return None if found is None else min(int(found[1]) * UNITS[found[2]], _LONGEST)
-
-
-def _limit(value: object) -> int | None:
-    seconds = _seconds(value)
-    return None if seconds is None or seconds < 0 else seconds * SECOND
-
-
-def _price(value: object) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < _MICRO:
-        return None
-    return round(value * _MICRO)
 
 
 def _fleet(value: object) -> str:
@@ -163,22 +146,12 @@ def _texts(value: object) -> tuple[str, ...]:
     return tuple(one for one in _list(value) if isinstance(one, str) and one)
 
 
-def _object(text: bytes) -> dict[str, Any]:
-    try:
-        value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
 # -- ranges ----------------------------------------------------------------------------------------------------------
-
-_DEFAULTS: Final = {"cpus": Range(2), "memory": Range(8), "disk": Range(100)}
 
 
 def _ranges(given: dict[str, Any]) -> dict[str, Any]:
-    """The ranges that `resources` asks for, with dstack's defaults (`core/models/resources.py`)."""
-    fields: dict[str, Any] = dict(_DEFAULTS)
+    """The ranges that `resources` asks for, with dstack's defaults."""
+    fields: dict[str, Any] = dict(_LEAST)
     if given.get("cpu") is not None:
         fields["cpus"] = _cpus(given["cpu"])
     if given.get("memory") is not None:
@@ -219,8 +192,8 @@ def _cpus(value: object) -> Range:
     if isinstance(value, dict) and "count" in value:
         value = value["count"]
     if isinstance(value, dict) and "arch" in value:
-        return _DEFAULTS["cpus"]
+        return _LEAST["cpus"]
     if isinstance(value, str):
         counts = [part for part in value.split(":") if part[:1].isdigit() or part.startswith("..")]
-        return read_range(counts[0]) if counts else _DEFAULTS["cpus"]
+        return read_range(counts[0]) if counts else _LEAST["cpus"]
     return read_range(value)

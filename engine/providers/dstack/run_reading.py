@@ -1,7 +1,6 @@
 """What one run of a dstack answer says, as facts (servers 0.19.37 to 0.22.5).
 
-A well-formed item is decoded in one typed step; anything else value by value (`lenient`), which gives
-the same structure and names what it could not use. Neither raises on an unknown word, field or type.
+Nothing raises on an unknown word, field or type.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,10 +10,9 @@ import msgspec
 
 from engine.facts import AttemptFacts, JobFacts, RunFacts
 from engine.providers.dstack import words
-from engine.providers.dstack.lenient import Lenient, at
+from engine.providers.dstack.lenient import MICRO, Identified, LenientDecoder, at, mapping
 from events.clock import parse_time
 
-MICRO: Final = 1_000_000
 _GREATEST: Final = 1_000_000_000
 """Dollars; an amount beyond it is no amount of money that anything here costs."""
 
@@ -54,40 +52,41 @@ class SubmissionWire(msgspec.Struct):
     job_runtime_data: RuntimeWire | None = None
 
 
-class RetryWire(msgspec.Struct):
-    on_events: list[str]
+class RetryWire(msgspec.Struct, frozen=True):
+    """A retry policy; one that cannot be read covers everything."""
+
+    on_events: tuple[str, ...] = tuple(sorted(words.RETRY_EVENTS))
 
 
-class SpecWire(msgspec.Struct):
+class SpecWire(msgspec.Struct, frozen=True):
     replica_num: _Whole = 0
     job_num: _Whole = 0
     retry: RetryWire | None = None
 
 
-class JobWire(msgspec.Struct):
-    job_spec: SpecWire
+class JobWire(msgspec.Struct, kw_only=True):
+    job_spec: SpecWire = SpecWire(retry=RetryWire())
     job_submissions: list[SubmissionWire]
 
 
-class TagsWire(msgspec.Struct):
+class TagsWire(msgspec.Struct, frozen=True):
     mark: str | None = msgspec.field(default=None, name=words.MARK)
 
 
-class ConfigurationWire(msgspec.Struct):
+class ConfigurationWire(msgspec.Struct, frozen=True):
     type: str | None = None
     tags: TagsWire | None = None
 
 
-class RunSpecWire(msgspec.Struct):
-    configuration: ConfigurationWire
+class RunSpecWire(msgspec.Struct, frozen=True):
+    configuration: ConfigurationWire = ConfigurationWire()
     run_name: str | None = None
 
 
-class RunWire(msgspec.Struct):
+class RunWire(Identified, kw_only=True):
     """One run as dstack sends it, as far as we read it, the volatile values left out."""
 
-    id: str
-    run_spec: RunSpecWire
+    run_spec: RunSpecWire = RunSpecWire()
     jobs: list[JobWire]
     project_name: str | None = None
     user: str | None = None
@@ -97,53 +96,17 @@ class RunWire(msgspec.Struct):
     latest_job_submission: SubmissionWire | None = None
 
 
-class _CostWire(msgspec.Struct):
-    id: str
+class _CostWire(Identified):
     cost: float | None = None
 
 
-def _any_event(given: object, path: str, drift: list[str]) -> RetryWire:
-    """A retry policy that cannot be read counts as covering everything."""
-    if not isinstance(given, dict):
-        drift.append(f"{path}: no object")
-    drift.append(f"{path}.on_events: no list of texts")
-    return _ANY_EVENT
-
-
-_ANY_EVENT: Final = RetryWire(on_events=sorted(words.RETRY_EVENTS))
-LENIENT: Final = Lenient(
-    blank={JobWire: JobWire(job_spec=SpecWire(), job_submissions=[]), SubmissionWire: SubmissionWire()},
-    instead={
-        RunSpecWire: RunSpecWire(configuration=ConfigurationWire()),
-        ConfigurationWire: ConfigurationWire(),
-        SpecWire: SpecWire(retry=_ANY_EVENT),
-    },
-    special={RetryWire: _any_event},
-)
-_run = msgspec.json.Decoder(RunWire)
+RUNS: Final = LenientDecoder(RunWire, "a run")
 _cost = msgspec.json.Decoder(_CostWire)
-
-
-def decode_run(item: bytes) -> tuple[RunWire, tuple[str, ...]]:
-    """The run's wire form and the paths whose type was not the expected one.
-
-    Two items that differ only in what we do not read, or in volatile values, give equal wire forms.
-
-    Raises:
-        ValueError: the item is no JSON object with an id.
-    """
-    try:
-        wire = _run.decode(item)
-    except msgspec.DecodeError:
-        wire = None
-    if wire is not None and wire.id:
-        return wire, ()
-    return LENIENT.read(item, RunWire, "a run")
 
 
 def read_run(item: bytes) -> RunFacts:
     """The facts of one run; raises ValueError for an item that is no JSON object with an id."""
-    return facts_of(*decode_run(item))
+    return facts_of(*RUNS.decode(item))
 
 
 def read_cost(item: bytes) -> dict[str, int | None]:
@@ -162,12 +125,11 @@ _ALWAYS: Final = ("status", "termination_reason", "exit_status")
 
 def quotes(item: bytes) -> Iterator[tuple[str, object]]:
     """The run's own words, and those of the newest submission of every job, with their paths in the item."""
-    try:
-        run = msgspec.json.decode(item)
-    except (msgspec.DecodeError, RecursionError):
+    run = mapping(item)
+    if not run:
         return
     yield from _quoted("", run, _QUOTED)
-    jobs = at(run, "jobs")
+    jobs = run.get("jobs")
     for number, job in enumerate(jobs if isinstance(jobs, list) else ()):
         submissions = at(job, "job_submissions")
         if isinstance(submissions, list) and submissions:
@@ -195,7 +157,8 @@ def facts_of(wire: RunWire, drift: tuple[str, ...] = ()) -> RunFacts:
     """The facts of a decoded run; unknown words and unreadable times are added to `drift`."""
     odd = list(drift)
     jobs = sorted((_job(job, odd) for job in wire.jobs), key=lambda job: (job.replica_num, job.job_num))
-    latest = wire.latest_job_submission
+    latest, configuration = wire.latest_job_submission, wire.run_spec.configuration
+    tags = configuration.tags
     _known(wire.status, words.RUN_STATUSES, "status", odd)
     _known(wire.termination_reason, words.RUN_REASONS, "termination_reason", odd)
     return RunFacts(
@@ -203,9 +166,9 @@ def facts_of(wire: RunWire, drift: tuple[str, ...] = ()) -> RunFacts:
         name=wire.run_spec.run_name,
         project=wire.project_name,
         user=wire.user,
-        finite=wire.run_spec.configuration.type == "task",
+        finite=configuration.type == "task",
         **_run_words(wire.status, wire.termination_reason),
-        mark=None if wire.run_spec.configuration.tags is None else wire.run_spec.configuration.tags.mark,
+        mark=None if tags is None else tags.mark,
         submitted_at=read_time(wire.submitted_at, "submitted_at", odd),
         jobs=tuple(jobs),
         latest_exit_status=_latest(jobs) if latest is None else latest.exit_status,

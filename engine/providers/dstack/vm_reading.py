@@ -1,7 +1,6 @@
 """What one machine of a dstack answer says, as facts (servers 0.19.37 to 0.22.5).
 
-A well-formed row is decoded in one typed step; anything else value by value, and what does not fit is named. Neither
-raises on an unknown word, field or type.
+Nothing raises on an unknown word, field or type.
 """
 
 import re
@@ -11,16 +10,15 @@ import msgspec
 
 from engine.facts import VmEvent, VmFacts
 from engine.providers.dstack import words
-from engine.providers.dstack.lenient import Lenient
+from engine.providers.dstack.lenient import MICRO, Identified, LenientDecoder
 from engine.providers.dstack.run_reading import read_time
 from engine.states import VmState
 
-MICRO: Final = 1_000_000
 DEAREST: Final = 1_000_000
 """Dollars an hour; a price beyond it is no price."""
 
 _Whole = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
-_Price = Annotated[float, msgspec.Meta(ge=0, le=DEAREST)]
+Price = Annotated[float, msgspec.Meta(ge=0, le=DEAREST)]
 
 
 class _Gpu(msgspec.Struct):
@@ -32,7 +30,7 @@ class _Disk(msgspec.Struct):
     size_mib: _Whole | None = None
 
 
-class _Resources(msgspec.Struct):
+class Resources(msgspec.Struct):
     cpus: _Whole | None = None
     memory_mib: _Whole | None = None
     gpus: list[_Gpu] = []
@@ -40,18 +38,17 @@ class _Resources(msgspec.Struct):
     disk: _Disk | None = None
 
 
-class _Type(msgspec.Struct):
+class InstanceType(msgspec.Struct):
     name: str | None = None
-    resources: _Resources | None = None
+    resources: Resources | None = None
 
 
-class _Instance(msgspec.Struct):
+class _Instance(Identified):
     """One row as dstack sends it, as far as we read it."""
 
-    id: str
     project_name: str | None = None
     backend: str | None = None
-    instance_type: _Type | None = None
+    instance_type: InstanceType | None = None
     name: str | None = None
     fleet_name: str | None = None
     instance_num: _Whole | None = None
@@ -63,18 +60,16 @@ class _Instance(msgspec.Struct):
     created: str | None = None
     finished_at: str | msgspec.UnsetType | None = msgspec.UNSET
     region: str | None = None
-    price: _Price | None = None
+    price: Price | None = None
     total_blocks: _Whole | None = None
     busy_blocks: _Whole | None = None
 
 
-_instance = msgspec.json.Decoder(_Instance)
-_LENIENT: Final = Lenient()
+_instances: Final = LenientDecoder(_Instance, "a machine")
 
 
-class _Target(msgspec.Struct):
+class _Target(Identified):
     type: str
-    id: str
 
 
 class _Event(msgspec.Struct):
@@ -120,21 +115,15 @@ def read_vm(item: bytes) -> VmFacts:
     Raises:
         ValueError: the item is no JSON object with an id.
     """
-    try:
-        wire = _instance.decode(item)
-    except msgspec.DecodeError:
-        wire = None
-    drift: list[str] = []
-    if wire is None or not wire.id:
-        wire, odd = _LENIENT.read(item, _Instance, "a machine")
-        drift += odd
+    wire, odd = _instances.decode(item)
+    drift = list(odd)
     if wire.status is not None and wire.status not in words.INSTANCE_STATUSES:
         drift.append(f"status: unknown word {wire.status!r}")
     if wire.termination_reason and words.instance_reason(wire.termination_reason) is None:
         drift.append(f"termination_reason: unknown word {wire.termination_reason!r}")
     reason, gives_end = wire.termination_reason or None, wire.finished_at is not msgspec.UNSET
-    kind = wire.instance_type or _Type()
-    made = kind.resources or _Resources()
+    kind = wire.instance_type or InstanceType()
+    made = kind.resources or Resources()
     gpu = made.gpus[0] if made.gpus else _Gpu()
     return VmFacts(
         provider_id=wire.id,

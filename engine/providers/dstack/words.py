@@ -12,23 +12,16 @@ from engine.states import Reason, State, VmReason, VmState
 FINAL_RUN_STATUSES: Final = frozenset({"terminated", "failed", "done"})
 """After these only `deleted` ever changes."""
 
-RUN_STATE: Final = {
-    "pending": State.QUEUED,
+_STATE: Final = {
     "submitted": State.QUEUED,
     "provisioning": State.PROVISIONING,
     "running": State.RUNNING,
     "terminating": State.FINISHING,
 }
+RUN_STATE: Final = {"pending": State.QUEUED, **_STATE}
 """Where a run is before its end, by its status."""
 RUN_STATUSES: Final = FINAL_RUN_STATUSES | RUN_STATE.keys()
-
-JOB_STATE: Final = {
-    "submitted": State.QUEUED,
-    "provisioning": State.PROVISIONING,
-    "pulling": State.PULLING,
-    "running": State.RUNNING,
-    "terminating": State.FINISHING,
-}
+JOB_STATE: Final = {"pulling": State.PULLING, **_STATE}
 """As `RUN_STATE`, of a job."""
 ENDED_JOB_STATUSES: Final = FINAL_RUN_STATUSES | {"aborted"}
 JOB_STATUSES: Final = ENDED_JOB_STATUSES | JOB_STATE.keys()
@@ -36,10 +29,7 @@ JOB_STATUSES: Final = ENDED_JOB_STATUSES | JOB_STATE.keys()
 MARK: Final = "steno-run"
 """The tag of a run that names Steno's run id (docs/adr/0027): both servers return a run's tags in every answer."""
 
-STOPS: Final = {
-    "stopped_by_user": Reason.STOPPED_BY_USER,
-    "aborted_by_user": Reason.ABORTED_BY_USER,
-}
+STOPS: Final = {"stopped_by_user": Reason.STOPPED_BY_USER, "aborted_by_user": Reason.ABORTED_BY_USER}
 SERVER_REASONS: Final = frozenset({"server_error", "gateway_error", "error"})
 RUN_REASONS: Final = SERVER_REASONS | STOPS.keys() | {"all_jobs_done", "job_failed", "retry_limit_exceeded"}
 
