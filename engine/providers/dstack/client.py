@@ -1,28 +1,22 @@
 """One keep-alive HTTP client of one dstack server: what it answers, and the error that a bad answer stands for."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any, Final
 
+import httpx
 import msgspec
 
 from engine.deadline import Deadline
 from engine.errors import ProjectNotFound, ProviderError, ProviderRefused, ProviderUnreachable, RunNotFound, TaskInvalid
-from engine.providers.dstack.endpoints import MOST_ITEMS
-from engine.providers.dstack.lenient import at
+from engine.providers.dstack.endpoints import MOST_ITEMS, says_not_exists
+from engine.providers.dstack.lenient import at, decoded
 from engine.providers.dstack.settings import Address
 from events.clock import SECOND, Clock, parse_time
 from events.errors import StenoError
 from events.poll import too_deep, too_wide
 
-if TYPE_CHECKING:
-    import httpx
-
-GONE = "resource_not_exists"
-"""dstack's code for a thing it does not have."""
 CONNECT_TIMEOUT = 5.0
 """Seconds to a connection."""
 READ_TIMEOUT = 30.0
@@ -42,12 +36,14 @@ PAGE = 100
 """Rows of a page; dstack's limit."""
 MOST_PAGES = 1_000
 """Pages of one list read in a row: 100,000 rows. A server whose pages never end does not hold us."""
+FUTURE = 86_400 * SECOND
+"""No server's clock is a day ahead. A row of the year 9999 is not where a look has got to: the next would end there."""
 FINISHED = ("terminated", "failed", "done")
 """Words of `run.status` after which nothing happens any more."""
 
 
 class PagedList(msgspec.Struct, frozen=True):
-    """A list endpoint of the server and how it is paged, newest first."""
+    """A list endpoint of the server and how it is paged."""
 
     path: str
     project: str
@@ -60,12 +56,10 @@ class PagedList(msgspec.Struct, frozen=True):
     def request(self, project: str) -> dict[str, object]:
         return {self.project: [project] if self.project == "project_names" else project, "limit": PAGE}
 
-    def further(self, request: dict[str, object], page: list[dict[str, object]]) -> dict[str, object]:
-        return {**request, self.cursor[0]: page[-1].get(self.time_key), self.cursor[1]: page[-1]["id"]}
-
 
 RUNS = PagedList("/api/runs/list", "project_name", "submitted_at", ("prev_submitted_at", "prev_run_id"))
 MACHINES = PagedList("/api/instances/list", "project_names", "created", ("prev_created_at", "prev_id"))
+EVENTS = PagedList("/api/events/list", "within_projects", "recorded_at", ("prev_recorded_at", "prev_id"))
 
 
 class HttpAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,75 +81,59 @@ class HttpAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     def json(self) -> object:
         """The body decoded; None if it is not JSON, or nested too deeply or too wide to be anything a server means."""
-        if too_deep(self.body) or too_wide(self.body):
-            return None
-        try:
-            return msgspec.json.decode(self.body)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return None
+        return None if too_deep(self.body) or too_wide(self.body) else decoded(self.body)
 
-    def details(self) -> tuple[tuple[str, str | None], ...]:
-        """(message, code) pairs of an error body; dstack's `detail` is a string, an object or a list of objects."""
+    def rows(self) -> list[dict[str, object]] | None:
+        """The items of a list; None where it is not a 2xx with a list of at most `MOST_ITEMS` objects with an id."""
+        found = self.json() if self.ok else None
+        if not isinstance(found, list) or len(found) > MOST_ITEMS:
+            return None
+        return found if all(isinstance(at(item, "id"), str) for item in found) else None
+
+    @property
+    def complaint(self) -> str:
+        """The messages of an error body in one line; dstack's `detail` is a string, an object or a list of objects."""
         detail = at(self.json(), "detail")
-        found: list[tuple[str, str | None]] = []
-        for part in detail if isinstance(detail, list) else [detail]:
-            if isinstance(part, str):
-                found.append((part, None))
-            elif isinstance(part, dict):
-                code = part.get("code")
-                found.append((_message(part), code if isinstance(code, str) else None))
-        return tuple(found)
+        parts = detail if isinstance(detail, list) else [detail]
+        found = "; ".join(_message(part) for part in parts if isinstance(part, str | dict)) or f"HTTP {self.status}"
+        return " ".join(found.split())[:400]
 
     @property
     def gone(self) -> bool:
         """The server says that the thing asked for does not exist (not: that it refuses to show it)."""
-        return self.status is not None and 400 <= self.status < 500 and any(code == GONE for _, code in self.details())
+        return says_not_exists(self.status, self.body)
 
 
-def trouble(answer: HttpAnswer, address: Address, what: str, *, gone: type[StenoError] = TaskInvalid) -> StenoError:
-    """The error for an answer that is not a 2xx.
+class ListPage(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of a list."""
 
-    Args:
-        what: the deed in three words (`submit the task`).
-        gone: what it means here that dstack does not have a thing: by default one the task names.
-    """
-    url, project = address.url, address.project
-    if answer.status is None:
-        message = f"cannot {what}: no answer from {url} ({answer.error}); is the dstack server up?"
-        return ProviderUnreachable(message, sent=answer.sent)
-    said = "; ".join(message for message, _ in answer.details()) or f"HTTP {answer.status}"
-    said = " ".join(said.split())[:400]
-    if answer.status == 401 or (answer.status == 403 and "token" in said.lower()):
-        return ProviderRefused(f"cannot {what}: {url} refuses the token ({said}); check the token of project {project}")
-    if answer.status == 403:
-        return ProviderRefused(f"cannot {what}: the token may not do that in project {project} ({said})")
-    if answer.gone:
-        return gone(f"cannot {what}: dstack says {said}")
-    if answer.status == 404:
-        return ProjectNotFound(f"cannot {what}: {url} shows us no project {project}; check its name and our membership")
-    if answer.status in (400, 413, 422):
-        return TaskInvalid(f"cannot {what}: dstack says {said}")
-    return ProviderError(f"cannot {what}: {url} answered {answer.status} ({said}); look at the dstack server's log")
+    request: dict[str, object]
+    answer: HttpAnswer
+    rows: list[dict[str, object]] | None
+    whole: bool
+    """The list ends here."""
+    last: bool
+    """No page follows: the list ends, cannot be read, brings the same rows again, or has `MOST_PAGES`."""
+
+    def times(self, key: str) -> list[int]:
+        """The readable times of its rows; one that is far ahead of our clock is none."""
+        moments = (time_of(row.get(key)) for row in self.rows or ())
+        return [moment for moment in moments if moment is not None and moment < self.answer.observed_at + FUTURE]
 
 
-def _message(part: dict[str, object]) -> str:
+_NOT_THE_USERS: Final = {"body", "plan", "run_spec", "configuration", "task", "TaskConfigurationRequest", "__root__"}
+"""Steps of an error's path that are not in the task file."""
+
+
+def _message(part: str | dict[str, object]) -> str:
     """One line of a pydantic error or of dstack's own: the field's path first, where there is one."""
-    message = part.get("msg")
+    if isinstance(part, str):
+        return part
+    message, location = part.get("msg"), part.get("loc")
     text = message if isinstance(message, str) and message else "unknown error"
-    location = part.get("loc")
-    if isinstance(location, list):
-        skip = {"body", "plan", "run_spec", "configuration", "task", "TaskConfigurationRequest", "__root__"}
-        where = ".".join(str(step) for step in location if str(step) not in skip)
-        return f"{where}: {text}" if where else text
-    return text
-
-
-def rows(answer: HttpAnswer) -> list[dict[str, object]] | None:
-    """The items of a list answer; None where it is not a 2xx with a list of at most `MOST_ITEMS` objects with an id."""
-    found = answer.json() if answer.ok else None
-    if not isinstance(found, list) or len(found) > MOST_ITEMS:
-        return None
-    return found if all(isinstance(item, dict) and isinstance(item.get("id"), str) for item in found) else None
+    steps = map(str, location) if isinstance(location, list) else ()
+    where = ".".join(step for step in steps if step not in _NOT_THE_USERS)
+    return f"{where}: {text}" if where else text
 
 
 class Client:
@@ -190,48 +168,49 @@ class Client:
         content = msgspec.json.encode(body if body is not None else {})
         return self._send(path, content=content, again=again, patience=patience)
 
-    def expect(
-        self,
-        path: str,
-        body: object = None,
-        *,
-        what: str,
-        gone: type[StenoError] = TaskInvalid,
-        again: bool = True,
-    ) -> HttpAnswer:
+    def expect(self, path: str, body: object = None, *, what: str, gone: type[StenoError] = TaskInvalid) -> HttpAnswer:
         """As `ask`; any answer but a 2xx is raised as its `trouble`."""
-        answer = self.ask(path, body, again=again)
+        answer = self.ask(path, body)
         if not answer.ok:
             raise self.trouble(answer, what, gone=gone)
         return answer
 
-    def rows(self, path: str, body: object = None, *, what: str) -> list[dict[str, object]]:
-        found = rows(self.expect(path, body, what=what))
-        if found is None:
-            raise self.nonsense(what, "list")
-        return found
+    def pages(self, listing: PagedList, request: dict[str, object]) -> Iterator[ListPage]:
+        """The pages of a list, one behind the other, whatever the server answers."""
+        known = set[object]()
+        for number in range(1, MOST_PAGES + 1):
+            answer = self.ask(listing.path, request)
+            rows = answer.rows()
+            ids = {row["id"] for row in rows or ()}
+            whole = rows is not None and len(rows) < PAGE
+            last = whole or ids <= known or number == MOST_PAGES
+            yield ListPage(request=request, answer=answer, rows=rows, whole=whole, last=last)
+            if not rows or last:
+                return
+            known |= ids
+            after_time, after_id = listing.cursor
+            request = {**request, after_time: rows[-1].get(listing.time_key), after_id: rows[-1]["id"]}
 
-    def pages(self, listing: PagedList, what: str) -> Iterator[tuple[HttpAnswer, list[dict[str, object]]]]:
+    def history(self, listing: PagedList, what: str) -> Iterator[tuple[HttpAnswer, list[dict[str, object]]]]:
         """Every page of a list, newest first.
 
         Raises:
             ProviderError: the list does not end (it is not "nothing found": a task would be submitted once more).
         """
-        request, known = listing.request(self.address.project), set[object]()
-        for _ in range(MOST_PAGES):
-            answer = self.expect(listing.path, request, what=what)
-            page = rows(answer)
-            if page is None:
-                raise self.nonsense(what, "list")
-            yield answer, page
-            if len(page) < PAGE:
-                return
-            ids = {row["id"] for row in page}
-            if ids <= known:
-                break
-            known |= ids
-            request = listing.further(request, page)
-        raise ProviderError(f"cannot {what}: the list that {self.address.url} gives does not end")
+        for page in self.pages(listing, listing.request(self.address.project)):
+            yield page.answer, self._listed(page.answer, page.rows, what)
+            if page.last and not page.whole:
+                raise ProviderError(f"cannot {what}: the list that {self.address.url} gives does not end")
+
+    def rows(self, path: str, body: object = None, *, what: str) -> list[dict[str, object]]:
+        """The items of a list."""
+        answer = self.ask(path, body)
+        return self._listed(answer, answer.rows(), what)
+
+    def _listed(self, answer: HttpAnswer, rows: list[dict[str, object]] | None, what: str) -> list[dict[str, object]]:
+        if rows is None:
+            raise self.nonsense(what, "list") if answer.ok else self.trouble(answer, what)
+        return rows
 
     def run(self, request: dict[str, object], what: str) -> dict[str, object]:
         """The run of an id, deleted ones too, or of a name.
@@ -245,7 +224,30 @@ class Client:
         return run
 
     def trouble(self, answer: HttpAnswer, what: str, *, gone: type[StenoError] = TaskInvalid) -> StenoError:
-        return trouble(answer, self.address, what, gone=gone)
+        """The error for an answer that is not a 2xx.
+
+        Args:
+            what: the deed in three words (`submit the task`).
+            gone: what it means here that dstack does not have a thing: by default one the task names.
+        """
+        url, project = self.address.url, self.address.project
+        if answer.status is None:
+            message = f"cannot {what}: no answer from {url} ({answer.error}); is the dstack server up?"
+            return ProviderUnreachable(message, sent=answer.sent)
+        said = answer.complaint
+        if answer.status == 401 or (answer.status == 403 and "token" in said.lower()):
+            message = f"cannot {what}: {url} refuses the token ({said}); check the token of project {project}"
+            return ProviderRefused(message)
+        if answer.status == 403:
+            return ProviderRefused(f"cannot {what}: the token may not do that in project {project} ({said})")
+        if answer.gone:
+            return gone(f"cannot {what}: dstack says {said}")
+        if answer.status == 404:
+            message = f"cannot {what}: {url} shows us no project {project}; check its name and our membership"
+            return ProjectNotFound(message)
+        if answer.status in (400, 413, 422):
+            return TaskInvalid(f"cannot {what}: dstack says {said}")
+        return ProviderError(f"cannot {what}: {url} answered {answer.status} ({said}); look at the dstack server's log")
 
     def nonsense(self, what: str, wanted: str) -> ProviderError:
         return ProviderError(f"cannot {what}: {self.address.url} answered no {wanted}; is it a dstack server?")
@@ -270,8 +272,6 @@ class Client:
         again: bool,
         patience: float | None = None,
     ) -> HttpAnswer:
-        import httpx
-
         if not again:
             self.close()
         started = self.clock.now()
@@ -299,8 +299,6 @@ class Client:
         raise AssertionError("unreachable")
 
     def _once(self, request: httpx.Request, started: int, deadline: Deadline) -> HttpAnswer:
-        import httpx
-
         response = self._client().send(request, stream=True)
         try:
             coding = response.headers.get("content-encoding", "identity")
@@ -331,8 +329,6 @@ class Client:
         )
 
     def _none(self, started: int, error: Exception) -> HttpAnswer:
-        import httpx
-
         reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         reason = reason.replace(self.address.token, "***")[:300]
         sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.InvalidURL)
@@ -340,8 +336,6 @@ class Client:
 
     def _client(self) -> httpx.Client:
         if self._http is None:
-            import httpx
-
             self._http = httpx.Client(
                 headers={
                     "Authorization": f"Bearer {self.address.token}",

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from engine.errors import TaskInvalid
 from engine.providers.base import Preparation
-from engine.providers.dstack.client import RUNS, Client, rows
+from engine.providers.dstack.client import RUNS, Client
 from engine.providers.dstack.lenient import at, objects
 
 RUN_IDLE = 300
@@ -150,7 +150,7 @@ def count_waiting(client: Client) -> int:
     """Jobs of the project's active runs that have no machine yet."""
     request = {**RUNS.request(client.address.project), "only_active": True}
     waiting = 0
-    for run in rows(client.expect(RUNS.path, request, what="list the active runs")) or ():
+    for run in client.rows(RUNS.path, request, what="list the active runs"):
         for job in objects(run.get("jobs")):
             submissions = job.get("job_submissions")
             newest = submissions[-1] if isinstance(submissions, list) and submissions else None

@@ -153,7 +153,7 @@ class DstackProvider(Provider):
         The server's times are shifted where the two clocks are certainly apart (`engine.server_clock`).
         """
         found: list[Named] = []
-        for answer, page in self.client.pages(RUNS, "look for the run"):
+        for answer, page in self.client.history(RUNS, "look for the run"):
             date = answer.server_time
             skew = 0 if date is None else skew_of(date, answer.started_at, answer.observed_at)
             for run in page:
@@ -224,7 +224,13 @@ class DstackProvider(Provider):
 
         A 200 is no proof either (a number nobody has is answered with 200, too): whether the machine goes, polls tell.
         """
-        client, found = self.client, self._machines_down_to(provider_id)
+        client, found = self.client, dict[str, dict[str, object]]()
+        for _, page in client.history(MACHINES, "look for the machine"):
+            found.update((str(row["id"]), row) for row in page)
+            if provider_id in found:
+                break
+        else:
+            raise VmNotFound(f"dstack lists no machine {provider_id} in project {self.project}")
         row = found[provider_id]
         if row.get("status") in _GOING:
             return
@@ -246,15 +252,6 @@ class DstackProvider(Provider):
             # dstack refuses with 400 what it may grant later: in use, being processed, its job still provisioning
             raise VmInUse(str(error))
         raise ProviderError(str(error)) if isinstance(error, TaskInvalid) else error
-
-    def _machines_down_to(self, provider_id: str) -> dict[str, dict[str, object]]:
-        """Machines by id, newest first, down to the page that shows this one."""
-        found: dict[str, dict[str, object]] = {}
-        for _, page in self.client.pages(MACHINES, "look for the machine"):
-            found.update((str(row["id"]), row) for row in page)
-            if provider_id in found:
-                return found
-        raise VmNotFound(f"dstack lists no machine {provider_id} in project {self.project}")
 
 
 def _comparable(task: dict[str, object]) -> dict[str, object]:

@@ -19,28 +19,25 @@ from collections.abc import Callable, Collection, Generator, Iterator
 import msgspec
 
 from engine.providers.dstack.client import (
+    EVENTS,
     MACHINES,
-    MOST_PAGES,
     PAGE,
     RUNS,
     Client,
     HttpAnswer,
+    ListPage,
     PagedList,
-    rows,
     time_of,
 )
 from engine.providers.dstack.lenient import at
 from events.clock import SECOND, Ids, format_time
-from events.poll import Poll, too_deep, too_wide
+from events.poll import Poll
 
 OVERLAP = 30 * SECOND
 """Events read again each time: one is stamped before it is committed, so a late one may lie before the newest seen."""
 BY_ID = 4
 """Runs asked for by id in one round: a server that forgot a thousand runs is not asked a thousand times."""
-FUTURE = 86_400 * SECOND
-"""No server's clock is a day ahead. A row of the year 9999 is not where a look has got to: the next would end there."""
 _BEGINNING = -1
-_EVENTS = "/api/events/list"
 
 
 class Rounds:
@@ -95,7 +92,7 @@ class Rounds:
             request: dict[str, object] = {"id": provider_id}
             answer = self._client.ask(path, request)
             told = answer.gone or (answer.ok and isinstance(at(answer.json(), "id"), str))
-            yield self._poll("runs_get", path, request, answer, told=told, sweep=None, complete=False)
+            yield self._poll("runs_get", path, request, answer, told=told)
 
     def _poll_instances(self, since: int | None) -> Iterator[Poll]:
         living: dict[str, int] = {}
@@ -119,37 +116,23 @@ class Rounds:
     def _poll_fleets(self) -> Iterator[Poll]:
         path = self._client.address.path("fleets/list")
         answer = self._client.ask(path, {})
-        told, sweep = rows(answer) is not None, self._sweep_id()
+        told, sweep = answer.rows() is not None, self._sweep_id()
         yield self._poll("fleets_list", path, {}, answer, told=told, sweep=sweep, complete=True)
 
     def _poll_events(self, since: int | None) -> Iterator[Poll]:
         """Pages of the project's events, oldest first; the same event may come again, its id tells."""
         if self._no_events or not self._know_project():
             return
-        sweep, known = self._sweep_id(), set[object]()
-        request: dict[str, object] = {"within_projects": [self._project_id], "limit": PAGE, "ascending": True}
+        sweep = self._sweep_id()
+        request: dict[str, object] = {EVENTS.project: [self._project_id], "limit": PAGE, "ascending": True}
         start = self._newest_event - OVERLAP if self._newest_event is not None else since
         if start is not None:
-            request["prev_recorded_at"] = format_time(start)
-        for number in range(1, MOST_PAGES + 1):
-            answer = self._client.ask(_EVENTS, request)
-            page = rows(answer)
-            ids = {event["id"] for event in page or ()}
-            last = page is None or len(page) < PAGE or known >= ids or number == MOST_PAGES
-            told = page is not None
-            yield self._poll("events_list", _EVENTS, request, answer, told=told, sweep=sweep, complete=last)
-            self._no_events = answer.status in (404, 405, 422)
-            if page is None:
-                return
-            known |= ids
-            moments = (time_of(event.get("recorded_at")) for event in page)
-            times = [moment for moment in moments if moment is not None and moment < answer.observed_at + FUTURE]
-            if self._newest_event is not None:
-                times.append(self._newest_event)
-            self._newest_event = max(times, default=None)
-            if last:
-                return
-            request = {**request, "prev_recorded_at": page[-1].get("recorded_at"), "prev_id": page[-1]["id"]}
+            request[EVENTS.cursor[0]] = format_time(start)
+        for page in self._client.pages(EVENTS, request):
+            yield self._page("events_list", EVENTS, page, sweep, complete=page.last)
+            self._no_events = page.answer.status in (404, 405, 422)
+            known = () if self._newest_event is None else (self._newest_event,)
+            self._newest_event = max((*page.times(EVENTS.time_key), *known), default=None)
 
     def _know_project(self) -> bool:
         """The project's id, which `events/list` wants; the answer names people and keys, so it is not recorded."""
@@ -167,28 +150,19 @@ class Rounds:
         far_enough: Callable[[int], bool],
     ) -> Generator[Poll, None, bool | None]:
         """Pages of one listing, newest first. Returns True if that was all, False if it was enough, None if not."""
-        sweep, newest, known = self._sweep_id(), None, set[str]()
-        for number in range(1, MOST_PAGES + 1):
-            answer = self._client.ask(listing.path, request)
-            page = rows(answer)
-            fresh = [found for found in page or () if found["id"] not in known]
-            whole = page is not None and len(page) < PAGE
-            told = page is not None
-            yield self._poll(ep, listing.path, request, answer, told=told, sweep=sweep, complete=whole)
-            if page is None:
+        sweep, newest = self._sweep_id(), None
+        for page in self._client.pages(listing, request):
+            yield self._page(ep, listing, page, sweep, complete=page.whole)
+            if page.rows is None:
                 return None
-            known |= {str(found["id"]) for found in fresh}
-            for found in fresh:
+            for found in page.rows:
                 seen(found)
-            moments = (time_of(found.get(listing.time_key)) for found in fresh)
-            times = [moment for moment in moments if moment is not None and moment < answer.observed_at + FUTURE]
+            times = page.times(listing.time_key)
             newest = max([*times, newest]) if newest is not None else max(times, default=None)
-            # a server that gives the same page again would hold us for ever
-            if whole or not times or number == MOST_PAGES or far_enough(min(times)):
+            if page.last or not times or far_enough(min(times)):
                 if newest is not None:
                     self._reached[ep] = max(newest, self._reached.get(ep, newest))
-                return whole
-            request = listing.further(request, page)
+                return page.whole
         raise AssertionError("unreachable")
 
     def _floor(self, ep: str, since: int | None) -> int:
@@ -202,6 +176,10 @@ class Rounds:
         self._turn += BY_ID
         return (missing[first:] + missing[:first])[:BY_ID]
 
+    def _page(self, ep: str, listing: PagedList, page: ListPage, sweep: str, *, complete: bool) -> Poll:
+        told = page.rows is not None
+        return self._poll(ep, listing.path, page.request, page.answer, told=told, sweep=sweep, complete=complete)
+
     def _poll(
         self,
         ep: str,
@@ -210,15 +188,16 @@ class Rounds:
         answer: HttpAnswer,
         *,
         told: bool,
-        sweep: str | None,
-        complete: bool,
+        sweep: str | None = None,
+        complete: bool = False,
     ) -> Poll:
         """The poll; a body that is not JSON is kept as a JSON string of its text.
 
         Args:
             told: the answer has the expected shape; so its body is known to be JSON and is not decoded again.
         """
-        body, text = (answer.body, False) if told else _body(answer)
+        text = not told and answer.status is not None and answer.json() is None and answer.body.strip() != b"null"
+        body = msgspec.json.encode(answer.body.decode("utf-8", "replace")) if text else answer.body
         return Poll(
             source=self._source,
             path=path,
@@ -227,7 +206,7 @@ class Rounds:
             observed_at=answer.observed_at,
             status=answer.status,
             error=answer.error,
-            body=body,
+            body=None if answer.status is None else body,
             text=text,
             ep=ep,
             answered=told,
@@ -238,17 +217,3 @@ class Rounds:
 
     def _sweep_id(self) -> str:
         return self._ids.new().replace("-", "")
-
-
-def _body(answer: HttpAnswer) -> tuple[bytes | None, bool]:
-    if answer.status is None:
-        return None, False
-    try:
-        readable = not too_deep(answer.body) and not too_wide(answer.body)
-        if readable:
-            msgspec.json.decode(answer.body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        readable = False
-    if not readable:
-        return msgspec.json.encode(answer.body.decode("utf-8", "replace")), True
-    return answer.body, False

@@ -56,8 +56,7 @@ ONE_JOB = [{"job_spec": {}, "job_submissions": [{"id": "s"}]}]
 
 def test_pages_that_never_end_do_not_hold_us(bad: Callable[[Answers], Bad], monkeypatch: pytest.MonkeyPatch) -> None:
     """A list has at most so many pages, whatever they bring; the sweep is not complete, and the round goes on."""
-    for module in ("rounds", "client"):
-        monkeypatch.setattr(f"engine.providers.dstack.{module}.MOST_PAGES", 3)
+    monkeypatch.setattr("engine.providers.dstack.client.MOST_PAGES", 3)
     monkeypatch.setattr("engine.providers.dstack.logs.EMPTY_PAGES", 3)
     provider = bad(endless()).provider()
 
