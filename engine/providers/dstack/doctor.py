@@ -3,7 +3,9 @@
 import os
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 import msgspec
 
@@ -11,11 +13,11 @@ from engine.errors import NotConfigured, ProjectNotFound, ProviderError, Provide
 from engine.providers.dstack import fleet
 from engine.providers.dstack.client import Client, HttpAnswer
 from engine.providers.dstack.idle import IdleSetting, idling
-from engine.providers.dstack.lenient import at, objects
+from engine.providers.dstack.lenient import MICRO, at, objects
 from engine.providers.dstack.provider import DstackProvider
 from engine.providers.dstack.settings import TASK_FILES, default_gpu, fleet_nodes
 from engine.providers.dstack.task import EXAMPLE_IMAGE, complete_task, for_dstack, needs_image, normal_task
-from engine.providers.dstack.vm_reading import DEAREST
+from engine.providers.dstack.vm_reading import InstanceType, Price, Resources
 from engine.providers.kind import Check, CheckState, Checkup, Trial
 from engine.providers.task import read_task_file
 from engine.settings.settings import Settings
@@ -38,36 +40,21 @@ END = 15 * 60 * SECOND
 """How long dstack goes on trying to end a machine."""
 _EXAMPLE = "rocm-dstack-hotaisle"
 
-_BLOCKS = {
-    "amddevcloud": """\
+_SHOWN = ("amddevcloud", "hotaisle")
+"""Backends whose block for the server's configuration docs/amd_devcloud_setup.md has."""
+
+
+def backend_block(project: str) -> str:
+    """The YAML to merge into `~/.dstack/server/config.yml` on the machine dstack's server runs on."""
+    return f"""\
+projects:
+  - name: {project}
+    backends:
       - type: amddevcloud
         creds:
           type: api_key
           api_key: <the value of DSTACK_AMDDEVCLOUD_API_KEY>
-""",
-    "hotaisle": """\
-      - type: hotaisle
-        team_handle: <your team's handle at Hot Aisle>
-        creds:
-          type: api_key
-          api_key: <your Hot Aisle API key>
-""",
-}
-
-
-def backend_block(project: str, backend: str = "amddevcloud") -> str:
-    """The YAML to merge into `~/.dstack/server/config.yml` on the machine dstack's server runs on.
-
-    Raises:
-        NotConfigured: a backend whose credentials we do not know.
-    """
-    block = _BLOCKS.get(backend)
-    if block is None:
-        known = " and ".join(sorted(_BLOCKS))
-        raise NotConfigured(
-            f"no block for backend {backend!r}: Steno knows those of {known}; see dstack's backends page"
-        )
-    return f"projects:\n  - name: {project}\n    backends:\n{block}"
+"""
 
 
 class DstackOffer(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,6 +76,35 @@ class DstackOffer(msgspec.Struct, frozen=True, kw_only=True):
         return self.availability not in ("not_available", "no_quota")
 
 
+class _OfferRow(msgspec.Struct):
+    """One of the offers of `runs/get_plan`, as far as we read it."""
+
+    instance: InstanceType
+    price: Price
+    backend: str | None = None
+    region: str | None = None
+    availability: str | None = None
+
+
+def _offer(row: dict[str, object]) -> DstackOffer | None:
+    try:
+        wire = msgspec.convert(row, _OfferRow)
+    except msgspec.ValidationError:
+        return None
+    resources = wire.instance.resources or Resources()
+    gpus = resources.gpus
+    size = f" {gpus[0].memory_mib // 1024}GB" if gpus and gpus[0].memory_mib is not None else ""
+    return DstackOffer(
+        backend=str(wire.backend),
+        instance=str(wire.instance.name),
+        region=str(wire.region),
+        gpu=f"{len(gpus)} × {gpus[0].name}{size}" if gpus else "",
+        price=round(wire.price * MICRO),
+        spot=resources.spot is True,
+        availability=str(wire.availability),
+    )
+
+
 def cloud_key(*, is_set: bool, backends: tuple[str, ...] = ()) -> Check:
     if not is_set:
         message = f"{CLOUD_KEY} is not set here; Steno does not need it, dstack's server does"
@@ -98,31 +114,31 @@ def cloud_key(*, is_set: bool, backends: tuple[str, ...] = ()) -> Check:
     return Check(name="cloud_key", state=CheckState.WARNING if missing else CheckState.OK, message=message)
 
 
-class _CannotGoOn(Exception):
-    """A check failed in a way that makes the later ones pointless."""
-
-
+@dataclass
 class Diagnosis:
-    """One look at a server, check after check: all checks in order, and what they found."""
+    """One look at a server, check after check: all checks in order, and what they found.
 
-    def __init__(
-        self, client: Client, task: Mapping[str, object], nodes: int | None, timeout: IdleSetting | None
-    ) -> None:
-        self._client = client
-        self._task = task
-        self._nodes = nodes
-        self._timeout = timeout
-        self.checks: list[Check] = []
-        self.server_version: str | None = None
-        self.user: str | None = None
-        self.backends: tuple[str, ...] = ()
-        self.offers: tuple[DstackOffer, ...] = ()
+    Everything that a submission of the task needs is checked; nothing is changed and no machine is rented.
+    """
+
+    client: Client
+    task: Mapping[str, object]
+    nodes: int | None
+    """As for `fleet.plan_fleet`."""
+    timeout: IdleSetting | None = None
+    """Steno's own idle timeout; None: leave the idle check out."""
+    cloud_key_set: bool = False
+    checks: list[Check] = field(default_factory=list)
+    server_version: str | None = None
+    user: str | None = None
+    backends: tuple[str, ...] = ()
+    offers: tuple[DstackOffer, ...] = ()
 
     @property
     def ok(self) -> bool:
         return all(check.state is not CheckState.FAILED for check in self.checks)
 
-    def look(self) -> None:
+    def look(self) -> Self:
         """All checks; those after a failure are skipped."""
         steps: tuple[tuple[str, Callable[[], None], type[StenoError] | None], ...] = (
             ("server", self._server, ProviderUnreachable),
@@ -132,28 +148,27 @@ class Diagnosis:
             ("fleet", self._fleet, None),
             ("offers", self._look_for_offers, None),
         )
-        failed = False
         for name, step, kind in steps:
-            if failed:
+            if not self.ok:
                 self._add(name, "not checked, because of the failure above", CheckState.SKIPPED)
                 continue
             try:
                 step()
-            except _CannotGoOn:
-                failed = True
             except StenoError as error:
-                failed, problem = True, None if kind is None else kind(str(error))
+                problem = None if kind is None else kind(str(error))
                 self.checks.append(Check(name=name, state=CheckState.FAILED, message=str(error), error=problem))
+        self.checks.append(cloud_key(is_set=self.cloud_key_set, backends=self.backends))
+        return self
 
     def _add(self, name: str, message: str, state: CheckState = CheckState.OK) -> None:
         self.checks.append(Check(name=name, state=state, message=message))
 
     def _server(self) -> None:
-        address = self._client.address
-        answer = self._client.ask("/api/server/get_info")
+        address = self.client.address
+        answer = self.client.ask("/api/server/get_info")
         version = at(answer.json(), "server_version")
         if answer.status in (None, 401, 403):
-            raise self._client.trouble(answer, "reach the server")
+            raise self.client.trouble(answer, "reach the server")
         if not isinstance(version, str):
             raise ProviderError(
                 f"{address.url} answers (HTTP {answer.status}), but not as a dstack server does; check the address"
@@ -162,25 +177,25 @@ class Diagnosis:
         parts = tuple(int(part) for part in version.split(".")[:3] if part.isdecimal())
         if parts and not OLDEST <= parts <= NEWEST:
             self._add("server", f"{message}; Steno is tried with 0.19.37 to 0.22.5", CheckState.WARNING)
-            return
-        self._add("server", message)
+        else:
+            self._add("server", message)
 
     def _token(self) -> None:
         # the answer also holds the user's token and private key: only two fields are taken from it
-        found = self._object(self._client.ask("/api/users/get_my_user"), "look up the user of the token")
+        found = self._object(self.client.ask("/api/users/get_my_user"), "look up the user of the token")
         self.user = str(found.get("username"))
         self._add("token", f"the token is {self.user}'s ({found.get('global_role')})")
 
     def _project(self) -> None:
         # lists answer `200 []` for a project we cannot see; this route gives an error
-        project = self._client.address.project
-        found = self._object(self._client.ask(f"/api/projects/{project}/get"), "look up the project")
+        project = self.client.address.project
+        found = self._object(self.client.ask(f"/api/projects/{project}/get"), "look up the project")
         names = [row.get("name") for row in objects(found.get("backends"))]
         self.backends = tuple(sorted(name for name in names if isinstance(name, str)))
         self._add("project", f"project {project} is visible")
 
     def _backend(self) -> None:
-        project, named = self._client.address.project, self._task.get("backends")
+        project, named = self.client.address.project, self.task.get("backends")
         wanted = [str(name) for name in named] if isinstance(named, list) else []
         missing = sorted(set(wanted) - set(self.backends))
         if not self.backends or (wanted and len(missing) == len(wanted)):
@@ -188,52 +203,50 @@ class Diagnosis:
                 f"project {project} has no backend{' ' + ' or '.join(missing) if missing else ''}; "
                 f"add it to {PLACE} on the server's machine and restart the server"
             )
-            if not missing or missing[0] in _BLOCKS:
+            if not missing or missing[0] in _SHOWN:
                 message += " (docs/amd_devcloud_setup.md has the block)"
-            self._add("backend", message, CheckState.FAILED)
-            raise _CannotGoOn
+            raise ProviderError(message)
         message = f"backends: {', '.join(self.backends)}"
         if missing:
             message += f"; the task also names {', '.join(missing)}, which the project does not have"
         self._add("backend", message, CheckState.WARNING if missing else CheckState.OK)
 
     def _fleet(self) -> None:
-        fleets, normal = fleet.list_fleets(self._client), normal_task(self._task)
-        plan = fleet.plan_fleet(normal, fleets, project=self._client.address.project, nodes=self._nodes)
+        fleets, normal = fleet.list_fleets(self.client), normal_task(self.task)
+        plan = fleet.plan_fleet(normal, fleets, project=self.client.address.project, nodes=self.nodes)
         if not fleet.needs_fleet(self.server_version):
             self._add("fleet", f"dstack {self.server_version} makes the fleet a task needs itself")
         elif plan is not None:
-            most = "any number of" if self._nodes is None else f"0 to {self._nodes}"
+            most = "any number of" if self.nodes is None else f"0 to {self.nodes}"
             self._add(
                 "fleet", f"none of {len(fleets)} fleets fits; submit makes {plan.name} ({most} machines, none now)"
             )
         else:
             fitting = [str(row.get("name")) for row in fleets if fleet.fits(row, normal)]
             self._add("fleet", f"fleet {', '.join(fitting)} fits" if fitting else "the task names its own fleet")
-        if self._timeout is not None:
-            found = idling(normal, fleets, self._timeout)
+        if self.timeout is not None:
+            found = idling(normal, fleets, self.timeout)
             self._add("idle", found.message)
             for line in found.fleets:
                 self._add("idle", line, CheckState.WARNING)
 
     def _look_for_offers(self) -> None:
-        path = self._client.address.path("runs/get_plan")
-        request: dict[str, object] = {"run_spec": {"configuration": for_dstack(self._task)}, "max_offers": MOST_OFFERS}
+        path = self.client.address.path("runs/get_plan")
+        request: dict[str, object] = {"run_spec": {"configuration": for_dstack(self.task)}, "max_offers": MOST_OFFERS}
         if fleet.needs_fleet(self.server_version):
             # without it newer servers show the offers of existing fleets only; 0.19 does not know the field
             request["for_offers_only"] = True
-        answer = self._client.ask(path, request, patience=PRICING)
+        answer = self.client.ask(path, request, patience=PRICING)
         if answer.status == 422 and "for_offers_only" in request:
             del request["for_offers_only"]
-            answer = self._client.ask(path, request, patience=PRICING)
+            answer = self.client.ask(path, request, patience=PRICING)
         plans = self._object(answer, "ask for offers").get("job_plans")
         first = plans[0] if isinstance(plans, list) and plans else None
         self.offers = tuple(offer for offer in map(_offer, objects(at(first, "offers"))) if offer is not None)
         usable = [offer for offer in self.offers if offer.usable]
         if not self.offers:
-            message = "no machine of the project's backends fits the task; ask for less, or for another GPU"
-            self._add("offers", message, CheckState.FAILED)
-        elif not usable:
+            raise ProviderError("no machine of the project's backends fits the task; ask for less, or for another GPU")
+        if not usable:
             message = f"{len(self.offers)} offers, none available now; wait, or ask for another GPU"
             self._add("offers", message, CheckState.WARNING)
         else:
@@ -244,51 +257,8 @@ class Diagnosis:
     def _object(self, answer: HttpAnswer, what: str) -> dict[str, object]:
         found = answer.json()
         if not answer.ok or not isinstance(found, dict):
-            raise self._client.nonsense(what, "object") if answer.ok else self._client.trouble(answer, what)
+            raise self.client.nonsense(what, "object") if answer.ok else self.client.trouble(answer, what)
         return found
-
-
-def diagnose(
-    client: Client,
-    task: Mapping[str, object],
-    *,
-    cloud_key_set: bool,
-    nodes: int | None,
-    timeout: IdleSetting | None = None,
-) -> Diagnosis:
-    """Check everything a submission of `task` needs; nothing is changed and no machine is rented.
-
-    Args:
-        nodes: as for `fleet.plan_fleet`.
-        timeout: Steno's own idle timeout; None: leave the idle check out.
-    """
-    found = Diagnosis(client, task, nodes, timeout)
-    found.look()
-    found.checks.append(cloud_key(is_set=cloud_key_set, backends=found.backends))
-    return found
-
-
-def _offer(row: dict[str, object]) -> DstackOffer | None:
-    instance, price = row.get("instance"), row.get("price")
-    if not isinstance(instance, dict) or not isinstance(price, int | float) or not 0 <= price <= DEAREST:
-        return None
-    return DstackOffer(
-        backend=str(row.get("backend")),
-        instance=str(instance.get("name")),
-        region=str(row.get("region")),
-        gpu=_gpus(at(instance, "resources", "gpus")),
-        price=round(price * 1_000_000),
-        spot=at(instance, "resources", "spot") is True,
-        availability=str(row.get("availability")),
-    )
-
-
-def _gpus(gpus: object) -> str:
-    if not isinstance(gpus, list) or not gpus or not isinstance(gpus[0], dict):
-        return ""
-    memory = gpus[0].get("memory_mib")
-    size = f" {memory // 1024}GB" if isinstance(memory, int) else ""
-    return f"{len(gpus)} × {gpus[0].get('name')}{size}"
 
 
 def checkup(settings: Settings, open_: Callable[[], DstackProvider], *, wanted: bool) -> Checkup:
@@ -307,9 +277,7 @@ def checkup(settings: Settings, open_: Callable[[], DstackProvider], *, wanted: 
         limit = IdleSetting(limit=timeout(idle.value or "off"), origin=idle.source)
         try:
             with closing(open_()) as provider:
-                found = diagnose(
-                    provider.client, example(), cloud_key_set=key, nodes=fleet_nodes(settings), timeout=limit
-                )
+                found = Diagnosis(provider.client, example(), fleet_nodes(settings), limit, cloud_key_set=key).look()
         except (NotConfigured, ProjectNotFound) as error:
             problem = error
     checks += tuple(found.checks) if found is not None else (cloud_key(is_set=key),)

@@ -8,7 +8,7 @@ import pytest
 from stenolab.lab import Lab
 
 from engine.providers.base import Submission
-from engine.providers.dstack.doctor import Diagnosis, diagnose, worst_case
+from engine.providers.dstack.doctor import Diagnosis, worst_case
 from engine.providers.dstack.idle import IdleSetting
 from engine.providers.dstack.provider import DstackProvider
 from engine.providers.kind import CheckState
@@ -30,7 +30,7 @@ def states(diagnosis: Diagnosis) -> dict[str, CheckState]:
 
 
 def look(provider: DstackProvider, **more: object) -> Diagnosis:
-    return diagnose(provider.client, {**TASK, **more}, cloud_key_set=False, nodes=2)
+    return Diagnosis(provider.client, {**TASK, **more}, 2).look()
 
 
 def test_a_good_set_up_is_ok_throughout(dstack: Lab, connect: Connect) -> None:
@@ -86,7 +86,7 @@ def test_who_ends_an_idle_machine_is_told(dstack: Lab, connect: Connect) -> None
 
     timeout = IdleSetting(limit=600 * SECOND, origin="AMD_VM_IDLE_TIMEOUT in .env")
     task = {**TASK, "creation_policy": "create"}
-    found = diagnose(provider.client, task, cloud_key_set=False, nodes=None, timeout=timeout)
+    found = Diagnosis(provider.client, task, None, timeout).look()
 
     told, *warnings = (check for check in found.checks if check.name == "idle")
     assert told.message.startswith("Steno ends an idle machine after 0s (the task's creation_policy: create)")

@@ -112,7 +112,7 @@ CALLS: dict[str, Callable[[DstackProvider], object]] = {
     "make a fleet": lambda one: one.prepare(PLAN),
     "submit": lambda one: one.submit(WANTED),
     "expect the project": lambda one: one.expect_project(),
-    "diagnose": lambda one: doctor.diagnose(one.client, TASK, cloud_key_set=False, nodes=3),
+    "diagnose": lambda one: doctor.Diagnosis(one.client, TASK, 3).look(),
 }
 
 
