@@ -75,14 +75,17 @@ def _own_files(values: Values, home: Path) -> StenoError | None:
     if not projects and given != "default" and not path.exists():
         return NotConfigured(f"there is no {path}, which {given} names as dstack's configuration")
     wanted = values["project"][0] if "project" in values else None
-    entry = choose_project(projects, wanted)
-    if entry is None:
-        if wanted is None and len(projects) > 1:
+    chosen = [known for known in projects if (known.default if wanted is None else known.name == wanted)]
+    if not chosen and wanted is None and len(projects) == 1:
+        chosen = [*projects]
+    if not chosen:
+        if projects and wanted is None:
             return NotConfigured(f"{path} has several projects and no default one; say which: --project NAME")
-        if wanted is not None and projects:
+        if projects:
             names = ", ".join(known.name for known in projects)
             return ProjectNotFound(f"project {wanted} is not in {path} (there are: {names}); `dstack project add` it")
         return None
+    entry = chosen[0]
     url = values.setdefault("dstack.url", (entry.url, str(path)))[0]
     if url.rstrip("/") == entry.url.rstrip("/"):
         values.setdefault("dstack.token", (entry.token, str(path)))
@@ -162,13 +165,11 @@ def read_dstack_config(path: Path) -> tuple[KnownProject, ...]:
 
     try:
         content = yaml.safe_load(text)
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise NotConfigured(f"dstack's configuration {path} is not valid YAML (line {line}: {error.problem})") from None
-    except (yaml.YAMLError, ValueError, RecursionError):
-        raise NotConfigured(
-            f"dstack's configuration {path} is not valid YAML; run `dstack project add` to write it"
-        ) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        where = "; run `dstack project add` to write it"
+        if isinstance(error, yaml.MarkedYAMLError):
+            where = f" (line {error.problem_mark.line + 1 if error.problem_mark else 1}: {error.problem})"
+        raise NotConfigured(f"dstack's configuration {path} is not valid YAML{where}") from None
     content = {} if content is None else content
     projects = content.get("projects") if isinstance(content, dict) else None
     if not isinstance(content, dict) or not isinstance(projects, list | None):
@@ -178,14 +179,6 @@ def read_dstack_config(path: Path) -> tuple[KnownProject, ...]:
         with suppress(msgspec.ValidationError, TypeError):
             found.append(msgspec.convert({**entry, "default": entry.get("default") is True}, KnownProject))
     return tuple(found)
-
-
-def choose_project(projects: tuple[KnownProject, ...], name: str | None) -> KnownProject | None:
-    """The entry of that name; without a name the default one, or the only one."""
-    if name is not None:
-        return next((entry for entry in projects if entry.name == name), None)
-    chosen = next((entry for entry in projects if entry.default), None)
-    return projects[0] if chosen is None and len(projects) == 1 else chosen
 
 
 _TOKEN = re.compile(r"[\x21-\x7e]+")
