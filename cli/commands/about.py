@@ -6,7 +6,7 @@ import click
 
 from cli.wiring.app import App, CommandGroup, steno_command
 from cli.wiring.options import project_option, provider_option
-from cli.wiring.output import emit_json, show
+from cli.wiring.output import show
 
 
 @steno_command("config")
@@ -105,7 +105,4 @@ def vm(app: App, form: Literal["mermaid", "dot"]) -> None:
 
 
 def _draw(app: App, machine: str, form: str, text: str) -> None:
-    if app.json:
-        emit_json({"machine": machine, "format": form, "diagram": text})
-    else:
-        click.echo(text, nl=False)
+    show(app, {"machine": machine, "format": form, "diagram": text}, text.removesuffix("\n"))

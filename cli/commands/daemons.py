@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.wiring.app import App, steno_command
+from cli.wiring.logging_setup import log_for_daemon
 from cli.wiring.options import host_option, port_option, project_option, provider_option, setting_option
 
 if TYPE_CHECKING:
@@ -57,7 +58,6 @@ def up_command(app: App, *, api: bool, show: bool) -> None:
       steno up --port 9000 --open
       steno up --no-api
     """
-    from cli.wiring.logging_setup import log_for_daemon
     from cli.wiring.record_loop import record_forever
     from cli.wiring.recorder import watching
     from cli.wiring.signals import Terminated, stoppable
@@ -138,7 +138,6 @@ def record_command(app: App, trace: Path | None, since: str | None, interval: st
       steno record --provider dstack --project main --since 7d
       steno record --provider dstack --trace incident.jsonl
     """
-    from cli.wiring.logging_setup import log_for_daemon
     from cli.wiring.record_loop import record_forever
     from cli.wiring.recorder import watching
     from cli.wiring.time_arguments import length, moment
@@ -183,7 +182,6 @@ def serve_command(app: App, *, show: bool) -> None:
       steno serve --host 0.0.0.0
     """
     from cli.wiring.http_service import serve_until_stopped
-    from cli.wiring.logging_setup import log_for_daemon
 
     log_for_daemon(json=app.json)
     with app.writing() as record:  # create it if missing; fail before serving if damaged

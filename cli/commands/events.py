@@ -4,9 +4,12 @@ import sys
 
 import click
 
+from cli.render import paint
+from cli.render.words import moment
 from cli.wiring.app import App, steno_command
 from cli.wiring.options import from_option, last_option, to_option
 from cli.wiring.output import emit, emit_json, hint
+from cli.wiring.time_arguments import between
 
 _WAIT = 1_000_000
 """How long one look for new events waits, microseconds."""
@@ -33,9 +36,6 @@ def events_command(
       steno events --type RunRequested --type SubmitSucceeded -f
     """
     from cli.catalogue import near
-    from cli.render import paint
-    from cli.render.words import moment
-    from cli.wiring.time_arguments import between
     from events.store.record import Stored
     from events.types import NAMES
     from projections.models.record_pages import event_row
@@ -88,9 +88,6 @@ def polls_command(
       steno polls --failed --from 2h
       steno polls --json | jq -r 'select(.changed != []) | .position'
     """
-    from cli.render import paint
-    from cli.render.words import moment
-    from cli.wiring.time_arguments import between
     from projections.models.record_pages import poll_rows
 
     with app.reading() as record:

@@ -4,6 +4,7 @@ import re
 
 import click
 
+from cli.render.words import count
 from cli.wiring.app import App, CommandGroup, steno_command
 from cli.wiring.errors import DAMAGED, say
 from cli.wiring.output import progress, show
@@ -29,7 +30,6 @@ def verify_command(app: App, expect: str | None) -> None:
       steno verify --json | jq -r .head.hash
     """
     from cli.render import paint
-    from cli.render.words import count
     from events.store.record import Head
 
     head = None
@@ -67,7 +67,6 @@ def rebuild_command(app: App) -> None:
     Examples:
       steno rebuild
     """
-    from cli.render.words import count
     from projections.models.projector import rebuilt
     from projections.store.read_models import ReadModels
 

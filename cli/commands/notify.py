@@ -8,7 +8,7 @@ import click
 
 from cli.wiring.app import App, DefaultGroup
 from cli.wiring.errors import UNREACHABLE, say
-from cli.wiring.output import emit, emit_json, hint
+from cli.wiring.output import emit, emit_json, hint, show
 from cli.wiring.terminal import columns
 
 if TYPE_CHECKING:
@@ -91,12 +91,10 @@ def test(app: App) -> None:
     with app.writing() as record:
         notice_id, status, error = send_test_notice(Journal(record), webhook, app.clock, app.ids)
     signed = webhook.secret is not None
-    if app.json:
-        found = {"notice_id": notice_id, "delivered": error is None, "status": status, "error": error, "signed": signed}
-        emit_json(found)
-    elif error is None:
+    if app.json or error is None:
+        value = {"notice_id": notice_id, "delivered": error is None, "status": status, "error": error, "signed": signed}
         how = "signed" if signed else "not signed (alerts.secret is not set)"
-        emit(f"the webhook answered {status}: notice {notice_id}, {how}")
+        show(app, value, f"the webhook answered {status}: notice {notice_id}, {how}")
     if error is not None:
         say(f"the webhook did not accept the test notice: {error}")
         app.exit_code = UNREACHABLE

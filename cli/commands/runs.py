@@ -11,6 +11,7 @@ from cli.wiring.app import App, steno_command
 from cli.wiring.options import at_option, hidden_option, run_argument, run_or_vm_argument
 from cli.wiring.output import emit, emit_json, hint, show
 from cli.wiring.terminal import columns
+from projections.models.wire import wire
 
 
 @steno_command("ps")
@@ -36,7 +37,6 @@ def ps_command(app: App, everything: bool, hidden: bool, at: str | None) -> None
     """
     from cli.wiring.view import DAY, say_unseen, source_objects, viewing
     from projections.models.view import queued_run
-    from projections.models.wire import wire
 
     with viewing(app, at) as (_, view, now):
         runs = view.runs(open_or_since=None if everything else now - DAY, newest_first=True, hidden=hidden)
@@ -82,7 +82,6 @@ def show_command(app: App, run: str, at: str | None) -> None:
     from cli.render.runs import anomaly_table, in_full
     from cli.wiring.view import viewing
     from projections.models.view import queued_run
-    from projections.models.wire import wire
 
     with viewing(app, at) as (_, view, now):
         row = view.row(run)
@@ -90,20 +89,18 @@ def show_command(app: App, run: str, at: str | None) -> None:
         source, queued = view.source_of(row, now), view.queued(now).get(row.run_id)
         machine = None if found.vm_id is None else view.vm(found.vm_id).name
         position = view.position
-    if app.json:
-        beside = {
-            "observability": None if source is None else source.observability,
-            "anomalies": anomalies,
-            "position": position,
-            "queued": None if queued is None else wire(queued_run(queued)),
-        }
-        emit_json(msgspec.to_builtins(found) | beside)
-        return
-    emit(in_full(found, now, queued=queued, machine=machine))
+    value = msgspec.to_builtins(found) | {
+        "observability": None if source is None else source.observability,
+        "anomalies": anomalies,
+        "position": position,
+        "queued": None if queued is None else wire(queued_run(queued)),
+    }
+    parts = [in_full(found, now, queued=queued, machine=machine)]
     if anomalies:
-        emit("\n" + anomaly_table(anomalies))
+        parts.append(anomaly_table(anomalies))
     if source is not None and source.observability != "fresh" and not found.ended:
-        emit(f"\n{source.name} is {source.observability.value}: the data above may be old")
+        parts.append(f"{source.name} is {source.observability.value}: the data above may be old")
+    show(app, value, "\n\n".join(parts))
 
 
 @steno_command("timeline")
@@ -125,7 +122,6 @@ def timeline_command(app: App, run: str, at: str | None) -> None:
     from cli.render.timeline import draw
     from cli.wiring.view import viewing
     from projections.models.timeline import timeline
-    from projections.models.wire import wire
     from projections.store.world_table import decode_run
 
     with viewing(app, at) as (_, view, now):
@@ -161,7 +157,6 @@ def explain_command(app: App, run: str, at: str | None) -> None:
     from cli.render.explain import page, vm_page
     from cli.wiring.view import viewing
     from projections.models.explain import explain
-    from projections.models.wire import wire
     from projections.store.schema import VmRow
 
     with viewing(app, at) as (record, view, now):

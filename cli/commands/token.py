@@ -3,7 +3,10 @@
 import getpass
 
 import click
+import msgspec
 
+from cli.render import paint
+from cli.render.words import moment
 from cli.wiring.app import App, DefaultGroup
 from cli.wiring.output import emit, emit_json, hint, show
 
@@ -82,9 +85,6 @@ def create(app: App, role: str, name: str | None, expires: int | None) -> None:
       steno token create --role submit --name site --expires 30d > site.token
       steno token create --role admin --json | jq -r .token
     """
-    import msgspec
-
-    from cli.render.words import moment
     from engine.commands.tokens import Issuer, Role
 
     with app.writing() as record:
@@ -112,7 +112,6 @@ def listed(app: App, everything: bool) -> None:
       steno token list
       steno token list --all --json | jq -r '.tokens[] | [.token_id, .name, .state] | @tsv'
     """
-    from cli.render import paint, words
     from engine.commands.tokens import list_tokens
 
     with app.reading(check=False) as record:
@@ -131,8 +130,8 @@ def listed(app: App, everything: bool) -> None:
                 one.role,
                 paint.state(colours[one.state], one.state),
                 one.by,
-                words.moment(one.created_at),
-                words.moment(one.expires_at),
+                moment(one.created_at),
+                moment(one.expires_at),
             )
             for one in shown
         ]
@@ -156,9 +155,6 @@ def revoke(app: App, token: str) -> None:
       steno token revoke site
       steno token revoke 5d21c0ffee17
     """
-    import msgspec
-
-    from cli.render.words import moment
     from engine.commands.tokens import Issuer
 
     with app.writing(create=False) as record:

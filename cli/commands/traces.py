@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
+from cli.render.words import count
 from cli.wiring.app import App, steno_command
 from cli.wiring.options import from_option, to_option
 from cli.wiring.output import hint, show
@@ -45,7 +46,6 @@ def export_command(app: App, run: str | None, target: str, start: str | None, en
       steno export matmul --trace matmul.jsonl.zst
       steno export --from 2h --trace - | steno replay - --rules 2025-12-sdk
     """
-    from cli.render.words import count
     from cli.wiring.time_arguments import between
     from cli.wiring.view import viewing
     from events.traces.trace import write_trace_line
@@ -142,7 +142,6 @@ def import_command(app: App, trace: str, lenient: bool, name: str | None) -> Non
       steno import incident.jsonl.zst --as march-outage
       steno import - --record /tmp/incident.db < incident.jsonl
     """
-    from cli.render.words import count
     from cli.wiring.trace_files import existing, trace_reading
     from events.traces.trace import import_trace
 

@@ -13,6 +13,7 @@ from cli.wiring.app import App, DefaultGroup
 from cli.wiring.options import at_option, hidden_option, optional_vm_argument, vm_argument
 from cli.wiring.output import emit, emit_json, hint, show
 from cli.wiring.terminal import columns
+from engine.states import VmState
 
 if TYPE_CHECKING:
     from engine.fold.vm import Vm
@@ -77,7 +78,6 @@ def stop(app: App, vm: str, when_idle: bool) -> None:
       steno vms stop 5f0c --when-idle
     """
     from engine.commands.stop import needs_vm_stop
-    from engine.states import VmState
 
     with app.writing(create=False) as record:
         found = _machine(record, vm)
@@ -197,7 +197,6 @@ def _stopped(app: App, record: Record, vm: Vm, *, when_idle: bool) -> Vm:
     from engine.commands.dispatcher import Dispatcher
     from engine.commands.stop import request_vm_stop
     from engine.errors import VmInUse
-    from engine.states import VmState
     from events.types import VmStopFailed
 
     with (
