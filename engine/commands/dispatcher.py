@@ -32,11 +32,7 @@ class Dispatcher:
     """
 
     def __init__(self, recorder: "Recorder") -> None:
-        """Make it before the first request: a lease that cannot be opened is then an error without a request.
-
-        Raises:
-            RecordNotWritable: the lease cannot be opened.
-        """
+        """Before the first request: a lease that cannot be opened is then RecordNotWritable without a request."""
         recorder.hold()
         self._recorder = recorder
         self._journal = recorder.journal

@@ -18,10 +18,9 @@ _MAY_BE_GONE = frozenset({VmState.REQUESTED, VmState.TERMINATING, VmState.UNCONF
 
 
 def needs_stop(run: Run, state: WorldState, settings: Settings, now: int) -> bool:
-    """Whether there is anything to stop. A run that found no capacity has ended and may be submitted again.
+    """Whether there is anything to stop; Conflict if the run is part of an archive.
 
-    Raises:
-        Conflict: the run is part of an archive.
+    A run that found no capacity has ended and may be submitted again.
     """
     if not run.terminal:
         refuse_archive(run, run.name or run.run_id)
@@ -36,11 +35,7 @@ def request_stop(journal: Journal, run: Run, *, project: str, abort: bool, submi
 
 
 def needs_vm_stop(vm: Vm) -> bool:
-    """Whether there is anything to stop: the machine has not ended.
-
-    Raises:
-        Conflict: Steno did not create it, or it is part of an archive.
-    """
+    """Whether the machine has not ended; Conflict if Steno did not create it, or it is part of an archive."""
     if vm.state is VmState.TERMINATED:
         return False
     name = vm.facts.name or vm.provider_id
@@ -68,11 +63,7 @@ def request_vm_stop(journal: Journal, vm: Vm, *, project: str, when_idle: bool, 
 
 
 def refuse_gone(vm: Vm) -> None:
-    """Refuse to take somebody's word that a machine is gone.
-
-    Raises:
-        Conflict: a poll has shown its end, or the newest poll shows it alive.
-    """
+    """Conflict if a poll has shown the end of the machine, or the newest poll shows it alive."""
     name = vm.facts.name or vm.provider_id
     if vm.state is VmState.TERMINATED:
         raise Conflict(f"a poll has already shown the end of {name}: `steno vms {vm.vm_id[:8]}` shows when")

@@ -55,11 +55,7 @@ def key_of(journal: "Journal", *, submitter: str, text: str, body: bytes) -> Key
 
 
 def accepted_before(journal: "Journal", key: Key) -> AcceptedRequest | None:
-    """What the first request with this key led to; None if this is the first.
-
-    Raises:
-        Conflict: the key came with another request.
-    """
+    """What the first request with this key led to, or None; Conflict if the key came with another request."""
     first = next(iter(journal.record.read(stream=f"run/{key.run_id}", limit=1)), None)
     if first is None:
         return None
@@ -88,11 +84,7 @@ def admit(
 
 
 def refuse_taken_name(state: WorldState, source: str, name: str, now: int) -> None:
-    """Refuse the name of an active run, if the source's newest answer is fresh; otherwise the provider decides.
-
-    Raises:
-        NameInUse: nothing was appended.
-    """
+    """NameInUse if an active run has the name by the source's fresh answer; otherwise the provider decides."""
     if observability(state.sources.get(source), now) is not Observability.FRESH:
         return
     for run in runs_of(state, source):

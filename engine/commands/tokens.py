@@ -194,11 +194,7 @@ def list_tokens(store: Store, now: int) -> tuple[TokenObject, ...]:
 
 
 def token_name(name: str) -> str:
-    """The name, if it is valid for a token.
-
-    Raises:
-        ValueError: it is not; the message says what a name must be.
-    """
+    """The name; ValueError, which says what a name must be, if it is not valid for a token."""
     if not _NAME.fullmatch(name) or name == ANONYMOUS:
         raise ValueError(
             "1 to 40 letters, digits and . _ @ -, beginning with a letter or digit; "

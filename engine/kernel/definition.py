@@ -234,11 +234,7 @@ def shipped() -> dict[str, Definition]:
 
 
 def reference_of(definition: Definition) -> str:
-    """The Python source of what is right, its own or that of the shipped problem it names.
-
-    Raises:
-        LookupError: no such problem is shipped.
-    """
+    """The Python source of what is right, its own or that of the shipped problem it names; LookupError if none is."""
     named = definition.reference.problem
     source = definition.reference.python if named is None else shipped()[named].reference.python
     if source is None:

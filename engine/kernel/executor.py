@@ -101,30 +101,22 @@ def job_of(submission: KernelSubmission, key: str, *, compiler: str) -> dict[str
         "endpoint": submission.endpoint,
         "compiler": compiler,
         "arch": ARCHITECTURES[submission.gpu],
-        "signature": {
-            "function": signature.function,
-            "inputs": [one.name for one in signature.inputs],
-            "outputs": [one.name for one in signature.outputs],
-            "parameters": signature.parameters,
-            "sizes": signature.sizes,
-        },
+        "signature": msgspec.structs.asdict(signature)
+        | {"inputs": [one.name for one in signature.inputs], "outputs": [one.name for one in signature.outputs]},
         "reference": reference_of(definition),
         "tolerance": msgspec.to_builtins(definition.tolerance or Tolerance(absolute=usual, relative=usual)),
         "limits": LIMITS,
         "tests": [_case(one, definition) for one in definition.tests],
-        "benchmarks": [
-            {**_case(one, definition), "warm_ups": one.warm_ups, "repeats": one.repeats}
-            for one in definition.benchmarks
-        ],
+        "benchmarks": [_case(one, definition) for one in definition.benchmarks],
     }
 
 
 def _case(case: Test, definition: Definition) -> dict[str, object]:
     signature = definition.signature
-    return {
+    return msgspec.structs.asdict(case) | {
+        # in the signature's order, in which the program is given them
         "sizes": {name: case.sizes[name] for name in signature.sizes},
         "parameters": {name: case.parameters[name] for name in signature.parameters},
-        "seed": case.seed,
         "inputs": [
             {"name": one.name, "entries": entries(one, case.sizes), "low": one.low, "high": one.high}
             for one in signature.inputs

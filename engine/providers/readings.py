@@ -27,11 +27,7 @@ class UnknownRules(StenoError):
 
 
 def rules_named(name: str) -> RuleSet:
-    """The rule set of that name, of whatever provider.
-
-    Raises:
-        UnknownRules: there is none; the message lists those there are.
-    """
+    """The rule set of that name, of whatever provider; UnknownRules, which lists those there are."""
     if name in RULE_SETS:
         return RULE_SETS[name]
     kinds = map(registry.kind, registry.names())

@@ -145,11 +145,7 @@ _NAME = re.compile(PATTERN[1:-1])
 
 
 def check_name(name: str) -> str:
-    """The name, if it is valid.
-
-    Raises:
-        TaskInvalid: it is not.
-    """
+    """The name; TaskInvalid if it is not valid."""
     if _NAME.fullmatch(name) is None:
         raise TaskInvalid(
             f"invalid name {name!r}: use 2 to 41 of a-z, 0-9 and '-', and start with a letter ({PATTERN})"

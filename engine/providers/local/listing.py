@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from engine.providers.local.placement import MachineSpec, gpu_memory_mib
-from engine.providers.local.reading import Asked, ListedMachine, ListedRun, RunMachine
+from engine.providers.local.reading import Asked, ListedMachine, ListedRun
 from engine.providers.local.state import Ended, RunState, StateDamaged, close_lost, read_machine, read_state
 from engine.providers.local.store import RunFolders
 from events.clock import SECOND, Clock
@@ -154,8 +154,8 @@ class Lister:
             state.ended,
             up=state.up,
             reason="stopped" if told else None,
-            busy_blocks=int(taken),
-            unreachable=state.lost,
+            runs=int(taken),
+            lost=state.lost,
         )
 
     def _supervisor(self, run: RunState) -> _Row | None:
@@ -168,61 +168,42 @@ class Lister:
             reason, message = ("unreachable", ended.message) if lost else ("idle_timeout", "idle for 0s")
             ended = Ended(reason=reason, message=message, at=ended.at)
         status = "busy" if run.running else "provisioning"
-        return self._machine(spec, status, ended, up=run.running, run_id=run.accepted.run_id, busy_blocks=1)
+        return self._machine(spec, status, ended, up=run.running, run_id=run.accepted.run_id, runs=1)
 
     def _run_item(self, state: RunState) -> bytes:
         accepted, ended, spec = state.accepted, state.ended, state.accepted.machine
         end = self._clock.now() if ended is None else ended.at
-        machine = None
+        row = msgspec.structs.asdict(accepted) | {
+            "id": accepted.run_id,
+            "host": self._host,
+            "submitted_at": accepted.at,
+            "status": state.status,
+            "reason": state.reason,
+            "cost": 0 if spec is None else spec.price * (end - accepted.at) // _HOUR,
+            "command": accepted.argv,
+            "task": accepted.configuration,
+        }
         if spec is not None:
-            machine = RunMachine(id=spec.id, hostname=spec.hostname if state.running else None, price=spec.price)
-        row = ListedRun(
-            id=accepted.run_id,
-            name=accepted.name,
-            host=self._host,
-            user=accepted.user,
-            mark=accepted.mark,
-            submitted_at=accepted.at,
-            status=state.status,
-            reason=state.reason,
-            cost=0 if spec is None else spec.price * (end - accepted.at) // _HOUR,
-            machine=machine,
-            command=accepted.argv,
-            folder=accepted.folder,
-            max_duration=accepted.max_duration,
-            grace=accepted.grace,
-            ignored=accepted.ignored,
-            task=accepted.configuration,
-        )
+            row["machine"] = msgspec.structs.asdict(spec) | {"hostname": spec.hostname if state.running else None}
         if ended is not None:
-            row.message, row.detail, row.exit_status = ended.message, ended.detail, ended.exit_status
-            row.ended_at = ended.at
-        return msgspec.json.encode(row)
+            row |= {"message": ended.message, "detail": ended.detail, "exit_status": ended.exit_status}
+            row["ended_at"] = ended.at
+        return msgspec.json.encode(msgspec.convert(row, ListedRun))
 
     def _machine(
         self, spec: MachineSpec, status: str, ended: Ended | None, *, up: bool, run_id: str | None = None, **words: Any
     ) -> _Row:
         if ended is not None:
             status = "gone"
-            words = {"reason": ended.reason, "message": ended.message, "finished_at": ended.at}
-        row = ListedMachine(
-            provider_id=spec.id,
-            name=spec.name,
-            project=self._host,
-            fleet=spec.slot,
-            instance_num=spec.num,
-            hostname=spec.hostname if up else None,
-            status=status,
-            created=spec.created,
-            price=spec.price,
-            instance_type="process" if spec.gpu is None else f"process-{spec.gpu.lower()}x{spec.gpu_count}",
-            gpu=spec.gpu,
-            gpu_count=spec.gpu_count,
-            gpu_memory_mib=None if spec.gpu is None else gpu_memory_mib(spec.gpu),
-            cpus=spec.cpus,
-            memory_mib=spec.memory_mib,
-            disk_mib=spec.disk_mib,
-            **words,
-        )
+            words = {"reason": ended.reason, "message": ended.message, "ended_at": ended.at}
+        row = msgspec.structs.asdict(spec) | {
+            "host": self._host,
+            "number": spec.num,
+            "hostname": spec.hostname if up else None,
+            "status": status,
+            "instance_type": "process" if spec.gpu is None else f"process-{spec.gpu.lower()}x{spec.gpu_count}",
+            "gpu_memory_mib": None if spec.gpu is None else gpu_memory_mib(spec.gpu),
+        }
+        item = msgspec.json.encode(msgspec.convert(row | words, ListedMachine))
         until = None if ended is None else ended.at
-        return _Row(id=spec.id, run_id=run_id, at=spec.created, until=until, item=msgspec.json.encode(row))
+        return _Row(id=spec.id, run_id=run_id, at=spec.created, until=until, item=item)

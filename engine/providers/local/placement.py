@@ -61,11 +61,7 @@ class MachineSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def gpu_label(text: str) -> tuple[str, int]:
-    """Model and count of `MI300X` or `MI300X:2`.
-
-    Raises:
-        ValueError: it is neither.
-    """
+    """Model and count of `MI300X` or `MI300X:2`; ValueError if it is neither."""
     found = _LABEL.fullmatch(text.strip())
     if found is None or int(found[2] or 1) > _MOST_GPUS:
         raise ValueError(f"a GPU model with its number, as MI300X or MI300X:2 (at most {_MOST_GPUS})")

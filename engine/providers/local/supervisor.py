@@ -85,8 +85,8 @@ _TICK = 0.2
 """Seconds between two looks for a stop request."""
 _HURRY = 0.02
 """Seconds between two looks while the run is being ended, or waits for its machine."""
-_LAST_GRACE = 2
-"""Seconds between SIGTERM and SIGKILL when the supervisor itself is told to quit: a machine going down waits little."""
+_GRACES = {"killed": 0, "machine_lost": 0, "supervisor_lost": 2}
+"""Seconds between SIGTERM and SIGKILL where the run's own grace does not count: a host going down waits little."""
 _UNKILLABLE = 10.0
 """Seconds, and `LOOKS`, after which a process that SIGKILL does not end (stuck in the kernel) is left behind."""
 _DEFAULTED = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
@@ -222,12 +222,10 @@ class Supervisor:
         if self._exit is not None and self._reason is None:
             return  # it ended by itself, and nothing that comes later changes that
         reason = self._cut_short()
-        if reason in ("killed", "machine_lost"):
-            self._end(reason, moment, 0)
-        elif reason is not None:
-            self._end(reason, moment, _LAST_GRACE if reason == "supervisor_lost" else self._grace)
-        elif self._limit is not None and moment - self._began >= self._limit:
-            self._end("timed_out", moment, self._grace)
+        if reason is None and self._limit is not None and moment - self._began >= self._limit:
+            reason = "timed_out"
+        if reason is not None:
+            self._end(reason, moment, _GRACES.get(reason, self._grace))
 
     def _cut_short(self) -> str | None:
         """Why the run is to end, whatever its command does."""

@@ -157,11 +157,7 @@ def _environment(env: Mapping[str, object], inherited: Mapping[str, str]) -> dic
 
 
 def seconds(field: str, value: object, *, unset: int | None) -> int | None:
-    """A duration: seconds, `90m`, or `off` (-1), which is None: no limit.
-
-    Raises:
-        TaskInvalid: the value is no duration.
-    """
+    """A duration in seconds: a number, `90m`, or `off` (-1), which is None, no limit; TaskInvalid if it is none."""
     if value is None:
         return unset
     if value in ("off", -1):
