@@ -208,8 +208,8 @@ class LocalReading(Reading):
                 yield f".{name}", value
 
     def alternatives(self, facts: RunFacts) -> Iterable[tuple[str, RunFacts]]:
-        newest = facts.jobs[0].newest
-        if newest is None or (newest.exit_status is None and newest.hostname is None):
+        (newest,) = facts.jobs[0].attempts
+        if newest.exit_status is None and newest.hostname is None:
             return
         stopped = newest.reason in _STOPS
         before = " before the stop" if stopped else ""
@@ -259,19 +259,12 @@ def _worded(facts: RunFacts, status: str, reason: str | None, exit_status: int |
         "state": STATES.get(status),
         "failed": over and failure is not None,
     }
-    newest = facts.jobs[0].newest
-    if newest is not None:
-        newest = replace(
-            newest,
-            **words,
-            over=over,
-            cause=failure,
-            cut_off=reason == "machine_lost",
-            exit_status=exit_status,
-        )
+    (attempt,) = facts.jobs[0].attempts
+    lost = reason == "machine_lost"
+    attempt = replace(attempt, **words, over=over, cause=failure, cut_off=lost, exit_status=exit_status)
     ends = Reason.EXIT_ZERO if over and exit_status == 0 else failure or cause
-    job = JobFacts(attempts=() if newest is None else (newest,))
-    return replace(facts, **words, final=over, cause=ends, jobs=(job,), latest_exit_status=exit_status)
+    jobs = (JobFacts(attempts=(attempt,)),)
+    return replace(facts, **words, final=over, cause=ends, jobs=jobs, latest_exit_status=exit_status)
 
 
 def _unknown(**words: tuple[str | None, Mapping[str, object]]) -> tuple[str, ...]:
