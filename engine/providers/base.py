@@ -127,7 +127,6 @@ class Provider(ABC):
 
     def holder(self, name: str) -> Named | None:
         """The run that a new one of that name would collide with, or replace in the provider's lists; None: none."""
-        del name
         return None
 
     def is_same(self, submission: Submission, provider_id: str) -> bool:
@@ -135,7 +134,6 @@ class Provider(ABC):
 
         For a run without a mark, of a call made before runs were marked.
         """
-        del submission, provider_id
         return False
 
     def plan(self, submission: Submission, *, ahead: int = 0) -> Preparation | None:
@@ -144,7 +142,6 @@ class Provider(ABC):
         Args:
             ahead: machines that other runs being submitted at this moment need, which the provider may not list yet.
         """
-        del submission, ahead
         return None
 
     def prepare(self, preparation: Preparation) -> bool:
@@ -153,7 +150,6 @@ class Provider(ABC):
         Raises:
             TaskInvalid: the provider refuses it.
         """
-        del preparation
         return True
 
     def stop_vm(self, provider_id: str) -> None:

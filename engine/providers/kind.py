@@ -142,7 +142,7 @@ class ProviderKind(ABC):
             NotConfigured, ProjectNotFound: the settings name none.
         """
 
-    def complete(self, draft: Draft, settings: Settings) -> dict[str, object]:  # noqa: ARG002
+    def complete(self, draft: Draft, settings: Settings) -> dict[str, object]:
         """The task as this provider takes it: valid, every environment variable with its value.
 
         Raises:
@@ -154,7 +154,7 @@ class ProviderKind(ABC):
         """The task as its language has it, for a provider that takes task files of this one's form; see `complete`."""
         return complete_plain(draft)
 
-    def kept_here(self, record: Store) -> Callable[[str], bool] | None:  # noqa: ARG002
+    def kept_here(self, record: Store) -> Callable[[str], bool] | None:
         """Whether a machine of that id is, or was, one of this host; None: nothing of this provider can go on here.
 
         What goes on here is polled before the record is shown: that needs no network.
@@ -170,5 +170,4 @@ class ProviderKind(ABC):
         Args:
             wanted: the settings name this provider.
         """
-        del settings, clock, ids
         return Checkup(checks=(Check(name=self.name, message=self.summary),) if wanted else ())

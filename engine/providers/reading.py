@@ -100,32 +100,26 @@ class Reading(ABC):
 
     def answered(self, path: str, req: bytes, status: int | None, body: bytes | None) -> bool:
         """Whether the source told us something with this answer: a 2xx."""
-        del path, req
         return status is not None and body is not None and 200 <= status < 300
 
     def says_not_exists(self, status: int | None, body: bytes | None) -> bool:
         """Whether the answer says that the thing asked for does not exist."""
-        del status, body
         return False
 
     def costs(self, item: bytes) -> Mapping[str, int | None]:
         """The provider's own cost of each run of an item: provider id → micro-dollars; None: it gives none."""
-        del item
         return {}
 
     def alternatives(self, facts: RunFacts) -> Iterable[tuple[str, RunFacts]]:
         """What it could have said of a run instead, one thing changed each: (`had the job exited 0`, the facts)."""
-        del facts
         return ()
 
     def quotes(self, item: bytes) -> Iterable[tuple[str, object]]:
         """What `steno explain` quotes of a run's item: (`.jobs[0].exit_status`, the value), paths as `jq` has them."""
-        del item
         return ()
 
     def vm_event(self, item: bytes) -> VmEvent | None:
         """The status change of a machine that an item of the provider's log dates; None: it dates none."""
-        del item
         return None
 
     def terms(self, configuration: bytes, submitter: str, fallback: tuple[str, ...] = ()) -> Requirements:
@@ -135,7 +129,6 @@ class Reading(ABC):
             configuration: the task as JSON text.
             fallback: the GPU models to ask for after the task's own.
         """
-        del configuration
         return Requirements(submitter=submitter, fallback=fallback)
 
 

@@ -28,7 +28,7 @@ class LocalOffer(msgspec.Struct, frozen=True, kw_only=True):
     gpu_count: int = 0
 
 
-class MachineSpec(msgspec.Struct, frozen=True, kw_only=True):
+class MachineSpec(LocalOffer, frozen=True, kw_only=True):
     """One machine. Times are microseconds UTC."""
 
     id: str
@@ -39,12 +39,8 @@ class MachineSpec(msgspec.Struct, frozen=True, kw_only=True):
     hostname: str
     """Unique, and the only link from a run to its machine."""
     created: int
-    price: int
-    boot: int
     idle: int
     """How long it may idle before it goes by itself; 0: it goes with its run; -1: never."""
-    gpu: str | None
-    gpu_count: int
     cpus: int
     memory_mib: int
     disk_mib: int

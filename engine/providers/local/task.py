@@ -20,36 +20,16 @@ DEFAULT_GRACE = 10
 """Seconds between SIGTERM and SIGKILL where the task sets no `stop_duration`."""
 
 INHERITED = (
-    "PATH",
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "SHELL",
-    "LANG",
-    "LC_ALL",
-    "LC_CTYPE",
-    "TZ",
-    "TMPDIR",
-    "LD_LIBRARY_PATH",
-)
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "LD_LIBRARY_PATH",
+)  # fmt: skip
 """Variables a run has from the submitter; everything else, tokens above all, it gets only if the task says so."""
 
 _MEANT = frozenset(
     {
-        "type",
-        "name",
-        "commands",
-        "entrypoint",
-        "shell",
-        "env",
-        "working_dir",
-        "max_duration",
-        "stop_duration",
-        "nodes",
-        "idle_duration",
-        "creation_policy",
+        "type", "name", "commands", "entrypoint", "shell", "env", "working_dir", "max_duration", "stop_duration",
+        "nodes", "idle_duration", "creation_policy",
     }
-)
+)  # fmt: skip
 _DURATION = re.compile(r"(\d+) *([smhdw])")
 
 
