@@ -34,22 +34,22 @@ def launch(folder: Path, gate: Path, taken: ClaimedRun, task: LocalTask, output_
         "output_limit": output_limit,
         "boot": machine.boot if taken.machine is None and machine is not None else 0,
         "machine": None if taken.machine is None else str(taken.machine),
-        "busy": taken.busy,
-        "life": taken.life,
+        "busy": taken.locks.get("busy"),
+        "life": taken.locks.get("life"),
         "gate": str(gate),
     }
     complaints = os.open(folder / "supervisor.err", os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         process = subprocess.Popen(
             # isolated and without site: neither the user's PYTHON* nor .pth files can change or slow the supervisor
-            [sys.executable, "-I", "-S", "-c", _PROGRAM, _IMPORT_FOLDER, str(folder), str(taken.lock)],
+            [sys.executable, "-I", "-S", "-c", _PROGRAM, _IMPORT_FOLDER, str(folder), str(taken.locks["run"])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=complaints,
             cwd="/",
             env={name: value for name in ("LD_LIBRARY_PATH",) if (value := os.environ.get(name))},
             start_new_session=True,
-            pass_fds=[held for held in (taken.lock, taken.busy, taken.life) if held is not None],
+            pass_fds=tuple(taken.locks.values()),
         )
         try:
             said, _ = process.communicate(json.dumps(plan).encode(), timeout=_PATIENCE)

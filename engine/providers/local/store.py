@@ -36,17 +36,13 @@ _PAUSE = 5_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedRun:
-    """A run that is ours to start, with descriptors of the locks that we hold for it."""
+    """A run that is ours to start."""
 
     accepted: Accepted
-    lock: int
-    """Of its folder."""
     machine: Path | None
     """The folder of the machine it is on, if that is kept warm; None: the run's own supervisor is the machine."""
-    busy: int | None
-    """Of `machine`: a run is on it."""
-    life: int | None
-    """Of `machine`, where its process is still to be started."""
+    locks: dict[str, int]
+    """Descriptors: `run` of its folder; of `machine` `busy`, and `life` where its process is still to be started."""
     held: ExitStack
     """Closes our copies of the locks: who was started has its own."""
 
@@ -82,27 +78,27 @@ class RunFolders:
             ProviderError: another process holds the folder.
         """
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with self._alone(), ExitStack() as locks:
+        with self._alone(), ExitStack() as held:
             attempt, before = self._newest(run_id)
             if before is not None and before.known:
                 return before
             active = self._active(name, but=attempt)
             folder = self.folder(attempt)
             folder.mkdir(mode=0o700, exist_ok=True)
-            held = self._hold(folder, locks)
+            locks = {"run": self._hold(folder, held)}
             now = self._clock.now()
             there = self._standing(active)
             found = place(wanted, offer, there)
             placed = found or self._new_machine(attempt, wanted, offer, there, now)
-            machine, busy, life = None, None, None
+            machine = None
             if isinstance(placed, MachineSpec) and placed.kept:
                 machine = self.machine_folder(placed.id)
                 if found is None:  # it has a folder and a lock before anything of it exists
                     machine.parent.mkdir(mode=0o700, exist_ok=True)
                     machine.mkdir(mode=0o700)
-                    life = self._hold(machine, locks)
+                    locks["life"] = self._hold(machine, held)
                     write_json(machine / "made.json", msgspec.structs.asdict(placed))
-                busy = self._hold(machine, locks, BUSY)
+                locks["busy"] = self._hold(machine, held, BUSY)
             accepted = Accepted(
                 **{field: getattr(task, field) for field in Command.__struct_fields__},
                 run_id=attempt,
@@ -118,7 +114,7 @@ class RunFolders:
                 ended = Ended(reason=NO_CAPACITY, message="no capacity", at=now, detail=placed.why)
                 write_json(folder / "ended.json", msgspec.structs.asdict(ended))
                 return RunState(accepted=accepted, ended=ended)
-            return ClaimedRun(accepted=accepted, lock=held, machine=machine, busy=busy, life=life, held=locks.pop_all())
+            return ClaimedRun(accepted=accepted, machine=machine, locks=locks, held=held.pop_all())
 
     def end_machine(self, machine_id: str) -> None:
         """Tell a machine to go, unless it is going or gone. One that is its run's supervisor goes with its run only.
