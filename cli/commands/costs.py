@@ -15,6 +15,7 @@ from cli.wiring.terminal import columns
 
 if TYPE_CHECKING:
     from cli.wiring.view import Books
+    from projections.models.view import View
 
 By = Literal["vm", "run", "day", "user", "gpu"]
 _VIEWS = ("performance", "reconcile", "project")
@@ -66,30 +67,32 @@ def costs_command(
     if project:
         _projection(app)
         return
-    from cli.wiring.view import books
+    from cli.wiring.view import books, viewing
 
-    with books(app, at) as found:
-        if performance:
-            _performance(app, found)
-        elif reconcile:
-            _reconciliation(app, found)
-        elif form == "csv":
+    if performance or form == "csv":
+        with books(app, at) as found:
+            if performance:
+                _performance(app, found)
+                return
             from engine.money.focus import focus_rows
 
             csv.writer(sys.stdout, lineterminator="\n").writerows(focus_rows(found.costs))
+        return
+    with viewing(app, at) as (_, view, _):
+        if reconcile:
+            _reconciliation(app, view)
         else:
-            _report(app, found, by or "vm")
+            _report(app, view, by or "vm")
 
 
-def _report(app: App, found: Books, by: By) -> None:
+def _report(app: App, view: View, by: By) -> None:
     from cli.render.money import costs_table
-    from engine.money.report import cost_report
-    from projections.models.money_objects import report_object
+    from projections.models.costs import costs
+    from projections.models.wire import wire
 
-    report = cost_report(found.costs, by)
+    report = costs(view.store, by).report
     if report.rows or app.json:
-        value = report_object(report) | {"position": found.position}
-        show(app, value, lambda: costs_table(report, columns()))
+        show(app, wire(report) | {"position": view.position}, lambda: costs_table(report, columns()))
     else:
         hint("nothing has cost anything yet; `steno vms` lists machines")
 
@@ -105,16 +108,16 @@ def _performance(app: App, found: Books) -> None:
         hint("nothing is measured yet: no run has had a machine")
 
 
-def _reconciliation(app: App, found: Books) -> None:
+def _reconciliation(app: App, view: View) -> None:
     from cli.render.money import reconciliation_page
-    from engine.money.reconcile import reconcile
+    from projections.models.costs import costs, run_reconciliations
     from projections.models.money_objects import reconciliation_object
 
-    runs, everything = reconcile(found.costs)
+    runs, everything = run_reconciliations(view.store), costs(view.store, "vm").reconciliation
     if app.json or runs or everything.ours:
-        *rows, total = (reconciliation_object(one, found.state) for one in (*runs, everything))
-        value = {"runs": rows, "total": total, "position": found.position}
-        show(app, value, lambda: reconciliation_page(runs, everything, found.state, columns()))
+        rows, total = [reconciliation_object(one) for one in runs], reconciliation_object(everything)
+        value = {"runs": rows, "total": total, "position": view.position}
+        show(app, value, lambda: reconciliation_page(runs, everything, columns()))
     else:
         hint("nothing has cost anything yet, by either side")
 

@@ -94,8 +94,8 @@ def _machines(app: App) -> tuple[list[RunObject], tuple[VmObject, ...]]:
     """Two runs on one machine, each followed to its end, then the machine to its own, and what it cost."""
     from cli.render.money import costs_table
     from cli.render.vms import listing
-    from cli.wiring.view import books, viewing
-    from engine.money.report import cost_report
+    from cli.wiring.view import viewing
+    from projections.models.costs import costs
 
     _title("Two commands on a machine of this host that costs $1.99 an hour and boots in 2 s", app)
     _typed("export " + " ".join(f"{variable}={value}" for variable, value in _SHOWN.values()), app)
@@ -108,8 +108,7 @@ def _machines(app: App) -> tuple[list[RunObject], tuple[VmObject, ...]]:
         _title("What that cost", app)
         _printed("steno vms", app, listing(view.vms(), view.machine, lambda _: app.clock.now(), columns() - 2))
         machines = view.vms()
-    with books(app, None) as found:
-        _printed("steno costs --by run", app, costs_table(cost_report(found.costs, "run"), columns() - 2))
+        _printed("steno costs --by run", app, costs_table(costs(view.store, "run").report, columns() - 2))
     return runs, machines
 
 

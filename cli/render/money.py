@@ -12,43 +12,42 @@ from cli.render.words import short
 from engine.amounts import money, rate, usd
 from engine.decide.budget import Account
 from engine.fold.world_codec import WorldState
-from engine.money.bill import Line
 from engine.money.projection import Claim, ClaimVerdict, Inputs
 from engine.money.reconcile import Reconciliation
-from engine.money.report import Measure, Report, ReportRow
+from engine.money.report import Measure
 from engine.policy import Policy
 from events.clock import SECOND, span
-from projections.models.money_objects import LINES
+from projections.models.costs import LINES, CostReport, CostRow
 
 _HEADS = {"vm": "MACHINE", "run": "RUN", "day": "DAY", "user": "USER", "gpu": "GPU"}
 _BAR = 40
 
 
-def costs_table(report: Report, columns: int) -> str:
+def costs_table(report: CostReport, columns: int) -> str:
     """One row each and the sum; a column that is zero everywhere is left out."""
-    shown = [line for line in LINES if report.total.lines.get(line)]
-    spot = report.total.spot > 0
-    head = (_HEADS[report.by], *(line.value.upper() for line in shown), *(("SPOT",) if spot else ()), "TIME", "TOTAL")
+    shown = [line.value for line in LINES if report.total.lines[line.value]]
+    spot = report.total.spot_usd > 0
+    head = (_HEADS[report.by], *map(str.upper, shown), *(("SPOT",) if spot else ()), "TIME", "TOTAL")
     rows = [_row(row, shown, spot=spot) for row in (*report.rows, report.total)]
     rows[-1] = tuple(paint.bold(cell) for cell in rows[-1])
     last = len(head) - 1
     spare = [last - 1, *([last - 2] if spot else []), *reversed(range(1, 1 + len(shown)))]
     drawn = [paint.fitted(head, rows, columns, right=range(1, last + 1), spare=spare)]
-    if report.archived:
-        drawn.append(paint.dim(f"{short(report.archived)} of the total is from archives; no budget counts it"))
-    least, most = short(report.low), short(report.high)
+    if report.archived_usd:
+        drawn.append(paint.dim(f"{short(report.archived_usd)} of the total is from archives; no budget counts it"))
+    least, most = short(report.low_usd), short(report.high_usd)
     if least != most:
         drawn.append(paint.dim(f"The true cost is {least}–{most}; exact start and end times are unknown."))
     return "\n\n".join(drawn)
 
 
-def _row(row: ReportRow, shown: list[Line], *, spot: bool) -> tuple[str, ...]:
+def _row(row: CostRow, shown: list[str], *, spot: bool) -> tuple[str, ...]:
     return (
         paint.cut(row.label, 36) + (paint.dim(" (archive)") if row.archive else ""),
-        *(short(row.lines.get(line) or None) for line in shown),
-        *((short(row.spot),) if spot else ()),
-        words.duration(row.time),
-        short(row.total),
+        *(short(row.lines[line] or None) for line in shown),
+        *((short(row.spot_usd),) if spot else ()),
+        words.duration(round(row.machine_seconds * SECOND)),
+        short(row.total_usd),
     )
 
 
@@ -124,17 +123,14 @@ def measure_object(one: Measure) -> dict[str, Any]:
     return found
 
 
-def reconciliation_page(
-    runs: Sequence[Reconciliation], everything: Reconciliation, state: WorldState, columns: int
-) -> str:
+def reconciliation_page(runs: Sequence[Reconciliation], everything: Reconciliation, columns: int) -> str:
     """One row per run, then the total; the causes sum to the difference exactly."""
     head = ("RUN", "OURS", "THEIRS", "DIFFERENCE", "BECAUSE OF")
     rows = []
     for one in runs:
-        run = state.runs.get(one.run_id or "")
         ordered = sorted(one.lines, key=lambda line: -abs(line.amount))
         causes = ", ".join(f"{line.cause.value} {_signed(line.amount)}" for line in ordered)
-        rows.append((*_figures((None if run is None else run.name) or one.run_id or "–", one), causes))
+        rows.append((*_figures(one.name or "–", one), causes))
     drawn = paint.table(head, [*rows, (*_figures("everything", everything), "")], right=(1, 2, 3)).splitlines()
     lines = [line if paint.width(line) <= columns else paint.cut(line, columns) for line in drawn]
     summed = [(line.cause.value, line.amount) for line in everything.lines]

@@ -20,7 +20,7 @@ from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
 from engine.money.bill import Line
-from engine.money.costs import Charge, Costs
+from engine.money.costs import Charge
 from engine.money.life import silent_from
 from engine.money.prices import Book, Tariff, exact, rung_at
 from engine.policy import CENT, HOUR
@@ -78,6 +78,8 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
 
     run_id: str | None
     """None: everything."""
+    name: str | None = None
+    """The run's, else its id."""
     ours: int
     theirs: int | None
     """None where the provider gives no figure."""
@@ -107,33 +109,6 @@ class Charged(NamedTuple):
         return Fraction((self.until - self.since) * self.price, HOUR)
 
 
-def reconcile(costs: Costs) -> tuple[tuple[Reconciliation, ...], Reconciliation]:
-    """(each run that either side charges, everything). A record's runs have their cost filled in first."""
-    paid: dict[str | None, list[Charge]] = defaultdict(list)
-    state = costs.state
-    for charge in costs.charges():
-        paid[charge.run_id].append(charge)
-    machines = {(one.run_id, one.job): vm for vm in state.vms.values() for one in vm.occupancies}
-    runs = tuple(
-        reconcile_run(run, paid.get(run.run_id, []), state, machines)
-        for run in state.runs.values()
-        if run.run_id in paid or run.cost is not None
-    )
-    causes, nobodys = Counter[Cause](), Counter[Line]()
-    for line in (line for run in runs for line in run.lines):
-        causes[line.cause] += line.amount
-    for charge in paid.get(None, []):
-        nobodys[charge.line] += charge.cost
-    everything = reconcile_sums(
-        ours=sum(bill.cost for bill in costs.bills().values()),
-        paid=sum(run.ours for run in runs),
-        theirs=sum(run.theirs or 0 for run in runs),
-        causes=causes,
-        nobodys=nobodys,
-    )
-    return runs, everything
-
-
 def reconcile_sums(
     *, ours: int, paid: int, theirs: int, causes: Mapping[Cause, int], nobodys: Mapping[Line, int]
 ) -> Reconciliation:
@@ -157,11 +132,11 @@ def reconcile_run(
     run: Run, charges: Iterable[Charge], state: WorldState, machines: Mapping[tuple[str, str], Vm]
 ) -> Reconciliation:
     """One run. `machines`: (run_id, submission) → the machine it was on."""
-    mine = list(charges)
+    mine, name = list(charges), run.name or run.run_id
     ours = sum(charge.cost for charge in mine)
     if run.cost is None:
         lines = _differences({Cause.NO_FIGURE: ours})
-        return Reconciliation(run_id=run.run_id, ours=ours, theirs=None, lines=lines)
+        return Reconciliation(run_id=run.run_id, name=name, ours=ours, theirs=None, lines=lines)
     sums: Sums = defaultdict(Fraction)
     theirs = Fraction(0)
     spans: dict[str, list[Charged]] = defaultdict(list)
@@ -183,7 +158,7 @@ def reconcile_run(
     sums[cause] += theirs - run.cost
     rounded = Counter({cause: round(amount) for cause, amount in sums.items()})
     rounded[Cause.ROUNDING] += ours - run.cost - sum(rounded.values())
-    return Reconciliation(run_id=run.run_id, ours=ours, theirs=run.cost, lines=_differences(rounded))
+    return Reconciliation(run_id=run.run_id, name=name, ours=ours, theirs=run.cost, lines=_differences(rounded))
 
 
 def _compare(vm: Vm, mine: list[Charge], spans: list[Charged], sums: Sums) -> None:

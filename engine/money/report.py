@@ -1,113 +1,21 @@
-"""What everything cost, by machine, run, day, user or GPU; and starts, idle shutdowns and costs against their targets.
+"""What costs are summed by; and starts, idle shutdowns and costs against their targets.
 
 Money is micro-dollars, times are microseconds.
-
-A machine's time that no run pays for keeps its own lines: idle, terminating, unconfirmed, unattributed, rounding. By
-run and by user these are rows of their own, so that the rows always sum to the machines.
 """
 
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
 import msgspec
 
 from engine.fold.run import Run
 from engine.fold.vm import Vm
-from engine.money.bill import Line
-from engine.money.costs import Charge, Costs, cut_at
+from engine.money.costs import Costs
 from engine.policy import MINUTE
 from engine.states import VmReason, VmState
 from events.clock import SECOND
 
-By = Literal["vm", "run", "day", "user", "gpu"]
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY: Final = 86_400 * SECOND
-
-
-class ReportRow(msgspec.Struct, kw_only=True):
-    """What one machine, run, day, user or kind of GPU cost."""
-
-    key: str
-    """vm_id, run_id, `YYYY-MM-DD`, the user, `MI300X:2`; for what no run pays, the line's name in parentheses."""
-    label: str
-    """For people: the name of the machine or the run, else the key."""
-    lines: dict[Line, int] = {}
-    on_demand: int = 0
-    spot: int = 0
-    time: int = 0
-    """Of machines."""
-    archive: bool = False
-    """All of it is from archives."""
-
-    @property
-    def total(self) -> int:
-        return self.on_demand + self.spot
-
-
-class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows and their sum."""
-
-    by: By
-    rows: tuple[ReportRow, ...]
-    """In order of first appearance; days in order of time; what no run pays last."""
-    total: ReportRow
-    low: int
-    high: int
-    """Bounds of the total."""
-    archived: int = 0
-    """The part of the total that is from archives; no budget counts it."""
-
-
-def cost_report(costs: Costs, by: By) -> Report:
-    """What everything cost, to the newest poll."""
-    state, archived = costs.state, 0
-    rows: dict[str, ReportRow] = {}
-    total = ReportRow(key="total", label="total")
-    for charge in costs.charges():
-        vm = state.vms[charge.vm_id]
-        run = None if charge.run_id is None else state.runs.get(charge.run_id)
-        archived += charge.cost if vm.archive is not None else 0
-        for part in cut_at(charge, midnights(charge.since, charge.until)) if by == "day" else [charge]:
-            key, label = _key_of(by, part, vm, run)
-            row = rows.setdefault(key, ReportRow(key=key, label=label, archive=True))
-            row.archive = row.archive and vm.archive is not None
-            for one in (row, total):
-                one.lines[part.line] = one.lines.get(part.line, 0) + part.cost
-                one.time += part.until - part.since
-                if vm.facts.spot:
-                    one.spot += part.cost
-                else:
-                    one.on_demand += part.cost
-    found = sorted(rows.values(), key=lambda row: (row.key.startswith("("), row.key if by == "day" else ""))
-    bills = costs.bills().values()
-    return Report(
-        by=by,
-        rows=tuple(found),
-        total=total,
-        low=sum(bill.low for bill in bills),
-        high=sum(bill.high for bill in bills),
-        archived=archived,
-    )
-
-
-def _key_of(by: By, charge: Charge, vm: Vm, run: Run | None) -> tuple[str, str]:
-    """(key, label) of the row that a charge belongs to."""
-    match by:
-        case "vm":
-            return charge.vm_id, vm.facts.name or charge.vm_id
-        case "run" if charge.run_id is not None:
-            return charge.run_id, (None if run is None else run.name) or charge.run_id
-        case "day":
-            key = day_of(charge.since)
-        case "user" if charge.run_id is not None:
-            key = "unknown" if run is None else user_of(run)
-        case "gpu":
-            key = gpu_of(vm)
-        case _:
-            key = f"({charge.line.value})"
-    return key, key
 
 
 def user_of(run: Run) -> str:
@@ -120,11 +28,6 @@ def user_of(run: Run) -> str:
 def gpu_of(vm: Vm) -> str:
     """`MI300X:2`, as a task file asks for it; `none` for a machine without."""
     return f"{vm.facts.gpu}:{vm.facts.gpu_count}" if vm.facts.gpu and vm.facts.gpu_count else "none"
-
-
-def day_of(moment: int) -> str:
-    """The day in UTC, `YYYY-MM-DD`."""
-    return (_EPOCH + timedelta(microseconds=moment)).date().isoformat()
 
 
 def midnights(since: int, until: int) -> Iterator[int]:

@@ -1,107 +1,148 @@
 """What everything cost, and that against the provider's figure, summed from what is kept of every bill."""
 
+from collections import Counter
+from datetime import date, timedelta
 from functools import lru_cache
-from typing import Final
+from typing import Annotated, Final, Literal
 
 import msgspec
+from msgspec import Meta
 
 from engine.money.bill import Line
-from engine.money.reconcile import Cause, Reconciliation, reconcile_sums
-from engine.money.report import By, Report, ReportRow, day_of
-from projections.models.cost_rows import DAY, ChargeSum, Paid, decode_against, decode_paid
+from engine.money.reconcile import Cause, Difference, Reconciliation, reconcile_sums
+from events.clock import SECOND
+from projections.models.cost_rows import ChargeSum, Paid, decode_against, decode_paid
+from projections.models.wire import Shape, Usd
 from projections.store.store import ProjectionStore
 
+By = Literal["vm", "run", "day", "user", "gpu"]
+LINES: Final = (
+    Line.PROVISIONING, Line.BUSY, Line.IDLE, Line.TERMINATING, Line.UNCONFIRMED, Line.UNATTRIBUTED, Line.ROUNDING
+)  # fmt: skip
+"""What money is for, in the order it is shown."""
 _EACH: Final = 1_000_000
 """Places of one machine: more than it has parts."""
 _LAST: Final = 10**17
 """What no run pays comes behind all else."""
-_LINES: Final = tuple(Line)
+
+
+class CostRow(Shape, frozen=True, kw_only=True):
+    """What one machine, run, day, user or kind of GPU cost."""
+
+    key: str
+    """vm_id, run_id, `YYYY-MM-DD`, the user, `MI300X:2`; for what no run pays, the line's name in parentheses."""
+    label: str
+    """For people: the name of the machine or the run, else the key."""
+    total_usd: Usd
+    on_demand_usd: Usd
+    spot_usd: Usd
+    machine_seconds: float
+    lines: dict[str, Usd]
+    archive: Annotated[bool, Meta(description="All of this row is from archives.")]
+
+
+class CostReport(Shape, frozen=True, kw_only=True):
+    """What everything cost; the rows of all pages sum to the total exactly."""
+
+    by: By
+    rows: tuple[CostRow, ...]
+    """In order of first appearance; days in order of time; what no run pays last."""
+    total: CostRow
+    low_usd: Usd
+    high_usd: Usd
+    archived_usd: Annotated[Usd, Meta(description="The part of the total from archives; no budget counts it.")]
 
 
 class StoredCosts(msgspec.Struct, frozen=True, kw_only=True):
-    """A report as `engine.money.report` makes it, and everything reconciled."""
+    """A report, and everything reconciled."""
 
-    report: Report
+    report: CostReport
     places: tuple[int, ...]
     """Of each row, ascending: a row keeps its place when others come behind it."""
     reconciliation: Reconciliation
 
 
-class _Runs(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept of all runs, summed."""
+class _Sum(msgspec.Struct, kw_only=True):
+    """What a row is summed in."""
 
-    names: dict[str, str]
-    users: dict[str, str]
-    ours: int
-    theirs: int
-    causes: dict[Cause, int]
+    key: str
+    label: str
+    place: int = 0
+    lines: dict[str, int] = msgspec.field(default_factory=lambda: {line.value: 0 for line in LINES})
+    spot: int = 0
+    time: int = 0
+    archive: bool = False
+
+    def add(self, part: ChargeSum, *, spot: bool) -> None:
+        self.lines[part.line] += part.cost
+        self.time += part.time
+        self.spot += part.cost if spot else 0
+
+    def row(self) -> CostRow:
+        total = sum(self.lines.values())
+        return CostRow(
+            key=self.key,
+            label=self.label,
+            total_usd=total,
+            on_demand_usd=total - self.spot,
+            spot_usd=self.spot,
+            machine_seconds=self.time / SECOND,
+            lines=self.lines,
+            archive=self.archive,
+        )
 
 
 def costs(store: ProjectionStore, by: By) -> StoredCosts:
     """What everything cost, to the newest poll that the store shows."""
-    runs = _runs(store, by)
-    rows: dict[str, ReportRow] = {}
-    places: dict[str, int] = {}
-    total, nobodys = ReportRow(key="total", label="total"), dict.fromkeys(_LINES, 0)
-    low = high = 0
-    archived = 0
-    for ordinal, vm_id, name, kept, archive in store.vms.paid():
+    known: dict[str, str] = {}
+    """run id → what its row is named by: the run's name, or who submitted it."""
+    paid = theirs = 0
+    causes: Counter[Cause] = Counter()
+    for _, run_id, name, user, compared in store.runs.against():
+        if word := name if by == "run" else user:
+            known[run_id] = word
+        if compared is not None:
+            against = decode_against(compared)
+            paid, theirs = paid + against.ours, theirs + (against.theirs or 0)
+            for cause, amount in against.causes:
+                causes[Cause(cause)] += amount
+    sums: dict[str, _Sum] = {}
+    total, nobodys = _Sum(key="total", label="total"), Counter[Line]()
+    low = high = archived = 0
+    for ordinal, vm_id, vm_name, kept, archive in store.vms.paid():
         one = decode_paid(kept)
         low, high = low + one.low, high + one.high
         for index, part in enumerate(one.parts):
-            line = Line(part.line)
-            key = _key(by, vm_id, one, part, runs)
-            row = rows.get(key)
-            if row is None:
-                row = rows[key] = ReportRow(key=key, label=_label(by, key, name, runs), archive=True)
-                places[key] = _place(by, key, part, ordinal * _EACH + index)
-            if archive is not None:
-                archived += part.cost
-            else:
-                row.archive = False
-            _add(row, line, part, spot=one.spot)
-            _add(total, line, part, spot=one.spot)
+            key, label = _key(by, vm_id, vm_name, one, part, known)
+            found = sums.get(key)
+            if found is None:
+                place = _place(by, key, part, ordinal * _EACH + index)
+                found = sums[key] = _Sum(key=key, label=label, place=place, archive=True)
+            found.add(part, spot=one.spot)
+            found.archive &= archive is not None
+            total.add(part, spot=one.spot)
+            archived += 0 if archive is None else part.cost
             if part.run_id is None:
-                nobodys[line] += part.cost
-    everything = reconcile_sums(
-        ours=total.total, paid=runs.ours, theirs=runs.theirs, causes=runs.causes, nobodys=nobodys
-    )
-    order = sorted(rows, key=places.__getitem__)
-    report = Report(by=by, rows=tuple(rows[key] for key in order), total=total, low=low, high=high, archived=archived)
+                nobodys[Line(part.line)] += part.cost
+    ours, in_order = total.row(), sorted(sums.values(), key=lambda found: found.place)
+    rows = tuple(found.row() for found in in_order)
     return StoredCosts(
-        report=report,
-        places=tuple(places[key] for key in order),
-        reconciliation=everything,
+        report=CostReport(by=by, rows=rows, total=ours, low_usd=low, high_usd=high, archived_usd=archived),
+        places=tuple(found.place for found in in_order),
+        reconciliation=reconcile_sums(ours=ours.total_usd, paid=paid, theirs=theirs, causes=causes, nobodys=nobodys),
     )
 
 
-def _runs(store: ProjectionStore, by: By) -> _Runs:
-    """The runs' names or users where rows are made of these, and their comparisons, summed."""
-    names: dict[str, str] = {}
-    users: dict[str, str] = {}
-    ours = theirs = 0
-    sums: dict[str, int] = {}
-    for run_id, name, user, kept in store.runs.against():
-        if by == "run" and name:
-            names[run_id] = name
-        elif by == "user" and user:
-            users[run_id] = user
-        if kept is not None:
-            one = decode_against(kept)
-            ours, theirs = ours + one.ours, theirs + (one.theirs or 0)
-            for cause, amount in one.causes:
-                sums[cause] = sums.get(cause, 0) + amount
-    causes = {Cause(cause): amount for cause, amount in sums.items()}
-    return _Runs(names=names, users=users, ours=ours, theirs=theirs, causes=causes)
-
-
-def _add(row: ReportRow, line: Line, part: ChargeSum, *, spot: bool) -> None:
-    row.lines[line] = row.lines.get(line, 0) + part.cost
-    row.time += part.time
-    if spot:
-        row.spot += part.cost
-    else:
-        row.on_demand += part.cost
+def run_reconciliations(store: ProjectionStore) -> tuple[Reconciliation, ...]:
+    """Every run that either side charges, in order of first sight."""
+    found = []
+    for _, run_id, name, _, compared in sorted(store.runs.against()):
+        if compared is not None:
+            one = decode_against(compared)
+            lines = tuple(Difference(Cause(cause), amount) for cause, amount in one.causes)
+            label = name or run_id
+            found.append(Reconciliation(run_id=run_id, name=label, ours=one.ours, theirs=one.theirs, lines=lines))
+    return tuple(found)
 
 
 def _place(by: By, key: str, part: ChargeSum, first: int) -> int:
@@ -111,29 +152,24 @@ def _place(by: By, key: str, part: ChargeSum, first: int) -> int:
     return _LAST + first if key.startswith("(") else first
 
 
-def _label(by: By, key: str, name: str | None, runs: _Runs) -> str:
-    if by == "vm":
-        return name or key
-    return runs.names.get(key, key)
-
-
 @lru_cache(maxsize=4096)
 def _day(day: int) -> str:
-    return day_of(day * DAY)
+    return (date(1970, 1, 1) + timedelta(days=day)).isoformat()
 
 
-def _key(by: By, vm_id: str, one: Paid, part: ChargeSum, runs: _Runs) -> str:
-    """The row that a part of a machine's bill belongs to."""
+def _key(by: By, vm_id: str, vm_name: str | None, one: Paid, part: ChargeSum, known: dict[str, str]) -> tuple[str, str]:
+    """(key, label) of the row that a part of a machine's bill belongs to."""
     match by:
         case "vm":
-            return vm_id
+            return vm_id, vm_name or vm_id
         case "gpu":
-            return one.gpu
+            key = one.gpu
         case "day":
-            return _day(part.day)
+            key = _day(part.day)
         case _ if part.run_id is None:
-            return f"({part.line})"
+            key = f"({part.line})"
         case "run":
-            return part.run_id
+            return part.run_id, known.get(part.run_id, part.run_id)
         case "user":
-            return runs.users.get(part.run_id, "unknown")
+            key = known.get(part.run_id, "unknown")
+    return key, key

@@ -1,46 +1,15 @@
 """The public JSON objects of money: costs, reconciliations and the budget."""
 
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import Meta
 
 from engine.decide.budget import Account
 from engine.fold.world_codec import WorldState
-from engine.money.bill import Line
 from engine.money.costs import Charge
 from engine.money.reconcile import Reconciliation
-from engine.money.report import By, Report, ReportRow
 from engine.policy import Policy
-from events.clock import SECOND
 from projections.models.wire import Position, Shape, Time, Usd, wire
-
-LINES = (Line.PROVISIONING, Line.BUSY, Line.IDLE, Line.TERMINATING, Line.UNCONFIRMED, Line.UNATTRIBUTED, Line.ROUNDING)
-"""What money is for, in the order it is shown."""
-
-
-class CostRow(Shape, frozen=True, kw_only=True):
-    """What one machine, run, day, user or kind of GPU cost."""
-
-    key: str
-    label: str
-    total_usd: Usd
-    on_demand_usd: Usd
-    spot_usd: Usd
-    machine_seconds: float
-    lines: dict[str, Usd]
-    archive: Annotated[bool, Meta(description="All of this row is from archives.")]
-
-
-class CostReport(Shape, frozen=True, kw_only=True):
-    """What everything cost; the rows of all pages sum to the total exactly."""
-
-    by: By
-    rows: tuple[CostRow, ...]
-    total: CostRow
-    low_usd: Usd
-    high_usd: Usd
-    archived_usd: Annotated[Usd, Meta(description="The part of the total from archives; no budget counts it.")]
 
 
 class DifferenceObject(Shape, frozen=True, kw_only=True, rename={"amount": "amount_usd"}):
@@ -106,33 +75,9 @@ class BudgetObject(Shape, frozen=True, kw_only=True):
     alerts: tuple[BudgetAlert, ...]
 
 
-def report_object(report: Report) -> dict[str, Any]:
-    """A report: every row, and their sum with its bounds."""
-    return wire(
-        CostReport(
-            by=report.by,
-            rows=tuple(_row(row) for row in report.rows),
-            total=_row(report.total),
-            low_usd=report.low,
-            high_usd=report.high,
-            archived_usd=report.archived,
-        )
-    )
-
-
-def reconciliation_object(one: Reconciliation, state: WorldState) -> dict[str, Any]:
+def reconciliation_object(one: Reconciliation) -> dict[str, Any]:
     """Our figure beside the provider's, every difference by its cause."""
-    run = state.runs.get(one.run_id or "")
-    return wire(
-        ReconciliationObject(
-            run_id=one.run_id,
-            name=None if one.run_id is None else (None if run is None else run.name) or one.run_id,
-            ours=one.ours,
-            theirs=one.theirs,
-            lines=msgspec.convert(one.lines, tuple[DifferenceObject, ...], from_attributes=True),
-            divergence=one.divergence,
-        )
-    )
+    return wire(msgspec.convert(one, ReconciliationObject, from_attributes=True))
 
 
 def charge_object(one: Charge) -> dict[str, Any]:
@@ -161,17 +106,4 @@ def budget_object(account: Account, state: WorldState, policy: Policy) -> Budget
             )
             for threshold in policy.thresholds
         ),
-    )
-
-
-def _row(row: ReportRow) -> CostRow:
-    return CostRow(
-        key=row.key,
-        label=row.label,
-        total_usd=row.total,
-        on_demand_usd=row.on_demand,
-        spot_usd=row.spot,
-        machine_seconds=row.time / SECOND,
-        lines={line.value: row.lines.get(line, 0) for line in LINES},
-        archive=row.archive,
     )

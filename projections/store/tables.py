@@ -13,7 +13,7 @@ from projections.store.schema import RUN_GOES_ON, SHOWN, VM_GOES_ON, RunRow, VmR
 _ID: Final = runs.c.run_id == bindparam("id")
 _OBJECT: Final = select(runs.c.object).where(_ID)
 _MONEY: Final = select(runs.c.cost, runs.c.against).where(_ID)
-_AGAINST: Final = select(runs.c.run_id, runs.c.name, runs.c.user, runs.c.against).where(text(SHOWN))
+_AGAINST: Final = select(runs.c.ordinal, runs.c.run_id, runs.c.name, runs.c.user, runs.c.against).where(text(SHOWN))
 _OF_PROVIDER: Final = select(runs.c.run_id).where(
     runs.c.provider_id == bindparam("provider_id"), runs.c.provider == bindparam("provider")
 )
@@ -54,8 +54,10 @@ class RunTable(RowTable[RunRow]):
         """What is stored as a run's cost (micro-dollars) and as `against`; None where unknown."""
         return self._database.first(_MONEY, id=run_id) or (None, None)
 
-    def against(self) -> list[tuple[str, str | None, str | None, bytes | None]]:
-        """(run id, name, user, cost against the provider's figure) of every run that is not hidden, in any order."""
+    def against(self) -> list[tuple[int, str, str | None, str | None, bytes | None]]:
+        """(place, run id, name, user, cost against the provider's figure) of every run that is not hidden, in any
+        order.
+        """
         return self._database.execute(_AGAINST).fetchall()
 
     def of_provider(self, provider: str, provider_id: str) -> str | None:

@@ -9,10 +9,10 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from stenotest.whole_costs import reconcile
 
 from engine.fold.world import World
 from engine.money.costs import Costs
-from engine.money.reconcile import reconcile
 from engine.providers.readings import READINGS
 from engine.replay.result import JsonObject, Replay, diff
 from engine.replay.trace import fold_polls, incident_path, open_trace, replay_trace

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from stenotest.histories import History, histories
 from stenotest.machines import HOST, MachineHistory, machine_event, machine_histories, machine_item
 from stenotest.story import START, Item, Story, job, run_item, submission
+from stenotest.whole_costs import cost_report, reconcile
 
 from engine.money.costs import Costs
-from engine.money.reconcile import Cause, reconcile
-from engine.money.report import By, cost_report
+from engine.money.reconcile import Cause
 from engine.policy import Billing, Policy, Rate, dump_policy
 from engine.providers.readings import READINGS
 from events import types
@@ -22,12 +22,13 @@ from events.clock import SECOND, SystemClock
 from events.poll import Poll
 from events.store.record import ANY, Batch, Record
 from projections.models import projection_writer as keeper
-from projections.models.costs import costs
-from projections.models.money_objects import reconciliation_object, report_object
+from projections.models.costs import By, costs, run_reconciliations
+from projections.models.money_objects import reconciliation_object
 from projections.models.past_worlds import opened
 from projections.models.projection_writer import ProjectionWriter
 from projections.models.projector import caught_up
 from projections.models.view import View
+from projections.models.wire import wire
 from projections.store.store import ProjectionStore
 
 Polls = Callable[[str], tuple[Poll, ...]]
@@ -102,17 +103,18 @@ def summed(store: ProjectionStore, by: By) -> dict[str, Any]:
     """The report from what is kept."""
     found = costs(store, by)
     assert list(found.places) == sorted(set(found.places))
-    return report_object(found.report) | {
-        "reconciliation": reconciliation_object(found.reconciliation, View(store).state)
+    return wire(found.report) | {
+        "runs": run_reconciliations(store),
+        "reconciliation": reconciliation_object(found.reconciliation),
     }
 
 
 def reckoned(store: ProjectionStore, by: By) -> dict[str, Any]:
     """The report from every bill, made for it."""
     state = View(store).whole()
-    _, everything = reconcile(Costs(state))
+    runs, everything = reconcile(Costs(state))
     assert sum(line.amount for line in everything.lines) == everything.ours - (everything.theirs or 0)
-    return report_object(cost_report(Costs(state), by)) | {"reconciliation": reconciliation_object(everything, state)}
+    return wire(cost_report(Costs(state), by)) | {"runs": runs, "reconciliation": reconciliation_object(everything)}
 
 
 def compare(store: ProjectionStore) -> None:

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 from stenotest.big import big_record
 from stenotest.story import START
+from stenotest.whole_costs import cost_report
 
 from engine.amounts import money
 from engine.decide.budget import account
 from engine.money.costs import Costs
-from engine.money.report import cost_report
 from engine.policy import Policy, Rate
 from events.clock import SECOND, SystemClock, format_time, parse_time
 from events.errors import PositionNotFound
@@ -103,7 +103,7 @@ def test_the_overview_is_complete_and_sums_to_what_the_money_commands_say(pool: 
         assert set(found) == KEYS
         whole = look.view.whole()
         assert found["budget"] == wire(budget_object(account(whole, POLICY, look.now), whole, POLICY))
-        rows = {row.key: row.total for row in cost_report(Costs(whole), "day").rows}
+        rows = {row.key: row.total_usd for row in cost_report(Costs(whole), "day").rows}
         assert found["today"]["spent_usd"] == money(rows.get(found["at"][:10], 0))
         assert found["today"]["from"] == found["at"][:10] + "T00:00:00.000000Z"
         ended = [run for run in look.view.runs() if run.ended]

@@ -11,15 +11,8 @@ from engine.settings.policy import policy_from
 from projections.api.parameters import CURSOR, HIDDEN, LIMIT, MOST, Asked, choice, cursor_of, flag, integer
 from projections.api.reads.read import Cursor, Read, at_position, page_shape, stored_page
 from projections.api.service import Service
-from projections.models.costs import costs
-from projections.models.money_objects import (
-    BudgetObject,
-    CostReport,
-    ReconciliationObject,
-    budget_object,
-    reconciliation_object,
-    report_object,
-)
+from projections.models.costs import CostReport, costs
+from projections.models.money_objects import BudgetObject, ReconciliationObject, budget_object, reconciliation_object
 from projections.models.overview import policy_then
 from projections.models.reader_pool import Look
 from projections.models.view import beside
@@ -87,9 +80,9 @@ def _costs(_: Service, look: Look, asked: Asked) -> object:
         rows = [row for row in rows if (row[0] < behind if newest else row[0] > behind)]
     shown = rows[: asked["limit"]]
     report = msgspec.structs.replace(found.report, rows=tuple(row for _, row in shown))
-    return report_object(report) | {
+    return wire(report) | {
         "next": cursor_of(shown[-1][0] if len(rows) > len(shown) else None),
-        "reconciliation": reconciliation_object(found.reconciliation, look.view.state),
+        "reconciliation": reconciliation_object(found.reconciliation),
         "position": look.position,
     }
 

@@ -83,7 +83,7 @@ def _costs(_: Service, look: Look, asked: Asked) -> object:
         "cost_usd": shown.cost_usd,
         "provider_cost_usd": money(run.cost),
         "charges": [charge_object(charge) for charge in charges],
-        "reconciliation": reconciliation_object(reconcile_run(run, charges, part, machines), part),
+        "reconciliation": reconciliation_object(reconcile_run(run, charges, part, machines)),
         "position": look.position,
     }
 

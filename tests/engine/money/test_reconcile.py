@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from stenotest.bills import a_run, at, machine, machines, on, world
+from stenotest.whole_costs import reconcile
 
 from engine.facts import AttemptFacts, JobFacts, RunFacts
 from engine.fold.change import AnomalyKind
@@ -13,7 +14,7 @@ from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
 from engine.money.costs import Costs
-from engine.money.reconcile import Cause, Reconciliation, divergences, reconcile
+from engine.money.reconcile import Cause, Reconciliation, divergences
 from engine.policy import Policy, Rate
 from engine.states import State, VmState
 

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stenotest.whole_costs import reconcile
 
 from engine.fold.world import World
 from engine.money.costs import Costs
-from engine.money.reconcile import Cause, reconcile
+from engine.money.reconcile import Cause
 from engine.providers.readings import READINGS
 from engine.replay.result import JsonObject, Replay
 from engine.replay.trace import fold_polls, open_trace, replay_trace

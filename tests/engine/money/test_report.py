@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stenotest.bills import a_run, at, machine, machines, on, world
+from stenotest.whole_costs import cost_report
 
 from engine.decide.budget import account, metrics
 from engine.facts import RunFacts
@@ -17,11 +18,12 @@ from engine.fold.world_codec import WorldState
 from engine.money.bill import Line
 from engine.money.costs import Charge, Costs, cut_at
 from engine.money.focus import COLUMNS, focus_rows
-from engine.money.report import By, Measure, cost_report, performance
+from engine.money.report import Measure, performance
 from engine.policy import DOLLAR, Policy, Rate
 from engine.requirements import Requirements
 from engine.states import State, VmReason, VmState
 from events.clock import SECOND
+from projections.models.costs import By
 
 EVERY: tuple[By, ...] = ("vm", "run", "day", "user", "gpu")
 MIDNIGHT = 15 * 3600
@@ -51,7 +53,7 @@ def night() -> WorldState:
 
 def rows(state: WorldState, by: By) -> dict[str, tuple[int, int]]:
     """key → (on demand, spot) in micro-dollars."""
-    return {row.key: (row.on_demand, row.spot) for row in cost_report(Costs(state), by).rows}
+    return {row.key: (row.on_demand_usd, row.spot_usd) for row in cost_report(Costs(state), by).rows}
 
 
 @pytest.mark.parametrize(
@@ -80,8 +82,8 @@ def test_every_report_and_the_export_sum_to_the_machines(vms: list[Vm], last: in
     whole = sum(bill.cost for bill in billed.values())
     for by in EVERY:
         report = cost_report(Costs(state), by)
-        assert sum(row.total for row in report.rows) == report.total.total == whole
-        assert all(sum(row.lines.values()) == row.total for row in report.rows)
+        assert sum(row.total_usd for row in report.rows) == report.total.total_usd == whole
+        assert all(sum(row.lines.values()) == row.total_usd for row in report.rows)
     header, *exported = focus_rows(Costs(state))
     billed_cost = header.index("BilledCost")
     assert sum(Decimal(row[billed_cost]) for row in exported) * DOLLAR == whole

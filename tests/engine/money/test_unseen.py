@@ -12,14 +12,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from stenotest.machines import HOST, machine_event, machine_item
 from stenotest.story import START, Item, Story, job, run_item, submission
+from stenotest.whole_costs import cost_report, reconcile
 
 from engine.fold.vm import Phase
 from engine.fold.world import World
 from engine.fold.world_codec import WorldState
 from engine.money.bill import Bill
 from engine.money.costs import Costs, charges
-from engine.money.reconcile import Cause, reconcile
-from engine.money.report import cost_report
+from engine.money.reconcile import Cause
 from engine.providers.readings import READINGS
 from engine.replay.trace import fold_polls
 from events.clock import SECOND
@@ -177,7 +177,7 @@ def test_runs_that_no_poll_saw_cost_their_own_time() -> None:
     assert all(near(costs[task.name], 12.75, within=0.3) for task in SEVENTEEN.tasks[1:])
     assert bill.cost == money(1207.5)
     assert near(idle(bill), 1200 - 60 - 16 * 12.75, within=16 * 0.3)
-    by_user = {row.key: row.total for row in cost_report(Costs(state), "user").rows}
+    by_user = {row.key: row.total_usd for row in cost_report(Costs(state), "user").rows}
     assert near(by_user["ada"], 59.5 + 8 * 12.75, within=2.4)
     assert near(by_user["bob"], 8 * 12.75, within=2.4)
 

@@ -1,0 +1,97 @@
+"""Costs reckoned from every bill of a world, as the read models' sums must be."""
+
+from collections import Counter, defaultdict
+from datetime import UTC, datetime
+
+from engine.fold.run import Run
+from engine.fold.vm import Vm
+from engine.money.bill import Line
+from engine.money.costs import Charge, Costs, cut_at
+from engine.money.reconcile import Cause, Reconciliation, reconcile_run, reconcile_sums
+from engine.money.report import gpu_of, midnights, user_of
+from events.clock import SECOND
+from projections.models.costs import LINES, By, CostReport, CostRow
+
+
+def cost_report(costs: Costs, by: By) -> CostReport:
+    """What everything cost, to the newest poll."""
+    state, found = costs.state, list(costs.charges())
+    groups: dict[str, tuple[str, list[Charge]]] = {}
+    for charge in found:
+        run = None if charge.run_id is None else state.runs.get(charge.run_id)
+        for part in cut_at(charge, midnights(charge.since, charge.until)) if by == "day" else [charge]:
+            key, label = _key_of(by, part, state.vms[charge.vm_id], run)
+            groups.setdefault(key, (label, []))[1].append(part)
+    rows = [_row(costs, key, label, charges) for key, (label, charges) in groups.items()]
+    rows.sort(key=lambda row: (row.key.startswith("("), row.key if by == "day" else ""))
+    bills = costs.bills().values()
+    total = _row(costs, "total", "total", found)
+    return CostReport(
+        by=by,
+        rows=tuple(rows),
+        total=CostRow(**{name: getattr(total, name) for name in total.__struct_fields__} | {"archive": False}),
+        low_usd=sum(bill.low for bill in bills),
+        high_usd=sum(bill.high for bill in bills),
+        archived_usd=sum(charge.cost for charge in found if state.vms[charge.vm_id].archive is not None),
+    )
+
+
+def _row(costs: Costs, key: str, label: str, charges: list[Charge]) -> CostRow:
+    vms = costs.state.vms
+    total = sum(charge.cost for charge in charges)
+    spot = sum(charge.cost for charge in charges if vms[charge.vm_id].facts.spot)
+    return CostRow(
+        key=key,
+        label=label,
+        total_usd=total,
+        on_demand_usd=total - spot,
+        spot_usd=spot,
+        machine_seconds=sum(charge.until - charge.since for charge in charges) / SECOND,
+        lines={line.value: sum(charge.cost for charge in charges if charge.line is line) for line in LINES},
+        archive=all(vms[charge.vm_id].archive is not None for charge in charges),
+    )
+
+
+def _key_of(by: By, charge: Charge, vm: Vm, run: Run | None) -> tuple[str, str]:
+    """(key, label) of the row that a charge belongs to."""
+    match by:
+        case "vm":
+            return charge.vm_id, vm.facts.name or charge.vm_id
+        case "run" if charge.run_id is not None:
+            return charge.run_id, (None if run is None else run.name) or charge.run_id
+        case "day":
+            key = datetime.fromtimestamp(charge.since // SECOND, UTC).date().isoformat()
+        case "user" if charge.run_id is not None:
+            key = "unknown" if run is None else user_of(run)
+        case "gpu":
+            key = gpu_of(vm)
+        case _:
+            key = f"({charge.line.value})"
+    return key, key
+
+
+def reconcile(costs: Costs) -> tuple[tuple[Reconciliation, ...], Reconciliation]:
+    """(each run that either side charges, everything). A record's runs have their cost filled in first."""
+    paid: dict[str | None, list[Charge]] = defaultdict(list)
+    state = costs.state
+    for charge in costs.charges():
+        paid[charge.run_id].append(charge)
+    machines = {(one.run_id, one.job): vm for vm in state.vms.values() for one in vm.occupancies}
+    runs = tuple(
+        reconcile_run(run, paid.get(run.run_id, []), state, machines)
+        for run in state.runs.values()
+        if run.run_id in paid or run.cost is not None
+    )
+    causes, nobodys = Counter[Cause](), Counter[Line]()
+    for line in (line for run in runs for line in run.lines):
+        causes[line.cause] += line.amount
+    for charge in paid.get(None, []):
+        nobodys[charge.line] += charge.cost
+    everything = reconcile_sums(
+        ours=sum(bill.cost for bill in costs.bills().values()),
+        paid=sum(run.ours for run in runs),
+        theirs=sum(run.theirs or 0 for run in runs),
+        causes=causes,
+        nobodys=nobodys,
+    )
+    return runs, everything
