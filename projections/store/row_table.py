@@ -23,6 +23,14 @@ _LIVE_FIRST: Final = "archive IS NOT NULL, ordinal DESC"
 class RowTable(Generic[Row]):
     """One table of an open store. Its statements are built once for each class."""
 
+    _upsert: ClassVar[Insert]
+    _copy: ClassVar[Insert]
+    """Keeps a row that the newest moment shows, as it is."""
+    _ordinal: ClassVar[Select[Any]]
+    _delete: ClassVar[Delete]
+    _count: ClassVar[Select[Any]]
+    _names: ClassVar[Select[Any]]
+
     row: type[Row]
     """Its fields are the columns that are read."""
     table: ClassVar[sqlalchemy.Table]
@@ -40,6 +48,23 @@ class RowTable(Generic[Row]):
         self.newest_moment: int | None = None
         """The newest moment that is kept: a row that it shows is copied before it is written again."""
 
+    def __init_subclass__(cls) -> None:
+        """Build the statements that have no other parts than the table."""
+        columns, is_it = cls.table.c, cls.table.c[cls.key] == bindparam("id")
+        names = ["changed", *cls.row.__struct_fields__]
+        made = insert(cls.table).values({name: bindparam(name) for name in ("ordinal", *names)})
+        replaced = {name: made.excluded[name] for name in names if name != cls.key}
+        cls._upsert = made.on_conflict_do_update(index_elements=[cls.key], set_=replaced)
+        shown = select(*columns, bindparam("until")).where(is_it, columns.changed <= bindparam("moment"))
+        cls._copy = insert(WAS[cls.table.name]).from_select([*columns.keys(), "until"], shown)
+        cls._ordinal = select(columns.ordinal).where(is_it)
+        cls._delete = delete(cls.table).where(is_it)
+        every = select(func.count()).select_from(cls.table)
+        cls._count = select(every.scalar_subquery() - every.where(text("hidden = 1")).scalar_subquery())
+        named = select(columns.name).where(columns.name.between(bindparam("word"), bindparam("last")))
+        by_newest = named.group_by(columns.name).order_by(func.max(columns.ordinal).desc())
+        cls._names = by_newest.limit(bindparam("limit"))
+
     def put(self, rows: Iterable[Row], changed: int = 0) -> None:
         """Insert or replace rows at a position; a new one comes after all others."""
         given: list[dict[str, Any]] = []
@@ -47,13 +72,13 @@ class RowTable(Generic[Row]):
             place = None if self._database.last_place is None else self._place(getattr(row, self.key))
             given.append({"ordinal": place, "changed": changed, **msgspec.structs.asdict(row)})
         self._keep((one[self.key] for one in given), changed)
-        self._database.execute_many(self._upsert(), given)
+        self._database.execute_many(self._upsert, given)
 
     def drop(self, ids: Iterable[str], changed: int = 0) -> None:
         """Delete rows at a position."""
         found = list(ids)
         self._keep(found, changed)
-        self._database.execute_many(self._delete(), ({"id": one} for one in found))
+        self._database.execute_many(self._delete, ({"id": one} for one in found))
 
     def get(self, row_id: str) -> Row | None:
         """The row of that id."""
@@ -109,12 +134,12 @@ class RowTable(Generic[Row]):
 
     def count(self) -> int:
         """How many rows there are that are not hidden."""
-        count: int = self._database.first(self._count())[0]
+        count: int = self._database.first(self._count)[0]
         return count
 
     def names(self, prefix: str = "", limit: int = 1000) -> tuple[str, ...]:
         """Names that begin so, the newest first."""
-        found = self._database.execute(self._names(), word=prefix, last=prefix + _AFTER_ANY, limit=limit)
+        found = self._database.execute(self._names, word=prefix, last=prefix + _AFTER_ANY, limit=limit)
         return tuple(row[0] for row in found)
 
     def ids(self, prefix: str, limit: int = 100) -> tuple[str, ...]:
@@ -137,43 +162,15 @@ class RowTable(Generic[Row]):
 
     def _place(self, row_id: str) -> int | None:
         """The place of a row that is below, else a new one."""
-        found = self._database.first(self._ordinal(), id=row_id)
+        found = self._database.first(self._ordinal, id=row_id)
         return self._database.next_place() if found is None else found[0]
 
     def _keep(self, ids: Iterable[str], changed: int) -> None:
         if self.newest_moment is not None:
             moment = {"until": changed, "moment": self.newest_moment}
-            self._database.execute_many(self._copy(), ({"id": one, **moment} for one in ids))
+            self._database.execute_many(self._copy, ({"id": one, **moment} for one in ids))
 
     # -- statements ---
-
-    @classmethod
-    @cache
-    def _upsert(cls) -> Insert:
-        names = ["changed", *cls.row.__struct_fields__]
-        made = insert(cls.table).values({name: bindparam(name) for name in ("ordinal", *names)})
-        replaced = {name: made.excluded[name] for name in names if name != cls.key}
-        return made.on_conflict_do_update(index_elements=[cls.key], set_=replaced)
-
-    @classmethod
-    @cache
-    def _copy(cls) -> Insert:
-        """Keeps a row that the newest moment shows, as it is."""
-        found = cls.table.c
-        shown = select(*found, bindparam("until")).where(
-            found[cls.key] == bindparam("id"), found.changed <= bindparam("moment")
-        )
-        return insert(WAS[cls.table.name]).from_select([*found.keys(), "until"], shown)
-
-    @classmethod
-    @cache
-    def _ordinal(cls) -> Select[Any]:
-        return select(cls.table.c.ordinal).where(cls.table.c[cls.key] == bindparam("id"))
-
-    @classmethod
-    @cache
-    def _delete(cls) -> Delete:
-        return delete(cls.table).where(cls.table.c[cls.key] == bindparam("id"))
 
     @classmethod
     @cache
@@ -200,16 +197,3 @@ class RowTable(Generic[Row]):
             made = made.where(tuple_(*places) < seen if newest_first else tuple_(*places) > seen)
         order = [place.desc() if newest_first else place for place in places]
         return made.order_by(*order).limit(bindparam("limit"))
-
-    @classmethod
-    @cache
-    def _count(cls) -> Select[Any]:
-        every = select(func.count()).select_from(cls.table)
-        return select(every.scalar_subquery() - every.where(text("hidden = 1")).scalar_subquery())
-
-    @classmethod
-    @cache
-    def _names(cls) -> Select[Any]:
-        name = cls.table.c.name
-        named = select(name).where(name.between(bindparam("word"), bindparam("last")))
-        return named.group_by(name).order_by(func.max(cls.table.c.ordinal).desc()).limit(bindparam("limit"))
