@@ -73,12 +73,12 @@ def _known(
 
     def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
         import contextlib
-        import sqlite3
 
         from events.errors import StenoError
+        from projections.store.database import StoreError
         from projections.store.read_models import ReadModels
 
-        with contextlib.suppress(StenoError, OSError, sqlite3.Error):
+        with contextlib.suppress(StenoError, OSError, StoreError):
             store = ReadModels(ctx.ensure_object(App).settings.record).open(write=False)
             if store is not None:
                 with store:

@@ -1,7 +1,6 @@
 """The read that is asked most, one run by its id, answered before the router: stored bytes, found by one look-up."""
 
 import asyncio
-import sqlite3
 from contextlib import suppress
 from typing import Any, Final
 
@@ -9,6 +8,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from projections.api.bodies import etag_of, matches
 from projections.api.service import Service
+from projections.store.database import StoreError
 from projections.store.read_models import ReadModels
 from projections.store.store import ProjectionStore
 
@@ -98,7 +98,7 @@ class HotReads:
             if ready is not None or self._store is None or self._shown < 0:
                 return ready
             found = self._store.runs.object_of(path[len(_PREFIX) :])
-        except (OSError, sqlite3.Error):
+        except (OSError, StoreError):
             self._drop()
             return None
         if found is None:
@@ -131,7 +131,7 @@ class HotReads:
         """A longer snapshot would keep the file's log from being merged into it."""
         if self._store is not None and self._shown >= 0:
             self._shown = -1
-            with suppress(sqlite3.Error):
+            with suppress(StoreError):
                 self._store.end()
 
     async def _open(self) -> None:
@@ -153,5 +153,5 @@ class HotReads:
         store, self._store, self._shown = self._store, None, -1
         self._answers.clear()
         if store is not None:
-            with suppress(sqlite3.Error):
+            with suppress(StoreError):
                 store.close()

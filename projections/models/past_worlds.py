@@ -4,7 +4,6 @@ A moment is a position whose world the read models keep (`projection_writer.MOME
 ground; what changed since is folded above it, in memory. Without moments the record is folded from the start.
 """
 
-import sqlite3
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from projections.models.position_at import NOTHING, Beyond
 from projections.models.projection_writer import NO_MOMENTS, RULES, Progress, ProjectionWriter
 from projections.models.projector import belongs
 from projections.models.view import View
+from projections.store.database import StoreError, StoreUnreadable
 from projections.store.read_models import ReadModels
 from projections.store.store import Checkpoint, ProjectionStore
 from projections.store.world_table import put_down, take_up_whole
@@ -35,7 +35,7 @@ def opened(
     """The projections as they were after `position`, and of archives `beyond` it; the caller closes them."""
     for _ in range(_TRIES):
         store = None
-        with suppress(sqlite3.Error):
+        with suppress(StoreError):
             store = _above(record, position)
             if store is None:
                 break
@@ -58,7 +58,7 @@ def as_it_was(
 
 def world_before(record: "Record", position: int) -> tuple[World, int]:
     """A world to fold on from, and where it stands: at the newest moment up to a position, or empty at 0."""
-    with suppress(sqlite3.Error, KeyError, ValueError):
+    with suppress(StoreError, KeyError, ValueError):
         store = _above(record, position)
         if store is not None:
             with store, store.reading():
@@ -83,7 +83,7 @@ def _above(record: "Record", position: int) -> ProjectionStore | None:
     world = store.world_below(store.base)
     if world is None:
         store.close()
-        raise sqlite3.DatabaseError("the moment is no longer kept")
+        raise StoreUnreadable("the moment is no longer kept")
     put_down(store, *world)
     store.set_checkpoint(Checkpoint(rules=RULES, record=record.id, position=store.base))
     return store
@@ -117,7 +117,7 @@ class _Held:
                     if not store.base or (models.is_current(store) and store.world_below(store.base) is not None):
                         yield view
                         return
-            except sqlite3.DatabaseError:
+            except StoreUnreadable:
                 self.close()
                 raise
             self.close()
@@ -144,7 +144,7 @@ class Moments:
         """What the projections showed at a position of the record; one thread at a time sees it.
 
         Raises:
-            sqlite3.DatabaseError: the file is damaged.
+            StoreUnreadable: the file is damaged.
         """
         with self._lock:
             held = self._held.setdefault((position, beyond), _Held())

@@ -4,7 +4,6 @@ Several processes may do so: whoever writes or builds holds a lock meanwhile.
 """
 
 import logging
-import sqlite3
 import threading
 import time
 from contextlib import closing
@@ -18,6 +17,7 @@ from events.errors import StenoError
 from events.store.record import Record
 from events.store.store import Where
 from projections.models.projection_writer import NO_MOMENTS, RULES, Progress, ProjectionWriter
+from projections.store.database import StoreError, StoreRefused, StoreUnreadable
 from projections.store.read_models import ReadModels
 from projections.store.store import Checkpoint, ProjectionStore
 
@@ -90,7 +90,7 @@ def caught_up(record: Record, *, progress: Progress | None = None) -> Projection
     try:
         with closing(CatchUp(models)) as writing:
             writing.bring_up(record, progress or (lambda _, __: None))
-    except (OSError, sqlite3.Error):
+    except (OSError, StoreError):
         return _in_memory(record, store, progress)
     if store is not None:
         store.close()
@@ -136,7 +136,7 @@ def _in_memory(record: Record, store: ProjectionStore | None, progress: Progress
         with store:
             try:
                 found = store.copy()
-            except sqlite3.Error:
+            except StoreError:
                 found = None
     found = found or ProjectionStore.create(None)
     ProjectionWriter(record, found, spacing=NO_MOMENTS).advance(record.head().position, progress)
@@ -162,7 +162,7 @@ class CatchUp:
         """Bring the read models up to the record's head as it is now; builds them where there are none.
 
         Raises:
-            StenoError, OSError, sqlite3.Error: as they say; the next call starts again.
+            StenoError, OSError, StoreError: as they say; the next call starts again.
         """
         if self._is_in_use() and self._position >= self._goal(record):
             return
@@ -201,11 +201,11 @@ class CatchUp:
                 assert writer is not None  # noqa: S101 - it is in use
                 try:
                     if not belongs(record, writer.store.checkpoint()):
-                        raise sqlite3.DatabaseError("they belong to another record, or to other rules")
+                        raise StoreUnreadable("they belong to another record, or to other rules")
                     writer.advance(head, progress, most=None if progress else 1)
-                except sqlite3.OperationalError:
+                except StoreRefused:
                     raise
-                except sqlite3.DatabaseError:  # damaged: it is rebuilt
+                except StoreUnreadable:  # damaged: it is rebuilt
                     CatchUp.close(self)
                     return False
             self._position = writer.position
@@ -328,7 +328,7 @@ class Projector(CatchUp):
                     self.catch_up()
                 except _Stopped:
                     break
-                except (StenoError, OSError, sqlite3.Error) as error:
+                except (StenoError, OSError, StoreError) as error:
                     if str(error) != told:
                         told = str(error)
                         _log.warning("the read models cannot be brought up to the record: %s", error)

@@ -1,6 +1,5 @@
 """Readers of the projections for the threads of the service: as they are now, or as they were at a position."""
 
-import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,6 +16,7 @@ from projections.models.position_at import NOTHING, Beyond
 from projections.models.projection_writer import RULES
 from projections.models.projector import Building, caught_up
 from projections.models.view import View
+from projections.store.database import StoreError, StoreUnreadable, is_damage
 from projections.store.read_models import ReadModels
 from projections.store.store import Checkpoint, ProjectionStore
 
@@ -68,7 +68,7 @@ class _Reader:
         """The position the file shows. What was read of another position is forgotten.
 
         Raises:
-            sqlite3.DatabaseError: it cannot be read.
+            StoreUnreadable: it cannot be read.
         """
         checkpoint = self.store.read_checkpoint()
         if checkpoint.position != self.position:
@@ -104,8 +104,6 @@ class Pool:
         self._building = building
         self._lock = threading.Lock()
         self._free: list[_Reader] = []
-        self._records: list[Record] = []
-        """Records open for looks at the past."""
         self._moments = Moments()
         self._closed = False
 
@@ -120,7 +118,7 @@ class Pool:
         reader, whole = self._ready(min_position), True
         try:
             yield Look(record=reader.record, view=reader.view, position=reader.position, now=self._clock.now())
-        except sqlite3.DatabaseError as error:
+        except StoreUnreadable as error:
             whole = False
             if self._doubt(error, reader.store.stamp):
                 raise Behind(_DAMAGED) from error
@@ -149,28 +147,29 @@ class Pool:
             Behind: the read models were damaged and are being built.
         """
         stamp = self._models.stamp()
-        with self._lent() as record:
-            head = record.head().position
+        reader = self._unused() or _Reader(self._record(), ProjectionStore.create(None))
+        try:
+            head = reader.record.head().position
             if not 0 <= position <= head:
                 raise PositionNotFound(f"The record ends at position {head}; {position} is beyond it.")
             if stamp is None and position > _SOON and (building := self._building()) is not None:
                 raise BeingBuilt(building)
-            try:
-                with self._moments.at(record, position, beyond) as view:
-                    shown = max(position, *(last for _, last in beyond.archives), 0)
-                    now = self._clock.now() if view.last_at is None else view.last_at
-                    yield Look(record=record, view=view, position=shown, now=now, past=True)
-            except sqlite3.DatabaseError as error:
-                if self._doubt(error, stamp):
-                    raise Behind(_DAMAGED) from error
-                raise
+            with self._moments.at(reader.record, position, beyond) as view:
+                shown = max(position, *(last for _, last in beyond.archives), 0)
+                now = self._clock.now() if view.last_at is None else view.last_at
+                yield Look(record=reader.record, view=view, position=shown, now=now, past=True)
+        except StoreUnreadable as error:
+            if self._doubt(error, stamp):
+                raise Behind(_DAMAGED) from error
+            raise
+        finally:
+            self._end(reader, whole=True)
 
     def close(self) -> None:
         """Close every reader that nobody has; those that are out are closed when they come back."""
         with self._lock:
             self._closed = True
-            found: list[_Reader | Record] = [*self._free, *self._records]
-            self._free, self._records = [], []
+            found, self._free = self._free, []
         for one in found:
             one.close()
         self._moments.close()
@@ -207,7 +206,7 @@ class Pool:
         try:
             reader.store.begin()
             return reader.look()
-        except sqlite3.DatabaseError as error:
+        except StoreUnreadable as error:
             self._end(reader, whole=False)
             self._doubt(error, reader.store.stamp)
             return None
@@ -217,8 +216,7 @@ class Pool:
         if self._wake is None:
             with self._record() as record:
                 caught_up(record).close()
-        with self._lock:
-            reader = self._free.pop() if self._free else None
+        reader = self._unused()
         if reader is not None and self._is_current(reader):
             return reader
         store, is_kept = self._models.open(write=False), store_at(self._path).is_writable()
@@ -246,7 +244,7 @@ class Pool:
 
     def _end(self, reader: _Reader, *, whole: bool) -> None:
         """Take a reader back; one that is not whole is closed."""
-        with suppress(sqlite3.Error):
+        with suppress(StoreError):
             reader.store.end()
         with self._lock:
             if whole and not self._closed and len(self._free) < _KEPT:
@@ -254,40 +252,22 @@ class Pool:
                 return
         reader.close()
 
-    def _doubt(self, error: sqlite3.DatabaseError, stamp: object) -> bool:
+    def _doubt(self, error: StoreUnreadable, stamp: object) -> bool:
         """Whether the read models of that stamp are damaged; they are disposable, and others are built."""
-        if not _is_damage(error):
+        if not is_damage(error):
             return False
         self._models.discard(stamp)
         if self._wake is not None:
             self._wake()
         return True
 
-    @contextmanager
-    def _lent(self) -> Iterator[Record]:
+    def _unused(self) -> _Reader | None:
+        """A reader that nobody has."""
         with self._lock:
-            record = self._records.pop() if self._records else None
-        record = self._record() if record is None else record
-        try:
-            yield record
-        finally:
-            with self._lock:
-                is_kept = not self._closed and len(self._records) < _KEPT
-                if is_kept:
-                    self._records.append(record)
-            if not is_kept:
-                record.close()
+            return self._free.pop() if self._free else None
 
     def _record(self) -> Record:
         return Record.open(self._path, clock=self._clock, check=False, shapes=READINGS.shape)
-
-
-def _is_damage(error: sqlite3.DatabaseError) -> bool:
-    """Whether the file is to blame, and not that it is busy or that we use it wrongly."""
-    if isinstance(error, sqlite3.ProgrammingError):
-        return False
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
-    return code & 0xFF not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def _is_readable(record: Record, checkpoint: Checkpoint | None) -> bool:

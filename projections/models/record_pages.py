@@ -12,7 +12,7 @@ from events.traces.trace import write_trace_line
 from projections.models.wire import Position, Shape, Time, wire
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from events.store.record import Record, Stored
     from projections.models.reader_pool import Look
@@ -136,29 +136,37 @@ def events(
     stream: str | None = None,
     types: Collection[str] | None = None,
     backwards: bool = False,
+    row: Callable[[Stored], dict[str, Any]] = event_row,
 ) -> Page:
     """Events of one stream and of some types if given, in order or backwards, from behind a position on."""
+    after, until = 0, look.position
+    if backwards and behind is not None:
+        until = min(until, behind - 1)
+    elif behind is not None:
+        after = behind
+    found = look.record.read(after=after, until=until, stream=stream, types=types, limit=limit + 1, backwards=backwards)
     shown: list[Stored] = []
     size = 0
-    for stored in _read(look, behind, limit + 1, stream, types, backwards=backwards):
+    for stored in found:
         if len(shown) == limit or size > PAGE_BYTES:
-            return Page(rows=[event_row(one) for one in shown], next=shown[-1].position)
+            return Page(rows=[row(one) for one in shown], next=shown[-1].position)
         shown.append(stored)
         values = msgspec.structs.astuple(stored.data)
         size += sum(len(value) for value in values if isinstance(value, bytes | str))
-    return Page(rows=[event_row(one) for one in shown], next=None)
+    return Page(rows=[row(one) for one in shown], next=None)
 
 
 def polls(
     look: Look, *, behind: int | None = None, limit: int = 50, source: str | None = None, failed: bool = False,
     backwards: bool = False,
 ) -> Page:  # fmt: skip
-    """Polls of one source if given, in order or backwards, from behind a position on; each with what it changed."""
+    """Polls of one source if given, each with what it changed; else as `events`."""
     types, stream = _polls(source, failed=failed)
-    found = list(_read(look, behind, limit + 1, stream, types, backwards=backwards))
-    shown = found[:limit]
-    rows = [poll_row(look.record, stored, _changed(look.record, stored.position)) for stored in shown]
-    return Page(rows=rows, next=shown[-1].position if len(found) > limit else None)
+
+    def row(stored: Stored) -> dict[str, Any]:
+        return poll_row(look.record, stored, _changed(look.record, stored.position))
+
+    return events(look, behind=behind, limit=limit, stream=stream, types=types, backwards=backwards, row=row)
 
 
 def event(look: Look, position: int) -> dict[str, object]:
@@ -186,21 +194,8 @@ def poll(look: Look, position: int) -> dict[str, object]:
     return {"position": position, **_trace_line(look.record, position)}
 
 
-def _read(
-    look: Look, behind: int | None, limit: int, stream: str | None, types: Collection[str] | None, *, backwards: bool
-) -> Iterator[Stored]:
-    after, until = 0, look.position
-    if backwards and behind is not None:
-        until = min(until, behind - 1)
-    elif behind is not None:
-        after = behind
-    return look.record.read(after=after, until=until, stream=stream, types=types, limit=limit, backwards=backwards)
-
-
 def _one(look: Look, position: int) -> Stored:
-    found = None
-    if 0 < position <= look.position:
-        found = next(iter(look.record.read(after=position - 1, limit=1)), None)
+    found = next(look.record.at([position]), None) if position <= look.position else None
     if found is None:
         raise PositionNotFound(f"The record ends at position {look.position}; there is no event at {position}.")
     return found

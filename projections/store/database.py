@@ -13,6 +13,21 @@ from sqlalchemy import Executable, Insert, Table, UpdateBase, bindparam, insert
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
 
+StoreError = sqlite3.Error
+"""A store cannot be read or written."""
+StoreUnreadable = sqlite3.DatabaseError
+"""A `StoreError` of what is asked or of the file; `is_damage` tells which."""
+StoreRefused = sqlite3.OperationalError
+"""A `StoreUnreadable` that may be over at the next try: another holds the file, or the disk is full."""
+
+
+def is_damage(error: StoreUnreadable) -> bool:
+    """Whether the file is to blame, and not that it is busy or that we use it wrongly."""
+    if isinstance(error, sqlite3.ProgrammingError):
+        return False
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
+    return code & 0xFF not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
 
 class _Compiler(SQLiteCompiler):
     def limit_clause(self, select: Any, **options: Any) -> str:
