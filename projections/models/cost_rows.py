@@ -11,13 +11,11 @@ from engine.fold.vm import Vm
 from engine.money.bill import Bill
 from engine.money.costs import Costs, charges, cut_at, runs_on
 from engine.money.life import silent_from
-from engine.money.reconcile import Reconciliation, reconcile_run
+from engine.money.reconcile import reconcile_run
 from engine.money.report import gpu_of, midnights
 from engine.objects import vm_object
-from events.clock import SECOND
+from engine.policy import DAY
 from projections.store.schema import VmRow
-
-DAY: Final = 86_400 * SECOND
 
 
 class ChargeSum(msgspec.Struct, frozen=True, array_like=True):
@@ -72,12 +70,6 @@ def encode_paid(vm: Vm, bill: Bill) -> bytes:
     parts = tuple(ChargeSum(*key, *found) for key, found in sums.items())
     spot = bool(vm.facts.spot)
     return _encode(Paid(low=bill.low, high=bill.high, gpu=gpu_of(vm), spot=spot, parts=parts))
-
-
-def encode_against(one: Reconciliation, machines: dict[str, int]) -> bytes:
-    """A run's comparison as the store keeps it; `machines` as in `Against`."""
-    causes = tuple((line.cause.value, line.amount) for line in one.lines)
-    return _encode(Against(machines=machines, ours=one.ours, theirs=one.theirs, causes=causes))
 
 
 Money = tuple[int | None, bytes | None]
@@ -158,7 +150,9 @@ def _money(costs: Costs, bases: _Bases, run: Run, vms: list[Vm]) -> Money:
     }
     part = msgspec.structs.replace(costs.state, vms=there, runs={run.run_id: run})
     found = reconcile_run(run, mine, part, submissions)
-    return cost, encode_against(found, {vm_id: bases.of(run.run_id, vm_id) for vm_id in there})
+    machines = {vm_id: bases.of(run.run_id, vm_id) for vm_id in there}
+    causes = tuple((line.cause.value, line.amount) for line in found.lines)
+    return cost, _encode(Against(machines=machines, ours=found.ours, theirs=found.theirs, causes=causes))
 
 
 def _row(costs: Costs, vm: Vm, folded: bytes) -> VmRow:

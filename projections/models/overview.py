@@ -11,10 +11,10 @@ from msgspec import Meta
 from engine.decide.budget import account
 from engine.fold.world_codec import WorldState
 from engine.objects import BlindObject, RunObject, VmObject
-from engine.policy import Policy
+from engine.policy import DAY, Policy
 from events.clock import SECOND
 from projections.models import incidents
-from projections.models.cost_rows import DAY, decode_paid
+from projections.models.cost_rows import decode_paid
 from projections.models.money_objects import BudgetObject, budget_object
 from projections.models.reader_pool import Look
 from projections.models.view import QueuedRun, SourceView, queued_run
