@@ -29,6 +29,7 @@ from stenotest.big import big_record, polls
 from engine.policy import Policy
 from engine.providers.readings import READINGS
 from engine.replay.record import world_of
+from engine.wire import wire
 from events.clock import SystemClock
 from events.store.record import Record
 from projections.models import record_pages as browse
@@ -37,7 +38,6 @@ from projections.models.overview import overview
 from projections.models.past_worlds import opened
 from projections.models.projector import Lag, Projector, rebuilt
 from projections.models.reader_pool import Look, Pool
-from projections.models.wire import wire
 
 EVENTS = int(sys.argv[1]) if len(sys.argv) > 1 and sys.argv[1].isdecimal() else 1_000_000
 GIVEN = Path(sys.argv[1]) if len(sys.argv) == 2 and not sys.argv[1].isdecimal() else None

@@ -87,8 +87,8 @@ def costs_command(
 
 def _report(app: App, view: View, by: By) -> None:
     from cli.render.money import costs_table
+    from engine.wire import wire
     from projections.models.costs import costs
-    from projections.models.wire import wire
 
     report = costs(view.store, by).report
     if report.rows or app.json:
@@ -110,13 +110,12 @@ def _performance(app: App, found: Books) -> None:
 
 def _reconciliation(app: App, view: View) -> None:
     from cli.render.money import reconciliation_page
+    from engine.wire import wire
     from projections.models.costs import costs, run_reconciliations
-    from projections.models.money_objects import reconciliation_object
 
     runs, everything = run_reconciliations(view.store), costs(view.store, "vm").reconciliation
     if app.json or runs or everything.ours:
-        rows, total = [reconciliation_object(one) for one in runs], reconciliation_object(everything)
-        value = {"runs": rows, "total": total, "position": view.position}
+        value = {"runs": [wire(one) for one in runs], "total": wire(everything), "position": view.position}
         show(app, value, lambda: reconciliation_page(runs, everything, columns()))
     else:
         hint("nothing has cost anything yet, by either side")
@@ -161,8 +160,8 @@ def budget_command(app: App, at: str | None) -> None:
     from cli.render.money import budget_page
     from cli.wiring.view import books
     from engine.decide.budget import account
+    from engine.wire import wire
     from projections.models.money_objects import budget_object
-    from projections.models.wire import wire
 
     with books(app, at, every_run=False) as found:
         standing = account(found.state, found.policy, found.now)

@@ -11,7 +11,7 @@ from cli.wiring.app import App, steno_command
 from cli.wiring.options import at_option, hidden_option, run_argument, run_or_vm_argument
 from cli.wiring.output import emit, emit_json, hint, show
 from cli.wiring.terminal import columns
-from projections.models.wire import wire
+from engine.wire import wire
 
 
 @steno_command("ps")
@@ -36,13 +36,12 @@ def ps_command(app: App, everything: bool, hidden: bool, at: str | None) -> None
       steno ps --at 2026-11-20T15:00:00Z
     """
     from cli.wiring.view import DAY, say_unseen, source_objects, viewing
-    from projections.models.view import queued_run
 
     with viewing(app, at) as (_, view, now):
         runs = view.runs(open_or_since=None if everything else now - DAY, newest_first=True, hidden=hidden)
         sources, waiting = view.sources(now), view.queued(now)
         if app.json:
-            queue = [wire(queued_run(one)) for one in waiting.values()]
+            queue = [wire(one) for one in waiting.values()]
             found = {"runs": runs, "sources": source_objects(sources), "position": view.position, "queue": queue}
             emit_json(found)
             return
@@ -81,7 +80,6 @@ def show_command(app: App, run: str, at: str | None) -> None:
 
     from cli.render.runs import anomaly_table, in_full
     from cli.wiring.view import viewing
-    from projections.models.view import queued_run
 
     with viewing(app, at) as (_, view, now):
         row = view.row(run)
@@ -93,7 +91,7 @@ def show_command(app: App, run: str, at: str | None) -> None:
         "observability": None if source is None else source.observability,
         "anomalies": anomalies,
         "position": position,
-        "queued": None if queued is None else wire(queued_run(queued)),
+        "queued": None if queued is None else wire(queued),
     }
     parts = [in_full(found, now, queued=queued, machine=machine)]
     if anomalies:
@@ -121,6 +119,7 @@ def timeline_command(app: App, run: str, at: str | None) -> None:
     """
     from cli.render.timeline import draw
     from cli.wiring.view import viewing
+    from engine.wire import wire
     from projections.models.timeline import timeline
     from projections.store.world_table import decode_run
 
@@ -156,6 +155,7 @@ def explain_command(app: App, run: str, at: str | None) -> None:
     """
     from cli.render.explain import page, vm_page
     from cli.wiring.view import viewing
+    from engine.wire import wire
     from projections.models.explain import explain
     from projections.store.schema import VmRow
 

@@ -41,8 +41,8 @@ def listed(app: App, at: str | None) -> None:
     """
     from cli.render import paint, words
     from cli.wiring.view import viewing
+    from engine.wire import wire
     from projections.models.sources import source_rows
-    from projections.models.wire import wire
 
     with viewing(app, at) as (record, view, _):
         rows, position = source_rows(record, view), view.position

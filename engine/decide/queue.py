@@ -6,9 +6,9 @@ import heapq
 from collections.abc import Iterator
 from math import inf
 from statistics import median_low
-from typing import Final, assert_never
+from typing import Annotated, Final, assert_never
 
-import msgspec
+from msgspec import Meta
 
 from engine.decide.budget import check
 from engine.decide.matching import covers
@@ -19,6 +19,7 @@ from engine.fold.run import Held, Run
 from engine.fold.world_codec import WorldState, source_of
 from engine.policy import MINUTE, Policy
 from engine.states import Reason, State, VmState
+from engine.wire import Shape, Time
 from events.clock import SECOND, backoff, format_second, span
 from events.types import IntentAbandoned, RunHeld, RunPlaced, RunRequeued
 
@@ -110,16 +111,15 @@ def is_due(held: Held | None, now: int) -> bool:
 # -- what is shown of it -----------------------------------------------------------------------------------------------
 
 
-class Queued(msgspec.Struct, frozen=True):
-    """One run in Steno's queue."""
+class Queued(Shape, frozen=True):
+    """A place in Steno's queue, and why the run waits there."""
 
     run_id: str
-    position: int
-    """1 is next."""
+    position: Annotated[int, Meta(ge=1, description="In the queue, from 1.")]
     why: str
     detail: str
-    estimated_start: int | None
-    """Microseconds, UTC; None: nothing is known to estimate it from."""
+    estimated_start: Time | None
+    """None: nothing is known to estimate it from."""
 
 
 def queue(state: WorldState, source: str, policy: Policy, now: int) -> tuple[Queued, ...]:

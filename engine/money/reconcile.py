@@ -12,8 +12,6 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-import msgspec
-
 from engine.amounts import usd
 from engine.fold.change import Anomaly, AnomalyKind
 from engine.fold.run import Run
@@ -24,6 +22,7 @@ from engine.money.costs import Charge
 from engine.money.life import silent_from
 from engine.money.prices import Book, Tariff, exact, rung_at
 from engine.policy import CENT, HOUR
+from engine.wire import Shape, Usd
 
 HALF_STEP: Final = 50
 """The provider rounds to 100 micro-dollars."""
@@ -66,31 +65,47 @@ Sums = dict[Cause, Fraction]
 """Micro-dollars by cause; 0 where there is none yet."""
 
 
-class Difference(msgspec.Struct, frozen=True):
-    """One reason, with what it makes out in micro-dollars."""
+class Difference(Shape, frozen=True, rename={"amount": "amount_usd"}):
+    """One reason why two figures differ; positive is in ours only."""
 
     cause: Cause
-    amount: int
+    amount: Usd
 
 
-class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
-    """Ours against the provider's, of one run or of everything. Micro-dollars."""
+class Reconciliation(
+    Shape,
+    frozen=True,
+    kw_only=True,
+    rename={"ours": "ours_usd", "theirs": "theirs_usd", "divergence": "divergence_usd"},
+):
+    """Our figure beside the provider's, of one run or of everything; the lines sum to the difference exactly."""
 
     run_id: str | None
     """None: everything."""
-    name: str | None = None
+    name: str | None
     """The run's, else its id."""
-    ours: int
-    theirs: int | None
+    ours: Usd
+    theirs: Usd | None
     """None where the provider gives no figure."""
     lines: tuple[Difference, ...]
-    """They sum to ours − theirs; none of nothing."""
+    """None of nothing."""
+    divergence: Usd
+    """What stays unexplained, if that is more than a cent; else 0."""
 
-    @property
-    def divergence(self) -> int:
-        """What stays unexplained, if that is more than a cent; else 0."""
-        amount = sum(line.amount for line in self.lines if line.cause is Cause.UNEXPLAINED)
-        return amount if abs(amount) > CENT else 0
+
+def reconciliation(
+    amounts: Mapping[Cause, int], *, ours: int, theirs: int | None, run_id: str | None = None, name: str | None = None
+) -> Reconciliation:
+    """Two figures and what makes out their difference, in micro-dollars."""
+    unexplained = amounts.get(Cause.UNEXPLAINED, 0)
+    return Reconciliation(
+        run_id=run_id,
+        name=name or run_id,
+        ours=ours,
+        theirs=theirs,
+        lines=tuple(Difference(cause, amounts[cause]) for cause in Cause if amounts.get(cause)),
+        divergence=unexplained if abs(unexplained) > CENT else 0,
+    )
 
 
 class Charged(NamedTuple):
@@ -125,18 +140,17 @@ def reconcile_sums(
     for line, cost in nobodys.items():
         amounts[_OF[line]] += cost
     amounts[Cause.NOBODY] += ours - paid - sum(nobodys.values())
-    return Reconciliation(run_id=None, ours=ours, theirs=theirs, lines=_differences(amounts))
+    return reconciliation(amounts, ours=ours, theirs=theirs)
 
 
 def reconcile_run(
     run: Run, charges: Iterable[Charge], state: WorldState, machines: Mapping[tuple[str, str], Vm]
 ) -> Reconciliation:
     """One run. `machines`: (run_id, submission) → the machine it was on."""
-    mine, name = list(charges), run.name or run.run_id
+    mine = list(charges)
     ours = sum(charge.cost for charge in mine)
     if run.cost is None:
-        lines = _differences({Cause.NO_FIGURE: ours})
-        return Reconciliation(run_id=run.run_id, name=name, ours=ours, theirs=None, lines=lines)
+        return reconciliation({Cause.NO_FIGURE: ours}, ours=ours, theirs=None, run_id=run.run_id, name=run.name)
     sums: Sums = defaultdict(Fraction)
     theirs = Fraction(0)
     spans: dict[str, list[Charged]] = defaultdict(list)
@@ -158,7 +172,7 @@ def reconcile_run(
     sums[cause] += theirs - run.cost
     rounded = Counter({cause: round(amount) for cause, amount in sums.items()})
     rounded[Cause.ROUNDING] += ours - run.cost - sum(rounded.values())
-    return Reconciliation(run_id=run.run_id, name=name, ours=ours, theirs=run.cost, lines=_differences(rounded))
+    return reconciliation(rounded, ours=ours, theirs=run.cost, run_id=run.run_id, name=run.name)
 
 
 def _compare(vm: Vm, mine: list[Charge], spans: list[Charged], sums: Sums) -> None:
@@ -213,10 +227,6 @@ def _outside(since: int, until: int, covered: Iterable[tuple[int, int]]) -> list
         for start, end in pairwise(edges)
         if not any(first <= start and end <= last for first, last in inside)
     ]
-
-
-def _differences(amounts: Mapping[Cause, int]) -> tuple[Difference, ...]:
-    return tuple(Difference(cause, amounts[cause]) for cause in Cause if amounts.get(cause))
 
 
 # -- the provider's figure by itself -----------------------------------------------------------------------------------

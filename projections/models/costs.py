@@ -9,10 +9,10 @@ import msgspec
 from msgspec import Meta
 
 from engine.money.bill import Line
-from engine.money.reconcile import Cause, Difference, Reconciliation, reconcile_sums
+from engine.money.reconcile import Cause, Reconciliation, reconcile_sums, reconciliation
+from engine.wire import Shape, Usd
 from events.clock import SECOND
 from projections.models.cost_rows import ChargeSum, Paid, decode_against, decode_paid
-from projections.models.wire import Shape, Usd
 from projections.store.store import ProjectionStore
 
 By = Literal["vm", "run", "day", "user", "gpu"]
@@ -139,9 +139,8 @@ def run_reconciliations(store: ProjectionStore) -> tuple[Reconciliation, ...]:
     for _, run_id, name, _, compared in sorted(store.runs.against()):
         if compared is not None:
             one = decode_against(compared)
-            lines = tuple(Difference(Cause(cause), amount) for cause, amount in one.causes)
-            label = name or run_id
-            found.append(Reconciliation(run_id=run_id, name=label, ours=one.ours, theirs=one.theirs, lines=lines))
+            amounts = {Cause(cause): amount for cause, amount in one.causes}
+            found.append(reconciliation(amounts, ours=one.ours, theirs=one.theirs, run_id=run_id, name=name))
     return tuple(found)
 
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from engine.providers.readings import READINGS
+from engine.wire import Position, Shape, Time
 from events import types
 from events.clock import format_time
 from events.poll import Poll
 from events.shape.cut import identity_of, split
 from events.shape.shape import LINES, BodyShape
-from projections.models.wire import Position, Shape, Time
 
 if TYPE_CHECKING:
     from events.store.record import Stored

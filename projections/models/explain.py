@@ -12,13 +12,13 @@ from engine.providers.readings import READINGS
 from engine.rules.current import CURRENT, Decisive, decisive
 from engine.rules.sets import flips
 from engine.states import Reason
+from engine.wire import Position, Shape, Time
 from events.clock import parse_time
 from events.errors import PositionNotFound
 from events.poll import Poll
 from projections.models.evidence import Quote, quote, quote_event
 from projections.models.timeline import Gap, timeline
 from projections.models.view import View
-from projections.models.wire import Position, Shape, Time
 from projections.store.schema import RunRow
 from projections.store.world_table import decode_run
 

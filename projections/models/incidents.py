@@ -7,9 +7,10 @@ from msgspec import Meta
 
 from engine.fold.change import Anomaly
 from engine.objects import BlindObject
+from engine.wire import Position, Shape, Time
 from projections.models.projector import Lag
 from projections.models.reader_pool import Look
-from projections.models.wire import Position, Shape, Time
+from projections.store.notes import Mark
 
 if TYPE_CHECKING:
     from events.store.record import Record
@@ -72,15 +73,6 @@ MARKS: Final = 400
 """Shown at most; of a shorter stretch they are closer to each other."""
 
 
-class MarkObject(Shape, frozen=True, kw_only=True):
-    """Something to look for in time."""
-
-    position: Position
-    at: Time
-    kind: str
-    subject: str
-
-
 class RecordObject(Shape, frozen=True, kw_only=True):
     """Where the record stands, or stood at the moment looked at."""
 
@@ -92,7 +84,7 @@ class RecordObject(Shape, frozen=True, kw_only=True):
     last_at: Time | None
     checkpoint: Annotated[Position, Meta(description="The position the read models show.")]
     lag: Lag
-    marks: tuple[MarkObject, ...]
+    marks: tuple[Mark, ...]
     thinned: Annotated[bool, Meta(description="More marks exist: use `since` and `until` for a shorter range.")]
 
 
@@ -112,6 +104,6 @@ def record_object(look: Look, lag: Lag, *, since: int | None = None, until: int 
         last_at=None if last is None else max(last.observed_at, look.view.last_at or 0),
         checkpoint=look.position,
         lag=lag,
-        marks=msgspec.convert(found.marks, tuple[MarkObject, ...], from_attributes=True),
+        marks=found.marks,
         thinned=found.thinned,
     )

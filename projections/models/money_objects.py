@@ -7,32 +7,8 @@ import msgspec
 from engine.decide.budget import Account
 from engine.fold.world_codec import WorldState
 from engine.money.costs import Charge
-from engine.money.reconcile import Reconciliation
 from engine.policy import Policy
-from projections.models.wire import Position, Shape, Time, Usd, wire
-
-
-class DifferenceObject(Shape, frozen=True, kw_only=True, rename={"amount": "amount_usd"}):
-    """One reason why two figures differ; positive is in ours only."""
-
-    cause: str
-    amount: Usd
-
-
-class ReconciliationObject(
-    Shape,
-    frozen=True,
-    kw_only=True,
-    rename={"ours": "ours_usd", "theirs": "theirs_usd", "divergence": "divergence_usd"},
-):
-    """Our figure beside the provider's; the lines sum to the difference exactly."""
-
-    run_id: str | None
-    name: str | None
-    ours: Usd
-    theirs: Usd | None
-    lines: tuple[DifferenceObject, ...]
-    divergence: Usd
+from engine.wire import Position, Shape, Time, Usd, wire
 
 
 class ChargeObject(
@@ -73,11 +49,6 @@ class BudgetObject(Shape, frozen=True, kw_only=True):
     burn_rate_usd_per_hour: Usd
     exhausted_at: Time | None
     alerts: tuple[BudgetAlert, ...]
-
-
-def reconciliation_object(one: Reconciliation) -> dict[str, Any]:
-    """Our figure beside the provider's, every difference by its cause."""
-    return wire(msgspec.convert(one, ReconciliationObject, from_attributes=True))
 
 
 def charge_object(one: Charge) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from engine.fold.vm import Vm
 from engine.money.prices import price_of
 from engine.policy import DOLLAR, Policy
 from engine.requirements import Requirements
+from engine.wire import Shape, Usd
 from projections.models.reader_pool import Look
-from projections.models.wire import Shape, Usd
 from projections.store.world_table import decode_vm
 
 MEMORY_GB: Final = {

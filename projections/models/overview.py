@@ -9,16 +9,17 @@ import msgspec
 from msgspec import Meta
 
 from engine.decide.budget import account
+from engine.decide.queue import Queued
 from engine.fold.world_codec import WorldState
 from engine.objects import BlindObject, RunObject, VmObject
 from engine.policy import DAY, Policy
+from engine.wire import Position, Shape, Stretched, Time, Usd
 from events.clock import SECOND
 from projections.models import incidents
 from projections.models.cost_rows import decode_paid
 from projections.models.money_objects import BudgetObject, budget_object
 from projections.models.reader_pool import Look
-from projections.models.view import QueuedRun, SourceView, queued_run
-from projections.models.wire import Position, Shape, Stretched, Time, Usd
+from projections.models.view import SourceView
 from projections.store.schema import VmRow
 from projections.store.store import ProjectionStore
 from projections.store.world_table import decode_vm
@@ -93,7 +94,7 @@ class Overview(Shape, frozen=True, kw_only=True):
     head: Position
     sources: Annotated[tuple[SourceView, ...], Meta(description="The live ones.")]
     running: tuple[RunObject, ...]
-    queued: dict[str, QueuedRun]
+    queued: dict[str, Queued]
     recent: tuple[RunObject, ...]
     today: Today
     budget: BudgetObject
@@ -115,7 +116,7 @@ def overview(look: Look, policy: Policy) -> Overview:
         head=look.record.head().position,
         sources=view.sources(look.now),
         running=_stored(value for _, value in store.runs.page(limit=_RUNNING, live=True)),
-        queued={run_id: queued_run(one) for run_id, one in view.queued(look.now).items()},
+        queued=view.queued(look.now),
         recent=_stored(store.runs.last_ended(_RECENT)),
         today=today(look),
         budget=budget_object(account(state, policy, look.now, settled), view.state, policy),

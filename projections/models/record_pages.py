@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
+from engine.wire import Position, Shape, Time, wire
 from events.errors import PositionNotFound
 from events.traces.trace import write_trace_line
-from projections.models.wire import Position, Shape, Time, wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator

@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from engine.errors import Conflict, SourceNotFound
 from engine.fold.world_codec import source_of
-from projections.models.wire import Shape, Time
+from engine.wire import Shape, Time
 from projections.store.world_table import decode_run, decode_vm
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from msgspec import Meta
 
 from engine.fold.run import Attempt, Said
 from engine.objects import BlindObject, IntervalObject, RunObject, VmObject
+from engine.wire import Position, Shape, Stretched, Time
 from events.clock import SECOND, foreign_run_id, parse_time
-from projections.models.wire import Position, Shape, Stretched, Time
 
 
 class TimelineSpan(Stretched, frozen=True, kw_only=True):

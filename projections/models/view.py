@@ -3,10 +3,9 @@
 import difflib
 from collections.abc import Container, Sequence
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import Meta
 
 from engine.decide.budget import PastSpend
 from engine.decide.queue import Queued, queue
@@ -20,9 +19,9 @@ from engine.fold.world_codec import WorldState, policy_of, source_of
 from engine.objects import BlindObject, RunObject, VmObject, blind_object
 from engine.policy import DAY
 from engine.rules.current import CURRENT
+from engine.wire import Shape, Time
 from events.clock import format_time
 from events.errors import StenoError
-from projections.models.wire import Shape, Time
 from projections.store.row_table import Row, RowTable
 from projections.store.schema import RunRow, VmRow
 from projections.store.store import ProjectionStore
@@ -43,21 +42,6 @@ def queues(state: WorldState, now: int) -> dict[str, Queued]:
     waiting = (run for run_id in state.unsettled if waits(run := state.runs[run_id]))
     sources = dict.fromkeys(source_of(run) for run in waiting)
     return {one.run_id: one for source in sources for one in queue(state, source, policy_of(state, source), now)}
-
-
-class QueuedRun(Shape, frozen=True, kw_only=True):
-    """A place in Steno's queue, and why the run waits there."""
-
-    run_id: str
-    position: Annotated[int, Meta(ge=1, description="In the queue, from 1.")]
-    why: str
-    detail: str
-    estimated_start: Time | None
-
-
-def queued_run(one: Queued) -> QueuedRun:
-    """A place in the queue as its public object."""
-    return msgspec.convert(one, QueuedRun, from_attributes=True)
 
 
 def beside(vm: Vm) -> dict[str, object]:

@@ -19,6 +19,7 @@ from sqlalchemy import (
     union_all,
 )
 
+from engine.wire import Position, Shape, Time
 from projections.store.database import Database
 from projections.store.schema import anomalies, blind, marks, runs
 
@@ -110,12 +111,11 @@ def _newest_blind(but: int) -> Select[Any]:
     return shown.order_by(blind.c.ordinal.desc()).limit(bindparam("limit"))
 
 
-class Mark(msgspec.Struct, frozen=True):
+class Mark(Shape, frozen=True):
     """Something a person looks for in time."""
 
-    position: int
-    at: int
-    """Microseconds, UTC."""
+    position: Position
+    at: Time
     kind: str
     """`run_succeeded`, `run_failed`, `run_stopped`, `vm_started`, `vm_ended`, or the kind of an anomaly."""
     subject: str

@@ -18,6 +18,7 @@ from cli.wiring.app import App
 from engine.policy import Policy
 from engine.providers.readings import READINGS
 from engine.replay.trace import open_trace
+from engine.wire import wire
 from events.clock import SECOND, SystemClock, format_time, parse_time
 from events.store.record import Record
 from events.store.store import store_at
@@ -25,7 +26,6 @@ from projections.api.tokens import Tokens
 from projections.models.overview import overview
 from projections.models.projector import caught_up
 from projections.models.reader_pool import Pool
-from projections.models.wire import wire
 
 Call = Callable[..., Result]
 TRACE = Path(__file__).parents[1] / "traces" / "dstack-0.22.5" / "warm_reuse.jsonl.zst"

@@ -17,18 +17,17 @@ from engine.money.costs import Costs
 from engine.money.reconcile import Cause
 from engine.policy import Billing, Policy, Rate, dump_policy
 from engine.providers.readings import READINGS
+from engine.wire import wire
 from events import types
 from events.clock import SECOND, SystemClock
 from events.poll import Poll
 from events.store.record import ANY, Batch, Record
 from projections.models import projection_writer as keeper
 from projections.models.costs import By, costs, run_reconciliations
-from projections.models.money_objects import reconciliation_object
 from projections.models.past_worlds import opened
 from projections.models.projection_writer import ProjectionWriter
 from projections.models.projector import caught_up
 from projections.models.view import View
-from projections.models.wire import wire
 from projections.store.store import ProjectionStore
 
 Polls = Callable[[str], tuple[Poll, ...]]
@@ -105,7 +104,7 @@ def summed(store: ProjectionStore, by: By) -> dict[str, Any]:
     assert list(found.places) == sorted(set(found.places))
     return wire(found.report) | {
         "runs": run_reconciliations(store),
-        "reconciliation": reconciliation_object(found.reconciliation),
+        "reconciliation": wire(found.reconciliation),
     }
 
 
@@ -114,7 +113,7 @@ def reckoned(store: ProjectionStore, by: By) -> dict[str, Any]:
     state = View(store).whole()
     runs, everything = reconcile(Costs(state))
     assert sum(line.amount for line in everything.lines) == everything.ours - (everything.theirs or 0)
-    return wire(cost_report(Costs(state), by)) | {"runs": runs, "reconciliation": reconciliation_object(everything)}
+    return wire(cost_report(Costs(state), by)) | {"runs": runs, "reconciliation": wire(everything)}
 
 
 def compare(store: ProjectionStore) -> None:

@@ -15,6 +15,7 @@ from engine.amounts import money
 from engine.decide.budget import account
 from engine.money.costs import Costs
 from engine.policy import Policy, Rate
+from engine.wire import wire
 from events.clock import SECOND, SystemClock, format_time, parse_time
 from events.errors import PositionNotFound
 from events.poll import Poll
@@ -27,7 +28,6 @@ from projections.models.offers import offers
 from projections.models.overview import burn, lanes, overview, policy_then, spent_at
 from projections.models.projector import Lag
 from projections.models.reader_pool import Look, Pool
-from projections.models.wire import wire
 
 Polls = Callable[[str], tuple[Poll, ...]]
 Recorded = Callable[[Path, Sequence[Poll]], Record]

@@ -10,10 +10,10 @@ from stenotest.told import OURS, Told, requested
 from engine.fold.run import Attempt, Run
 from engine.objects import BlindObject, RunObject, run_object
 from engine.rules.current import CURRENT
+from engine.wire import wire
 from events import types
 from events.clock import SECOND, format_time
 from projections.models.timeline import Timeline, timeline
-from projections.models.wire import wire
 
 
 def test_states_are_spans_that_meet() -> None:

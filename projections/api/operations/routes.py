@@ -10,6 +10,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from engine.fold.sources import observability
+from engine.wire import Shape, wire
 from events.errors import StenoError
 from projections.api.bodies import JSON
 from projections.api.operations.collector import ServiceCollector, watched
@@ -18,7 +19,6 @@ from projections.api.problems import Problem
 from projections.api.service import Service
 from projections.models.projector import Building, Lag
 from projections.models.view import SourceView
-from projections.models.wire import Shape, wire
 
 MOST_LAG: Final = 15.0
 """Seconds that read models may be behind."""

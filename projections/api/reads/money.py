@@ -5,18 +5,19 @@ import msgspec
 from engine.decide.budget import account
 from engine.fold.change import Anomaly
 from engine.fold.world_codec import WorldState
+from engine.money.reconcile import Reconciliation
 from engine.objects import VmObject
 from engine.policy import Policy
 from engine.settings.policy import policy_from
+from engine.wire import Position, Time, wire
 from projections.api.parameters import CURSOR, HIDDEN, LIMIT, MOST, Asked, choice, cursor_of, flag, integer
 from projections.api.reads.read import Cursor, Read, at_position, page_shape, stored_page
 from projections.api.service import Service
 from projections.models.costs import CostReport, costs
-from projections.models.money_objects import BudgetObject, ReconciliationObject, budget_object, reconciliation_object
+from projections.models.money_objects import BudgetObject, budget_object
 from projections.models.overview import policy_then
 from projections.models.reader_pool import Look
 from projections.models.view import beside
-from projections.models.wire import Position, Time, wire
 
 
 class MachineAnswer(VmObject, frozen=True, kw_only=True):
@@ -44,7 +45,7 @@ class CostAnswer(CostReport, frozen=True, kw_only=True):
     """What everything cost; the rows of all pages sum to the total exactly. `reconciliation` is of everything too."""
 
     next: Cursor | None
-    reconciliation: ReconciliationObject
+    reconciliation: Reconciliation
     position: Position
 
 
@@ -82,7 +83,7 @@ def _costs(_: Service, look: Look, asked: Asked) -> object:
     report = msgspec.structs.replace(found.report, rows=tuple(row for _, row in shown))
     return wire(report) | {
         "next": cursor_of(shown[-1][0] if len(rows) > len(shown) else None),
-        "reconciliation": reconciliation_object(found.reconciliation),
+        "reconciliation": wire(found.reconciliation),
         "position": look.position,
     }
 

@@ -10,13 +10,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from engine.wire import Position, Shape
 from projections.api.bodies import STENO_POSITION, read_answer
 from projections.api.openapi import json_answer, operation_name
 from projections.api.parameters import Asked, Parameter, Place, asked_of, cursor_of, path_parameters
 from projections.api.reads.moment import MOMENT, look
 from projections.api.service import Service
 from projections.models.reader_pool import Look
-from projections.models.wire import Position, Shape
 
 AT_ONCE = 16
 """Reads that are worked on at the same time; further ones wait."""

@@ -7,6 +7,7 @@ from msgspec import UNSET, UnsetType
 
 from engine.objects import BlindObject
 from engine.settings.policy import policy_from
+from engine.wire import Position, Shape, Time, wire
 from events.types import NAMES
 from projections.api.parameters import (
     CURSOR,
@@ -31,7 +32,6 @@ from projections.models.overview import Overview, overview
 from projections.models.reader_pool import Look
 from projections.models.record_pages import EventObject, PollObject
 from projections.models.sources import SourceRow, source_rows
-from projections.models.wire import Position, Shape, Time, wire
 
 _BACKWARDS = flag("backwards", "Newest first.")
 

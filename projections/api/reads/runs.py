@@ -3,10 +3,12 @@
 import msgspec
 
 from engine.amounts import money
+from engine.decide.queue import Queued
 from engine.money.costs import Costs
-from engine.money.reconcile import reconcile_run
+from engine.money.reconcile import Reconciliation, reconcile_run
 from engine.objects import RunObject
 from engine.states import State
+from engine.wire import Position, Shape, Usd, wire
 from projections.api.parameters import (
     CURSOR,
     HIDDEN,
@@ -20,12 +22,10 @@ from projections.api.reads.read import Read, at_position, page_object, page_shap
 from projections.api.service import Service
 from projections.models.cost_rows import stored_machines_of
 from projections.models.explain import Explanation, explain
-from projections.models.money_objects import ChargeObject, ReconciliationObject, charge_object, reconciliation_object
+from projections.models.money_objects import ChargeObject, charge_object
 from projections.models.reader_pool import Look
 from projections.models.record_pages import EventObject, events
 from projections.models.timeline import Timeline, timeline
-from projections.models.view import QueuedRun, queued_run
-from projections.models.wire import Position, Shape, Usd, wire
 from projections.store.world_table import decode_run
 
 
@@ -59,7 +59,7 @@ def _explain(_: Service, look: Look, asked: Asked) -> object:
     return wire(explain(look.record, view, row, look.now)) | {
         "not_warm": view.why_not_warm(row.run_id),
         "observability": None if source is None else source.observability,
-        "queued": None if queued is None else queued_run(queued),
+        "queued": queued,
         "position": look.position,
     }
 
@@ -83,7 +83,7 @@ def _costs(_: Service, look: Look, asked: Asked) -> object:
         "cost_usd": shown.cost_usd,
         "provider_cost_usd": money(run.cost),
         "charges": [charge_object(charge) for charge in charges],
-        "reconciliation": reconciliation_object(reconcile_run(run, charges, part, machines)),
+        "reconciliation": wire(reconcile_run(run, charges, part, machines)),
         "position": look.position,
     }
 
@@ -93,7 +93,7 @@ class ExplanationAnswer(Explanation, frozen=True, kw_only=True):
 
     not_warm: tuple[str, ...]
     observability: str | None
-    queued: QueuedRun | None
+    queued: Queued | None
     position: Position
 
 
@@ -104,7 +104,7 @@ class RunCosts(Shape, frozen=True, kw_only=True):
     cost_usd: Usd | None
     provider_cost_usd: Usd | None
     charges: tuple[ChargeObject, ...]
-    reconciliation: ReconciliationObject
+    reconciliation: Reconciliation
     position: Position
 
 
