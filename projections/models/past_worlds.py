@@ -5,10 +5,10 @@ ground; what changed since is folded above it, in memory. Without moments the re
 """
 
 import threading
-from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
 
 from engine.fold.world import World
 from engine.providers.readings import READINGS
@@ -135,9 +135,7 @@ class Moments:
     """The positions of one record that were asked for last; any thread may ask."""
 
     def __init__(self, held: int = _HELD) -> None:
-        self._most = held
-        self._lock = threading.Lock()
-        self._held: OrderedDict[tuple[int, Beyond], _Held] = OrderedDict()
+        self.held: Final = lru_cache(maxsize=held)(lambda _position, _beyond: _Held())
 
     @contextmanager
     def at(self, record: "Record", position: int, beyond: Beyond = NOTHING) -> Iterator[View]:
@@ -146,21 +144,10 @@ class Moments:
         Raises:
             StoreUnreadable: the file is damaged.
         """
-        with self._lock:
-            held = self._held.setdefault((position, beyond), _Held())
-            self._held.move_to_end((position, beyond))
-            while len(self._held) > self._most:
-                self._held.popitem(last=False)
+        held = self.held(position, beyond)
         with held.lock, held.reading(record, position, beyond) as view:
             yield view
 
-    @property
-    def held(self) -> tuple[int, ...]:
-        """The positions that are held, the one asked for last at the end."""
-        with self._lock:
-            return tuple(position for position, _ in self._held)
-
     def close(self) -> None:
         """Close all; those being read are closed when they come back."""
-        with self._lock:
-            self._held.clear()
+        self.held.cache_clear()

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from events.store.sqlite.connection import file_id
 from events.store.sqlite.files import locked
 from events.store.store import Where, store_at
-from projections.store.store import ProjectionStore
+from projections.store.store import ProjectionStore, connected
 
 _SIDES: Final = ("-wal", "-shm", "-journal")
 _DIGITS: Final = 8
@@ -35,11 +35,32 @@ class ReadModels:
 
     def open(self, *, write: bool) -> ProjectionStore | None:
         """Those in use; None: there are none, or none that this version can read."""
-        return ProjectionStore.open(self._path, write=write)
+        stamp = self.stamp()
+        if stamp is None:
+            return None
+        path = self._path.resolve()
+        for mode in ("rw",) if write else ("rw", "ro", "ro&immutable=1"):
+            # A reader of a WAL file makes files beside it, where it may; where nobody may, nobody writes either.
+            with suppress(sqlite3.Error):
+                connection = connected(_uri(path, mode), uri=True)
+                store = ProjectionStore(connection, stamp)
+                # A damaged page of the schema shows in its sum.
+                if store.checkpoint() is not None and store.get("schema") == store.schema_sum():
+                    connection.execute("PRAGMA synchronous = NORMAL" if write else "PRAGMA query_only = ON")
+                    return store
+                store.close()
+        return None
 
     def above(self, position: int) -> ProjectionStore | None:
         """A store in memory that begins with what those in use show at one of their moments; None: there are none."""
-        return ProjectionStore.above(self._path, position)
+        store, path = ProjectionStore.create(None), self._path.resolve()
+        try:
+            store.stamp = file_id(path)
+            store.attach(_uri(path, "rw"), position)
+        except sqlite3.Error:
+            store.close()
+            return None
+        return store
 
     def stamp(self) -> object:
         """A value that changes when others are published, as `ProjectionStore.stamp`; None: there are none."""
@@ -94,9 +115,7 @@ class ReadModels:
         path = self._path.resolve(strict=True)
         if file_id(path) != stamp:
             return None
-        database = sqlite3.connect(
-            f"file:{quote(str(path))}?mode=rw", uri=True, timeout=0, isolation_level=None, check_same_thread=False
-        )
+        database = connected(_uri(path, "rw"), uri=True, timeout=0)
         database.execute("PRAGMA query_only = ON")
         database.execute(f"PRAGMA mmap_size = {size}")
         return ProjectionStore(database, stamp)
@@ -118,6 +137,10 @@ class ReadModels:
 
     def _beside(self, suffix: str) -> Path:
         return self._path.with_name(self._path.name + suffix)
+
+
+def _uri(path: Path, mode: str) -> str:
+    return f"file:{quote(str(path))}?mode={mode}"
 
 
 def _remove(path: Path) -> None:

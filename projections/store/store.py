@@ -5,10 +5,8 @@ Disposable: a damaged file is rebuilt from the record.
 
 import os
 import sqlite3
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote
 from zlib import crc32
 
 import msgspec
@@ -66,14 +64,14 @@ class ProjectionStore(NoteTable, MarkTable):
         self.stamp = stamp
         """`ReadModels.stamp` while it, or what is below it, is in use; None: all of it is in memory."""
         self.base = 0
-        """The moment of another store that this one is `above`."""
+        """The moment of another store that this one is attached above."""
 
     @classmethod
     def create(cls, path: Path | None) -> "ProjectionStore":
         """A new, empty store at `path`, or in memory."""
         if path is not None:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
-        connection = _connect(":memory:" if path is None else str(path))
+        connection = connected(":memory:" if path is None else str(path))
         if path is not None:
             connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
@@ -82,48 +80,21 @@ class ProjectionStore(NoteTable, MarkTable):
         store.put("schema", store.schema_sum())
         return store
 
-    @classmethod
-    def open(cls, path: Path, *, write: bool) -> "ProjectionStore | None":
-        """The store at `path`; None where there is none, or none that this version can read."""
-        stamp = file_id(path)
-        if stamp is None:
-            return None
-        uri = f"file:{quote(str(path.resolve()))}?mode="
-        for mode in ("rw",) if write else ("rw", "ro", "ro&immutable=1"):
-            # A reader of a WAL file makes files beside it, where it may; where nobody may, nobody writes either.
-            with suppress(sqlite3.Error):
-                store = cls(_connect(uri + mode, uri=True), stamp)
-                # A damaged page of the schema shows in its sum.
-                if store.checkpoint() is not None and store.get("schema") == store.schema_sum():
-                    store._connection.execute("PRAGMA synchronous = NORMAL" if write else "PRAGMA query_only = ON")
-                    return store
-                store.close()
-        return None
-
-    @classmethod
-    def above(cls, base: Path, position: int) -> "ProjectionStore | None":
-        """A store in memory that begins with what the store at `base` shows at one of its moments."""
-        store = cls.create(None)
-        store.base = position
-        try:
-            path = base.resolve()
-            store.stamp = file_id(path)
-            store._connection.execute(f"ATTACH 'file:{quote(str(path))}?mode=rw' AS base")
-            last = "SELECT max(ordinal) FROM base."
-            taken = (store._connection.execute(last + table.name).fetchone()[0] for table in ORDERED)
-            store.last_place = max(place or 0 for place in taken)
-            store._connection.executescript(views_below(position))
-        except sqlite3.Error:
-            store.close()
-            return None
-        store._begins = "BEGIN"  # an immediate one would take the lock of the store below too
-        return store
+    def attach(self, base: str, position: int) -> None:
+        """Begin, empty and in memory, with what the store at a URI shows at one of its moments."""
+        self.base = position
+        self._connection.execute(f"ATTACH '{base}' AS base")
+        last = "SELECT max(ordinal) FROM base."
+        taken = (self._connection.execute(last + table.name).fetchone()[0] for table in ORDERED)
+        self.last_place = max(place or 0 for place in taken)
+        self._connection.executescript(views_below(position))
+        self._begins = "BEGIN"  # an immediate one would take the lock of the store below too
 
     def copy(self) -> "ProjectionStore":
         """The same content in memory."""
-        connection = _connect(":memory:")
-        self._connection.backup(connection)
-        return ProjectionStore(connection)
+        store = ProjectionStore(connected(":memory:"))
+        self._connection.backup(store._connection)
+        return store
 
     def __enter__(self) -> "ProjectionStore":
         return self
@@ -183,7 +154,7 @@ class ProjectionStore(NoteTable, MarkTable):
         return found
 
     def world_below(self, moment: int) -> tuple[bytes, bytes] | None:
-        """The world at a moment of the store that this one is `above` (`world_table.pieces`); None: no longer kept."""
+        """The world at a moment of the store below this one (`world_table.pieces`); None: no longer kept."""
         found: tuple[bytes, bytes] | None = self._connection.execute(_WORLD_BELOW, (moment,)).fetchone()
         return found
 
@@ -200,5 +171,6 @@ class ProjectionStore(NoteTable, MarkTable):
         self.runs.newest_moment = self.vms.newest_moment = self.moment_before((1 << 63) - 1)
 
 
-def _connect(where: str, *, uri: bool = False) -> sqlite3.Connection:
-    return sqlite3.connect(where, uri=uri, timeout=_BUSY, isolation_level=None, check_same_thread=False)
+def connected(where: str, *, uri: bool = False, timeout: float = _BUSY) -> sqlite3.Connection:
+    """A connection that any thread may use, without transactions of its own."""
+    return sqlite3.connect(where, uri=uri, timeout=timeout, isolation_level=None, check_same_thread=False)

@@ -20,7 +20,8 @@ from events.poll import Poll
 from events.store.record import ANY, Batch, Record
 from projections.models.past_worlds import as_it_was
 from projections.models.projector import RULES, caught_up, rebuilt
-from projections.store.store import Checkpoint, ProjectionStore
+from projections.store.read_models import ReadModels
+from projections.store.store import Checkpoint
 
 Polls = Callable[[str], tuple[Poll, ...]]
 Recorded = Callable[[Path, Sequence[Poll]], Record]
@@ -106,7 +107,7 @@ def test_projections_of_other_rules_or_another_record_are_built_anew(two_runs: R
         Checkpoint(rules=RULES, record=two_runs.id, position=10_000_000),
         Checkpoint(version=0, rules=RULES, record=two_runs.id, position=3),
     ):
-        other = ProjectionStore.open(read_models_file(two_runs.store.path), write=True)
+        other = ReadModels(two_runs.store).open(write=True)
         assert other is not None
         with other, other.writing():
             other.set_checkpoint(changed)

@@ -81,10 +81,10 @@ def test_a_failed_transaction_leaves_nothing(store: ProjectionStore) -> None:
 @pytest.mark.parametrize("content", [b"", b"not a database at all", b"SQLite format 3\0" + b"\0" * 200])
 def test_a_file_that_is_no_projection_is_none(tmp_path: Path, content: bytes) -> None:
     """Whatever lies there, it is built anew, never an error."""
-    path = tmp_path / "record.db.projections"
-    assert ProjectionStore.open(path, write=False) is None
-    path.write_bytes(content)
-    assert ProjectionStore.open(path, write=False) is None
+    models = ReadModels(tmp_path / "record.db")
+    assert models.open(write=False) is None
+    (tmp_path / "record.db.projections").write_bytes(content)
+    assert models.open(write=False) is None
 
 
 def test_a_stored_checkpoint_is_read_again(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_stored_checkpoint_is_read_again(tmp_path: Path) -> None:
     with ReadModels(tmp_path / "record.db").writing(), ProjectionStore.create(path) as made, made.writing():
         made.runs.put([row("aaa1")])
         made.set_checkpoint(Checkpoint(rules="r", position=7, record="r"))
-    opened = ProjectionStore.open(path, write=False)
+    opened = ReadModels(tmp_path / "record.db").open(write=False)
     assert opened is not None
     assert opened.checkpoint() == Checkpoint(rules="r", position=7, record="r")
     assert opened.copy().runs.get("aaa1") == row("aaa1")
