@@ -161,12 +161,11 @@ def budget_command(app: App, at: str | None) -> None:
     from cli.wiring.view import books
     from engine.decide.budget import account
     from engine.wire import wire
-    from projections.models.money_objects import budget_object
 
     with books(app, at, every_run=False) as found:
         standing = account(found.state, found.policy, found.now)
-        value = wire(budget_object(standing, found.state, found.policy)) | {"position": found.position}
-        show(app, value, lambda: budget_page(standing, found.state, found.policy, found.now, columns()))
+        value = wire(standing) | {"position": found.position}
+        show(app, value, lambda: budget_page(standing, found.now, columns()))
 
 
 @steno_command("metrics")

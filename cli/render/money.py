@@ -10,12 +10,10 @@ import msgspec
 from cli.render import paint, words
 from cli.render.words import short
 from engine.amounts import money, rate, usd
-from engine.decide.budget import Account
-from engine.fold.world_codec import WorldState
+from engine.decide.budget import Account, BudgetAlert
 from engine.money.projection import Claim, ClaimVerdict, Inputs
 from engine.money.reconcile import Reconciliation
 from engine.money.report import Measure
-from engine.policy import Policy
 from events.clock import SECOND, span
 from projections.models.costs import LINES, CostReport, CostRow
 
@@ -51,7 +49,7 @@ def _row(row: CostRow, shown: list[str], *, spot: bool) -> tuple[str, ...]:
     )
 
 
-def budget_page(account: Account, state: WorldState, policy: Policy, now: int, columns: int) -> str:
+def budget_page(account: Account, now: int, columns: int) -> str:
     """The figures, a bar of what is used, and the alerts."""
     total = account.total
     used = paint.dim(f"  {account.spent * 100 / total:.1f} %") if total else ""
@@ -65,7 +63,7 @@ def budget_page(account: Account, state: WorldState, policy: Policy, now: int, c
             ("now", f"{short(account.rate_now)} an hour"),
             ("last 24 hours", f"{short(account.spent_day)}, {short(account.burn_rate_hourly)} an hour on average"),
             ("used up", _exhausted(account, now)),
-            *([] if total is None else [_alert(one, total, account, state) for one in policy.thresholds]),
+            *([] if total is None else [_alert(one, total) for one in account.alerts]),
         ]
     )
     if total:
@@ -76,12 +74,11 @@ def budget_page(account: Account, state: WorldState, policy: Policy, now: int, c
     return "\n".join(lines)
 
 
-def _alert(threshold: int, total: int, account: Account, state: WorldState) -> tuple[str, str]:
-    said = "reached; `steno up` sends it" if threshold in account.crossed else "not reached"
-    told = state.crossed.get(f"{threshold}/{total}")
-    if told is not None:
-        said = f"sent at position {told}"
-    return f"alert at {threshold / 10:g} %", f"{short(total * threshold // 1000)}, {said}"
+def _alert(one: BudgetAlert, total: int) -> tuple[str, str]:
+    said = "reached; `steno up` sends it" if one.reached else "not reached"
+    if one.told_at_position is not None:
+        said = f"sent at position {one.told_at_position}"
+    return f"alert at {one.threshold * 100:g} %", f"{short(total * round(one.threshold * 1000) // 1000)}, {said}"
 
 
 def _exhausted(account: Account, now: int) -> str:

@@ -21,6 +21,7 @@ from engine.money.prices import Book, price_of, rung_at
 from engine.policy import BACKSTOP, DAY, DOLLAR, HOUR, OFF, Policy
 from engine.requirements import Requirements
 from engine.states import VmState
+from engine.wire import Position, Shape, Time, Usd
 from events.clock import SECOND, span
 from events.types import BudgetCrossed
 
@@ -48,27 +49,45 @@ class PastSpend(NamedTuple):
     """When the first of them was created; None: none is left out."""
 
 
-class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the budget stands. Micro-dollars; `None` where there is no budget."""
+class BudgetAlert(Shape, frozen=True, kw_only=True):
+    """A threshold of the budget."""
 
-    total: int | None
-    spent: int
-    committed: int
+    threshold: float
+    reached: bool
+    told_at_position: Position | None
+
+
+class Account(
+    Shape,
+    frozen=True,
+    kw_only=True,
+    rename={
+        "spent_day": "spent_24h_usd",
+        "rate_now": "rate_now_usd_per_hour",
+        "burn_rate_hourly": "burn_rate_usd_per_hour",
+        **{name: f"{name}_usd" for name in ("total", "spent", "committed", "remaining", "available")},
+    },
+):
+    """The budget; null where there is none."""
+
+    total: Usd | None
+    spent: Usd
+    committed: Usd
     """The worst still to come of what is live."""
-    remaining: int | None
+    remaining: Usd | None
     """total − spent."""
-    available: int | None
+    available: Usd | None
     """remaining − committed: what one more submission may cost at worst."""
-    spent_day: int
+    used_pct: float | None
+    spent_day: Usd
     """In the last 24 hours."""
-    rate_now: int
-    """Micro-dollars an hour of all machines that may be billed now."""
-    burn_rate_hourly: int
+    rate_now: Usd
+    """An hour of all machines that may be billed now."""
+    burn_rate_hourly: Usd
     """The mean of the last 24 hours, or of the time since the first machine if that is shorter (an hour at least)."""
-    exhausted_at: int | None
+    exhausted_at: Time | None
     """When it is used up at that rate, or at the present one where nothing was spent lately; None: never."""
-    crossed: tuple[int, ...]
-    """Thresholds reached, in parts per thousand."""
+    alerts: tuple[BudgetAlert, ...]
 
 
 _NOTHING: Final = PastSpend()
@@ -83,8 +102,8 @@ def spent(state: WorldState, *, since: int | None = None) -> int:
 def account(state: WorldState, policy: Policy, now: int, settled: PastSpend = _NOTHING) -> Account:
     """Where the budget stands at `now`. `settled` stands for machines that are over and not in `state`."""
     gone = spent(state) + settled.spent
-    promised = committed(state, policy, now)
-    left = None if policy.budget_total is None else policy.budget_total - gone
+    promised, total = committed(state, policy, now), policy.budget_total
+    left = None if total is None else total - gone
     day = spent(state, since=now - DAY)
     created = [vm.created for vm in _live(state)] + ([] if settled.since is None else [settled.since])
     burn = day * HOUR // max(HOUR, now - max(now - DAY, min(created, default=now)))
@@ -93,17 +112,24 @@ def account(state: WorldState, policy: Policy, now: int, settled: PastSpend = _N
     exhausted_at, pace = None, burn or present
     if left is not None and (left <= 0 or pace > 0):
         exhausted_at = now if left <= 0 else now + left * HOUR // pace
+    reached = _crossed(policy, gone)
     return Account(
-        total=policy.budget_total,
+        total=total,
         spent=gone,
         committed=promised,
         remaining=left,
         available=None if left is None else left - promised,
+        used_pct=round(gone * 100 / total, 1) if total else None,
         spent_day=day,
         rate_now=present,
         burn_rate_hourly=burn,
         exhausted_at=exhausted_at,
-        crossed=_crossed(policy, gone),
+        alerts=tuple(
+            BudgetAlert(
+                threshold=one / 1000, reached=one in reached, told_at_position=state.crossed.get(f"{one}/{total}")
+            )
+            for one in policy.thresholds
+        ),
     )
 
 

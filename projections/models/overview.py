@@ -8,7 +8,7 @@ from typing import Annotated, Final, cast
 import msgspec
 from msgspec import Meta
 
-from engine.decide.budget import account
+from engine.decide.budget import Account, account
 from engine.decide.queue import Queued
 from engine.fold.world_codec import WorldState
 from engine.objects import BlindObject, RunObject, VmObject
@@ -17,7 +17,6 @@ from engine.wire import Position, Shape, Stretched, Time, Usd
 from events.clock import SECOND
 from projections.models import incidents
 from projections.models.cost_rows import decode_paid
-from projections.models.money_objects import BudgetObject, budget_object
 from projections.models.reader_pool import Look
 from projections.models.view import SourceView
 from projections.store.schema import VmRow
@@ -97,7 +96,7 @@ class Overview(Shape, frozen=True, kw_only=True):
     queued: dict[str, Queued]
     recent: tuple[RunObject, ...]
     today: Today
-    budget: BudgetObject
+    budget: Account
     burn: tuple[BurnPoint, ...]
     window: Window
     lanes: tuple[LaneObject, ...]
@@ -119,7 +118,7 @@ def overview(look: Look, policy: Policy) -> Overview:
         queued=view.queued(look.now),
         recent=_stored(store.runs.last_ended(_RECENT)),
         today=today(look),
-        budget=budget_object(account(state, policy, look.now, settled), view.state, policy),
+        budget=account(state, policy, look.now, settled),
         burn=burn(look),
         window=window,
         lanes=shown,

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from engine.decide.budget import account
+from engine.decide.budget import Account, account
 from engine.fold.change import Anomaly
 from engine.fold.world_codec import WorldState
 from engine.money.reconcile import Reconciliation
@@ -14,7 +14,6 @@ from projections.api.parameters import CURSOR, HIDDEN, LIMIT, MOST, Asked, choic
 from projections.api.reads.read import Cursor, Read, at_position, page_shape, stored_page
 from projections.api.service import Service
 from projections.models.costs import CostReport, costs
-from projections.models.money_objects import BudgetObject, budget_object
 from projections.models.overview import policy_then
 from projections.models.reader_pool import Look
 from projections.models.view import beside
@@ -91,8 +90,7 @@ def _costs(_: Service, look: Look, asked: Asked) -> object:
 def _budget(service: Service, look: Look, _: Asked) -> object:
     policy = policy_at(service, look.view.state, past=look.past)
     state, settled = look.view.ledger(look.now)
-    found = budget_object(account(state, policy, look.now, settled), state, policy)
-    return wire(found) | {"position": look.position}
+    return wire(account(state, policy, look.now, settled)) | {"position": look.position}
 
 
 def policy_at(service: Service, state: WorldState, *, past: bool) -> Policy:
@@ -136,7 +134,7 @@ READS = (
         "/api/budget",
         "The budget: spent, committed, remaining, and when it is used up",
         _budget,
-        at_position(BudgetObject),
+        at_position(Account),
         "money",
     ),
 )

@@ -8,7 +8,7 @@ from engine.money.costs import Costs
 from engine.money.reconcile import Reconciliation, reconcile_run
 from engine.objects import RunObject
 from engine.states import State
-from engine.wire import Position, Shape, Usd, wire
+from engine.wire import Position, Shape, Time, Usd, wire
 from projections.api.parameters import (
     CURSOR,
     HIDDEN,
@@ -22,7 +22,6 @@ from projections.api.reads.read import Read, at_position, page_object, page_shap
 from projections.api.service import Service
 from projections.models.cost_rows import stored_machines_of
 from projections.models.explain import Explanation, explain
-from projections.models.money_objects import ChargeObject, charge_object
 from projections.models.reader_pool import Look
 from projections.models.record_pages import EventObject, events
 from projections.models.timeline import Timeline, timeline
@@ -82,7 +81,7 @@ def _costs(_: Service, look: Look, asked: Asked) -> object:
         "run_id": run.run_id,
         "cost_usd": shown.cost_usd,
         "provider_cost_usd": money(run.cost),
-        "charges": [charge_object(charge) for charge in charges],
+        "charges": [wire(msgspec.convert(charge, ChargeObject, from_attributes=True)) for charge in charges],
         "reconciliation": wire(reconcile_run(run, charges, part, machines)),
         "position": look.position,
     }
@@ -95,6 +94,22 @@ class ExplanationAnswer(Explanation, frozen=True, kw_only=True):
     observability: str | None
     queued: Queued | None
     position: Position
+
+
+class ChargeObject(
+    Shape,
+    frozen=True,
+    kw_only=True,
+    rename={"since": "from", "until": "to", "cost": "cost_usd", "hourly": "price_usd_per_hour"},
+):
+    """One sum of a machine's bill that a run pays, and the price it follows from."""
+
+    vm_id: str
+    line: str
+    since: Time
+    until: Time
+    cost: Usd
+    hourly: Usd
 
 
 class RunCosts(Shape, frozen=True, kw_only=True):
