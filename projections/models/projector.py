@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from engine.providers.readings import READINGS
-from events.clock import SECOND, Clock
+from events.clock import SECOND, Clock, SystemClock
 from events.errors import StenoError
 from events.store.record import Record
 from events.store.store import Where
@@ -88,8 +88,8 @@ def caught_up(record: Record, *, progress: Progress | None = None) -> Projection
         elif checkpoint is not None and checkpoint.position == record.head().position:
             return store
     try:
-        with closing(CatchUp(models)) as writing:
-            writing.bring_up(record, progress or (lambda _, __: None))
+        with closing(Projector(record.store, clock=SystemClock())) as projector:
+            projector.bring_up(record, progress or (lambda _, __: None))
     except (OSError, StoreError):
         return _in_memory(record, store, progress)
     if store is not None:
@@ -143,135 +143,36 @@ def _in_memory(record: Record, store: ProjectionStore | None, progress: Progress
     return found
 
 
-class CatchUp:
-    """Catches the read models of a record up, or builds them; goes on where it was.
+class Projector:
+    """Brings the read models of a record up to it, or builds them: when called, or in a thread from `start` to `stop`.
+
+    `wake` it when the record has grown, `hurry` it when a reader waits. Several processes may each have one.
 
     Args:
         live: the world of this process, which says what changed; None: the record is folded.
     """
 
-    def __init__(self, models: ReadModels, live: "LiveWorld | None" = None) -> None:
-        self._models = models
-        self._live = live
-        self._stopping = threading.Event()
-        self._writer: ProjectionWriter | None = None
-        self._position = 0
-        self._building: Building | None = None
-
-    def bring_up(self, record: Record, progress: Progress | None = None) -> None:
-        """Bring the read models up to the record's head as it is now; builds them where there are none.
-
-        Raises:
-            StenoError, OSError, StoreError: as they say; the next call starts again.
-        """
-        if self._is_in_use() and self._position >= self._goal(record):
-            return
-        if not self._advanced(record, progress):
-            self._build(record, progress)
-            self._advanced(record, progress)
-
-    def close(self) -> None:
-        """Close the read models."""
-        if self._writer is not None:
-            self._writer.store.close()
-            self._writer = None
-
-    def _goal(self, record: Record) -> int:
-        """Where the read models are to be: at the live world, where that is at the record's head."""
-        if self._live is not None and self._live.is_ready(0):
-            return self._live.position
-        return record.head().position
-
-    def _is_in_use(self) -> bool:
-        """Whether what it writes is still what others read."""
-        return self._writer is not None and self._models.is_current(self._writer.store)
-
-    def _advanced(self, record: Record, progress: Progress | None) -> bool:
-        """Whether there is a file of this record, by these rules; it is brought up to the head."""
-        while True:
-            head = self._goal(record)
-            with self._models.writing():
-                if not self._is_in_use():
-                    CatchUp.close(self)
-                    store = self._models.open(write=True)
-                    if store is None:
-                        return False
-                    self._writer = ProjectionWriter(record, store, live=self._live)
-                writer = self._writer
-                assert writer is not None  # noqa: S101 - it is in use
-                try:
-                    if not belongs(record, writer.store.checkpoint()):
-                        raise StoreUnreadable("they belong to another record, or to other rules")
-                    writer.advance(head, progress, most=None if progress else 1)
-                except StoreRefused:
-                    raise
-                except StoreUnreadable:  # damaged: it is rebuilt
-                    CatchUp.close(self)
-                    return False
-            self._position = writer.position
-            if self._position >= head or self._stopping.is_set():
-                return True
-
-    def _build(self, record: Record, progress: Progress | None) -> None:
-        """Make new ones, unless another process is at it: then wait for those."""
-        total = record.head().position
-        self._building = Building(done=None, total=total)
-        try:
-            with self._models.building():
-                if self._advanced(record, progress):
-                    return
-                tell = progress or self._tell
-                tell(0, total)
-                build(record, self._models, tell)
-                if progress is None and total >= _LONG:
-                    _log.info("the read models are built")
-        finally:
-            self._building = None
-
-    def _tell(self, done: int, total: int) -> None:
-        """How far a build is, also in the log where that takes long.
-
-        Raises:
-            _Stopped: the service ends.
-        """
-        before, now = self._building, Building(done=done, total=total)
-        self._building = now
-        if self._stopping.is_set():
-            raise _Stopped
-        if total >= _LONG and now.left and _tenth(now) != _tenth(before):
-            _log.info("building the read models: %s", now)
-
-
-class Projector(CatchUp):
-    """Catches up when called, or in a thread between `start` and `stop`.
-
-    `wake` it when the record has grown, `hurry` it when a reader waits. Several processes may each have one.
-    """
-
     def __init__(self, path: Where, *, clock: Clock, live: "LiveWorld | None" = None) -> None:
-        super().__init__(ReadModels(path), live)
         self._path = path
+        self._models = ReadModels(path)
         self._clock = clock
+        self._live = live
+        self._writer: ProjectionWriter | None = None
+        self.position = 0
+        """The last position the projections show. Any thread may ask for this and the next."""
+        self.building: Building | None = None
+        """The progress of a build; None: there is none."""
+        self._stopping = threading.Event()
         self._woken = threading.Event()
         self._hurried = threading.Event()
         self._thread: threading.Thread | None = None
         self._record: Record | None = None
 
     @property
-    def building(self) -> Building | None:
-        """The progress of a build; None: there is none. Any thread may ask."""
-        return self._building
-
-    @property
-    def position(self) -> int:
-        """The last position the projections show."""
-        return self._position
-
-    @property
     def lag(self) -> Lag:
         """How far they are behind. Any thread may ask."""
         with self._opened() as record:
-            shown = self._position
+            shown = self.position
             behind = max(0, record.head().position - shown)
             first = next(iter(record.read(after=shown, limit=1)), None) if behind else None
             if first is None:
@@ -300,6 +201,18 @@ class Projector(CatchUp):
         self._hurried.set()
         self._woken.set()
 
+    def bring_up(self, record: Record, progress: Progress | None = None) -> None:
+        """Bring the read models up to the record's head as it is now; builds them where there are none.
+
+        Raises:
+            StenoError, OSError, StoreError: as they say; the next call starts again.
+        """
+        if self._is_in_use() and self.position >= self._goal(record):
+            return
+        if not self._advanced(record, progress):
+            self._build(record, progress)
+            self._advanced(record, progress)
+
     def catch_up(self) -> None:
         """As `bring_up`, of the record that it opens."""
         try:
@@ -312,10 +225,81 @@ class Projector(CatchUp):
 
     def close(self) -> None:
         """Close the read models and the record."""
-        super().close()
+        self._drop()
         if self._record is not None:
             self._record.close()
             self._record = None
+
+    def _drop(self) -> None:
+        """Close the read models."""
+        if self._writer is not None:
+            self._writer.store.close()
+            self._writer = None
+
+    def _goal(self, record: Record) -> int:
+        """Where the read models are to be: at the live world, where that is at the record's head."""
+        if self._live is not None and self._live.is_ready(0):
+            return self._live.position
+        return record.head().position
+
+    def _is_in_use(self) -> bool:
+        """Whether what it writes is still what others read."""
+        return self._writer is not None and self._models.is_current(self._writer.store)
+
+    def _advanced(self, record: Record, progress: Progress | None) -> bool:
+        """Whether there is a file of this record, by these rules; it is brought up to the head."""
+        while True:
+            head = self._goal(record)
+            with self._models.writing():
+                if not self._is_in_use():
+                    self._drop()
+                    store = self._models.open(write=True)
+                    if store is None:
+                        return False
+                    self._writer = ProjectionWriter(record, store, live=self._live)
+                writer = self._writer
+                assert writer is not None  # noqa: S101 - it is in use
+                try:
+                    if not belongs(record, writer.store.checkpoint()):
+                        raise StoreUnreadable("they belong to another record, or to other rules")
+                    writer.advance(head, progress, most=None if progress else 1)
+                except StoreRefused:
+                    raise
+                except StoreUnreadable:  # damaged: it is rebuilt
+                    self._drop()
+                    return False
+            self.position = writer.position
+            if self.position >= head or self._stopping.is_set():
+                return True
+
+    def _build(self, record: Record, progress: Progress | None) -> None:
+        """Make new ones, unless another process is at it: then wait for those."""
+        total = record.head().position
+        self.building = Building(done=None, total=total)
+        try:
+            with self._models.building():
+                if self._advanced(record, progress):
+                    return
+                tell = progress or self._tell
+                tell(0, total)
+                build(record, self._models, tell)
+                if progress is None and total >= _LONG:
+                    _log.info("the read models are built")
+        finally:
+            self.building = None
+
+    def _tell(self, done: int, total: int) -> None:
+        """How far a build is, also in the log where that takes long.
+
+        Raises:
+            _Stopped: the service ends.
+        """
+        before, now = self.building, Building(done=done, total=total)
+        self.building = now
+        if self._stopping.is_set():
+            raise _Stopped
+        if total >= _LONG and now.left and _tenth(now) != _tenth(before):
+            _log.info("building the read models: %s", now)
 
     def _run(self) -> None:
         told = ""
