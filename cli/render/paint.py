@@ -40,6 +40,11 @@ def state(name: str, text: str | None = None) -> str:
     return click.style(name if text is None else text, fg=STATE_COLOURS.get(name))
 
 
+def verdict(name: str, *more: str | None) -> str:
+    """`● failed · exit_nonzero · exit 1` in the state's colour; what is None is left out."""
+    return state(name, " · ".join([f"● {name}", *filter(None, more)]))
+
+
 def visible(text: str) -> str:
     """A text that may hold what a provider sent, safe to print: control characters as `\\x1b`, `\\r`, `\\u202e`."""
     return _HIDDEN.sub(lambda found: found[1] or repr(found[2])[1:-1], text)

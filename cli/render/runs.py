@@ -11,23 +11,21 @@ from events.clock import SECOND, parse_time
 
 def verdict(run: RunObject) -> str:
     """`● failed · exit_nonzero · exit 1` in the state's colour."""
-    parts = [f"● {run.state}"]
-    if run.reason is not None:
-        parts.append(run.reason)
-    if run.exit_status is not None:
-        parts.append(f"exit {run.exit_status}")
-    return paint.state(run.state, " · ".join(parts))
+    return paint.verdict(run.state, run.reason, None if run.exit_status is None else f"exit {run.exit_status}")
 
 
 def ended(run: RunObject) -> str:
     """One line at the end of a run: name, verdict, duration, cold or warm start, cost."""
-    parts = [f"{paint.bold(called(run))}  {verdict(run)}"]
-    if run.execution_seconds is not None:
-        parts.append(f"ran {ran(run)}")
-    if run.start is not None:
-        parts.append(f"{run.start} start")
-    said = paid(run)
-    return "  ".join([*parts, said] if said else parts)
+    return "  ".join(filter(None, (f"{paint.bold(called(run))}  {verdict(run)}", *figures(run))))
+
+
+def figures(run: RunObject) -> tuple[str, ...]:
+    """How long it ran, its start and its cost; empty where nothing is known."""
+    return (
+        "" if run.execution_seconds is None else f"ran {ran(run)}",
+        "" if run.start is None else f"{run.start} start",
+        paid(run),
+    )
 
 
 def paid(run: RunObject) -> str:

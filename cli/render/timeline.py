@@ -5,7 +5,7 @@ from typing import NamedTuple
 import click
 
 from cli.render import paint, words
-from cli.render.runs import called, identity, paid, ran, verdict
+from cli.render.runs import called, figures, identity, verdict
 from engine.objects import RunObject
 from events.clock import SECOND
 from projections.models.timeline import Timeline
@@ -46,9 +46,7 @@ def _facts(run: RunObject, columns: int) -> list[str]:
     parts = [
         "" if run.attempts == 1 else f"{run.attempts} attempts",
         "" if run.submitted_at is None else f"submitted {words.moment(run.submitted_at)}",
-        "" if run.execution_seconds is None else f"ran {ran(run)}",
-        "" if run.start is None else f"{run.start} start",
-        paid(run),
+        *figures(run),
     ]
     lines: list[str] = []
     for part in filter(None, parts):

@@ -14,12 +14,7 @@ Machine = Callable[[str], Vm]
 
 def verdict(vm: VmObject, machine: Vm) -> str:
     """`● idle`, `● terminated · idle_timeout`, `● busy · unreachable` in the state's colour."""
-    parts = [f"● {vm.state}"]
-    if vm.reason is not None:
-        parts.append(vm.reason)
-    if machine.billed and machine.facts.unreachable:
-        parts.append("unreachable")
-    return paint.state(vm.state, " · ".join(parts))
+    return paint.verdict(vm.state, vm.reason, "unreachable" if machine.billed and machine.facts.unreachable else None)
 
 
 def called(vm: VmObject) -> str:
