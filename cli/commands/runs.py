@@ -119,7 +119,6 @@ def timeline_command(app: App, run: str, at: str | None) -> None:
     """
     from cli.render.timeline import draw
     from cli.wiring.view import viewing
-    from engine.wire import wire
     from projections.models.timeline import timeline
     from projections.store.world_table import decode_run
 
@@ -155,7 +154,6 @@ def explain_command(app: App, run: str, at: str | None) -> None:
     """
     from cli.render.explain import page, vm_page
     from cli.wiring.view import viewing
-    from engine.wire import wire
     from projections.models.explain import explain
     from projections.store.schema import VmRow
 
