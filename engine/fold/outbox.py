@@ -6,28 +6,22 @@ from msgspec.structs import replace
 from events import types
 
 SubmitOutcome = types.SubmitSucceeded | types.SubmitFailed | types.IntentAbandoned
-StopOutcome = types.StopSucceeded | types.StopFailed | types.IntentAbandoned
-VmStopOutcome = types.VmStopSucceeded | types.VmStopFailed
 
 
 class OpenSubmit(msgspec.Struct, frozen=True, kw_only=True):
     """A run that was asked for and has no outcome yet."""
 
     request: types.RunRequested
-    position: int
-    """Of the request; of its newest `RunRequeued` where it is made again."""
+    position: int  # of the request; of its newest `RunRequeued` where it is made again
     requested_at: int
     asked_at: int
     """When it was asked for, or asked for again: nothing the provider took before is this attempt."""
     attempt: int = 1
-    held: types.RunHeld | None = None
-    """Why it waits, while it does."""
+    held: types.RunHeld | None = None  # why it waits, while it does
     queued: bool = False
     """It was held or made again: nobody waits at a terminal for one answer of the provider."""
-    placed: types.RunPlaced | None = None
-    """Its place, once it has one."""
-    intended: types.SubmitIntended | None = None
-    """The newest intent: a call may have been made."""
+    placed: types.RunPlaced | None = None  # its place, once it has one
+    intended: types.SubmitIntended | None = None  # the newest intent: a call may have been made
     unmarked_at: int | None = None
     """When a call may have been made, first, that did not give the provider our run id (older versions)."""
 
@@ -49,10 +43,8 @@ class OpenNotice(msgspec.Struct, frozen=True, kw_only=True):
 
     intent: types.NoticeIntended
     position: int
-    attempts: int = 0
-    """How many have failed."""
-    failed_at: int = 0
-    """When the newest did."""
+    attempts: int = 0  # how many have failed
+    failed_at: int = 0  # when the newest did
 
 
 class NoticeMark(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,93 +57,87 @@ class NoticeMark(msgspec.Struct, frozen=True, kw_only=True):
 class Outbox(msgspec.Struct, kw_only=True):
     """What is open, in order of request, and which runs the provider knows under which id."""
 
-    submits: dict[str, OpenSubmit] = {}
-    """By run id, like all below that do not say otherwise."""
+    submits: dict[str, OpenSubmit] = {}  # by run id, like all below that do not say otherwise
     stops: dict[str, types.StopRequested] = {}
     vm_stops: dict[str, types.VmStopIntended] = {}
     """By vm_id: machines we were about to end; whether the call was made is not known."""
-    notices: dict[str, OpenNotice] = {}
-    """By notice id."""
-    provider_ids: dict[str, str] = {}
-    """The provider's ids of the runs we submitted."""
+    notices: dict[str, OpenNotice] = {}  # by notice id
+    provider_ids: dict[str, str] = {}  # the provider's ids of the runs we submitted
     former_ids: set[str] = set()
     """The provider's ids of attempts that found no capacity: none of them is ever a later attempt."""
-    outcomes: dict[str, int] = {}
-    """Position of the outcome of the submission."""
-    stop_outcomes: dict[str, int] = {}
-    """Position of the newest outcome of a stop."""
-    vm_outcomes: dict[str, int] = {}
-    """vm_id → position of the newest outcome of a stop."""
-    noticed: set[str] = set()
-    """Every notice there ever was, and every fact that a digest named."""
+    outcomes: dict[str, int] = {}  # position of the outcome of the submission
+    stop_outcomes: dict[str, int] = {}  # position of the newest outcome of a stop
+    vm_outcomes: dict[str, int] = {}  # vm_id → position of the newest outcome of a stop
+    noticed: set[str] = set()  # every notice there ever was, and every fact that a digest named
     told: dict[str, dict[str, NoticeMark]] = {}
     """Source → the kinds of notices sent about it, each with its start."""
-    taken: dict[str, TakenStop] = {}
-    """The newest stop that the provider accepted."""
-    asked: int = 0
-    """Position of the newest request of anybody for anything."""
+    taken: dict[str, TakenStop] = {}  # the newest stop that the provider accepted
+    asked: int = 0  # position of the newest request of anybody for anything
     accepted: dict[str, OpenSubmit] = {}
     """Submissions that the provider accepted: they may have to be made again."""
 
-    def apply(self, position: int, observed_at: int, event: types.Event) -> None:
-        """Take one event into account; kinds that are not about effects change nothing."""
+    def apply(self, position: int, at: int, event: types.Event) -> None:
+        """Take one event, observed `at`, into account; kinds that are not about effects change nothing."""
         if isinstance(event, types.RunRequested | types.StopRequested | types.VmStopRequested):
             self.asked = position
+        self._submission(position, at, event)
+        self._stop(position, at, event)
+        self._notice(position, at, event)
+
+    def _submission(self, position: int, at: int, event: types.Event) -> None:
         match event:
             case types.RunRequested():
-                self.submits[event.run_id] = OpenSubmit(
-                    request=event, position=position, requested_at=observed_at, asked_at=observed_at
-                )
-            case types.RunHeld() | types.RunPlaced() | types.RunRequeued() | types.SubmitIntended():
-                self._submission(position, observed_at, event)
+                self.submits[event.run_id] = OpenSubmit(request=event, position=position, requested_at=at, asked_at=at)
+            case types.RunHeld() | types.RunPlaced() | types.SubmitIntended() if event.run_id in self.submits:
+                self.submits[event.run_id] = _moved_on(self.submits[event.run_id], at, event)
+            case types.RunRequeued():
+                self._again(position, at, event)
             case types.SubmitSucceeded() | types.SubmitFailed() | types.IntentAbandoned(intent="submit"):
-                self._settle(position, event)
+                submit = self.submits.pop(event.run_id, None)
+                self.outcomes[event.run_id] = position
+                if isinstance(event, types.SubmitSucceeded):
+                    self.provider_ids[event.run_id] = event.provider_id
+                    if submit is not None:
+                        self.accepted[event.run_id] = submit
+            case _:
+                pass
+
+    def _stop(self, position: int, at: int, event: types.Event) -> None:
+        match event:
             case types.StopRequested():
                 self.stops[event.run_id] = event
                 self.stop_outcomes.pop(event.run_id, None)
-            case types.StopSucceeded() | types.StopFailed() | types.IntentAbandoned():
+            case types.StopSucceeded() | types.StopFailed() | types.IntentAbandoned(intent="stop"):
                 taken, request = self.taken.get(event.run_id), self.stops.pop(event.run_id, None)
                 request = request if request is not None or taken is None else taken.request
                 if isinstance(event, types.StopSucceeded) and request is not None:
-                    self.taken[event.run_id] = TakenStop(request=request, taken_at=observed_at)
+                    self.taken[event.run_id] = TakenStop(request=request, taken_at=at)
                 self.stop_outcomes[event.run_id] = position
             case types.VmStopIntended():
                 self.vm_stops[event.vm_id] = event
             case types.VmStopSucceeded() | types.VmStopFailed():
                 self.vm_stops.pop(event.vm_id, None)
                 self.vm_outcomes[event.vm_id] = position
-            case types.AlertsAdopted():
-                known, here = self.told.get(event.source, {}), NoticeMark(position=position, at=observed_at)
-                self.told[event.source] = {kind: known.get(kind, here) for kind in event.kinds}
-            case types.NoticeIntended() | types.NoticeDelivered() | types.NoticeFailed():
-                self._notice(position, observed_at, event)
             case _:
                 pass
 
-    def _submission(
-        self,
-        position: int,
-        observed_at: int,
-        event: types.RunHeld | types.RunPlaced | types.RunRequeued | types.SubmitIntended,
-    ) -> None:
-        if isinstance(event, types.RunRequeued):
-            self._again(position, observed_at, event)
-            return
-        submit = self.submits.get(event.run_id)
-        if submit is None:
-            return
+    def _notice(self, position: int, at: int, event: types.Event) -> None:
         match event:
-            case types.RunHeld():
-                submit = replace(submit, held=event, queued=True)
-            case types.RunPlaced():
-                submit = replace(submit, held=None, placed=event)
-            case types.SubmitIntended():
-                submit = replace(submit, intended=event)
-                if not event.marked and submit.unmarked_at is None:
-                    submit = replace(submit, unmarked_at=observed_at)
-        self.submits[event.run_id] = submit
+            case types.AlertsAdopted():
+                known, here = self.told.get(event.source, {}), NoticeMark(position=position, at=at)
+                self.told[event.source] = {kind: known.get(kind, here) for kind in event.kinds}
+            case types.NoticeIntended():
+                self.noticed.update((event.notice_id, *event.about))
+                if event.kind != "test":  # whoever asked for a test sends it, once
+                    self.notices[event.notice_id] = OpenNotice(intent=event, position=position)
+            case types.NoticeDelivered() | types.NoticeFailed():
+                notice = self.notices.pop(event.notice_id, None)
+                if notice is not None and isinstance(event, types.NoticeFailed) and not event.final:
+                    self.notices[event.notice_id] = replace(notice, attempts=event.attempt, failed_at=at)
+            case _:
+                pass
 
-    def _again(self, position: int, observed_at: int, event: types.RunRequeued) -> None:
+    def _again(self, position: int, at: int, event: types.RunRequeued) -> None:
         """A new attempt of the same request: open again, and what the last attempt was is known not to be it."""
         handed = self.accepted.get(event.run_id)
         if handed is None or self.provider_ids.get(event.run_id) != event.provider_id:
@@ -162,30 +148,18 @@ class Outbox(msgspec.Struct, kw_only=True):
             request=handed.request,
             position=position,
             requested_at=handed.requested_at,
-            asked_at=observed_at,
+            asked_at=at,
             attempt=event.attempt,
             queued=True,
         )
 
-    def _settle(self, position: int, outcome: SubmitOutcome) -> None:
-        submit = self.submits.pop(outcome.run_id, None)
-        self.outcomes[outcome.run_id] = position
-        if isinstance(outcome, types.SubmitSucceeded):
-            self.provider_ids[outcome.run_id] = outcome.provider_id
-            if submit is not None:
-                self.accepted[outcome.run_id] = submit
 
-    def _notice(
-        self, position: int, at: int, event: types.NoticeIntended | types.NoticeDelivered | types.NoticeFailed
-    ) -> None:
-        match event:
-            case types.NoticeIntended():
-                self.noticed.update((event.notice_id, *event.about))
-                if event.kind != "test":  # whoever asked for a test sends it, once
-                    self.notices[event.notice_id] = OpenNotice(intent=event, position=position)
-            case types.NoticeDelivered():
-                self.notices.pop(event.notice_id, None)
-            case types.NoticeFailed():
-                known = self.notices.pop(event.notice_id, None)
-                if known is not None and not event.final:
-                    self.notices[event.notice_id] = replace(known, attempts=event.attempt, failed_at=at)
+def _moved_on(submit: OpenSubmit, at: int, event: types.RunHeld | types.RunPlaced | types.SubmitIntended) -> OpenSubmit:
+    match event:
+        case types.RunHeld():
+            return replace(submit, held=event, queued=True)
+        case types.RunPlaced():
+            return replace(submit, held=None, placed=event)
+        case types.SubmitIntended():
+            unmarked = submit.unmarked_at if event.marked or submit.unmarked_at is not None else at
+            return replace(submit, intended=event, unmarked_at=unmarked)
