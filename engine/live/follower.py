@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable
+from itertools import count
 from typing import Final
 
 from engine.live.live_world import LiveWorld
@@ -39,8 +40,7 @@ class Follower:
     def __init__(self, path: Where, live: LiveWorld, clock: Clock, *, ended: Callable[[], None]) -> None:
         self.trouble: str | None = None
         """Why the record is not followed now; None: it is, or it is being read for the first time."""
-        self.over = False
-        """It will never be followed again."""
+        self.over = False  # True: it will never be followed again
         self._path = path
         self._live = live
         self._clock = clock
@@ -90,27 +90,22 @@ class Follower:
             self._expect_same(record)
             stamp = record.store.stamp()
             self._live.open(record)
-            looks = 0
-            while True:
+            for looks in count(1):
                 self._catch_up(record)
                 self.trouble = None
                 if self._stopping.wait(LOOK):
                     return
-                looks += 1
                 if looks % _LOOK_AT_STORE == 0 and record.store.stamp() != stamp:
                     raise Replaced(record.store)
 
     def _catch_up(self, record: Record) -> None:
-        before = self._live.position
         if self._live.is_ready(0):
-            head = record.head().position
-            if head == before:
+            if record.head().position == self._live.position:
                 self._live.looked()
                 return
             self._expect_same(record)
         self._live.catch_up(self._go_on)
-        after = self._live.position
-        if after:
+        if after := self._live.position:
             self._mark = (after, _hash_at(record, after))
 
     def _expect_same(self, record: Record) -> None:

@@ -46,8 +46,7 @@ class ChangeSet(msgspec.Struct, frozen=True, kw_only=True):
 
     after: int
     until: int
-    changes: tuple[Change, ...]
-    """In order of their events."""
+    changes: tuple[Change, ...]  # in order of their events
 
 
 class Observer(Protocol):
@@ -93,14 +92,11 @@ class LiveWorld:
         self._record: Record | None = None
         self._snapshots: SnapshotStore | None = None
         self._observer: Observer | None = None
-        self._started: WorldState | None = None
-        """The world that the observer is shown."""
-        self._shown: int | None = None
-        """The last published position; None before the first change set."""
+        self._started: WorldState | None = None  # the world that the observer is shown
+        self._shown: int | None = None  # the last published position; None before the first change set
         self._looked_at = time.monotonic()
         self._subscribers: list[Callable[[ChangeSet], None]] = []
-        self.touched = Touched()
-        """For other threads: under `reading`."""
+        self.touched = Touched()  # for other threads: under `reading`
         if record is not None:
             self.open(record)
 
@@ -144,11 +140,15 @@ class LiveWorld:
         return self._record
 
     @property
-    def world(self) -> World:
-        """For the owner's thread; others use `reading`."""
+    def _current(self) -> RecordFold:
         if self._fold is None:
             raise RuntimeError("the live world was not opened, or its fold was broken off")
-        return self._fold.world
+        return self._fold
+
+    @property
+    def world(self) -> World:
+        """For the owner's thread; others use `reading`."""
+        return self._current.world
 
     @property
     def state(self) -> "WorldState":
@@ -214,9 +214,7 @@ class LiveWorld:
 
     def _advance(self, until: int, *, shown: bool = True, more: bool = True) -> None:
         """Fold one batch. A world that an exception leaves half-way is loaded again by the next `catch_up`."""
-        fold, after, changes = self._fold, self._position, list[Change]()
-        if fold is None:
-            raise RuntimeError("the live world was not opened")
+        fold, after, changes = self._current, self._position, list[Change]()
         observer = self._observer if shown and self._started is fold.world.state else None
 
         def each(position: int, new: tuple[Change, ...]) -> None:
