@@ -92,6 +92,11 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     drift: tuple[str, ...] = ()
     """Paths whose value had an unknown word or the wrong type."""
 
+    @property
+    def newest(self) -> list[AttemptFacts]:
+        """The attempt that stands of every job that shows one."""
+        return [job.attempts[-1] for job in self.jobs if job.attempts]
+
 
 class VmEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A move of a machine that the provider dates in its own log."""

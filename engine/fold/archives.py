@@ -2,7 +2,9 @@
 import gives its polls ids, a recorder does not.
 """
 
-import msgspec
+from collections.abc import Callable
+
+from msgspec.structs import replace
 
 from engine.errors import Conflict
 from engine.fold.run import Run
@@ -15,15 +17,18 @@ from engine.fold.world_codec import WorldState
 def polled(state: WorldState, source: Source, at: int, position: int) -> None:
     """Move the clock that a poll of a source belongs to: the record's for a live source, its own for an archive."""
     if not source.archive:
-        state.last_at = at if state.last_at is None else max(state.last_at, at)
+        if state.last_at is None or at > state.last_at:
+            state.last_at = at
         return
     back = at < (source.imported_to or at) - BLIND_AFTER
     project = "/" in source.name
     begins = project and (state.importing != source.name or back)
     if project:
         state.importing = source.name
-    else:
-        source = _imported_beside(state, source, at)
+    else:  # a provider's event log may name no project: it belongs to the one it was imported with
+        beside = state.sources.get(state.importing or "")
+        if beside is not None and at - (beside.imported_to or 0) <= BLIND_AFTER:
+            source = beside
     source.imported_to = at if source.imported_to is None else max(source.imported_to, at)
     *before, (first, last) = source.imported_at or ((position, position),)
     if begins and last < position:
@@ -113,11 +118,7 @@ def seen_at(state: WorldState, subject: str) -> int:
 
 def shown_part(state: WorldState) -> WorldState:
     """The world without the archives that lists leave out."""
-    return msgspec.structs.replace(
-        state,
-        runs={run_id: run for run_id, run in state.runs.items() if not run.hidden},
-        vms={vm_id: vm for vm_id, vm in state.vms.items() if not vm.hidden},
-    )
+    return _part(state, lambda thing: not thing.hidden)
 
 
 def refuse_archive(thing: Run | Vm, name: str) -> None:
@@ -130,20 +131,16 @@ def live_part(state: WorldState) -> WorldState:
     """The world without archives: what is decided about and acted on."""
     if all(source.imported_to is None for source in state.sources.values()):  # most worlds, asked each round
         return state
-    runs = {run_id: run for run_id, run in state.runs.items() if run.archive is None}
-    vms = {vm_id: vm for vm_id, vm in state.vms.items() if vm.archive is None}
-    return msgspec.structs.replace(
+    return _part(state, lambda thing: thing.archive is None)
+
+
+def _part(state: WorldState, belongs: Callable[[Run | Vm], bool]) -> WorldState:
+    runs = {run_id: run for run_id, run in state.runs.items() if belongs(run)}
+    vms = {vm_id: vm for vm_id, vm in state.vms.items() if belongs(vm)}
+    return replace(
         state,
         runs=runs,
         vms=vms,
         unsettled={run_id: None for run_id in state.unsettled if run_id in runs},
         open_vms={vm_id: None for vm_id in state.open_vms if vm_id in vms},
     )
-
-
-def _imported_beside(state: WorldState, source: Source, at: int) -> Source:
-    """The project that polls of no project were imported with: those of a provider's event log may name none."""
-    project = state.sources.get(state.importing or "")
-    if project is None or at - (project.imported_to or 0) > BLIND_AFTER:
-        return source
-    return project

@@ -20,8 +20,7 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A run moved."""
 
     position: int
-    at: int
-    """`observed_at` of the poll that moved it."""
+    at: int  # `observed_at` of the poll that moved it
     before: State
     after: State
     rule: str
@@ -31,8 +30,7 @@ class VmStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A machine moved. The edge lies between `low_at` and `at`."""
 
     position: int
-    at: int
-    """`observed_at` of the first poll that showed (or the event that made) the new state."""
+    at: int  # `observed_at` of the first poll that showed (or the event that made) the new state
     low_at: int
     """When the last poll that showed the state before was asked; `at` itself where our own event moved it."""
     before: VmState
@@ -58,8 +56,7 @@ class Anomaly(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Something the provider said that should not be."""
 
     kind: AnomalyKind
-    subject: str
-    """`run/<run_id>`, `vm/<vm_id>` or `source/<source>`."""
+    subject: str  # `run/<run_id>`, `vm/<vm_id>` or `source/<source>`
     position: int
     detail: str
 
@@ -83,10 +80,8 @@ class Missing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     source: str
     since: int
     """The source's answered time (`engine.fold.sources`) when a complete sweep first left it out."""
-    at: int = 0
-    """When that was."""
-    not_exists: bool = False
-    """The source said of the id that it does not exist."""
+    at: int = 0  # when that was
+    not_exists: bool = False  # the source said of the id that it does not exist
 
 
 class Tracked(msgspec.Struct, kw_only=True):
@@ -94,25 +89,15 @@ class Tracked(msgspec.Struct, kw_only=True):
 
     provider: str
     first_position: int
-    first_at: int
-    """`observed_at` of the first poll that showed it, or when it was requested."""
+    first_at: int  # `observed_at` of the first poll that showed it, or when it was requested
     last_position: int
-    last_at: int
-    """Of the newest poll that showed it."""
-    started: dict[str, int] = {}
-    """Source → the newest `started_at` of a poll of it that showed it."""
+    last_at: int  # of the newest poll that showed it
+    started: dict[str, int] = {}  # source → the newest `started_at` of a poll of it that showed it
     missing: Missing | None = None
-    noted: tuple[str, ...] = ()
-    """Anomalies already written down for it."""
+    noted: tuple[str, ...] = ()  # anomalies already written down for it
     archive: str | None = None
     """The archive that alone shows it; None: a live source does, or it was requested here."""
-    hidden: bool = False
-    """Lists leave it out."""
-
-    @property
-    def subject(self) -> str:
-        """`run/<run_id>` or `vm/<vm_id>`: what an anomaly is about."""
-        raise NotImplementedError
+    hidden: bool = False  # lists leave it out
 
     @property
     def asked_at(self) -> int | None:

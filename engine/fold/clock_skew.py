@@ -10,9 +10,10 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from engine.facts import AttemptFacts, RunFacts, VmFacts
-from engine.fold.change import Anomaly, AnomalyKind
+from engine.fold.change import AnomalyKind
 from engine.fold.sources import Source
 from engine.fold.tick import Seen, Tick
+from engine.fold.turn import Turn
 from engine.fold.vm import vm_id_of
 from engine.fold.world_codec import WorldState
 from engine.server_clock import skew_of
@@ -29,19 +30,17 @@ def shows_new(state: WorldState, provider: str, runs: tuple[Seen, ...], vms: tup
     )
 
 
-def compare_clocks(state: WorldState, source: Source, tick: Tick) -> Anomaly | None:
-    """Measure how far the source's clock is ahead of ours, and tell where that has changed for the worse."""
-    if tick.server_time is None or not shows_new(state, tick.scope.provider, tick.runs, tick.vms):
-        return None
+def compare_clocks(turn: Turn, source: Source, tick: Tick) -> None:
+    """Measure how far the source's clock is ahead of ours, and write down where that has changed."""
+    if tick.server_time is None or not shows_new(turn.state, tick.scope.provider, tick.runs, tick.vms):
+        return
     skew = skew_of(tick.server_time, tick.started_at, tick.observed_at, known=source.skew)
     if skew == source.skew:
-        return None
+        return
     source.skew = skew
     apart = tick.server_time - tick.observed_at if skew > 0 else -skew
     detail = f"its clock is {apart / SECOND:.0f} s {'ahead of' if skew > 0 else 'behind'} ours"
-    detail = detail if skew else "its clock is ours again"
-    kind = AnomalyKind.CLOCK_SKEW
-    return Anomaly(kind=kind, subject=f"source/{tick.source}", position=tick.position, detail=detail)
+    turn.note_source(tick.source, AnomalyKind.CLOCK_SKEW, detail if skew else "its clock is ours again")
 
 
 def shifted(tick: Tick, skew: int) -> Tick:

@@ -37,14 +37,9 @@ _NO_END: Final = 1 << 62
 def listed_once(tick: Tick) -> Tick:
     """The poll with one row of each thing, of equal ones the last; the poll itself if nothing is listed twice."""
     unlike: dict[str, str] = {}
-    runs, vms = runs_once(tick.runs, unlike), _once(tick.vms, _of_vm, unlike)
+    runs, vms = _once(tick.runs, _of_run, unlike), _once(tick.vms, _of_vm, unlike)
     same = len(runs) == len(tick.runs) and len(vms) == len(tick.vms)
     return tick if same else replace(tick, runs=runs, vms=vms, unlike=unlike)
-
-
-def runs_once(runs: tuple[Seen, ...], unlike: dict[str, str] | None = None) -> tuple[Seen, ...]:
-    """One row of each run; `unlike` gets how its rows differ, by the provider's id."""
-    return _once(runs, _of_run, {} if unlike is None else unlike)
 
 
 def _once(rows: tuple[Row, ...], weight: Callable[[Row], tuple[int, ...]], unlike: dict[str, str]) -> tuple[Row, ...]:

@@ -1,30 +1,29 @@
 """What our own requests, intents, outcomes and decisions do to the world."""
 
+from contextlib import suppress
 from functools import singledispatch
 
 from msgspec.structs import replace
 
 from engine.fold import links, machines, run_turn, vm_turn
 from engine.fold.archives import set_hidden
-from engine.fold.change import AnomalyKind, Moved, Transition
+from engine.fold.change import AnomalyKind, Transition
 from engine.fold.run import Held, Placed, Run, Said
 from engine.fold.state_machines import Trigger, VmTrigger
 from engine.fold.turn import Turn
-from engine.fold.vm import Drain, Told, Vm, Wish
+from engine.fold.vm import Drain, Told, Wish
 from engine.fold.world_codec import PolicyStep
 from engine.policy import load_policy
 from engine.rules.sets import Verdict
 from engine.states import Reason, State, VmState
 from events import types
 from events.clock import foreign_run_id
+from events.codec import Fact
 
 
 @singledispatch
-def apply(event: types.Event, turn: Turn) -> None:
+def apply(event: Fact, turn: Turn) -> None:
     """Fold one event; kinds that are not listed here change nothing."""
-
-
-# -- submissions -----------------------------------------------------------------------------------------------------
 
 
 @apply.register
@@ -62,7 +61,7 @@ def _submitted(event: types.SubmitSucceeded, turn: Turn) -> None:
         run = _adopt(turn, run, state.runs[foreign])
     run.provider_id, run.intended = event.provider_id, None
     state.by_provider[key] = run.run_id
-    turn.changes.append(Moved(run_id=run.run_id, transition=None))
+    turn.changes.append(run.moved())
 
 
 def _adopt(turn: Turn, asked: Run, seen: Run) -> Run:
@@ -108,7 +107,7 @@ def _part(turn: Turn, run: Run, shown: str) -> None:
     machines.part(turn, other, run.run_id)
     run_turn.ask_again(turn, run, "another-run")
     state.unsettled[run.run_id] = None
-    turn.changes.append(Moved(run_id=other_id, transition=None))
+    turn.changes.append(other.moved())
     detail = f"{other.name} ({shown}) carries the mark of run {run.run_id}, which the provider knows as another"
     turn.note(other, AnomalyKind.AMBIGUOUS_SUBMISSION, detail)
 
@@ -133,11 +132,8 @@ def _refused(event: types.SubmitFailed | types.IntentAbandoned, turn: Turn) -> N
     turn.state.unsettled.pop(event.run_id, None)
 
 
-_RunEvent = types.SubmitIntended | types.StopRequested | types.TaskReported | types.RunHeld | types.RunPlaced
-
-
 @apply.register
-def _run(event: _RunEvent, turn: Turn) -> None:
+def _run(event: types.OfRun, turn: Turn) -> None:
     run, position, at = turn.state.runs.get(event.run_id), turn.position, turn.at
     if run is None:
         return
@@ -201,21 +197,8 @@ def _requeued(event: types.RunRequeued, turn: Turn) -> None:
     state.unsettled[run.run_id] = None
 
 
-# -- machines, policies, money ---------------------------------------------------------------------------------------
-
-_VmEvent = (
-    types.VmStopRequested
-    | types.VmDrainStarted
-    | types.VmDrainCancelled
-    | types.VmStopIntended
-    | types.VmStopSucceeded
-    | types.VmStopFailed
-    | types.VmGoneConfirmed
-)
-
-
 @apply.register
-def _machine(event: _VmEvent, turn: Turn) -> None:
+def _machine(event: types.OfVm, turn: Turn) -> None:
     vm, position, at = turn.state.vms.get(event.vm_id), turn.position, turn.at
     if vm is None:
         return
@@ -241,26 +224,17 @@ def _machine(event: _VmEvent, turn: Turn) -> None:
                 vm.told = replace(vm.told, taken_at=None, refused_at=at, error=event.error)
         case types.VmGoneConfirmed():
             vm_turn.confirm_gone(turn, vm, event.ended_at)
+        case _:
+            return
     machines.settle(turn, vm)
     turn.changed(vm)
-
-
-@apply.register
-def _adopted(event: types.PolicyAdopted, turn: Turn) -> None:
-    try:
-        policy = load_policy(event.policy)
-    except ValueError:  # of a version that wrote other things: the one before it stays in force
-        return
-    steps = turn.state.policies.get(event.source, ())
-    turn.state.policies[event.source] = (*steps, PolicyStep(position=turn.position, at=turn.at, policy=policy))
 
 
 @apply.register
 def _ensured(event: types.FleetEnsured, turn: Turn) -> None:
     fleet = f"{event.provider}/{event.project}/{event.name}"
     turn.state.fleets[fleet] = None
-    for vm_id in turn.state.open_vms:
-        vm: Vm = turn.state.vms[vm_id]
+    for vm in turn.state.open_machines():
         vm.ours = vm.ours or f"{vm.provider}/{vm.facts.project}/{vm.facts.fleet}" == fleet
 
 
@@ -269,15 +243,16 @@ def _crossed(event: types.BudgetCrossed, turn: Turn) -> None:
     turn.state.crossed.setdefault(f"{event.threshold}/{event.total}", turn.position)
 
 
-# -- sources ---------------------------------------------------------------------------------------------------------
-
-
 @apply.register
-def _recorded(event: types.RecorderStarted, turn: Turn) -> None:
-    """What was imported before stays an archive."""
-    turn.source(event.source).archive = False
-
-
-@apply.register
-def _hidden(event: types.SourceHidden | types.SourceShown, turn: Turn) -> None:
-    set_hidden(turn.state, event.source, hidden=isinstance(event, types.SourceHidden))
+def _source(event: types.OfSource, turn: Turn) -> None:
+    match event:
+        case types.RecorderStarted():  # what was imported before stays an archive
+            turn.source(event.source).archive = False
+        case types.SourceHidden() | types.SourceShown():
+            set_hidden(turn.state, event.source, hidden=isinstance(event, types.SourceHidden))
+        case types.PolicyAdopted():
+            with suppress(ValueError):  # of a version that wrote other things: the one before it stays in force
+                step = PolicyStep(position=turn.position, at=turn.at, policy=load_policy(event.policy))
+                turn.state.policies[event.source] = (*turn.state.policies.get(event.source, ()), step)
+        case _:
+            pass

@@ -1,6 +1,6 @@
 """Lanes of a fold: one question to one source each, with the times of its repeated answers."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from engine.fold.run import Run
@@ -13,33 +13,23 @@ _SHOWN: Final = {Listing.RUNS: "run", Listing.RUN: "run", Listing.VMS: "vm", Lis
 """Listings whose answers are read, and what their items are."""
 
 
+@dataclass(slots=True, eq=False)
 class SourceLanes:
     """A source while it is folded."""
 
-    __slots__ = ("at", "changes", "everywhere", "gap", "heard", "lanes", "machines", "newest", "position", "state")
-
-    def __init__(self, state: Source) -> None:
-        self.state = state
-        self.lanes: dict[int | None, Lane] = {}
-        """By the part of the question."""
-        self.machines: list[Lane] = []
-        """The lanes that list machines."""
-        self.everywhere = False
-        """It lists what is of every project, and so what other sources list too, or leaves that out."""
-        self.heard = NEVER
-        """When it last answered, the polls that only repeated included; `NEVER` while the next answer ends a time in
-        which it did not.
-        """
-        self.newest = 0
-        """The newest `started_at` of a poll folded."""
-        self.at = 0
-        """The newest `observed_at` of a poll that only repeated."""
-        self.position = 0
-        """Of that poll."""
-        self.changes = 0
-        """How often something changed a run or a machine."""
-        self.gap = BLIND_AFTER
-        """How long after the last answer a poll may only repeat; below zero while any poll may end a grace."""
+    state: Source
+    lanes: dict[int | None, "Lane"] = field(default_factory=dict)  # by the part of the question
+    machines: list["Lane"] = field(default_factory=list)  # those that list machines
+    everywhere: bool = False
+    """It lists what is of every project, and so what other sources list too, or leaves that out."""
+    heard: int = NEVER
+    """When it last answered, repeated polls included; `NEVER`: the next answer ends a time in which it did not."""
+    newest: int = 0  # the newest `started_at` of a poll folded
+    at: int = 0  # the newest `observed_at` of a poll that only repeated
+    position: int = 0  # of that poll
+    changes: int = 0  # how often something changed a run or a machine
+    gap: int = BLIND_AFTER
+    """How long after the last answer a poll may only repeat; below zero while any poll may end a grace."""
 
     def write_down(self, open_sweeps: dict[str, Sweep]) -> None:
         """Write the times of repeated polls to the source and to what its lanes list."""
@@ -88,20 +78,16 @@ class Lane:
     scope: Scope
     reading: Reading | None
     shows: str | None = None
-    mute: bool = True
-    """Its answers say nothing of runs or machines."""
+    mute: bool = True  # its answers say nothing of runs or machines
     dates: bool = False
     """Its answers say when things happened: what they said once stays said, whatever changes since."""
-    newest: bool = False
-    """It lists the newest machines."""
+    newest: bool = False  # it lists the newest machines
     watched: bool = False
     empty: bool = True
     """Its last answer listed none that we know, and nobody asks when it was given last."""
     listing: int | None = None
-    listed: tuple[Run | Vm, ...] = ()
-    """The runs and machines it lists."""
-    costed: tuple[Run, ...] = ()
-    """Those whose cost is whole in it."""
+    listed: tuple[Run | Vm, ...] = ()  # the runs and machines it lists
+    costed: tuple[Run, ...] = ()  # those whose cost is whole in it
     page: tuple[str, ...] | None = None
     """The ids it lists, where it is one page of several; the last page may list none."""
     changes: int = -1

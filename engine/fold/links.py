@@ -8,7 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from engine.facts import AttemptFacts, JobFacts, RunFacts
-from engine.fold.change import AnomalyKind, Moved, VmMoved
+from engine.fold.change import AnomalyKind
 from engine.fold.run import Run
 from engine.fold.turn import Turn
 from engine.fold.vm import Occupancy, Vm
@@ -51,16 +51,14 @@ def answered(turn: Turn, run: Run, before: RunFacts, asked_at: int) -> None:
     A provider learns from the machine alone that a job pulls its image, runs or has an exit status.
     """
     known = {_key_of(job, one): one for job in before.jobs for one in job.attempts}
-    for job in () if run.facts is None else run.facts.jobs:
-        for one in job.attempts:
-            key = _key_of(job, one)
-            was = known.get(key)
-            if was is None or key not in run.links:
-                continue
-            if (one.state is not was.state and one.state in _SAID_BY_MACHINE) or (
-                one.exit_status is not None and was.exit_status is None
-            ):
-                _note_more(turn.state, run, key, answered_at=asked_at)
+    now = () if run.facts is None else ((_key_of(job, one), one) for job in run.facts.jobs for one in job.attempts)
+    for key, one in now:
+        was = known.get(key)
+        if was is None or key not in run.links:
+            continue
+        went_on = one.state is not was.state and one.state in _SAID_BY_MACHINE
+        if went_on or (one.exit_status is not None and was.exit_status is None):
+            _note_more(turn.state, run, key, answered_at=asked_at)
 
 
 def machine_shown(turn: Turn, vm: Vm) -> None:
@@ -96,9 +94,6 @@ def rename(state: WorldState, run: Run, before: str) -> None:
         waiting[:] = [run.run_id if one == before else one for one in waiting]
 
 
-# -- one submission --------------------------------------------------------------------------------------------------
-
-
 def _link(turn: Turn, run: Run, key: str, submission: AttemptFacts, until: int | None) -> None:
     state, host = turn.state, f"{run.provider}/{run.project}/{submission.hostname}"
     times = (submission.submitted_at, run.submitted_at, run.first_at)
@@ -117,8 +112,8 @@ def _link(turn: Turn, run: Run, key: str, submission: AttemptFacts, until: int |
             detail = f"submission {key} at {submission.hostname} fits {len(newest)} machines: {names}"
             turn.note(run, AnomalyKind.AMBIGUOUS_VM, detail, once=True)
         return
-    vm, free_at = newest[0], None
-    if newest[0].state in EMPTY:
+    (vm,), free_at = newest, None
+    if vm.state in EMPTY:
         free_at = last_asked(vm)
     elif vm.state is VmState.BUSY and vm.steps[-1].before in EMPTY:
         free_at = vm.steps[-1].low_at
@@ -141,7 +136,7 @@ def _link(turn: Turn, run: Run, key: str, submission: AttemptFacts, until: int |
     run.links[key] = vm.vm_id
     _first_job(state, run)
     _left(turn, vm, occupancy, until, turn.at)
-    turn.changes += (Moved(run_id=run.run_id, transition=None), VmMoved(vm_id=vm.vm_id, step=None))
+    turn.changes += (run.moved(), vm.moved())
     _compare(turn, run, vm)
 
 
@@ -163,7 +158,7 @@ def _leave(
         cut_off = shown is not None and shown.cut_off
         _note_more(turn.state, run, key, until=until, cut_off=cut_off, forgotten=forgotten)
         _left(turn, vm, one, until, run.last_at)
-        turn.changes.append(VmMoved(vm_id=vm.vm_id, step=None))
+        turn.changes.append(vm.moved())
 
 
 def _note_more(state: WorldState, run: Run, key: str, **more: object) -> None:

@@ -1,12 +1,13 @@
 """Folds one poll into all machines of a world: stores their rows, counts absences and grace periods, finds orphans."""
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
+from operator import attrgetter
 from typing import Final
 
 from engine.facts import VmFacts
 from engine.fold import links, vm_turn
 from engine.fold.archives import concerns, is_hidden, may_move
-from engine.fold.change import AnomalyKind, VmMoved
+from engine.fold.change import AnomalyKind
 from engine.fold.run import Run
 from engine.fold.sources import Source, Sweep, lists_newest
 from engine.fold.tick import Tick
@@ -24,6 +25,7 @@ cloud after about 15 minutes.
 _TOO_EARLY: Final = frozenset({VmState.REQUESTED, VmState.PROVISIONING, VmState.TERMINATED})
 """States that do not show yet, or no longer, whether anybody asked for the machine."""
 
+_AT: Final = attrgetter("at")
 _EARLY: Final = 100
 """Machines not shown yet whose dates are kept: a placeholder that gets no machine is never shown."""
 
@@ -52,24 +54,19 @@ def date(turn: Turn, tick: Tick) -> None:
         vm = turn.state.vms.get(vm_id)
         if vm is not None and vm.archive is None and tick.archive is not None:
             continue
-        at = event.at - (0 if vm is None else vm.skew)
-        known, found = early.get(vm_id, ()) if vm is None else vm.dates, VmDate(at, event.before, event.after)
-        first = bisect_left(known, at, key=_at)
-        behind = bisect_left(known, at + 1, lo=first, key=_at)
+        found = VmDate(event.at - (0 if vm is None else vm.skew), event.before, event.after)
+        known = early.get(vm_id, ()) if vm is None else vm.dates
+        first, behind = (bisect(known, found.at, key=_AT) for bisect in (bisect_left, bisect_right))
         if found in known[first:behind]:
             continue
         dates = (*known[:behind], found, *known[behind:])
         if vm is not None:
             vm.dates = dates
-            turn.changes.append(VmMoved(vm_id=vm_id, step=None))
+            turn.changes.append(vm.moved())
             continue
         early[vm_id] = dates
         for forgotten in list(early)[:-_EARLY]:
             del early[forgotten]
-
-
-def _at(date: VmDate) -> int:
-    return date.at
 
 
 def _see(turn: Turn, facts: VmFacts, tick: Tick) -> None:
@@ -85,7 +82,7 @@ def _see(turn: Turn, facts: VmFacts, tick: Tick) -> None:
         vm = turn.state.vms[vm_id] = _meet(turn, vm_id, facts, tick)
     elif not may_move(tick, vm):
         return
-    vm_turn.see(turn, vm, facts, tick, new=new, unlike=tick.unlike.get(facts.provider_id))
+    vm_turn.see(turn, vm, facts, tick, new=new)
     settle(turn, vm)
     if vm.facts.hostname is not None and vm.facts.hostname != had:
         links.machine_shown(turn, vm)
@@ -135,22 +132,17 @@ def settle(turn: Turn, vm: Vm) -> None:
         turn.state.open_vms.setdefault(vm.vm_id)
 
 
-# -- time ------------------------------------------------------------------------------------------------------------
-
-
 def _left_out(turn: Turn, sweep: Sweep, tick: Tick, source: Source) -> None:
-    for vm_id in tuple(turn.state.open_vms):
-        vm = turn.state.vms[vm_id]
+    for vm in turn.state.open_machines():
         given_up = vm.missing is not None and vm.state is VmState.UNCONFIRMED
         if is_left_out(vm, sweep, tick) and not given_up and turn.misses(vm, source, sweep.started_at):
             vm_turn.doubt(turn, vm, f"not listed for 10 minutes, last seen {vm.facts.status}")
 
 
 def _graces(turn: Turn, tick: Tick, source: Source) -> None:
-    for vm_id in tuple(turn.state.open_vms):
-        vm = turn.state.vms[vm_id]
-        due = ending_due(vm) if vm.source == source.name and concerns(tick, vm) else None
-        if due is not None and source.answered_time >= due:
+    for vm in turn.state.open_machines():
+        due = ending_due(vm)
+        if due is not None and source.answered_time >= due and vm.source == source.name and concerns(tick, vm):
             vm_turn.doubt(turn, vm, f"told to go 14 minutes ago, still {vm.facts.status}")
 
 
@@ -159,9 +151,6 @@ def ending_due(vm: Vm) -> int | None:
     if vm.ending_from is None or vm.state in (VmState.TERMINATED, VmState.UNCONFIRMED):
         return None
     return vm.ending_from + ENDING_GRACE
-
-
-# -- orphans ---------------------------------------------------------------------------------------------------------
 
 
 def find_orphans(turn: Turn, tick: Tick) -> None:
@@ -174,12 +163,12 @@ def find_orphans(turn: Turn, tick: Tick) -> None:
         return
     alone = [
         vm
-        for vm in map(state.vms.__getitem__, state.open_vms)
+        for vm in state.open_machines()
         if vm.source == tick.source and concerns(tick, vm) and not vm.runs
         if vm.state not in _TOO_EARLY and tick.started_at > vm.first_at
     ]
     for vm in alone:
-        if not any(_awaits(state.runs[run_id], vm) for run_id in state.unsettled):
+        if not any(_awaits(run, vm) for run in state.unsettled_runs()):
             turn.note(vm, AnomalyKind.ORPHAN, f"{vm.facts.status}, and no run asked for it", once=True)
 
 

@@ -5,12 +5,11 @@ source, only times move: they are collected, and written to the runs and machine
 does change. A property test compares this with a fold of every poll in full.
 """
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from engine.facts import RunFacts, VmFacts
 from engine.fold.archives import polled
 from engine.fold.change import Change, Moved, Touched, VmMoved
 from engine.fold.clock_skew import shows_new
@@ -19,7 +18,7 @@ from engine.fold.machines import ending_due
 from engine.fold.run import Run
 from engine.fold.run_turn import cost_is_whole
 from engine.fold.sources import Source, is_page
-from engine.fold.tick import PollReader, Seen, Tick, Until, bounded, joined
+from engine.fold.tick import PollReader, Tick, Until
 from engine.fold.vm import Vm, vm_id_of
 from engine.fold.world import World
 from engine.providers.reading import Reading
@@ -30,8 +29,6 @@ from events.types import Event, SourceHidden, SourceShown, SubmitSucceeded
 
 if TYPE_CHECKING:
     from events.store.record import Record
-
-T = TypeVar("T")
 
 _RECORDED: Final = 1
 _FAILED: Final = 2
@@ -51,11 +48,9 @@ class RecordFold:
         self._sources: dict[int, SourceLanes] = {}
         self._lanes = 0
         """How many, of all sources."""
-        self._facts: dict[int, tuple[RunFacts, ...]] = {}
-        self._vm_facts: dict[int, VmFacts] = {}
         self._reader = PollReader(world.readings)
         self._repeats = world.rules.watch is not ObservationFilter.CLOCK
-        self._absent = self._is_something_missing()
+        self._follow()
 
     def run(
         self,
@@ -147,7 +142,6 @@ class RecordFold:
                 source.turned()
             lane.empty = not (lane.listed or lane.newest or lane.page is not None)
             self._touch(lane)
-            self._absent = self._is_something_missing()
         self._follow()
         return changes
 
@@ -155,17 +149,13 @@ class RecordFold:
         """Read the answers of other sources again if they list what this one changed, or left out just now."""
         state, names = self.world.state, set[str]()
         for change in changes:
-            match change:
-                case Moved():
-                    names.update(state.runs[change.run_id].started)
-                case VmMoved():
-                    names.update(state.vms[change.vm_id].started)
-                case _:
-                    pass
-        for vm_id in state.open_vms:
-            missing = state.vms[vm_id].missing
-            if missing is not None and (missing.source, missing.at) == (source.state.name, at):
-                names.update(state.vms[vm_id].started)
+            if isinstance(change, Moved):
+                names.update(state.runs[change.run_id].started)
+            elif isinstance(change, VmMoved):
+                names.update(state.vms[change.vm_id].started)
+        for vm in state.open_machines():
+            if vm.missing is not None and (vm.missing.source, vm.missing.at) == (source.state.name, at):
+                names.update(vm.started)
         for other in self._sources.values():
             shared = other.state.name in names or (bool(names) and (source.everywhere or other.everywhere))
             if other is not source and shared:
@@ -180,7 +170,6 @@ class RecordFold:
             self._touch_event(event, self._touched)
         for source in self._sources.values():
             source.changes += 1
-        self._absent = self._is_something_missing()
         self._follow()
         return changes
 
@@ -216,18 +205,12 @@ class RecordFold:
 
     def _follow(self) -> None:
         """Let every source go on from where the world is; a machine's graces count in the time of its own source."""
-        state = self.world.state
-        ending = {vm.source for vm_id in state.open_vms if ending_due(vm := state.vms[vm_id]) is not None}
+        runs, vms = self.world.state.unsettled_runs(), self.world.state.open_machines()
+        expected = [*runs, *(vm for vm in vms if vm.state is not VmState.UNCONFIRMED)]
+        self._absent = any(one.missing is not None for one in expected)
+        ending = {vm.source for vm in vms if ending_due(vm) is not None}
         for source in self._sources.values():
             source.follow(absent=self._absent, ending=source.state.name in ending)
-
-    def _is_something_missing(self) -> bool:
-        """Whether a run or machine is missing and not given up yet."""
-        state = self.world.state
-        return any(state.runs[run_id].missing is not None for run_id in state.unsettled) or any(
-            state.vms[vm_id].missing is not None and state.vms[vm_id].state is not VmState.UNCONFIRMED
-            for vm_id in state.open_vms
-        )
 
     def _listed(self, tick: Tick) -> tuple[Run | Vm, ...]:
         """What an answer lists and moves: no placeholders, no requests that were made again."""
@@ -247,7 +230,11 @@ class RecordFold:
         lane = source.lanes.get(scope_id)
         if lane is None:
             if self._lanes >= _LANES:
-                self._forget()
+                self._write_down()
+                for known in self._sources.values():
+                    known.lanes.clear()
+                    known.machines.clear()
+                self._lanes = 0
             asked = self.record.scope(scope_id) if scope_id is not None else None
             path, req = (asked.path, bytes(asked.req)) if asked is not None else ("", b"null")
             scope, reading = self.world.readings.asked(path, req)
@@ -279,34 +266,8 @@ class RecordFold:
 
     def _read(self, tick: Tick, lane: Lane, reading: Reading, listing_id: int) -> Tick:
         shown, items = self.record.children(listing_id)
-        if shown != lane.shows:
-            poll = self.record.poll(tick.position)
-            if reading.says_not_exists(poll.status, poll.body):
-                return replace(tick, not_exists=True)
-        else:
-            try:
-                if shown == "vm":
-                    return replace(tick, vms=tuple(self._facts_of(self._vm_facts, items, reading.vm)))
-                if lane.dates:
-                    rows = [self.record.item(item_id) for item_id in items]
-                    return replace(tick, events=self._reader.events(reading, rows))
-                runs = self._facts_of(self._facts, items, reading.runs)
-                return replace(tick, runs=joined(reading, [Seen(facts=facts) for several in runs for facts in several]))
-            except ValueError:
-                poll = self.record.poll(tick.position)
-        return replace(self._reader.read(tick.position, poll), imported=tick.imported)
-
-    def _facts_of(self, known: dict[int, T], items: Sequence[int], read: Callable[[bytes], T]) -> list[T]:
-        """What items say; that of the last answers is remembered."""
-        bounded(known, len(items))
-        for item_id in items:
-            if item_id not in known:
-                known[item_id] = read(self.record.item(item_id))
-        return [known[item_id] for item_id in items]
-
-    def _forget(self) -> None:
-        self._write_down()
-        for source in self._sources.values():
-            source.lanes.clear()
-            source.machines.clear()
-        self._lanes = 0
+        if shown == lane.shows:
+            found = self._reader.with_items(tick, reading, items, self.record.item, costs=False)
+            if not found.odd:
+                return found
+        return replace(self._reader.read(tick.position, self.record.poll(tick.position)), imported=tick.imported)

@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 
 from engine.facts import RunFacts
-from engine.fold.change import Tracked, Transition
+from engine.fold.change import Moved, Tracked, Transition
 from engine.fold.state_machines import TERMINAL
 from engine.requirements import Requirements
 from engine.states import Reason, State
@@ -64,32 +64,25 @@ class PhaseStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     phase: ReportedPhase
     position: int
-    at: int
-    """When its line was read (microseconds, UTC)."""
+    at: int  # when its line was read (microseconds, UTC)
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a task said of itself, in the attempt that stands."""
 
-    mark: bytes
-    """`RunRequested.kernel`."""
-    frames: int = 0
-    """How many of its lines are known, counted over the output of one attempt."""
+    mark: bytes  # `RunRequested.kernel`
+    frames: int = 0  # how many of its lines are known, counted over the output of one attempt
     phases: tuple[PhaseStep, ...] = ()
-    error: Reason | None = None
-    """Why it will fail, or has."""
+    error: Reason | None = None  # why it will fail, or has
     error_position: int | None = None
-    ended: bool = False
-    """It said its last word."""
-    over: bool = False
-    """Nothing more of its output is read."""
+    ended: bool = False  # it said its last word
+    over: bool = False  # nothing more of its output is read
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A try of the run at the provider, and the position from which it is known."""
 
-    number: int
-    """1 is the first."""
+    number: int  # 1 is the first
     position: int
 
 
@@ -105,51 +98,43 @@ class Run(Tracked, kw_only=True):
     exit_status: int | None = None
     rule: str | None = None
     evidence: tuple[int, ...] = ()
-    whole_evidence: bool = False
-    """The verdict rests on an observation that showed the jobs."""
-    attempt: int | None = None
-    """The highest attempt number seen of the request that stands."""
-    later_attempts: tuple[Attempt, ...] = ()
-    """Every attempt after the first, in order."""
-    facts: RunFacts | None = None
-    """The newest observation."""
+    whole_evidence: bool = False  # the verdict rests on an observation that showed the jobs
+    attempt: int | None = None  # the highest attempt number seen of the request that stands
+    later_attempts: tuple[Attempt, ...] = ()  # every attempt after the first, in order
+    facts: RunFacts | None = None  # the newest observation
     reported: Reported = Reported()
     submitted_at: int | None = None
     started_at: int | None = None
     finished_at: int | None = None
     cost: int | None = None
     """The provider's own figure; in a replay of a record filled in at the end, from the poll at `cost_at`."""
-    cost_at: int | None = None
-    """The newest poll whose figure counts every submission."""
+    cost_at: int | None = None  # the newest poll whose figure counts every submission
     intended: str | None = None
     """The name under which it is being handed over, until the outcome is known: only then may a poll show it."""
     requested_at: int | None = None
     """When Steno was asked for it; None for a run somebody else submitted."""
-    stop_by: str | None = None
-    """Whose our newest request to stop it was: `user` or `policy`."""
+    stop_by: str | None = None  # whose our newest request to stop it was: `user` or `policy`
     links: dict[str, str] = msgspec.field(default_factory=dict)
     """`<replica_num>/<job_num>/<attempt>` → the machine of that submission; once there it stays."""
-    vm_id: str | None = None
-    """The machine of its first job's newest submission that has one."""
-    start: Literal["cold", "warm"] | None = None
-    """Of the first attempt that had a machine."""
-    terms: Requirements | None = None
-    """None for a run somebody else submitted."""
+    vm_id: str | None = None  # the machine of its first job's newest submission that has one
+    start: Literal["cold", "warm"] | None = None  # of the first attempt that had a machine
+    terms: Requirements | None = None  # None for a run somebody else submitted
     placed: Placed | None = None
     """The place reserved for it, or that it had when it ended; None: none yet, or given back."""
-    held: Held | None = None
-    """Why it waits with us; None: it does not."""
-    requeues: int = 0
-    """How often the same request was made again for want of capacity."""
-    former_ids: tuple[str, ...] = ()
-    """The provider's ids of the requests that found no capacity."""
+    held: Held | None = None  # why it waits with us; None: it does not
+    requeues: int = 0  # how often the same request was made again for want of capacity
+    former_ids: tuple[str, ...] = ()  # the provider's ids of the requests that found no capacity
     transitions: tuple[Transition, ...] = ()
-    said: Said | None = None
-    """None: a task whose output is not read."""
+    said: Said | None = None  # None: a task whose output is not read
 
     @property
     def subject(self) -> str:
+        """What an anomaly is about."""
         return f"run/{self.run_id}"
+
+    def moved(self, transition: Transition | None = None) -> Moved:
+        """The change to publish; without a transition only what is known of it has changed."""
+        return Moved(run_id=self.run_id, transition=transition)
 
     @property
     def terminal(self) -> bool:

@@ -4,8 +4,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from engine.facts import AttemptFacts, RunFacts
-from engine.fold.change import AnomalyKind, Moved, Transition
+from engine.facts import RunFacts
+from engine.fold.change import AnomalyKind, Transition
 from engine.fold.run import Attempt, PhaseStep, Reported, ReportedJob, ReportedPhase, Run, Said
 from engine.fold.state_machines import TRIGGER_TO, Trigger
 from engine.fold.tick import Seen, Tick
@@ -22,17 +22,13 @@ _LAST: Final = frozenset({*_ERRORS, "ERROR", "BENCHMARKED"})
 """After these nothing comes; nor after CHECKED, where only a check was asked for."""
 
 
-# -- the provider's words --------------------------------------------------------------------------------------------
-
-
-def take_down(turn: Turn, run: Run, seen: Seen, tick: Tick, unlike: str | None = None) -> tuple[bool, bool]:
+def take_down(turn: Turn, run: Run, seen: Seen, tick: Tick) -> tuple[bool, bool]:
     """Write down what the provider says; (whether it says something new, whether it began a new attempt).
 
-    An answer older than the newest one applied from the same source says nothing new. `unlike`: how the answer
-    contradicts itself about this run.
+    An answer older than the newest one applied from the same source says nothing new.
     """
     facts = seen.facts
-    if not turn.sees(run, tick, unlike):
+    if not turn.sees(run, tick, facts):
         return False, False
     if cost_is_whole(facts, tick.scope):
         run.cost, run.cost_at = seen.cost, turn.position
@@ -43,7 +39,7 @@ def take_down(turn: Turn, run: Run, seen: Seen, tick: Tick, unlike: str | None =
     run.name = facts.name or run.name
     run.project = facts.project or run.project
     run.submitted_at = facts.submitted_at if facts.submitted_at is not None else run.submitted_at
-    jobs = tuple(ReportedJob(job.status, job.reason, job.exit_status) for job in _newest(facts))
+    jobs = tuple(ReportedJob(job.status, job.reason, job.exit_status) for job in facts.newest)
     run.reported = Reported(status=facts.status, reason=facts.reason, jobs=jobs or run.reported.jobs)
     if run.started_at is None and _shows_running(facts) and attempt_of(facts) in (None, run.attempt):
         run.started_at = turn.at
@@ -67,9 +63,6 @@ def _is_new_attempt(turn: Turn, run: Run, attempt: int | None) -> bool:
     return True
 
 
-# -- the rules' word -------------------------------------------------------------------------------------------------
-
-
 def judge(turn: Turn, run: Run, facts: RunFacts, *, retried: bool = False) -> None:
     """Ask the rules about an observation and move the run accordingly."""
     rules = turn.rules
@@ -90,7 +83,7 @@ def settle(turn: Turn, run: Run, verdict: Verdict, facts: RunFacts | None = None
     said = run.said if turn.rules.hears and verdict.reason is Reason.EXIT_NONZERO else None
     if said is not None and said.error is not None:  # whether the task or the provider spoke first makes no difference
         verdict = replace(verdict, reason=said.error)
-    newest = [] if facts is None else _newest(facts)
+    newest = [] if facts is None else facts.newest
     whole = facts is not None and bool(newest) and len(newest) == len(facts.jobs)
     if run.terminal and run.whole_evidence and not whole:
         return
@@ -162,9 +155,6 @@ def ask_again(turn: Turn, run: Run, why: str) -> None:
     run.later_attempts = (*run.later_attempts, Attempt(number=run.attempts + 1, position=turn.position))
 
 
-# -- the machine -----------------------------------------------------------------------------------------------------
-
-
 def _requeue(turn: Turn, run: Run, rule: str) -> None:
     if run.state in (State.REQUESTED, State.QUEUED):
         return
@@ -185,7 +175,7 @@ def step(turn: Turn, run: Run, trigger: Trigger, rule: str) -> bool:
         made = Transition(position=turn.position, at=turn.at, before=run.state, after=after, rule=rule)
         run.state, run.rule, run.evidence = after, rule, (turn.position,)
         run.transitions = (*run.transitions, made)
-        turn.changes.append(Moved(run_id=run.run_id, transition=made))
+        turn.changes.append(run.moved(made))
     return True
 
 
@@ -203,12 +193,8 @@ def _contradicts(run: Run, verdict: Verdict) -> bool:
     return run.whole_evidence and run.reason not in (verdict.reason, Reason.UNKNOWN_REASON)
 
 
-def _newest(facts: RunFacts) -> list[AttemptFacts]:
-    return [job.newest for job in facts.jobs if job.newest is not None]
-
-
 def _shows_running(facts: RunFacts) -> bool:
-    if any(job.state is State.RUNNING and job.exit_status is None for job in _newest(facts)):
+    if any(job.state is State.RUNNING and job.exit_status is None for job in facts.newest):
         return True
     return facts.state is State.RUNNING and progress(facts).state is State.RUNNING
 
@@ -220,9 +206,6 @@ def cost_is_whole(facts: RunFacts, scope: Scope) -> bool:
     if not scope.attempts_limited:
         return True
     return all(job.attempts and job.attempts[0].num == 0 for job in facts.jobs)
-
-
-# -- the task's own words ------------------------------------------------------------------------------------------
 
 
 def heard(said: Said, seq: int, line: bytes, *, last: bool, position: int, at: int) -> Said:

@@ -30,17 +30,14 @@ AT_START: Final = 1_000
 class _Header(msgspec.Struct, frozen=True, kw_only=True):
     record: str
     position: int
-    chain: str
-    """The hash at `position`, as the record stores it."""
-    code: str
-    """`_code()` of the process that folded it."""
+    chain: str  # the hash at `position`, as the record stores it
+    code: str  # `_code()` of the process that folded it
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):
     header: _Header
     world: bytes
-    seal: str
-    """The vault's commitment to header and world."""
+    seal: str  # the vault's commitment to header and world
 
 
 class SnapshotStore:

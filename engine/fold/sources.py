@@ -31,14 +31,11 @@ class Source(msgspec.Struct, kw_only=True):
     """One source. Times are microseconds UTC."""
 
     name: str
-    last_answered: int | None = None
-    """`observed_at` of the newest answered poll."""
+    last_answered: int | None = None  # `observed_at` of the newest answered poll
     answered_time: int = 0
     """Microseconds in which it has been answering: gaps over 60 s and gaps with a failure in them do not count."""
-    failed: bool = False
-    """A poll has failed since the last answered one."""
-    skew: int = 0
-    """How far its clock is ahead of ours, microseconds; 0: not for certain."""
+    failed: bool = False  # a poll has failed since the last answered one
+    skew: int = 0  # how far its clock is ahead of ours, microseconds; 0: not for certain
     machines_at: int | None = None
     """When the newest first page of its machines was asked for: they come newest first, so what was there then has
     been seen.
@@ -47,12 +44,9 @@ class Source(msgspec.Struct, kw_only=True):
     """Of that poll. Both are needed: behind a clock that jumped back, what follows a list seems to come before it."""
     archive: bool | None = None
     """Its polls are imported, not recorded live; None: it was not polled yet."""
-    imported_to: int | None = None
-    """`observed_at` of the newest poll imported; None: nothing was."""
-    imported_at: tuple[tuple[int, int], ...] = ()
-    """The first and the last position of each import."""
-    hidden: bool = False
-    """Lists leave out what was imported."""
+    imported_to: int | None = None  # `observed_at` of the newest poll imported; None: nothing was
+    imported_at: tuple[tuple[int, int], ...] = ()  # the first and the last position of each import
+    hidden: bool = False  # lists leave out what was imported
 
 
 def lists_newest(scope: Scope) -> bool:
@@ -98,9 +92,7 @@ def observability(source: Source | None, now: int) -> Observability:
     return Observability.STALE if age > STALE_AFTER else Observability.FRESH
 
 
-# -- complete lists, put together from their pages --------------------------------------------------------------------
-
-_LISTS = frozenset({Listing.RUNS, Listing.VMS})
+_LISTS = (Listing.RUNS, Listing.VMS)
 _KEPT = 16
 """Unfinished sweeps remembered; a recorder has one at a time."""
 
@@ -108,8 +100,7 @@ _KEPT = 16
 class Sweep(msgspec.Struct, kw_only=True):
     """Pages of one list, so far."""
 
-    started_at: int
-    """Of the first page: what came later need not be in it."""
+    started_at: int  # of the first page: what came later need not be in it
     ids: set[str]
 
 
@@ -125,8 +116,10 @@ def sweep_ended(
 
     `ids` are those of the page in its order. A page is the last if it is shorter than its limit.
     """
-    if scope.listing not in _LISTS or scope.filtered:
+    if scope.filtered or scope.listing not in _LISTS:
         return None
+    if scope.page_after is None and len(ids) < scope.limit:  # most lists have one page
+        return Sweep(started_at=started_at, ids=set(ids))
     lane = f"{source}\0{scope.listing}\0{scope.project}\0"
     sweep: Sweep | None = Sweep(started_at=started_at, ids=set())
     if scope.page_after is not None:

@@ -2,10 +2,11 @@
 clock.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
-from typing import Final, TypeVar
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from engine.facts import RunFacts, VmEvent, VmFacts
 from engine.providers.reading import Listing, Reading, Readings, Scope
@@ -20,7 +21,9 @@ T = TypeVar("T")
 _LAST: Final = 2**63 - 1
 """No history has a greater position."""
 _REMEMBERED: Final = 128
-"""Items whose facts are remembered, or twice as many as one answer lists."""
+"""Items whose facts are remembered, or twice as many as one answer lists; and answers."""
+_FIELDS: Final = {Listing.RUNS: "runs", Listing.RUN: "runs", Listing.VMS: "vms", Listing.EVENTS: "events"}
+"""Listings whose answers are read → the field of `Tick` with what they list."""
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -35,26 +38,19 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One poll, read."""
 
     position: int
-    source: str
-    """Who was asked, as the recorder named it."""
+    source: str  # who was asked, as the recorder named it
     scope: Scope
     started_at: int
     observed_at: int
     answered: bool
-    runs: tuple[Seen, ...] = ()
-    """In the order of the answer, as `vms`."""
-    vms: tuple[VmFacts, ...] = ()
-    """Rows of machines, placeholders too."""
-    events: tuple[VmEvent, ...] = ()
-    """Status changes of machines that the provider dates."""
-    not_exists: bool = False
-    """The source said `resource_not_exists`."""
+    runs: tuple[Seen, ...] = ()  # in the order of the answer, as `vms`
+    vms: tuple[VmFacts, ...] = ()  # rows of machines, placeholders too
+    events: tuple[VmEvent, ...] = ()  # status changes of machines that the provider dates
+    not_exists: bool = False  # the source said `resource_not_exists`
     server_time: int | None = None
     """The provider's own clock (HTTP `Date`); looked at where something is shown for the first time."""
-    odd: tuple[str, ...] = ()
-    """What of the answer could not be read at all."""
-    imported: bool = False
-    """It was imported. Asked of a source's first poll only."""
+    odd: tuple[str, ...] = ()  # what of the answer could not be read at all
+    imported: bool = False  # it was imported; asked of a source's first poll only
     archive: str | None = None
     """The archive it belongs to; None: a live source. The world fills it in."""
     unlike: Mapping[str, str] = {}
@@ -67,105 +63,104 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class PollReader:
-    """Reads the polls of one history, in any order. Equal rows of machines share their facts."""
+    """Reads the polls of one history, in any order. Equal items share their facts."""
 
     def __init__(self, readings: Readings) -> None:
         self._readings = readings
-        self._vms: dict[bytes, VmFacts] = {}
-        """By the text of the row."""
-        self._events: dict[bytes, VmEvent | None] = {}
-        """As `_vms`."""
-        self._log: tuple[bytes, tuple[VmEvent, ...]] = (b"", ())
-        """The newest answer of a log, and what it dates: most answers are the one before again."""
+        self._answers: dict[tuple[str, str, bytes], tuple[tuple[bytes | None, int | None, bool], Tick]] = {}
+        """The newest answer to each question of each source: most answers are the one before again."""
+        self._known: dict[Listing, dict[Any, Sequence[Any]]] = {listing: {} for listing in _FIELDS}
+        """What items say, by their text, or by their id in the record."""
 
     def read(self, position: int, poll: Poll) -> Tick:
         """The poll as the fold sees it. Never raises: what cannot be read is named in `odd`."""
+        question, answer = (poll.source, poll.path, poll.req), (poll.body, poll.status, poll.answered)
+        known = self._answers.get(question)
+        if known is not None and known[0] == answer:
+            return replace(
+                known[1],
+                position=position,
+                started_at=poll.started_at,
+                observed_at=poll.observed_at,
+                server_time=poll.server_time,
+            )
         scope, reading = self._readings.asked(poll.path, poll.req)
-        runs: list[Seen] = []
-        vms: list[VmFacts] = []
-        odd: list[str] = []
-        events: tuple[VmEvent, ...] = ()
-        read = reading is not None and poll.answered and poll.body is not None
-        not_exists = reading is not None and read and reading.says_not_exists(poll.status, poll.body)
-        if reading is None or not read or not_exists or scope.listing is Listing.OTHER:
-            pass
-        elif scope.listing is Listing.EVENTS:
-            if poll.body != self._log[0]:
-                self._log = poll.body or b"", self.events(reading, self._items(poll))
-            events = self._log[1]
-        else:
-            items = self._items(poll)
-            known = bounded(self._vms, len(items))
-            for item in items:
-                try:
-                    if scope.listing is Listing.VMS:
-                        vms.append(known[item] if item in known else known.setdefault(item, reading.vm(item)))
-                    else:
-                        runs += seen(reading, item)
-                except ValueError as error:
-                    odd.append(str(error))
-        return Tick(
+        tick = Tick(
             position=position,
             source=poll.source,
             scope=scope,
             started_at=poll.started_at,
             observed_at=poll.observed_at,
             answered=poll.answered,
-            runs=joined(reading, runs) if reading is not None and runs else (),
-            vms=tuple(vms),
-            events=events,
-            not_exists=not_exists,
             server_time=poll.server_time,
-            odd=tuple(odd),
         )
+        if reading is not None and poll.answered and poll.body is not None:
+            if reading.says_not_exists(poll.status, poll.body):
+                tick = replace(tick, not_exists=True)
+            elif scope.listing in _FIELDS:
+                tick = self.with_items(tick, reading, _items(reading, poll, poll.body), bytes, costs=True)
+        _bounded(self._answers, 1)[question] = answer, tick
+        return tick
 
-    def _items(self, poll: Poll) -> Sequence[bytes]:
-        body = poll.body or b""
-        shape = self._readings.shape(poll.path, poll.req)
-        if shape is None or not shape.items:
-            return [body]
-        try:
-            return items_of(body, shape)
-        except msgspec.MsgspecError:
-            return ()
+    def with_items(
+        self, tick: Tick, reading: Reading, items: Sequence[KeyT], text: Callable[[KeyT], bytes], *, costs: bool
+    ) -> Tick:
+        """The tick with what the items of its answer say.
 
-    def events(self, reading: Reading, items: Sequence[bytes]) -> tuple[VmEvent, ...]:
-        """The status changes of machines that rows of a log date; the same object for the same text."""
-        known = bounded(self._events, len(items))
+        Args:
+            items: what stands for each: its text, or its id in the record.
+            text: gives the text.
+            costs: read the provider's costs too; a record keeps them apart from the items.
+        """
+        listing, odd, found = tick.scope.listing, list[str](), list[Any]()
+        known = _bounded(self._known[listing], len(items))
         for item in items:
-            if item not in known:
-                known[item] = reading.vm_event(item)
-        return tuple([found for item in items if (found := known[item]) is not None])
+            try:
+                if item not in known:
+                    known[item] = _said(reading, listing, text(item), costs=costs)
+                found += known[item]
+            except ValueError as error:
+                odd.append(str(error))
+        if reading.joins_items and _FIELDS[listing] == "runs":
+            found = _joined(reading, found)
+        return replace(tick, odd=tuple(odd), **{_FIELDS[listing]: tuple(found)})
 
 
-def joined(reading: Reading, runs: list[Seen]) -> tuple[Seen, ...]:
-    """The runs of an answer; those that several of its items describe as one, where the provider lists them so."""
-    if not reading.joins_items:
-        return tuple(runs)
+def _items(reading: Reading, poll: Poll, body: bytes) -> Sequence[bytes]:
+    shape = reading.shape(poll.path, poll.req)
+    if shape is None or not shape.items:
+        return [body]
+    try:
+        return items_of(body, shape)
+    except msgspec.MsgspecError:
+        return ()
+
+
+def _said(reading: Reading, listing: Listing, item: bytes, *, costs: bool) -> Sequence[Seen | VmFacts | VmEvent]:
+    if listing is Listing.VMS:
+        return (reading.vm(item),)
+    if listing is Listing.EVENTS:
+        event = reading.vm_event(item)
+        return () if event is None else (event,)
+    runs, known = reading.runs(item), reading.costs(item) if costs else {}
+    return [Seen(facts=facts, cost=known.get(facts.provider_id)) for facts in runs]
+
+
+def _joined(reading: Reading, runs: Sequence[Seen]) -> list[Seen]:
+    """The runs that several items of an answer describe, each as one."""
     found: dict[str, list[Seen]] = {}
     for one in runs:
         found.setdefault(one.facts.provider_id, []).append(one)
-    return tuple(same[0] if len(same) == 1 else _one(reading, same) for same in found.values())
+    for provider_id, same in found.items():
+        if len(same) > 1:
+            costs = [one.cost for one in same if one.cost is not None]
+            cost = sum(costs) if len(costs) == len(same) else None
+            found[provider_id] = [Seen(facts=reading.joined([one.facts for one in same]), cost=cost)]
+    return [one for (one,) in found.values()]
 
 
-def _one(reading: Reading, same: list[Seen]) -> Seen:
-    costs = [one.cost for one in same if one.cost is not None]
-    return Seen(facts=reading.joined([one.facts for one in same]), cost=sum(costs) if len(costs) == len(same) else None)
-
-
-def seen(reading: Reading, item: bytes) -> list[Seen]:
-    """The runs of one item, with their costs.
-
-    Raises:
-        ValueError: the item cannot be read at all.
-    """
-    runs = reading.runs(item)
-    costs = reading.costs(item)
-    return [Seen(facts=facts, cost=costs.get(facts.provider_id)) for facts in runs]
-
-
-def bounded(known: dict[KeyT, T], listed: int) -> dict[KeyT, T]:
-    """What is remembered of items, emptied where it has grown beyond bounds."""
+def _bounded(known: dict[KeyT, T], listed: int) -> dict[KeyT, T]:
+    """What is remembered, emptied where it has grown beyond bounds."""
     if len(known) > max(_REMEMBERED, 2 * listed):
         known.clear()
     return known
@@ -176,12 +171,6 @@ class Until(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     position: int | None = None
     at: int | None = None
-
-    def passed(self, position: int, observed_at: int) -> bool:
-        """Whether a poll lies behind the limit."""
-        if self.position is not None and position > self.position:
-            return True
-        return self.at is not None and observed_at > self.at
 
 
 def parse_until(text: str) -> Until:

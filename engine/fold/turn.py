@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from engine.facts import VmEvent
+from engine.facts import RunFacts, VmEvent, VmFacts
 from engine.fold.archives import concerns
-from engine.fold.change import Anomaly, AnomalyKind, Change, Missing, Moved, Tracked, VmMoved
+from engine.fold.change import Anomaly, AnomalyKind, Change, Missing
 from engine.fold.run import Run
 from engine.fold.sources import LOST_AFTER, Source, Sweep
 from engine.fold.state_machines import Step, Trigger, VmTrigger
@@ -27,8 +27,7 @@ class Fold:
     rules: RuleSet
     step_run: Step[State, Trigger]
     step_vm: Step[VmState, VmTrigger]
-    dated: tuple[VmEvent, ...] = ()
-    """The newest answer that dates what happened to machines."""
+    dated: tuple[VmEvent, ...] = ()  # the newest answer that dates what happened to machines
 
     def source(self, name: str) -> Source:
         """What is known of a source; a new one if nothing is yet."""
@@ -45,13 +44,15 @@ class Turn:
 
     def __init__(self, fold: Fold, position: int, at: int) -> None:
         self.fold, self.state, self.rules, self.source = fold, fold.state, fold.rules, fold.source
+        fold.state.position = position
+        fold.state.events += 1
         self.position = position
         self.at = at
         """When it was observed (microseconds, UTC)."""
         self.changes: list[Change] = []
         """In order."""
 
-    def note(self, thing: Tracked, kind: AnomalyKind, detail: str, *, once: bool = False) -> None:
+    def note(self, thing: Run | Vm, kind: AnomalyKind, detail: str, *, once: bool = False) -> None:
         """Write down an anomaly of a run or machine; with `once` only the first of its wording."""
         mark = f"{kind.value}: {detail}"
         if once:
@@ -65,33 +66,29 @@ class Turn:
         subject = f"source/{source}"
         if f"{subject} {drift}" not in self.state.noted:
             self.state.noted[f"{subject} {drift}"] = None
-            kind, detail = AnomalyKind.SCHEMA_DRIFT, f"{prefix}{drift}"
-            self.changes.append(Anomaly(kind=kind, subject=subject, position=self.position, detail=detail))
+            self.note_source(source, AnomalyKind.SCHEMA_DRIFT, f"{prefix}{drift}")
+
+    def note_source(self, source: str, kind: AnomalyKind, detail: str) -> None:
+        """Write down an anomaly of a source."""
+        self.changes.append(Anomaly(kind=kind, subject=f"source/{source}", position=self.position, detail=detail))
 
     def changed(self, thing: Run | Vm, since: int = 0) -> None:
         """Publish that a run or machine changed, unless the changes from the `since`th on publish it already."""
-        change: Change = (
-            Moved(run_id=thing.run_id, transition=None)
-            if isinstance(thing, Run)
-            else VmMoved(vm_id=thing.vm_id, step=None)
-        )
+        change = thing.moved()
         if not any(type(other) is type(change) for other in self.changes[since:]):
             self.changes.append(change)
 
-    def sees(self, thing: Tracked, tick: Tick, unlike: str | None) -> bool:
-        """Take down that this poll shows it; False for an answer older than the newest one of the same source.
-
-        `unlike`: how the answer contradicts itself about it.
-        """
+    def sees(self, thing: Run | Vm, tick: Tick, facts: RunFacts | VmFacts) -> bool:
+        """Take down that this poll shows it; False for an answer older than the newest one of the same source."""
         if tick.started_at < thing.started.get(tick.source, tick.started_at):
             return False
         thing.started[tick.source] = tick.started_at
         thing.last_position, thing.last_at, thing.missing = self.position, self.at, None
-        if unlike is not None:
-            self.note(thing, AnomalyKind.CONTRADICTION, unlike, once=True)
+        if tick.unlike and facts.provider_id in tick.unlike:
+            self.note(thing, AnomalyKind.CONTRADICTION, tick.unlike[facts.provider_id], once=True)
         return True
 
-    def misses(self, thing: Tracked, source: Source, asked_at: int, *, not_exists: bool = False) -> bool:
+    def misses(self, thing: Run | Vm, source: Source, asked_at: int, *, not_exists: bool = False) -> bool:
         """Take down that a poll asked at `asked_at` does not know it; whether it has been missing for too long.
 
         Absence is never by itself a state: it has to last.

@@ -7,7 +7,7 @@ from typing import Final, Literal
 import msgspec
 
 from engine.facts import VmFacts
-from engine.fold.change import Tracked, VmStep
+from engine.fold.change import Tracked, VmMoved, VmStep
 from engine.states import VmReason, VmState
 from events.clock import foreign_run_id
 
@@ -42,20 +42,16 @@ class VmDate(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A status change that the provider dates itself: it refines the edge that two polls bracket."""
 
     at: int
-    before: str
-    """Values of `VmState`."""
+    before: str  # values of `VmState`
     after: str
 
 
 class PriceStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The price the provider gives from here on."""
 
-    at: int
-    """The first poll that shows it; `created` for the first price."""
-    low_at: int
-    """The last poll that showed the price before."""
-    hourly: int
-    """Micro-dollars an hour of the whole machine."""
+    at: int  # the first poll that shows it; `created` for the first price
+    low_at: int  # the last poll that showed the price before
+    hourly: int  # micro-dollars an hour of the whole machine
 
 
 class SilentSpan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -69,26 +65,19 @@ class Occupancy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One submission of one run on this machine."""
 
     run_id: str
-    job: str
-    """`<replica_num>/<job_num>/<attempt>`."""
-    since: int
-    """The submission's `submitted_at`; the machine's life clips it."""
-    seen_at: int
-    """The first poll that shows it there."""
+    job: str  # `<replica_num>/<job_num>/<attempt>`
+    since: int  # the submission's `submitted_at`; the machine's life clips it
+    seen_at: int  # the first poll that shows it there
     until: int | None = None
     """The submission's end (`finished_at`, else the first poll that shows it over); None: it goes on."""
-    cold: bool
-    """The machine was created at or after the submission's `submitted_at`."""
-    blocks: int | None = None
-    """Of the machine's `total_blocks`; None: not said, which reads as one."""
+    cold: bool  # the machine was created at or after the submission's `submitted_at`
+    blocks: int | None = None  # of the machine's `total_blocks`; None: not said, which reads as one
     free_at: int | None = None
     """The newest sight of the machine without it, before a poll showed it there."""
     answered_at: int | None = None
     """The machine answered the provider about it at this time or later."""
-    cut_off: bool = False
-    """It ended because the machine no longer answered."""
-    forgotten: bool = False
-    """`until` is when we lost sight of it, not when it ended."""
+    cut_off: bool = False  # it ended because the machine no longer answered
+    forgotten: bool = False  # `until` is when we lost sight of it, not when it ended
 
 
 class Drain(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -105,12 +94,10 @@ class Told(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     position: int
     intended_at: int
     by: DrainBy
-    taken_at: int | None = None
-    """When the provider took it; None: no outcome yet, or refused."""
+    taken_at: int | None = None  # when the provider took it; None: no outcome yet, or refused
     refused_at: int | None = None
     error: str | None = None
-    times: int = 1
-    """How often it was tried since the drain began, refused or taken."""
+    times: int = 1  # how often it was tried since the drain began, refused or taken
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -124,57 +111,49 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Vm(Tracked, kw_only=True):
     """The state of one machine. Times are microseconds UTC, money micro-dollars."""
 
-    vm_id: str
-    """uuid5 of provider and provider id, as for foreign runs."""
+    vm_id: str  # uuid5 of provider and provider id, as for foreign runs
     provider_id: str
-    source: str
-    """Whose polls show it."""
+    source: str  # whose polls show it
     state: VmState = VmState.REQUESTED
     reason: VmReason | None = None
-    facts: VmFacts
-    """The newest observation."""
-    created: int
-    """The provider's, else the first poll that shows it."""
-    skew: int = 0
-    """By how much `created` was shifted to our clock, microseconds."""
-    finished_at: int | None = None
-    """The provider's, else the first poll that shows it terminated."""
+    facts: VmFacts  # the newest observation
+    created: int  # the provider's, else the first poll that shows it
+    skew: int = 0  # by how much `created` was shifted to our clock, microseconds
+    finished_at: int | None = None  # the provider's, else the first poll that shows it terminated
     finished_low: int | None = None
     """The earliest it can have ended: `finished_at` where that is the provider's, else the last poll before."""
     unseen_end: bool = False
     """It was over when a poll first showed it, and nobody says since when: `finished_at` is the end of the last run we
     know on it (else `created`), and it can have been `first_at` at the latest.
     """
-    confirmed: bool = False
-    """`finished_at` is what somebody saw in the cloud's own console."""
+    confirmed: bool = False  # `finished_at` is what somebody saw in the cloud's own console
     prices: tuple[PriceStep, ...] = ()
     steps: tuple[VmStep, ...] = ()
-    dates: tuple[VmDate, ...] = ()
-    """In order of time, shifted by `skew`."""
+    dates: tuple[VmDate, ...] = ()  # in order of time, shifted by `skew`
     unreachable: tuple[SilentSpan, ...] = ()
-    runs: tuple[str, ...] = ()
-    """Runs that were on it, in order."""
+    runs: tuple[str, ...] = ()  # runs that were on it, in order
     occupancies: tuple[Occupancy, ...] = ()
     idle_from: int | None = None
     """The source's answered time when it was first seen idle in this idle phase; None: not idle. Idle evidence is the
     source's answered time now, less this."""
-    idle_since: int | None = None
-    """When that was."""
-    made_for: str | None = None
-    """The run whose cold start made it."""
+    idle_since: int | None = None  # when that was
+    made_for: str | None = None  # the run whose cold start made it
     ours: bool = False
     """Steno made it: its fleet was ensured by us, or it was made for a run we submitted, or it is this machine's."""
     drain: Drain | None = None
     told: Told | None = None
     wish: Wish | None = None
-    ending_since: int | None = None
-    """When it was told to go, or first seen terminating."""
-    ending_from: int | None = None
-    """Its source's answered time then."""
+    ending_since: int | None = None  # when it was told to go, or first seen terminating
+    ending_from: int | None = None  # its source's answered time then
 
     @property
     def subject(self) -> str:
+        """What an anomaly is about."""
         return f"vm/{self.vm_id}"
+
+    def moved(self, step: VmStep | None = None) -> VmMoved:
+        """As `Run.moved`."""
+        return VmMoved(vm_id=self.vm_id, step=step)
 
     @property
     def billed(self) -> bool:

@@ -6,7 +6,7 @@ Idle evidence and graces are measured in the time in which the machine's own sou
 from typing import Final
 
 from engine.facts import VmFacts
-from engine.fold.change import AnomalyKind, VmMoved, VmStep
+from engine.fold.change import AnomalyKind, VmStep
 from engine.fold.state_machines import VmTrigger
 from engine.fold.tick import Tick
 from engine.fold.turn import Turn
@@ -31,18 +31,12 @@ _BY_US: Final = {"idle": VmReason.IDLE_TIMEOUT, "user": VmReason.STOPPED_BY_USER
 EMPTY: Final = frozenset({VmState.IDLE, VmState.DRAINING})
 
 
-# -- the provider's words --------------------------------------------------------------------------------------------
-
-
-def see(turn: Turn, vm: Vm, facts: VmFacts, tick: Tick, *, new: bool, unlike: str | None = None) -> None:
-    """Take one row down. One older than the newest applied from the same source moves nothing.
-
-    `unlike`: how the answer contradicts itself about this machine.
-    """
+def see(turn: Turn, vm: Vm, facts: VmFacts, tick: Tick, *, new: bool) -> None:
+    """Take one row down. One older than the newest applied from the same source moves nothing."""
     before, begin = vm.facts, len(turn.changes)
     low = min(vm.created if new else last_asked(vm), turn.at)
     back = vm.missing is not None
-    if not turn.sees(vm, tick, unlike) or (facts == before and not new and not back):
+    if not turn.sees(vm, tick, facts) or (facts == before and not new and not back):
         return
     vm.facts = facts
     if not vm.prices and facts.price is not None:
@@ -64,9 +58,6 @@ def _reach(turn: Turn, vm: Vm, facts: VmFacts) -> None:
     elif away and not facts.unreachable and facts.state in ALIVE:
         since = vm.unreachable[-1].since
         vm.unreachable = (*vm.unreachable[:-1], SilentSpan(since=since, until=max(since, turn.at)))
-
-
-# -- the machine -----------------------------------------------------------------------------------------------------
 
 
 def _judge(turn: Turn, vm: Vm, before: VmState | None, low: int, *, back: bool, new: bool) -> None:
@@ -154,7 +145,7 @@ def step(turn: Turn, vm: Vm, trigger: VmTrigger, low: int) -> bool:
     low = max(low, vm.steps[-1].low_at) if vm.steps else low
     made = VmStep(position=turn.position, at=at, low_at=min(low, at), before=before, after=after)
     vm.state, vm.steps = after, (*vm.steps, made)
-    turn.changes.append(VmMoved(vm_id=vm.vm_id, step=made))
+    turn.changes.append(vm.moved(made))
     if after not in EMPTY:
         vm.idle_from = vm.idle_since = None
     elif before not in EMPTY:

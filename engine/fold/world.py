@@ -42,7 +42,7 @@ class World(Fold):
     def apply(self, tick: Tick) -> tuple[Change, ...]:
         """Fold one poll; what it changed, in order."""
         state, source = self.state, self.source(tick.source)
-        turn = self._turn(tick.position, tick.observed_at)
+        turn = Turn(self, tick.position, tick.observed_at)
         if source.archive is None:
             source.archive = tick.imported
         polled(state, source, tick.observed_at, tick.position)
@@ -53,9 +53,7 @@ class World(Fold):
             turn.changes.append(blind)
         for odd in tick.odd:
             turn.note_drift(tick.source, odd)
-        skewed = compare_clocks(state, source, tick)
-        if skewed is not None:
-            turn.changes.append(skewed)
+        compare_clocks(turn, source, tick)
         if source.skew:
             tick = shifted(tick, source.skew)
         if tick.answered and tick.scope.watched:
@@ -75,15 +73,10 @@ class World(Fold):
 
     def apply_event(self, position: int, at: int, event: Event) -> tuple[Change, ...]:
         """Fold one of our own intents or outcomes, observed `at`; other kinds of events change nothing."""
-        turn = self._turn(position, at)
+        turn = Turn(self, position, at)
         self.state.outbox.apply(position, at, event)
         intents.apply(event, turn)
         return self._end(turn)
-
-    def _turn(self, position: int, at: int) -> Turn:
-        self.state.position = position
-        self.state.events += 1
-        return Turn(self, position, at)
 
     def _end(self, turn: Turn) -> tuple[Change, ...]:
         for change in turn.changes:
@@ -93,11 +86,11 @@ class World(Fold):
                 self.state.blind.append(change)
         return tuple(turn.changes)
 
-    # -- runs in an answer -------------------------------------------------------------------------------------------
-
     def _answer(self, turn: Turn, tick: Tick, source: Source, sweep: Sweep | None) -> None:
         for seen in tick.runs:
-            self._see(turn, seen, tick)
+            key = f"{tick.scope.provider}/{seen.facts.provider_id}"
+            if key not in self.state.former:
+                self._see(turn, self._meet(turn, key, seen.facts, tick), seen, tick)
         if self.rules.watch is ObservationFilter.NAMED_LIST and tick.scope.listing is Listing.RUNS:
             self._named_list(turn, tick)
         if tick.scope.listing is Listing.RUNS and not tick.scope.filtered and tick.scope.page_after is None:
@@ -105,7 +98,7 @@ class World(Fold):
         if self.rules.final:
             return
         if sweep is not None:
-            for run in self._unsettled():
+            for run in self.state.unsettled_runs():
                 if is_left_out(run, sweep, tick):
                     self._miss(turn, run, source, sweep.started_at, not_exists=False)
         if tick.not_exists and tick.scope.by_id is not None:
@@ -113,15 +106,12 @@ class World(Fold):
             if run_id is not None and concerns(tick, self.state.runs[run_id]):
                 self._miss(turn, self.state.runs[run_id], source, tick.started_at, not_exists=True)
 
-    def _see(self, turn: Turn, seen: Seen, tick: Tick) -> None:
-        facts = seen.facts
-        if f"{tick.scope.provider}/{facts.provider_id}" in self.state.former:
-            return
-        run = self._meet(turn, facts, tick)
+    def _see(self, turn: Turn, run: Run, seen: Seen, tick: Tick) -> None:
         if not may_move(tick, run):
             return
-        shown, asked_at, begin = run.facts, run.asked_at, len(turn.changes)
-        new, retried = run_turn.take_down(turn, run, seen, tick, tick.unlike.get(facts.provider_id))
+        facts, shown, begin = seen.facts, run.facts, len(turn.changes)
+        asked_at = None if shown is facts else run.asked_at
+        new, retried = run_turn.take_down(turn, run, seen, tick)
         if new:
             match self.rules.watch:
                 case ObservationFilter.EVERY:
@@ -132,17 +122,15 @@ class World(Fold):
                 case ObservationFilter.CLOCK | ObservationFilter.NAMED_LIST:
                     if run.state is State.REQUESTED:
                         run_turn.step(turn, run, Trigger.QUEUE, f"{self.rules.name}/first-sight")
-        self._keep(run)
-        if new:
+            self._keep(run)
             turn.changed(run, begin)
             links.run_shown(turn, run)
             if shown is not None and asked_at is not None:
                 links.answered(turn, run, shown, asked_at)
 
-    def _meet(self, turn: Turn, facts: RunFacts, tick: Tick) -> Run:
+    def _meet(self, turn: Turn, key: str, facts: RunFacts, tick: Tick) -> Run:
         """The run of an observation: one we know, one we handed over and have not seen yet, or a new one."""
         state, provider = self.state, tick.scope.provider
-        key = f"{provider}/{facts.provider_id}"
         known = state.by_provider.get(key)
         if known is not None:
             return state.runs[known]
@@ -173,13 +161,13 @@ class World(Fold):
         A former attempt moves nothing and stands for itself: beside the present one it would be news at every poll.
         """
         key = f"{provider}/{facts.provider_id}"
-        known = self.state.by_provider.get(key)
-        if known is not None and key not in self.state.former:
-            return known
-        ours = None if key in self.state.former else self._marked(facts, provider)
-        return (
-            ours.run_id if ours is not None and _is_ours(ours, facts) else foreign_run_id(provider, facts.provider_id)
-        )
+        if key not in self.state.former:
+            ours = self._marked(facts, provider)
+            if key in self.state.by_provider:
+                return self.state.by_provider[key]
+            if ours is not None and _is_ours(ours, facts):
+                return ours.run_id
+        return foreign_run_id(provider, facts.provider_id)
 
     def _marked(self, facts: RunFacts, provider: str) -> Run | None:
         """The run of this record that an unknown run of the provider carries the mark of."""
@@ -199,14 +187,14 @@ class World(Fold):
         if not tick.scope.only_active:
             listed = [facts for facts in listed if not facts.final] or listed[:1]
         by_name = {(facts.project, facts.name): facts for facts in reversed(listed)}
-        for run in self._unsettled():
+        for run in self.state.unsettled_runs():
             found = by_name.get((run.project, run.name))
             if found is not None and run.provider == tick.scope.provider:
                 run_turn.judge(turn, run, found)
                 self._keep(run)
 
     def _time_out(self, turn: Turn, timeout: Callable[[int, int], Move]) -> None:
-        for run in self._unsettled():
+        for run in self.state.unsettled_runs():
             move = timeout(turn.at, run.first_at)
             if isinstance(move, Verdict):
                 run_turn.settle(turn, run, move)
@@ -218,9 +206,6 @@ class World(Fold):
         run_turn.lose(turn, run, not_exists=run.missing is not None and run.missing.not_exists)
         self._keep(run)
         links.leave_all(turn, run)
-
-    def _unsettled(self) -> list[Run]:
-        return [self.state.runs[run_id] for run_id in self.state.unsettled]
 
     def _keep(self, run: Run) -> None:
         if run.terminal:

@@ -24,49 +24,43 @@ class PolicyStep(msgspec.Struct, frozen=True, kw_only=True):
 class WorldState(msgspec.Struct, kw_only=True):
     """The world after `position`."""
 
-    rules: str
-    """The name of the rule set it was folded with."""
-    position: int = 0
-    """The last event folded."""
-    events: int = 0
-    """Polls and intents folded."""
+    rules: str  # the name of the rule set it was folded with
+    position: int = 0  # the last event folded
+    events: int = 0  # polls and intents folded
     last_at: int | None = None
     """The newest `observed_at` of any poll of a live source; archives have clocks of their own."""
-    importing: str | None = None
-    """The project of the newest imported poll."""
-    runs: dict[str, Run] = {}
-    """By run_id, in order of first sight (or of request)."""
-    by_provider: dict[str, str] = {}
-    """`<provider>/<provider_id>` → run_id."""
+    importing: str | None = None  # the project of the newest imported poll
+    runs: dict[str, Run] = {}  # by run_id, in order of first sight (or of request)
+    by_provider: dict[str, str] = {}  # `<provider>/<provider_id>` → run_id
     former: dict[str, str] = {}
     """As `by_provider`: requests that found no capacity and were made again. What polls say of them moves nothing."""
-    unsettled: dict[str, None] = {}
-    """The runs without a verdict, in the same order."""
+    unsettled: dict[str, None] = {}  # the runs without a verdict, in the same order
     sources: dict[str, Source] = {}
     sweeps: dict[str, Sweep] = {}
-    first_of_name: dict[str, RunFacts] = {}
-    """For the rule set that only looks once."""
-    vms: dict[str, Vm] = {}
-    """By vm_id, in order of first sight."""
-    open_vms: dict[str, None] = {}
-    """The machines not seen gone, in the same order."""
+    first_of_name: dict[str, RunFacts] = {}  # for the rule set that only looks once
+    vms: dict[str, Vm] = {}  # by vm_id, in order of first sight
+    open_vms: dict[str, None] = {}  # the machines not seen gone, in the same order
     by_host: dict[str, list[str]] = {}
     """`<provider>/<project>/<hostname>` → the machines that had it."""
     waiting: dict[str, list[str]] = {}
     """As `by_host` → runs with a submission there that has no machine yet."""
     early_dates: dict[str, tuple[VmDate, ...]] = {}
     """By vm_id: what the provider dated, by its own clock, of machines that no poll has shown yet."""
-    fleets: dict[str, None] = {}
-    """`<provider>/<project>/<name>` of fleets we ensured."""
-    policies: dict[str, tuple[PolicyStep, ...]] = {}
-    """Source → the policies in force, oldest first."""
-    crossed: dict[str, int] = {}
-    """`<threshold>/<total>` → the position of the alert."""
+    fleets: dict[str, None] = {}  # `<provider>/<project>/<name>` of fleets we ensured
+    policies: dict[str, tuple[PolicyStep, ...]] = {}  # source → the policies in force, oldest first
+    crossed: dict[str, int] = {}  # `<threshold>/<total>` → the position of the alert
     anomalies: list[Anomaly] = []
     blind: list[Blind] = []
     outbox: Outbox = msgspec.field(default_factory=Outbox)
-    noted: dict[str, None] = {}
-    """Anomalies of sources already written down."""
+    noted: dict[str, None] = {}  # anomalies of sources already written down
+
+    def unsettled_runs(self) -> list[Run]:
+        """Those of `unsettled`."""
+        return [self.runs[run_id] for run_id in self.unsettled]
+
+    def open_machines(self) -> list[Vm]:
+        """Those of `open_vms`."""
+        return [self.vms[vm_id] for vm_id in self.open_vms]
 
 
 dump: Final = msgspec.msgpack.Encoder().encode
@@ -106,8 +100,6 @@ def _share_words(state: WorldState) -> None:
                 share(one, "hostname", "status", "reason")
 
 
-# -- what decisions and bills ask about one source -----------------------------------------------------------------
-
 _DEFAULT = Policy()
 
 
@@ -118,8 +110,7 @@ def source_of(run: Run) -> str:
 
 def vms_of(state: WorldState, source: str) -> tuple[Vm, ...]:
     """The machines of a source not seen gone, in order of first sight: every one that may be billed is among them."""
-    machines = (state.vms[vm_id] for vm_id in state.open_vms)
-    return tuple(vm for vm in machines if vm.source == source and vm.archive is None)
+    return tuple(vm for vm in state.open_machines() if vm.source == source and vm.archive is None)
 
 
 def ours_of(state: WorldState, source: str) -> tuple[Vm, ...]:
@@ -147,5 +138,4 @@ def idle_evidence(state: WorldState, vm: Vm) -> int:
 
 def runs_of(state: WorldState, source: str) -> tuple[Run, ...]:
     """The runs of a source without a verdict, in order of first sight (or of request)."""
-    runs = (state.runs[run_id] for run_id in state.unsettled)
-    return tuple(run for run in runs if source_of(run) == source and run.archive is None)
+    return tuple(run for run in state.unsettled_runs() if source_of(run) == source and run.archive is None)

@@ -1,17 +1,15 @@
 """Replay of a record; positions are those of its events."""
 
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from engine.fold.duplicates import runs_once
+from engine.fold.duplicates import listed_once
 from engine.fold.record_fold import RecordFold
 from engine.fold.run import Run
-from engine.fold.tick import PollReader, Seen, Until, joined, seen
+from engine.fold.tick import PollReader, Until
 from engine.fold.world import World
-from engine.providers.reading import Reading
 from engine.providers.readings import READINGS, rules_named
 from engine.replay.result import Replay, Step
 
@@ -27,7 +25,7 @@ def replay_record(record: "Record", rules: str = "current", until: Until | None 
     """
     world = world_of(record, rules, until)
     fill_costs(record, world.state.runs.values())
-    return Replay.of(world)
+    return Replay(world)
 
 
 def world_of(record: "Record", rules: str = "current", until: Until | None = None) -> World:
@@ -49,22 +47,13 @@ def fill_costs(record: "Record", runs: Iterable[Run]) -> None:
         reading = None if asked is None else READINGS.asked(asked.path, bytes(asked.req))[1]
         if reading is None:
             continue
-        items = record.items(position)
-        listed = [reading.costs(item) for item in items]
+        listed = [reading.costs(item) for item in record.items(position)]
         costs = {provider_id: cost for item in listed for provider_id, cost in item.items()}
-        if len(costs) < sum(map(len, listed)):
-            costs |= _standing(reading, items)
+        if len(costs) < sum(map(len, listed)):  # a run is listed twice: one of its rows stands
+            shown = listed_once(PollReader(READINGS).read(position, record.poll(position)))
+            costs |= {one.facts.provider_id: one.cost for one in shown.runs}
         for run in there:
             run.cost = costs.get(run.provider_id or "")
-
-
-def _standing(reading: Reading, items: Iterable[bytes]) -> dict[str, int | None]:
-    """Provider's id → cost, of the rows that stand where an answer lists a run more than once."""
-    shown: list[Seen] = []
-    for item in items:
-        with suppress(ValueError):
-            shown += seen(reading, item)
-    return {one.facts.provider_id: one.cost for one in runs_once(joined(reading, shown))}
 
 
 def step_record(record: "Record", rules: str = "current", until: Until | None = None) -> Iterator[Step]:
@@ -73,14 +62,13 @@ def step_record(record: "Record", rules: str = "current", until: Until | None = 
     reader = PollReader(READINGS)
     limit = until if until is not None else Until()
     for position, kind, _, observed_at, _, _, _ in record.scan(after=0, until=limit.position):
-        if limit.passed(position, observed_at):
+        if limit.at is not None and observed_at > limit.at:
             continue
-        if kind > 2:
+        poll = None if kind > 2 else record.poll(position)
+        if poll is None:
             changes = world.apply_event(position, observed_at, record.event(position))
-            yield Step(position=position, at=observed_at, poll=None, changes=changes)
         else:
-            poll = record.poll(position)
             first = world.source(poll.source).archive is None
             tick = replace(reader.read(position, poll), imported=first and record.is_imported(position))
             changes = world.apply(tick)
-            yield Step(position=position, at=observed_at, poll=poll, changes=changes)
+        yield Step(position, observed_at, poll, changes)

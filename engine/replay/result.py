@@ -1,16 +1,13 @@
 """What a replay found, as a whole and step by step, and where two rule sets disagree about one history."""
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from engine.fold.change import Anomaly, Blind, Change
+from engine.fold.change import Change
 from engine.fold.run import Run
 from engine.fold.sources import open_blind
-from engine.fold.vm import Vm
 from engine.fold.world import World
-from engine.money.bill import Bill
 from engine.money.costs import Costs
 from engine.money.reconcile import divergences
 from engine.objects import blind_object, run_object, vm_object
@@ -20,44 +17,24 @@ from events.poll import Poll
 JsonObject = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """A history folded to its end (or to where it was told to stop)."""
+    """A history folded to its end, or to where it was told to stop."""
 
-    rules: RuleSet
-    events: int
-    """Polls and intents folded."""
-    position: int
-    """The last event folded; 0 if there was none."""
-    runs: tuple[Run, ...]
-    """In order of first sight."""
-    vms: tuple[Vm, ...]
-    """In order of first sight."""
-    bills: dict[str, Bill]
-    """By vm_id; open ones are costed to the last poll."""
-    costs: dict[str, int]
-    """run_id → micro-dollars, ours; a run whose cost is unknown is left out."""
-    anomalies: tuple[Anomaly, ...]
-    blind: tuple[Blind, ...]
-    """In order of their end; those still open last."""
-
-    @classmethod
-    def of(cls, world: World) -> "Replay":
-        """What the world holds now."""
-        state = world.state
-        costs = Costs(state)
+    def __init__(self, world: World) -> None:
+        state, costs = world.state, Costs(world.state)
         still = (found for source in state.sources.values() if (found := open_blind(source)) is not None)
-        return cls(
-            rules=world.rules,
-            events=state.events,
-            position=state.position,
-            runs=tuple(state.runs.values()),
-            vms=tuple(state.vms.values()),
-            bills=costs.bills(),
-            costs=costs.of_runs(),
-            anomalies=(*state.anomalies, *(divergences(state) if world.rules.metadata else ())),
-            blind=(*state.blind, *still),
-        )
+        self.rules = world.rules
+        self.events, self.position = state.events, state.position
+        """How many polls and intents were folded, and the last one; 0 if there was none."""
+        self.runs, self.vms = tuple(state.runs.values()), tuple(state.vms.values())
+        """In order of first sight."""
+        self.bills = costs.bills()
+        """By vm_id; open ones are costed to the last poll."""
+        self.costs = costs.of_runs()
+        """run_id → micro-dollars, ours; a run whose cost is unknown is left out."""
+        self.anomalies = (*state.anomalies, *(divergences(state) if world.rules.metadata else ()))
+        self.blind = (*state.blind, *still)
+        """In order of their end; those still open last."""
 
     def to_json(self) -> JsonObject:
         """The object `steno replay --json` prints."""
@@ -72,17 +49,13 @@ class Replay:
         return msgspec.json.decode(msgspec.json.encode(found), type=JsonObject)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(NamedTuple):
     """One event, folded."""
 
     position: int
-    at: int
-    """Its `observed_at`."""
-    poll: Poll | None
-    """None for one of our own intents or outcomes."""
-    changes: tuple[Change, ...]
-    """What it changed, in order; empty for most polls."""
+    at: int  # its `observed_at`
+    poll: Poll | None  # None for one of our own intents or outcomes
+    changes: tuple[Change, ...]  # what it changed, in order; empty for most polls
 
 
 class Opinion(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,7 +68,7 @@ class Opinion(msgspec.Struct, frozen=True, kw_only=True):
     evidence: tuple[int, ...]
 
 
-class RunDifference(msgspec.Struct, frozen=True, kw_only=True):
+class RunDifference(msgspec.Struct, frozen=True):
     """One run two rule sets see differently; None where a rule set does not know the run."""
 
     run_id: str
@@ -112,16 +85,10 @@ def diff(left: Replay, right: Replay) -> tuple[RunDifference, ...]:
     found = []
     for run_id in dict.fromkeys((*lefts, *rights)):
         one, other = lefts.get(run_id), rights.get(run_id)
-        if _said(one, left) != _said(other, right):
-            found.append(
-                RunDifference(
-                    run_id=run_id,
-                    name=(one or rights[run_id]).name,
-                    parts_at=_parting(one, other),
-                    left=_opinion(one, left),
-                    right=_opinion(other, right),
-                )
-            )
+        opinions = _opinion(one, left.rules), _opinion(other, right.rules)
+        if len({said and (said.state, said.reason, said.exit_status) for said in opinions}) > 1:
+            name, parts_at = (one or rights[run_id]).name, _parting(one, other)
+            found.append(RunDifference(run_id, name, parts_at, *opinions))
     return tuple(found)
 
 
@@ -135,17 +102,13 @@ def diff_object(left: Replay, right: Replay) -> JsonObject:
     }
 
 
-def _said(run: Run | None, replay: Replay) -> tuple[object, ...] | None:
-    return None if run is None else (run.state, run.reason, run.exit_status if replay.rules.metadata else None)
-
-
-def _opinion(run: Run | None, replay: Replay) -> Opinion | None:
+def _opinion(run: Run | None, rules: RuleSet) -> Opinion | None:
     if run is None:
         return None
     return Opinion(
         state=run.state.value,
         reason=None if run.reason is None else run.reason.value,
-        exit_status=run.exit_status if replay.rules.metadata else None,
+        exit_status=run.exit_status if rules.metadata else None,
         rule=run.rule,
         evidence=run.evidence,
     )

@@ -30,14 +30,13 @@ def open_trace(path: str | Path, *, lenient: bool = False, broken: Broken | None
 
 def fold_polls(world: World, polls: Iterable[NumberedPoll], until: Until | None = None) -> Iterator[Step]:
     """Fold numbered polls into a world, one step each; stops behind `until`."""
-    reader = PollReader(world.readings)
+    read, apply = PollReader(world.readings).read, world.apply
     limit = until if until is not None else Until()
     for number, poll in polls:
         if limit.position is not None and number > limit.position:
             return
-        if poll is None or limit.passed(number, poll.observed_at):
-            continue
-        yield Step(position=number, at=poll.observed_at, poll=poll, changes=world.apply(reader.read(number, poll)))
+        if poll is not None and (limit.at is None or poll.observed_at <= limit.at):
+            yield Step(number, poll.observed_at, poll, apply(read(number, poll)))
 
 
 def replay_polls(polls: Iterable[NumberedPoll], rules: str = "current", until: Until | None = None) -> Replay:
@@ -49,7 +48,7 @@ def replay_polls(polls: Iterable[NumberedPoll], rules: str = "current", until: U
     world = World(READINGS, rules_named(rules))
     for _ in fold_polls(world, polls, until):
         pass
-    return Replay.of(world)
+    return Replay(world)
 
 
 def replay_trace(
@@ -60,12 +59,7 @@ def replay_trace(
     lenient: bool = False,
     broken: Broken | None = None,
 ) -> Replay:
-    """Fold a trace file.
-
-    Raises:
-        UnreadableInput: the file cannot be read, or a line is broken and `lenient` is not set.
-        UnknownRules: there is no rule set of that name.
-    """
+    """Fold a trace file; see `open_trace` and `replay_polls`."""
     return replay_polls(open_trace(path, lenient=lenient, broken=broken), rules, until)
 
 
@@ -73,7 +67,7 @@ def step_trace(
     path: str | Path, rules: str = "current", until: Until | None = None, *, lenient: bool = False
 ) -> Iterator[Step]:
     """As `replay_trace`, one poll at a time: what each changed."""
-    yield from fold_polls(World(READINGS, rules_named(rules)), open_trace(path, lenient=lenient), until)
+    return fold_polls(World(READINGS, rules_named(rules)), open_trace(path, lenient=lenient), until)
 
 
 def incident_path() -> Path:

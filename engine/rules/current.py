@@ -7,7 +7,7 @@ from enum import StrEnum
 from sys import intern
 from typing import Final
 
-from engine.facts import AttemptFacts, JobFacts, RunFacts
+from engine.facts import AttemptFacts, RunFacts
 from engine.rules.sets import Live, Move, ObservationFilter, RuleSet, Verdict
 from engine.states import PROGRESS, Reason, State
 
@@ -40,20 +40,13 @@ def decisive(facts: RunFacts) -> Decisive | None:
         return Decisive.FINAL_STATUS
     if not facts.finite or facts.requeued or not facts.jobs:
         return None
-    if not all(job.newest is not None and job.newest.ended for job in facts.jobs):
+    newest = facts.newest
+    if len(newest) < len(facts.jobs) or not all(one.ended for one in newest):
         return None
     if facts.state is State.FINISHING:
         return Decisive.TERMINATING
-    return Decisive.ENDED if all(_speaks_for_itself(job.newest) for job in facts.jobs) else None
-
-
-def _speaks_for_itself(newest: AttemptFacts | None) -> bool:
-    if newest is None or (newest.exit_status is None and newest.cause is None):
-        return False
-    return not newest.retried
-
-
-# -- before the end --------------------------------------------------------------------------------------------------
+    explained = all(one.exit_status is not None or one.cause is not None for one in newest)
+    return Decisive.ENDED if explained and not any(one.retried for one in newest) else None
 
 
 _PENDING: Final = Live(state=State.QUEUED, rule=f"{NAME}/pending", pending=True)
@@ -75,7 +68,8 @@ def progress(facts: RunFacts) -> Live:
         return _PENDING
     if facts.state is State.FINISHING:
         return _TERMINATING
-    states = [state for job in facts.jobs if (state := _state(job.newest)) is not None]
+    shown = [State.FINISHING if one.ended else one.state for one in facts.newest]
+    states = [state for state in shown if state is not None]
     if not states:
         return Live(state=facts.state, rule=_RUN_STATUS, sure=False)
     going = [state for state in states if state is not State.FINISHING]
@@ -86,24 +80,18 @@ def progress(facts: RunFacts) -> Live:
     return Live(state=max(going, key=PROGRESS.index), rule=_MOST_ADVANCED)
 
 
-def _state(newest: AttemptFacts | None) -> State | None:
-    if newest is None:
-        return None
-    return State.FINISHING if newest.ended else newest.state
-
-
 def attempt_of(facts: RunFacts) -> int | None:
     """The number of the newest attempt of any job; None where no job shows one."""
-    return max((job.newest.num for job in facts.jobs if job.newest is not None), default=None)
-
-
-# -- the end ---------------------------------------------------------------------------------------------------------
+    return max((one.num for one in facts.newest), default=None)
 
 
 def _verdict(facts: RunFacts, *, stopped_by_policy: bool) -> Verdict:
     """The verdict of a decisive observation: the first rule that matches."""
-    attempts = [job.newest for job in facts.jobs if job.newest is not None]
-    exit_status = _exit_status(facts.jobs, attempts)
+    attempts = facts.newest
+    first = facts.jobs[0].newest if facts.jobs else None
+    # The first that is not zero by (replica_num, job_num), else the first job's.
+    failed = next((one.exit_status for one in attempts if one.exit_status), None)
+    exit_status = failed if failed is not None or first is None else first.exit_status
 
     def verdict(state: State, reason: Reason, rule: str) -> Verdict:
         return Verdict(state=state, reason=reason, exit_status=exit_status, rule=intern(f"{NAME}/{rule}"))
@@ -120,23 +108,12 @@ def _verdict(facts: RunFacts, *, stopped_by_policy: bool) -> Verdict:
     return verdict(State.STOPPED, Reason.UNKNOWN_REASON, "ended-unexplained")
 
 
-def _exit_status(jobs: tuple[JobFacts, ...], attempts: list[AttemptFacts]) -> int | None:
-    """The first exit status that is not zero by (replica_num, job_num), else the first job's."""
-    for one in attempts:
-        if one.exit_status:
-            return one.exit_status
-    first = jobs[0].newest if jobs else None
-    return None if first is None else first.exit_status
-
-
 def _failure(facts: RunFacts, attempts: list[AttemptFacts]) -> Reason:
     """Why a failed run failed: the server's own fault, then the first failing job's cause, then an exit status."""
     if facts.cause is Reason.PROVIDER_ERROR:
         return Reason.PROVIDER_ERROR
-    for one in attempts:
-        if one.cause is not None:
-            return one.cause
-    return Reason.EXIT_NONZERO if any(one.exit_status for one in attempts) else Reason.UNKNOWN_REASON
+    exited = Reason.EXIT_NONZERO if any(one.exit_status for one in attempts) else Reason.UNKNOWN_REASON
+    return next((one.cause for one in attempts if one.cause is not None), exited)
 
 
 CURRENT: Final = RuleSet(

@@ -26,8 +26,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 class Live(msgspec.Struct, frozen=True, kw_only=True):
     """The run is not over, says a rule."""
 
-    state: State | None
-    """None where the observation does not say; the run stays where it is."""
+    state: State | None  # None where the observation does not say; the run stays where it is
     rule: str
     pending: bool = False
     """The provider has taken the run back to its queue, whatever it did before."""
@@ -64,26 +63,20 @@ class RuleSet:
     name: str
     watch: ObservationFilter
     judge: RunJudge
-    final: bool
-    """The first verdict stays, whatever comes."""
-    metadata: bool
-    """It knows exit status and cost."""
+    final: bool  # the first verdict stays, whatever comes
+    metadata: bool  # it knows exit status and cost
     timeout: Callable[[int, int], Move] | None = None
     """(now, first sight of the run) → what it says of a run by the time alone; None: nothing."""
-    hears: bool = False
-    """What a task itself reports says why its exit status is not zero."""
+    hears: bool = False  # what a task itself reports says why its exit status is not zero
     summary: str
 
 
 class Flip(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that could have gone otherwise, and what the rules say then."""
 
-    change: str
-    """`had the job exited 0`."""
-    facts: RunFacts
-    """The whole observation as it would have been."""
-    verdict: str
-    """`succeeded/exit_zero`."""
+    change: str  # `had the job exited 0`
+    facts: RunFacts  # the whole observation as it would have been
+    verdict: str  # `succeeded/exit_zero`
 
     def __str__(self) -> str:
         return f"{self.change}: {self.verdict}"

@@ -149,7 +149,7 @@ def test_the_documents_cost_is_the_runs_and_the_machine_costs_more_than_twice_as
     world = World(READINGS)
     for _ in fold_polls(world, open_trace(trace("bill_beyond_the_run"))):
         pass
-    found = Replay.of(world).to_json()
+    found = Replay(world).to_json()
     (run,), (vm,) = found["runs"], found["vms"]
     assert (run["provider_cost_usd"], run["cost_usd"], run["start"]) == ("0.235600", "0.235389", "cold")
     assert (vm["cost_low_usd"], vm["cost_usd"], vm["cost_high_usd"]) == ("0.566044", "0.573689", "0.573689")

@@ -65,7 +65,7 @@ def replayed(polls: Sequence[tuple[int, Poll]]) -> dict[str, Any]:
     world = World(READINGS)
     for _ in fold_polls(world, polls):
         pass
-    return Replay.of(world).to_json()
+    return Replay(world).to_json()
 
 
 def test_bills_hold_against_the_clouds_own_at_any_thinning(slow: Lab, steno_at: StenoAt, tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ def test_a_placeholder_is_no_machine_and_its_run_cost_nothing() -> None:
 def test_intervals_of_every_recorded_machine_are_its_life_and_sum_to_its_cost(path: Path) -> None:
     """And all that the two figures differ by is explained, to less than a cent."""
     world = folded(f"{path.parent.name}/{path.name.split('.')[0]}")
-    state, found = world.state, Replay.of(world).to_json()
+    state, found = world.state, Replay(world).to_json()
     for vm in found["vms"]:
         parts = vm["intervals"]
         assert parse_time(parts[0]["from"]) == state.vms[vm["vm_id"]].created

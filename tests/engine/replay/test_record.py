@@ -168,7 +168,7 @@ def test_a_fold_resumed_at_any_snapshot_ends_as_the_whole_one(
         world = World(READINGS, state=load(dump(world_of(record, until=Until(position=cut)).state)))
         RecordFold(record, world).run()
         fill_costs(record, world.state.runs.values())
-        assert Replay.of(world).to_json() == whole.to_json()
+        assert Replay(world).to_json() == whole.to_json()
 
 
 @settings(
@@ -210,4 +210,4 @@ def test_costs_are_read_when_somebody_asks(tmp_path: Path) -> None:
         world = world_of(record)
         assert {run.cost for run in world.state.runs.values()} == {None}
         fill_costs(record, world.state.runs.values())
-        assert [run["provider_cost_usd"] for run in Replay.of(world).to_json()["runs"]] == ["0.074200", "0.024300"]
+        assert [run["provider_cost_usd"] for run in Replay(world).to_json()["runs"]] == ["0.074200", "0.024300"]
