@@ -23,10 +23,8 @@ class Pace:
 class Rhythm:
     """What the rounds so far came to."""
 
-    interval: int = 0
-    """The pause chosen last, from the end of the polls, microseconds."""
-    failures: int = 0
-    """Rounds in a row in which no poll was answered."""
+    interval: int = 0  # the pause chosen last, from the end of the polls, microseconds
+    failures: int = 0  # rounds in a row in which no poll was answered
 
 
 def after_round(rhythm: Rhythm, pace: Pace, *, answered: bool, moving: bool, took: int) -> Rhythm:

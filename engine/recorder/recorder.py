@@ -17,7 +17,7 @@ from engine.fold.world import World
 from engine.fold.world_codec import WorldState, ours_of, policy_of
 from engine.kernel.reports import Reports
 from engine.live.journal import Journal
-from engine.live.live_world import ChangeSet, LiveWorld
+from engine.live.live_world import LiveWorld
 from engine.notify.notices import Notices
 from engine.notify.webhook import Webhook
 from engine.policy import Policy
@@ -45,18 +45,16 @@ class Round:
     """What one round came to."""
 
     changes: tuple[Change, ...]
-    pause: int
-    """Microseconds to wait before the next."""
+    pause: int  # microseconds to wait before the next
     polls: int = 0
     answered: int = 0
     trouble: str | None = None
     """Why the last unanswered poll of the round has no answer; None if all were answered."""
-    decisions: tuple[Decision, ...] = ()
-    """What was decided and was news."""
+    decisions: tuple[Decision, ...] = ()  # what was decided and was news
 
 
 Decide = Callable[[WorldState, str, Policy, int, bool], tuple[Decision, ...]]
-"""(world, source, policy, now) → decisions."""
+"""(world, source, policy, now, whether it stays) → decisions."""
 
 _LOOK = SECOND // 5
 """Microseconds between looks at a record that another process writes."""
@@ -103,7 +101,7 @@ class Recorder:
         self._adopt = policy is not None
         self._record = record = live.record
         self._changes: list[Change] = []
-        live.subscribe(self._changed)
+        live.subscribe(lambda found: self._changes.extend(found.changes))
         self._provider = provider
         self.clock = clock
         self._lease: Lease | None = None
@@ -113,8 +111,7 @@ class Recorder:
         self._trace = trace
         self._decide = decide
         self._notices = Notices(self.journal, clock, notify, source=provider.source, made_again=self._needed)
-        self.stays = False
-        """Whether it watches until it is stopped, and does not act just once: its settings say what is told."""
+        self.stays = False  # True: it watches until it is stopped, and its settings say what is told
         asks_again = not self.policy.free and self.policy.queue_patience > 0
         self.effects = Effects(
             executor if executor is not None else Executor(clock), clock, ended=self._ended, idle=live.catch_up
@@ -123,8 +120,7 @@ class Recorder:
             self.journal, provider, record.vault, clock, self._notices, self.effects, asks_again=asks_again
         )
         self._reports = Reports(self.journal, provider, clock)
-        self.asked_at: int | None = None
-        """When the poll that is being waited for was asked; None: none is."""
+        self.asked_at: int | None = None  # when the poll that is being waited for was asked
 
     @property
     def world(self) -> World:
@@ -136,9 +132,6 @@ class Recorder:
         self.live.catch_up()
         changes, self._changes = tuple(self._changes), []
         return changes
-
-    def _changed(self, found: ChangeSet) -> None:
-        self._changes += found.changes
 
     def started(self, software: str) -> None:
         """Write down that somebody looks from now on."""
@@ -159,8 +152,7 @@ class Recorder:
         Raises:
             RecordNotWritable: the lease cannot be made or opened.
         """
-        if self._lease is None:
-            self._lease = self._record.store.lease(self.source)
+        self._lease = self._lease or self._record.store.lease(self.source)
         return self._lease is not None
 
     def release(self) -> None:
@@ -179,9 +171,7 @@ class Recorder:
 
     def watch(self) -> Round:
         """A round if the lease is ours or free; else fold what its holder appended."""
-        if self.hold():
-            return self.round()
-        return Round(changes=self.catch_up(), pause=_LOOK)
+        return self.round() if self.hold() else Round(changes=self.catch_up(), pause=_LOOK)
 
     def round(self, *, act: bool = True) -> Round:
         """End what is to end, ask every endpoint once and fold what came, decide about it, act; else only look.
@@ -251,25 +241,23 @@ class Recorder:
         """What is never held up: the policy is known, and what is to end is told so."""
         state = self.world.state
         if self._adopt:
-            self.journal.adopt_policy(self._provider.source, self.policy, state)
+            self.journal.adopt_policy(self.source, self.policy, state)
             self._adopt = False
         self._notices.adopt(stays=self.stays)
         self.actor.end_runs(state)
         self.actor.stop_again(state)
 
     def _control(self) -> tuple[Decision, ...]:
-        state, source = self.world.state, self._provider.source
+        state, source = self.world.state, self.source
         self.actor.end_machines(state)
         done: tuple[Decision, ...] = ()
         for _ in range(_TRIES):
             version = self.journal.queue_version(source)
             self.live.catch_up()
             decisions = self._decide(state, source, self.policy, self.clock.now(), self.stays)
-            try:
+            with suppress(VersionConflict):
                 done = self.actor.carry_out(decisions, state, version)
-            except VersionConflict:
-                continue
-            break
+                break
         self.live.catch_up()
         self.actor.submitter.erase_secrets(self._needed)
         return done
@@ -286,7 +274,7 @@ class Recorder:
 
     def _moves(self) -> bool:
         """Whether something is on its way that the next poll may show elsewhere."""
-        machines = any(vm.state not in _SETTLED for vm in ours_of(self.world.state, self._provider.source))
+        machines = any(vm.state not in _SETTLED for vm in ours_of(self.world.state, self.source))
         return machines or bool(self._followed()) or bool(self.actor.open()) or self._reports.busy
 
     def _pause(self, polled: int, *, told: bool) -> int:
@@ -298,15 +286,10 @@ class Recorder:
 
     def _followed(self) -> frozenset[str]:
         """The provider's ids of our runs there that have not ended."""
-        state = self.world.state
-        return frozenset(
-            run.provider_id
-            for run_id in state.unsettled
-            if (run := state.runs[run_id]).provider == self._provider.name
-            and run.project in (None, self._provider.project)
-            and run.provider_id is not None
-            and run.archive is None
-        )
+        provider = self._provider
+        runs = [run for run in self.world.state.unsettled_runs() if run.archive is None]
+        there = [run for run in runs if run.provider == provider.name and run.project in (None, provider.project)]
+        return frozenset(run.provider_id for run in there if run.provider_id is not None)
 
     def _stream_of(self, kind: str, provider_id: str, item: bytes) -> str:
         name, reading = self._provider.name, self.world.readings.of(self._provider.name)
