@@ -41,10 +41,17 @@ def idling(task: Mapping[str, object], fleets: Sequence[Mapping[str, object]], t
         task: its shorthands written out (`task.normal_task`).
         fleets: the items of `fleets/list`.
     """
-    limit, why = _steno(task, timeout)
-    ends = "never ends an idle machine" if limit is None else f"ends an idle machine after {_length(limit)}"
     own, policy = task.get("idle_duration"), None if timeout.limit is None else timeout.limit // SECOND
     asked = None if own is None else idle_seconds(own, RUN_IDLE)
+    limit, why = policy, timeout.origin
+    if task.get("creation_policy") == "create":
+        limit, why = 0, "the task's creation_policy: create"
+    elif own is not None and asked is None:
+        limit, why = None, "the task's own idle_duration: off"
+    elif asked is not None and (policy is None or asked < policy):
+        rest = "no limit" if policy is None else _length(policy)
+        limit, why = asked, f"the task's own idle_duration; {rest} for others: {timeout.origin}"
+    ends = "never ends an idle machine" if limit is None else f"ends an idle machine after {_length(limit)}"
     if not limit:
         behind = "dstack is told the same"
     elif asked is not None and asked <= limit + _LATER:
@@ -56,23 +63,6 @@ def idling(task: Mapping[str, object], fleets: Sequence[Mapping[str, object]], t
         )
     others = (_beside(fleet, policy) for fleet in fleets)
     return Idling(message=f"Steno {ends} ({why}); {behind}", fleets=tuple(line for line in others if line is not None))
-
-
-def _steno(task: Mapping[str, object], timeout: IdleSetting) -> tuple[int | None, str]:
-    """Seconds (None: for ever) and whose word it is."""
-    if task.get("creation_policy") == "create":
-        return 0, "the task's creation_policy: create"
-    policy = None if timeout.limit is None else timeout.limit // SECOND
-    own = task.get("idle_duration")
-    if own is None:
-        return policy, timeout.origin
-    asked = idle_seconds(own, RUN_IDLE)
-    if asked is None:
-        return None, "the task's own idle_duration: off"
-    if policy is not None and policy <= asked:
-        return policy, timeout.origin
-    rest = "no limit" if policy is None else _length(policy)
-    return asked, f"the task's own idle_duration; {rest} for others: {timeout.origin}"
 
 
 def _beside(fleet: Mapping[str, object], limit: int | None) -> str | None:

@@ -35,15 +35,13 @@ def _live(facts: RunFacts, rules: str) -> Live:
 
 def _judge_sdk(rules: str, facts: RunFacts, /, *, stopped_by_policy: bool) -> Move:  # noqa: ARG001 - it knew no policies
     """The first poller: an ending run is a failed one; no exit status, no reason."""
-    match _word(facts):
-        case "done":
-            return Verdict(state=State.SUCCEEDED, reason=Reason.EXIT_ZERO, rule=f"{rules}/done")
-        case "failed":
-            return Verdict(state=State.FAILED, reason=Reason.UNKNOWN_REASON, rule=f"{rules}/failed")
-        case "terminating" | "terminated":
-            return Verdict(state=State.FAILED, reason=Reason.UNKNOWN_REASON, rule=f"{rules}/terminated-is-failure")
-        case _:
-            return _live(facts, rules)
+    word = _word(facts)
+    if word is None:
+        return _live(facts, rules)
+    if word == "done":
+        return Verdict(state=State.SUCCEEDED, reason=Reason.EXIT_ZERO, rule=f"{rules}/done")
+    rule = "failed" if word == "failed" else "terminated-is-failure"
+    return Verdict(state=State.FAILED, reason=Reason.UNKNOWN_REASON, rule=f"{rules}/{rule}")
 
 
 def _judge_enum(now: int, first_seen: int) -> Move:
