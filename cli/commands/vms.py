@@ -169,16 +169,14 @@ def _show(app: App, view: View, word: str, now: int) -> None:
     found = view.vm(word)
     machine, anomalies = view.machine(found.vm_id), view.anomalies_of(f"vm/{found.vm_id}")
     source = view.source_named(found.source, now)
-    if app.json:
-        seen = None if source is None else source.observability
-        last = {"anomalies": anomalies, "position": view.position, "observability": seen}
-        emit_json(msgspec.to_builtins(found) | beside(machine) | last)
-        return
+    seen = None if source is None else source.observability
+    last = {"anomalies": anomalies, "position": view.position, "observability": seen}
     names = {run_id: view.run(run_id).name or run_id for run_id in found.runs}
-    emit(in_full(found, machine, names, view.until(machine)))
+    text = in_full(found, machine, names, view.until(machine))
     if anomalies:
-        emit("\n" + anomaly_table(anomalies))
-    if machine.billed and source is not None:
+        text += "\n\n" + anomaly_table(anomalies)
+    show(app, msgspec.to_builtins(found) | beside(machine) | last, text)
+    if not app.json and machine.billed and source is not None:
         say_unseen([source], now)
 
 
