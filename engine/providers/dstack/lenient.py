@@ -60,7 +60,8 @@ T = TypeVar("T", bound=Identified)
 class LenientDecoder(Generic[T]):
     """Decodes items: a well-formed one in one typed step, any other value by value, to the same structure.
 
-    Of the structure's fields only the id and lists have no default.
+    Of its fields only the id and lists have no default, and those that the class variable `unread` has a value for:
+    it stands where they cannot be read. A structure with `unread` is never left out.
     """
 
     def __init__(self, kind: type[T], what: str) -> None:
@@ -90,37 +91,40 @@ class LenientDecoder(Generic[T]):
 
 
 def _fit(value: dict[str, Any], kind: Any, where: str, drift: list[str]) -> Any:
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = dict(getattr(kind, "unread", {}))
     for part in msgspec.structs.fields(kind):
         wanted, given, path = _wanted(part.type), value.get(part.encode_name), f"{where}{part.encode_name}"
-        if given is None:
-            if part.default is msgspec.UNSET and part.encode_name in value:
-                found[part.name] = None
-            elif part.required:
-                drift.append(f"{path}: no list")
-                found[part.name] = []
+        if part.default is msgspec.UNSET and part.encode_name in value:
+            found[part.name] = None
+        if given is None and not part.required:
             continue
         with suppress(msgspec.ValidationError):
             found[part.name] = msgspec.convert(given, part.type)
             continue
         if isinstance(wanted, type) and issubclass(wanted, msgspec.Struct):
-            found[part.name] = _object(given, wanted, path, drift)
+            if made := _objects([given], wanted, path, drift):
+                found[part.name] = made[0]
         elif get_origin(wanted) is not list:
             drift.append(f"{path}: {_problem(given, wanted, part.encode_name)}")
         elif isinstance(given, list):
-            found[part.name] = [_object(item, get_args(wanted)[0], f"{path}[]", drift) for item in given]
+            found[part.name] = _objects(given, get_args(wanted)[0], f"{path}[]", drift)
         else:
             drift.append(f"{path}: no list")
             found[part.name] = []
     return kind(**found)
 
 
-def _object(given: object, kind: Any, path: str, drift: list[str]) -> Any:
-    """The object, or one that says nothing."""
-    if isinstance(given, dict):
-        return _fit(given, kind, f"{path}.", drift)
-    drift.append(f"{path}: no object")
-    return _fit({}, kind, "", [])
+def _objects(given: list[object], kind: Any, path: str, drift: list[str]) -> list[Any]:
+    """What is no object is left out; of a kind with `unread`, one that says nothing stands for it."""
+    found = []
+    for item in given:
+        if isinstance(item, dict):
+            found.append(_fit(item, kind, f"{path}.", drift))
+            continue
+        drift.append(f"{path}: no object")
+        if hasattr(kind, "unread"):
+            found.append(_fit({}, kind, "", []))
+    return found
 
 
 @cache

@@ -113,7 +113,7 @@ def _names(names: str) -> tuple[str, ...]:
 def _counts(count: object) -> Range:
     """`2`, `"1..4"`, `"..2"`, `{"min": 1}`; at least one where it cannot be read."""
     found = read_range(count)
-    return Range(1) if found == ANY else found
+    return Range(1) if found == ANY and not isinstance(count, dict) else found
 
 
 def _seconds(value: object) -> int | None:

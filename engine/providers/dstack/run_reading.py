@@ -4,7 +4,7 @@ Nothing raises on an unknown word, field or type.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
 
@@ -41,7 +41,9 @@ class RuntimeWire(msgspec.Struct):
     offer: OfferWire | None = None
 
 
-class SubmissionWire(msgspec.Struct):
+class LatestWire(msgspec.Struct):
+    """The newest submission, as it stands beside the jobs."""
+
     submission_num: _Whole | None = None
     status: str | None = None
     termination_reason: str | None = None
@@ -52,10 +54,15 @@ class SubmissionWire(msgspec.Struct):
     job_runtime_data: RuntimeWire | None = None
 
 
+class SubmissionWire(LatestWire):
+    unread: ClassVar[dict[str, Any]] = {}
+
+
 class RetryWire(msgspec.Struct, frozen=True):
     """A retry policy; one that cannot be read covers everything."""
 
-    on_events: tuple[str, ...] = tuple(sorted(words.RETRY_EVENTS))
+    on_events: tuple[str, ...]
+    unread: ClassVar[dict[str, Any]] = {"on_events": tuple(sorted(words.RETRY_EVENTS))}
 
 
 class SpecWire(msgspec.Struct, frozen=True):
@@ -65,8 +72,9 @@ class SpecWire(msgspec.Struct, frozen=True):
 
 
 class JobWire(msgspec.Struct, kw_only=True):
-    job_spec: SpecWire = SpecWire(retry=RetryWire())
+    job_spec: SpecWire = SpecWire(retry=RetryWire(**RetryWire.unread))
     job_submissions: list[SubmissionWire]
+    unread: ClassVar[dict[str, Any]] = {}
 
 
 class TagsWire(msgspec.Struct, frozen=True):
@@ -93,7 +101,7 @@ class RunWire(Identified, kw_only=True):
     status: str | None = None
     termination_reason: str | None = None
     submitted_at: str | None = None
-    latest_job_submission: SubmissionWire | None = None
+    latest_job_submission: LatestWire | None = None
 
 
 class _CostWire(Identified):

@@ -106,11 +106,12 @@ def test_doubt_never_ends_a_run() -> None:
     item = single("a", "running", "done", exit_status=0)
     odd = {**item, "jobs": [*item["jobs"], "a job?"]}
     assert [found.newest is None for found in read_run(encoded(odd)).jobs] == [False, True]
-    policy = single("a", "running", "failed", exit_status=1)
-    policy["jobs"][0]["job_spec"]["retry"] = True
-    facts = read_run(encoded(policy))
-    assert facts.jobs[0].retry_on == words.RETRY_EVENTS
-    assert facts.drift
+    for spec in ({"retry": True}, {"retry": {}}, {"retry": {"on_events": 7}}, 7):
+        policy = single("a", "running", "failed", exit_status=1)
+        policy["jobs"][0]["job_spec"] = spec
+        facts = read_run(encoded(policy))
+        assert facts.jobs[0].retry_on == words.RETRY_EVENTS
+        assert facts.drift
 
 
 def test_unknown_words_are_kept_and_named() -> None:

@@ -66,6 +66,7 @@ def test_a_server_that_tells_no_ends_is_known_by_the_missing_key() -> None:
     """0.19.37."""
     assert not read(machine_item(old=True)).gives_end
     assert read(machine_item()).gives_end
+    assert read({**machine_item(), "finished_at": 5}).gives_end
 
 
 @pytest.mark.parametrize(
