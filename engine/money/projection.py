@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Final, Literal, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from engine.amounts import usd
 from engine.policy import CENT, DAY, DOLLAR, HOUR, MINUTE
@@ -86,30 +87,28 @@ def time_without_reuse(inputs: Inputs, runs: int) -> int:
     return runs * (inputs.provisioning + inputs.run)
 
 
-def time_with_reuse(inputs: Inputs, runs: int, gap: int = 0, idle: int | None = None) -> int:
+def time_with_reuse(inputs: Inputs, runs: int, gap: int = 0) -> int:
     """Machine time of a series of runs that one machine takes: P + n·R + (n−1)·g + I.
 
     A gap beyond the idle timeout ends the machine: then each run pays P + R + I.
     """
-    timeout = inputs.idle_timeout if idle is None else idle
     if runs <= 0:
         return 0
-    if gap > timeout:
-        return runs * (inputs.provisioning + inputs.run + timeout)
-    return inputs.provisioning + runs * inputs.run + (runs - 1) * gap + timeout
+    if gap > inputs.idle_timeout:
+        return runs * (inputs.provisioning + inputs.run + inputs.idle_timeout)
+    return inputs.provisioning + runs * inputs.run + (runs - 1) * gap + inputs.idle_timeout
 
 
-def break_even(inputs: Inputs, gap: int = 0, idle: int | None = None) -> int | None:
+def break_even(inputs: Inputs, gap: int = 0) -> int | None:
     """The least number of runs in a row from which reuse is cheaper: (n−1)·(P − g) > I. None: it never is."""
-    timeout = inputs.idle_timeout if idle is None else idle
     saved = inputs.provisioning - gap
-    return None if saved <= 0 or gap > timeout else timeout // saved + 2
+    return None if saved <= 0 or gap > inputs.idle_timeout else inputs.idle_timeout // saved + 2
 
 
-def saving(inputs: Inputs, runs: int, gap: int = 0, idle: int | None = None) -> int:
+def saving(inputs: Inputs, runs: int, gap: int = 0) -> int:
     """What reuse saves, in parts per thousand of the cost without it, to the nearest; negative where it costs more."""
     without = time_without_reuse(inputs, runs)
-    saved = without - time_with_reuse(inputs, runs, gap, idle)
+    saved = without - time_with_reuse(inputs, runs, gap)
     return (2000 * saved + without) // (2 * without) if without else 0
 
 
@@ -118,17 +117,14 @@ def most_saved(inputs: Inputs, gap: int = 0) -> int:
     return (inputs.provisioning - gap) * 1000 // max(1, inputs.provisioning + inputs.run)
 
 
-def runs_to_save(inputs: Inputs, part: int, gap: int = 0, idle: int | None = None) -> int | None:
+def runs_to_save(inputs: Inputs, part: int, gap: int = 0) -> int | None:
     """The least number of runs in a row that saves so many parts per thousand; None: no number does.
 
     n·(1000·(P − g) − part·(P + R)) ≥ 1000·(P − g + I), solved for n.
     """
-    timeout = inputs.idle_timeout if idle is None else idle
-    if gap > timeout:
-        return None
     gained = 1000 * (inputs.provisioning - gap) - part * (inputs.provisioning + inputs.run)
-    owed = 1000 * (inputs.provisioning - gap + timeout)
-    return None if gained <= 0 else max(1, -(-owed // gained))
+    owed = 1000 * (inputs.provisioning - gap + inputs.idle_timeout)
+    return None if gap > inputs.idle_timeout or gained <= 0 else max(1, -(-owed // gained))
 
 
 def month(inputs: Inputs, tasks: int, pattern: Pattern) -> int:
@@ -137,14 +133,15 @@ def month(inputs: Inputs, tasks: int, pattern: Pattern) -> int:
     One batch a day: back to back on one machine. Evenly spread: one every 24 h ÷ tasks, round the clock; where the
     machine never idles for its whole timeout it is never off.
     """
-    idle = inputs.idle_timeout_configured
+    inputs = replace(inputs, idle_timeout=inputs.idle_timeout_configured)
     if pattern == "no reuse":
         time = time_without_reuse(inputs, tasks)
     elif pattern == "one batch a day" or tasks <= 0:
-        time = time_with_reuse(inputs, tasks, idle=idle)
+        time = time_with_reuse(inputs, tasks)
     else:
         gap = DAY // tasks - inputs.run
-        time = max(DAY, tasks * inputs.run) if gap <= idle else time_with_reuse(inputs, tasks, gap, idle)
+        always = max(DAY, tasks * inputs.run)
+        time = always if gap <= inputs.idle_timeout else time_with_reuse(inputs, tasks, gap)
     return cost_of(time * inputs.days, inputs.hourly)
 
 
@@ -168,28 +165,25 @@ def _claim(
     return Claim(topic, said, formula, result, amount, verdict, "" if verdict is ClaimVerdict.HOLDS else why)
 
 
-def _single(inputs: Inputs) -> Iterator[Claim]:
-    given, added = inputs, ClaimVerdict.ADDED
+def _single(given: Inputs) -> Iterator[Claim]:
     low, high = (cost_of(time, given.hourly) for time in (given.provisioning, given.provisioning_longest))
-    holds = [_cents(low) == 17, _cents(high) == 17]
-    verdict = ClaimVerdict.PARTLY if any(holds) and not all(holds) else all(holds)
+    holds = {_cents(low) == 17, _cents(high) == 17}
     formula = f"{_product(given.provisioning, given)} … {_product(given.provisioning_longest, given)}"
+    result, verdict = f"{_dollars(low)} … {_dollars(high)}", ClaimVerdict.PARTLY if len(holds) > 1 else holds.pop()
     why = f"$0.17 is the price of {_time_for(17 * CENT, given)}; the range starts lower"
-    result = f"{_dollars(low)} … {_dollars(high)}"
     yield _claim("cold start", "2-5 minutes, ~$0.17", formula, result, verdict, why, high)
     used = given.warm_start + given.run
     start, whole = cost_of(given.warm_start, given.hourly), cost_of(used, given.hourly)
     formula = f"{_product(given.warm_start, given)}; with its run {_product(used, given)}"
+    result, holds_so = f"{_dollars(start)}; with its run {_dollars(whole)}", 3 in (_cents(start), _cents(whole))
     why = f"$0.03 is the price of {_time_for(3 * CENT, given)}"
-    result = f"{_dollars(start)}; with its run {_dollars(whole)}"
-    holds = [_cents(start) == 3, _cents(whole) == 3]
-    yield _claim("warm start", "< 10 seconds, ~$0.03", formula, result, any(holds), why, start)
+    yield _claim("warm start", "< 10 seconds, ~$0.03", formula, result, holds_so, why, start)
     yield _printed("provisioning", "~2 minutes ≈ $0.07", 7, given.provisioning, given, "another price or time")
     why = "for each machine that idles out, and the machine's tear-down comes on top"
     yield _printed("idle ceiling", "5 minutes, ~$0.17 at most", 17, given.idle_timeout, given, why)
     topic, said, timeout = "idle ceiling as configured", "10 minutes (no figure given)", given.idle_timeout_configured
-    why = "what a machine really idles for at most"
-    yield _claim(topic, said, _product(timeout, given), cost_of(timeout, given.hourly), added, why)
+    why, cost = "what a machine really idles for at most", cost_of(timeout, given.hourly)
+    yield _claim(topic, said, _product(timeout, given), cost, ClaimVerdict.ADDED, why)
 
 
 def _example(inputs: Inputs) -> Iterator[Claim]:
@@ -200,19 +194,15 @@ def _example(inputs: Inputs) -> Iterator[Claim]:
     said, formula = "2 min + 1.5 min + 5 min ≈ $0.28", f"{made} + {runs} × {each} + {span(inputs.idle_timeout)} = "
     yield _printed(f"{runs} runs with reuse", said, 28, with_it, inputs, "other inputs", formula)
     apart, together = cost_of(without, inputs.hourly), cost_of(with_it, inputs.hourly)
-    formula, why = (
-        f"{_dollars(apart)} − {_dollars(together)}",
-        f"with reuse it costs {_tenths(-saving(inputs, runs))} % more",
-    )
     topic, said = f"what reuse saves in {runs} runs", "presented as cost optimization"
-    yield _claim(topic, said, formula, apart - together, together <= apart, why)
+    formula, why = f"{_dollars(apart)} − {_dollars(together)}", f"{_tenths(-saving(inputs, runs))} % more"
+    yield _claim(topic, said, formula, apart - together, together <= apart, f"with reuse it costs {why}")
 
 
 def _reuse(inputs: Inputs) -> Iterator[Claim]:
-    """From how many runs on reuse pays, and whether it ever saves as much as estimated."""
     made, each, timeout = span(inputs.provisioning), span(inputs.run), span(inputs.idle_timeout)
     for idle in dict.fromkeys((inputs.idle_timeout, inputs.idle_timeout_configured)):
-        least = break_even(inputs, idle=idle)
+        least = break_even(replace(inputs, idle_timeout=idle))
         topic, formula = f"runs from which reuse pays, idle timeout {span(idle)}", f"(n − 1) × {made} > {span(idle)}"
         result = "never" if least is None else f"{least} runs in a row"
         why = "every gap between two runs counts against it: (n − 1) × (provisioning − gap) > idle timeout"
@@ -220,46 +210,39 @@ def _reuse(inputs: Inputs) -> Iterator[Claim]:
     for gap in GAPS:
         most, least = most_saved(inputs, gap), runs_to_save(inputs, 600, gap)
         limit = f"below {_tenths(most)} %" if most > 0 else "nothing saved"
-        reached = "never" if least is None else f"from {least} runs in a row on (idle timeout {timeout})"
         topic, said = f"60–80 % saving, gap between runs {span(gap)}", "60-80% cost reduction vs pure serverless"
-        formula, result = f"({made} − {span(gap)}) ÷ ({made} + {each})", f"{limit}; 60 % {reached}"
-        verdict, why = ClaimVerdict.PARTLY, "the limit is reached by no series; short series save nothing"
-        if least is None:
-            verdict, why = ClaimVerdict.WRONG, "the gap eats it"
-        yield _claim(topic, said, formula, result, verdict, why)
+        reached, verdict, why = "never", ClaimVerdict.WRONG, "the gap eats it"
+        if least is not None:
+            reached = f"from {least} runs in a row on (idle timeout {timeout})"
+            verdict, why = ClaimVerdict.PARTLY, "the limit is reached by no series; short series save nothing"
+        formula = f"({made} − {span(gap)}) ÷ ({made} + {each})"
+        yield _claim(topic, said, formula, f"{limit}; 60 % {reached}", verdict, why)
 
 
 def _month(inputs: Inputs, tasks: int) -> Iterator[Claim]:
-    """A month of so many tasks a day, and how long the grant lasts."""
     costs = {pattern: month(inputs, tasks, pattern) for pattern in PATTERNS}
-    topic, formula = (
-        f"a month of {tasks} tasks a day",
-        f"{inputs.days} days, idle timeout {span(inputs.idle_timeout_configured)}",
-    )
+    topic = f"a month of {tasks} tasks a day"
+    formula = f"{inputs.days} days, idle timeout {span(inputs.idle_timeout_configured)}"
     result = "; ".join(f"{name} {_dollars(cost)}" for name, cost in costs.items())
     if tasks not in MONTHS:
         yield _claim(topic, "not given", formula, result, ClaimVerdict.ADDED, "", costs["no reuse"])
         return
     low, high, months = MONTHS[tasks]
-    verdict, why = _within(costs, low * DOLLAR, high * DOLLAR)
+    inside = [name for name, cost in costs.items() if low * DOLLAR <= cost <= high * DOLLAR]
+    verdict, why = ClaimVerdict.PARTLY, f"true for: {', '.join(inside)}"
+    if not inside and min(costs.values()) <= high * DOLLAR and low * DOLLAR <= max(costs.values()):
+        why = "between the patterns"
+    elif not inside:
+        verdict, why = ClaimVerdict.WRONG, "no pattern gives it"
     yield _claim(topic, f"${low}-{high}", formula, result, verdict, why, costs["no reuse"])
     # In tenths of months.
-    shortest, longest = (inputs.grant * 10 // max(1, cost * DOLLAR) for cost in (high, low))
-    truly = ", ".join(f"{name} {_tenths(inputs.grant * 10 // max(1, cost))}" for name, cost in costs.items())
+    sums = (high * DOLLAR, low * DOLLAR, *costs.values())
+    shortest, longest, *each = (inputs.grant * 10 // max(1, cost) for cost in sums)
+    truly = ", ".join(f"{name} {_tenths(lasts)}" for name, lasts in zip(costs, each, strict=True))
     topic, formula = f"how long the grant lasts at {tasks} tasks a day", f"{usd(inputs.grant)} ÷ ${low}-{high} a month"
     result = f"{_tenths(shortest)} … {_tenths(longest)} months; by pattern: {truly}"
     why = f"{months} months would be {_dollars(inputs.grant // months)} a month"
     yield _claim(topic, f"{months} months", formula, result, shortest <= months * 10 <= longest, why)
-
-
-def _within(costs: dict[Pattern, int], low: int, high: int) -> tuple[ClaimVerdict, str]:
-    """Whether any pattern costs an amount in a range."""
-    inside = [name for name, cost in costs.items() if low <= cost <= high]
-    if inside:
-        return ClaimVerdict.PARTLY, f"true for: {', '.join(inside)}"
-    if min(costs.values()) <= high and low <= max(costs.values()):
-        return ClaimVerdict.PARTLY, "between the patterns"
-    return ClaimVerdict.WRONG, "no pattern gives it"
 
 
 def _printed(topic: str, said: str, cents: int, time: int, inputs: Inputs, why: str, formula: str = "") -> Claim:
