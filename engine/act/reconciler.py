@@ -1,22 +1,29 @@
 """Carries out what is open and what was decided with one provider: intent, call, outcome, each an event.
 
 Built only by the holder of the provider's lease. A crash at any point ends in exactly one run, one stop, one machine.
+A second stop of the same run or machine is harmless. While the provider is not reached, refuses us or fails, it is not
+known whether the stop arrived: it stays open and is retried.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final, assert_never
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, Literal, assert_never
 
 from engine.act.executor import Effect, Effects
-from engine.act.stopper import Stopper
 from engine.act.submitter import Submitter
 from engine.decide.controller import Decision, QueueDecision
-from engine.fold.outbox import OpenSubmit, Outbox
+from engine.errors import RunNotFound, VmInUse, VmNotFound
+from engine.facts import RunFacts
+from engine.fold.outbox import OpenSubmit, Outbox, TakenStop
+from engine.fold.run import Run
+from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
 from engine.live.journal import Journal
 from engine.notify.notices import Notices
 from engine.providers.base import Provider
+from engine.states import State, VmState
 from events import types
-from events.clock import Clock
+from events.clock import SECOND, Clock
 
 if TYPE_CHECKING:
     from events.store.vault import Vault
@@ -24,6 +31,10 @@ if TYPE_CHECKING:
 BEGIN: Final = "begin"
 END: Final = "end"
 """Lanes of effects: nothing that ends a run or a machine waits behind submissions that hang."""
+
+UNHEARD: Final = 15 * SECOND
+"""A run that still goes on this long after the provider accepted a stop was not stopped: a busy server can answer 200
+and write the old status back."""
 
 
 class Actor:
@@ -46,7 +57,6 @@ class Actor:
         self._notices = notices
         self.effects = effects
         self.submitter = Submitter(journal, provider, vault, clock, asks_again=asks_again)
-        self.stopper = Stopper(journal, provider)
 
     # -- what is open
 
@@ -56,51 +66,48 @@ class Actor:
         What the provider cannot answer now stays open for the next time and holds up nothing else. A provider that is
         not reached, or refuses us, is not asked again.
         """
-        ledger, looked_at = self._journal.ledger(), self._looked_at(state)
+        ledger = self._journal.ledger()
         unwanted = [one for one in self.open() if one.request.run_id in ledger.stops or not one.handed]
-        found = [(f"run/{one.request.run_id}", self.submitter.submit(one, looked_at=looked_at)) for one in unwanted]
-        for stop in ledger.stops.values():
-            if self._mine(stop):
-                run = state.runs.get(stop.run_id)
-                found.append((f"run/{stop.run_id}", self.stopper.stop_run(stop, run)))
-        return self._each(END, found)
+        stops = [one for one in ledger.stops.values() if self._mine(one)]
+        found = [(one.run_id, self.stop_run(one, state.runs.get(one.run_id))) for one in stops]
+        return self._each(END, "run", [*self._submits(unwanted, state), *found])
 
     def stop_again(self, state: WorldState) -> None:
         """Ask once more for every stop that was taken and that the newest answers show as not heard."""
-        found = list(self.stopper.unheard(state.runs[run_id] for run_id in state.unsettled))
-        self._each(END, ((f"run/{one.request.run_id}", effect) for one, effect in found))
+        ledger, found = self._journal.ledger(), list[tuple[str, Effect]]()
+        for run in (state.runs[run_id] for run_id in state.unsettled if run_id not in ledger.stops):
+            taken = ledger.taken.get(run.run_id)
+            if taken is None or not self._mine(taken.request):
+                continue
+            if is_unheard(taken, facts=run.facts, seen_at=run.last_at):
+                found.append((run.run_id, self.stop_run(taken.request, run)))
+        self._each(END, "run", found)
 
     def hand_over(self, state: WorldState) -> int:
         """Carry out every open submission that has its place, or may have reached the provider."""
-        looked_at, ready = self._looked_at(state), [one for one in self.open() if one.handed]
-        return self._each(
-            BEGIN, ((f"run/{one.request.run_id}", self.submitter.submit(one, looked_at=looked_at)) for one in ready)
-        )
+        return self._each(BEGIN, "run", self._submits([one for one in self.open() if one.handed], state))
 
     def end_machines(self, state: WorldState) -> int:
         """Ask again for every stop of a machine whose outcome is not known."""
-        found = [
-            (one, vm)
-            for one in self._journal.ledger().vm_stops.values()
-            if one.provider == self._provider.name
-            and (vm := state.vms.get(one.vm_id)) is not None
-            and vm.source == self._provider.source
-        ]
-        return self._each(END, ((f"vm/{vm.vm_id}", self.stopper.stop_vm(intent, vm)) for intent, vm in found))
+        open_stops = [one for one in self._journal.ledger().vm_stops.values() if one.provider == self._provider.name]
+        machines = [(one, state.vms.get(one.vm_id)) for one in open_stops]
+        found = [(one, vm) for one, vm in machines if vm is not None and vm.source == self._provider.source]
+        return self._each(END, "vm", ((vm.vm_id, self._stop_vm(one, vm)) for one, vm in found))
 
     def open(self) -> list[OpenSubmit]:
         """Requests to this provider and project without an outcome, in order."""
         return [one for one in self._journal.ledger().submits.values() if self._mine(one.request)]
 
-    def _each(self, lane: str, found: Iterable[tuple[str, Effect]]) -> int:
-        """Start each effect, in order; how many have their outcome already.
+    def _submits(self, found: Iterable[OpenSubmit], state: WorldState) -> Iterator[tuple[str, Effect]]:
+        source = state.sources.get(self._provider.source)
+        looked_at = None if source is None else source.last_answered
+        return ((one.request.run_id, self.submitter.submit(one, looked_at=looked_at)) for one in found)
 
-        What the provider cannot answer holds up nothing else; one that is not reached, or refuses us, is not asked
-        again before the next time.
-        """
+    def _each(self, lane: str, kind: Literal["run", "vm"], found: Iterable[tuple[str, Effect]]) -> int:
+        """Start the effect of each run or machine, in order; how many have their outcome already."""
         settled, self.effects.unreachable = 0, False
-        for key, effect in found:
-            settled += self.effects.start(lane, key, effect)
+        for subject, effect in found:
+            settled += self.effects.start(lane, f"{kind}/{subject}", effect)
             if self.effects.unreachable:
                 break
         return settled
@@ -108,10 +115,51 @@ class Actor:
     def _mine(self, request: types.RunRequested | types.StopRequested) -> bool:
         return request.provider == self._provider.name and request.project == self._provider.project
 
-    def _looked_at(self, state: WorldState) -> int | None:
-        """When somebody last saw the provider, and so worked on its queue."""
-        source = state.sources.get(self._provider.source)
-        return None if source is None else source.last_answered
+    # -- stops
+
+    def stop_run(self, request: types.StopRequested, run: Run | None) -> Effect:
+        """Carry out one stop of a run as far as possible. `run` is from the engine's own fold: the request may hold a
+        false id from the read models.
+        """
+        ledger, run_id, provider = self._journal.ledger(), request.run_id, request.provider
+        if run_id in ledger.submits:
+            return False  # the submission is settled first, and its next step checks for a stop
+        stream = f"run/{run_id}"
+        provider_id = ledger.provider_ids.get(run_id, None if run is None else run.provider_id)
+        if provider_id is None or provider_id in ledger.former_ids:
+            why = "the run never reached the provider"
+            self._journal.write(stream, types.IntentAbandoned(run_id=run_id, provider=provider, intent="stop", why=why))
+            return True
+        intent = types.StopIntended(
+            run_id=run_id, provider=provider, provider_id=provider_id, abort=request.abort, by=request.by
+        )
+        self._journal.write(stream, intent)
+        try:
+            yield partial(self._provider.stop, provider_id, request.name, request.abort)
+        except RunNotFound as error:
+            self._journal.write(stream, types.StopFailed(run_id=run_id, provider=provider, error=str(error)))
+        else:
+            self._journal.write(stream, types.StopSucceeded(run_id=run_id, provider=provider))
+        return True
+
+    def _stop_vm(self, intent: types.VmStopIntended, vm: Vm | None = None) -> Effect:
+        """Record the intent and carry it out. One of earlier, then with its machine (`vm`), is sent again unless a run
+        has been placed there meanwhile.
+        """
+        stream, where = f"vm/{intent.vm_id}", {"vm_id": intent.vm_id, "provider": intent.provider}
+        if vm is None:
+            self._journal.write(stream, intent)
+        outcome: types.Event = types.VmStopSucceeded(**where)
+        if vm is not None and (vm.state is VmState.BUSY or vm.occupants):
+            why = "a run came before the provider's answer was known; the machine stays"
+            outcome = types.VmStopFailed(**where, error=why)
+        else:
+            try:
+                yield partial(self._provider.stop_vm, intent.provider_id)
+            except (VmInUse, VmNotFound) as error:
+                outcome = types.VmStopFailed(**where, error=str(error))
+        self._journal.write(stream, outcome)
+        return True
 
     # -- what was decided
 
@@ -132,6 +180,7 @@ class Actor:
         if queued:
             self._journal.queue(self._provider.source, queued, version=version)
         others = [one for one in news if not isinstance(one, QueueDecision)]
+        stops = []
         for one in others:
             match one:
                 case types.IntentAbandoned():
@@ -143,15 +192,21 @@ class Actor:
                 case types.BudgetCrossed():
                     self._notices.alert(one)
                 case types.VmStopIntended():
-                    pass  # its effect writes it
+                    stops.append((one.vm_id, self._stop_vm(one)))
                 case _:
                     assert_never(one)
-        stops = [one for one in others if isinstance(one, types.VmStopIntended)]
-        self._each(END, ((f"vm/{one.vm_id}", self.stopper.stop_vm(one)) for one in stops))
+        self._each(END, "vm", stops)
         if any(isinstance(one, types.StopRequested) for one in others):
             self.end_runs(state)
         self.hand_over(state)
         return (*queued, *others)
+
+
+def is_unheard(taken: TakenStop, *, facts: RunFacts | None, seen_at: int) -> bool:
+    """Whether to ask for a stop once more: the newest answer, of `seen_at`, shows the run as if nobody had asked."""
+    if facts is None or facts.status is None or facts.final or facts.state is State.FINISHING:
+        return False
+    return seen_at - taken.taken_at > UNHEARD
 
 
 def _is_news(decision: Decision, ledger: Outbox) -> bool:

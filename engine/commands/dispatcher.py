@@ -133,7 +133,7 @@ class Dispatcher:
             self._carry_out(run_id, self._actor.submitter.submit(submit))
         stop = self._journal.ledger().stops.get(run_id)
         if stop is not None:
-            self._carry_out(run_id, self._actor.stopper.stop_run(stop, self._recorder.world.state.runs.get(run_id)))
+            self._carry_out(run_id, self._actor.stop_run(stop, self._recorder.world.state.runs.get(run_id)))
 
     def _carry_out(self, run_id: str, effect: Effect) -> None:
         """Carry an effect on one run to its end, and raise what it raises."""

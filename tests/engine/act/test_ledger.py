@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.act.stopper import UNHEARD, unheard
+from engine.act.reconciler import UNHEARD, is_unheard
 from engine.act.submitter import TOO_OLD, NextStep, next_step
 from engine.facts import RunFacts
 from engine.fold.outbox import Outbox
@@ -179,12 +179,12 @@ def test_a_stop_that_was_taken_and_not_heard_is_asked_for_again():
     taken = ledger_of(requested(), succeeded(), stop_requested(), stop_succeeded()).taken["r1"]
     later = NOW + UNHEARD + 1
     said = {word: with_run_words(RunFacts(provider_id="p"), word, None, ()) for word in (*RUN_STATUSES, None)}
-    assert unheard(taken, facts=said["running"], seen_at=later)
-    assert unheard(taken, facts=said["provisioning"], seen_at=later)
-    assert not unheard(taken, facts=said["running"], seen_at=NOW + UNHEARD)
+    assert is_unheard(taken, facts=said["running"], seen_at=later)
+    assert is_unheard(taken, facts=said["provisioning"], seen_at=later)
+    assert not is_unheard(taken, facts=said["running"], seen_at=NOW + UNHEARD)
     for word in ("terminating", "terminated", "done", None):
-        assert not unheard(taken, facts=said[word], seen_at=later)
-    assert not unheard(taken, facts=None, seen_at=later)
+        assert not is_unheard(taken, facts=said[word], seen_at=later)
+    assert not is_unheard(taken, facts=None, seen_at=later)
     assert "r1" not in ledger_of(requested(), succeeded(), stop_requested()).taken
 
 
