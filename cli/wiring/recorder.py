@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from cli.wiring.app import App
-from engine.act.executor import Threads
 from engine.live.live_world import LiveWorld, Progress
 from engine.notify.webhook import Webhook
 from engine.providers.base import Provider
@@ -61,7 +60,6 @@ def watching(
         since=since,
         pace=pace or (_NEARBY if provider.nearby else Pace()),
         trace=trace,
-        executor=Threads(),
     )
     try:
         yield recorder

@@ -29,8 +29,6 @@ GRACE = 10 * SECOND
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of a call."""
-
     value: object = None
     error: Exception | None = None
 
@@ -43,25 +41,6 @@ class Result:
 
 
 class Executor:
-    """Makes each call at once, in the caller's thread, so that one thing happens after another."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-
-    def make(self, key: str, call: Call) -> Result | None:  # noqa: ARG002
-        """Make a call; None: elsewhere, and its result comes by `finished`."""
-        return Result.of(call)
-
-    def finished(self, wait: int) -> tuple[str, Result] | None:
-        """The next result of a call made elsewhere; None where there is none for `wait` microseconds."""
-        self._clock.sleep(wait)
-        return None
-
-    def close(self) -> None:
-        """End what is idle; a call under way is not waited for."""
-
-
-class Threads(Executor):
     """Makes each call in a thread of its own; threads are used again."""
 
     def __init__(self) -> None:
@@ -71,6 +50,7 @@ class Threads(Executor):
         self._busy = 0
 
     def make(self, key: str, call: Call) -> Result | None:
+        """Make a call; None: its result comes by `finished`."""
         self._busy += 1
         if self._busy > self._threads:
             self._threads += 1
@@ -80,6 +60,7 @@ class Threads(Executor):
         return None
 
     def finished(self, wait: int) -> tuple[str, Result] | None:
+        """The next result; None where there is none for `wait` microseconds."""
         try:
             found = self._results.get(timeout=wait / SECOND) if wait > 0 else self._results.get_nowait()
         except Empty:
@@ -88,6 +69,7 @@ class Threads(Executor):
         return found
 
     def close(self) -> None:
+        """End idle threads; a call under way is not waited for."""
         for _ in range(self._threads - self._busy):
             self._calls.put(None)
         self._threads = self._busy

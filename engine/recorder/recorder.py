@@ -92,7 +92,7 @@ class Recorder:
             notify: where alerts are posted; None: they are recorded only.
             since: how far back a first contact reads the provider's history (microseconds, UTC); None: all of it.
             trace: also write every poll there.
-            executor: where calls to the provider are made; None: in this thread, one after another.
+            executor: where calls to the provider are made; None: in threads of their own.
         """
         self.live = live
         self.source = provider.source
@@ -114,7 +114,7 @@ class Recorder:
         self.stays = False  # True: it watches until it is stopped, and its settings say what is told
         asks_again = not self.policy.free and self.policy.queue_patience > 0
         self.effects = Effects(
-            executor if executor is not None else Executor(clock), clock, ended=self._ended, idle=live.catch_up
+            executor if executor is not None else Executor(), clock, ended=self._ended, idle=live.catch_up
         )
         self.actor = Actor(
             self.journal, provider, record.vault, clock, self._notices, self.effects, asks_again=asks_again

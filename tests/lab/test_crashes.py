@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from stenolab.lab import GPU, IMAGE, LOADED_S, Lab
 from stenolab.ledger import bills_of
+from stenotest.inline_executor import InlineExecutor
 
 from engine.commands.submit import request_run
 from engine.live.live_world import LiveWorld
@@ -57,7 +58,8 @@ def recording(lab: Lab, project: str, folder: Path, policy: Policy) -> Iterator[
     provider = DstackProvider(address(lab.url, lab.token, project), clock=clock, ids=RandomIds(), read_timeout=LOADED_S)
     opened = Record.open(folder / "record.db", write=True, create=True, shapes=READINGS.shape, clock=clock)
     with closing(provider), opened as record:
-        yield Recorder(live=LiveWorld(READINGS, record), provider=provider, clock=clock, policy=policy)
+        live, executor = LiveWorld(READINGS, record), InlineExecutor(clock)
+        yield Recorder(live=live, provider=provider, clock=clock, policy=policy, executor=executor)
         assert record.verify().ok
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from stenotest.hook import Hook
+from stenotest.inline_executor import InlineExecutor
 
 from engine.act.executor import Executor
 from engine.commands.dispatcher import Dispatcher
@@ -66,7 +67,7 @@ class Bench:
             clock=self.clock,
             policy=self.policy,
             notify=self.notify,
-            executor=self.executor,
+            executor=self.executor or InlineExecutor(self.clock),
         )
         self.recorder.stays = True  # as `steno up`: it ends idle machines before the provider's own timer does
         self.journal, self.actor = self.recorder.journal, self.recorder.actor

@@ -66,6 +66,7 @@ def main(path, runs):
         while clock.now() < end:
             try:
                 recorder.round()
+                recorder.effects.wait(SECOND, until=lambda: not recorder.effects.busy)
             except ProviderError:
                 continue
             state = recorder.world.state

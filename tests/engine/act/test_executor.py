@@ -6,10 +6,11 @@ from collections import defaultdict
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from stenotest.inline_executor import InlineExecutor
 from stenotest.records import StandingClock
 
 from engine.act import executor as module
-from engine.act.executor import AT_ONCE, Effects, Executor, Result, Threads
+from engine.act.executor import AT_ONCE, Effects, Executor, Result
 from engine.errors import ProviderError, ProviderUnreachable
 from engine.policy import HOUR, Policy
 from engine.states import State, VmState
@@ -100,13 +101,13 @@ def test_a_clock_that_is_set_back_makes_no_wait_endless():
 
     clock = SetBack()
     began = clock.now()
-    Effects(Executor(clock), clock).wait(15 * SECOND)
+    Effects(InlineExecutor(clock), clock).wait(15 * SECOND)
     assert clock.now() + 3600 * SECOND - began == 30 * SECOND
 
 
 def test_an_error_ends_an_effect_and_is_kept():
     """Of what the provider says, nothing is raised where effects go on; anything else is a mistake of ours."""
-    effects = Effects(Executor(StandingClock()), StandingClock())
+    effects = Effects(InlineExecutor(StandingClock()), StandingClock())
 
     def fails(error):
         def call():
@@ -126,7 +127,7 @@ def test_an_error_ends_an_effect_and_is_kept():
 
 def test_a_call_that_cannot_be_made_leaves_nothing_under_way(monkeypatch):
     """No thread can be started: the effect can start again with the next round."""
-    effects = Effects(Threads(), StandingClock())
+    effects = Effects(Executor(), StandingClock())
 
     def refuses(*_, **__):
         raise RuntimeError("can't start new thread")
@@ -180,7 +181,7 @@ def hang(monkeypatch):
 @pytest.fixture
 def many(open_bench, tmp_path):
     """A bench with room for twenty machines, whose calls are made beside the polls."""
-    return open_bench(tmp_path / "record.db", policy=MANY, price=PRICE, executor=Threads())
+    return open_bench(tmp_path / "record.db", policy=MANY, price=PRICE, executor=Executor())
 
 
 def until(bench, done):
@@ -311,7 +312,7 @@ def test_a_stop_of_a_run_whose_submission_hangs_follows_it(many, hang):
 def test_an_idle_machine_goes_in_time_while_submissions_hang(open_bench, tmp_path, hang):
     """Its evidence grows with the polls, which go on: a submission of 5 s used to be added to every timeout."""
     policy = Policy(max_vms=20, idle_timeout=2 * SECOND, assumed_duration=HOUR)
-    bench = open_bench(tmp_path / "record.db", policy=policy, price=PRICE, executor=Threads())
+    bench = open_bench(tmp_path / "record.db", policy=policy, price=PRICE, executor=Executor())
     bench.recorder.stays = True  # else the provider's own timer is as short as ours
     first = bench.ask("true")
     until(bench, lambda: bench.machines() and bench.machines()[0].state is VmState.IDLE)

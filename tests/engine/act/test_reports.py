@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from stenotest.gate import holding
+from stenotest.inline_executor import InlineExecutor
 
 from engine.commands.submit import request_run
 from engine.kernel_mark import KernelMark, hashed
@@ -146,7 +147,11 @@ def test_another_recorder_goes_on_where_the_first_was(bench):
     bench.poll_until(lambda: bench.world.state.runs.get(run_id) and bench.run(run_id).said.frames >= 2)
     bench.recorder.close()
     bench.recorder = Recorder(
-        live=LiveWorld(READINGS, bench.record), provider=bench.provider, clock=bench.clock, policy=bench.policy
+        live=LiveWorld(READINGS, bench.record),
+        provider=bench.provider,
+        clock=bench.clock,
+        policy=bench.policy,
+        executor=InlineExecutor(bench.clock),
     )
     bench.poll_until(lambda: over(bench, run_id))
     assert reports(bench, run_id) == list(enumerate(WHOLE, 1))
