@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
@@ -11,14 +10,6 @@ from events.errors import StenoError
 
 Values = dict[str, tuple[str, str]]
 """Setting name → (value, where it comes from)."""
-
-
-class Given(Protocol):
-    """The settings as they were given."""
-
-    def value(self, name: str) -> str | None:
-        """The text of a setting; None where it is not set."""
-        ...
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,5 +41,6 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     own_files: Callable[[Values, Path], StenoError | None] = lambda _values, _home: None
     """Fills in what the provider's own files say, where nothing stronger gave a value; the second argument is the
     user's home. Gives the error to be raised if a value that is needed is then missing."""
-    hourly: Callable[[Given], int | None] = lambda _settings: None
-    """Micro-dollars an hour that each of its machines costs (0: free); None: each machine has its own price."""
+    hourly: str | None = None
+    """The setting that says what each of its machines costs, micro-dollars an hour (0: free); None: each has its own
+    price."""

@@ -22,8 +22,6 @@ _SHOWN = 60
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting and its value."""
-
     name: str
     value: str | None
     """The text, as it was given."""
@@ -47,8 +45,6 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """All settings."""
-
     entries: tuple[Setting, ...]
     variables: dict[str, tuple[str, ...]] = {}
     """Setting name → the environment variables that set it, the strongest first."""
@@ -81,7 +77,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     def hourly(self, provider: str | None) -> int | None:
         """Micro-dollars an hour that each machine of that provider costs (0: free); None: each has its own price."""
-        return next((block.hourly(self) for block in self.blocks if block.provider == provider), None)
+        named = next((block.hourly for block in self.blocks if block.provider == provider), None)
+        return None if named is None else self.parsed(named)
 
 
 def load_settings(

@@ -44,7 +44,6 @@ def _or_off(parse: Parse, expected: str, off: object = None) -> Parse:
 
 
 def one_of(*choices: str) -> Parse:
-    """Reads these words and no other."""
 
     def read(text: str) -> str:
         if text not in choices:
@@ -62,9 +61,7 @@ def _number(text: str, *, least: int, most: int, expected: str = "a whole number
 
 
 whole = partial(_number, least=1, most=_MACHINES, expected="a whole number above 0")
-"""A whole number from 1 to 10,000."""
 port = partial(_number, least=0, most=65_535, expected="a port from 1 to 65535, or 0 for any that is free")
-"""A port; 0 stands for any that is free."""
 machines = _or_off(whole, "a whole number of machines above 0, or off for no limit")
 """How many machines; None: no limit."""
 
@@ -104,9 +101,7 @@ def _dollars(text: str, *, least: int = 1, most: int = _RATE, expected: str = "d
 
 
 rate = partial(_dollars, expected=f"dollars an hour above 0 and up to {_RATE:,}: 1.99")
-"""Of an hour, above 0."""
 price = partial(_dollars, least=0, expected=f"dollars an hour from 0 to {_RATE:,}: 1.99, or 0 for free")
-"""Of an hour; 0 is free."""
 budget = _or_off(partial(_dollars, most=_DOLLARS), "dollars above 0 (1400.00), or off for no budget")
 """Above 0; None: no budget."""
 
@@ -158,7 +153,6 @@ def host(text: str) -> str:
 
 
 def _web(text: str) -> SplitResult:
-    """The parts of an http or https address."""
     parts = urlsplit(text)
     plain = text.isascii() and text.isprintable() and " " not in text
     if not plain or parts.scheme not in {"http", "https"} or not parts.hostname or (parts.port or 0) < 0:
@@ -167,7 +161,6 @@ def _web(text: str) -> SplitResult:
 
 
 def webhook(text: str) -> str:
-    """An http or https address."""
     try:
         _web(text.strip(" "))
     except ValueError:

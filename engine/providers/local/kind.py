@@ -11,7 +11,7 @@ from engine.errors import NotConfigured
 from engine.providers import registry
 from engine.providers.kind import Check, CheckState, Checkup, ProviderKind
 from engine.providers.task import Draft, complete_plain
-from engine.settings.known import Block, Given, Known
+from engine.settings.known import Block, Known
 from engine.settings.values import price
 from events.clock import parse_duration, span
 
@@ -29,10 +29,6 @@ if TYPE_CHECKING:
 
 _OF_MACHINES = frozenset({"resources", "image", "backends", "spot_policy", "creation_policy", "idle_duration"})
 """Fields that the provider whose language it is judges."""
-
-
-def _hourly(settings: Given) -> int:
-    return price(settings.value("local.price") or "0")
 
 
 _SETTINGS = Block(
@@ -58,7 +54,7 @@ _SETTINGS = Block(
             help="GPU model machines of the local provider are given",
         ),
     ),
-    hourly=_hourly,
+    hourly="local.price",
 )
 
 
@@ -115,7 +111,7 @@ class LocalKind(ProviderKind):
         else:
             ends = "idle for ever" if policy.idle_timeout is None else f"end after {span(policy.idle_timeout)} idle"
             whose = settings.find("vms.idle_timeout").source
-            message = f"machines here cost {rate(_hourly(settings))} and {ends} ({whose})"
+            message = f"machines here cost {rate(settings.parsed('local.price'))} and {ends} ({whose})"
             if policy.free:
                 message = "machines here are free: each goes with its run, unless the task says idle_duration"
             machines = Check(name="machines", message=message)
@@ -142,8 +138,8 @@ def _offer(settings: Settings) -> LocalOffer:
         model, count = gpu_label(gpu.value) if gpu.value else (None, 0)
     except ValueError as error:
         raise NotConfigured(f"local.gpu is {gpu.value!r} ({gpu.source}); it must be {error}") from None
-    boot = parse_duration(settings.value("local.boot") or "0")
-    return LocalOffer(price=_hourly(settings), boot=boot, gpu=model, gpu_count=count)
+    price, boot = settings.parsed("local.price"), settings.parsed("local.boot")
+    return LocalOffer(price=price, boot=boot, gpu=model, gpu_count=count)
 
 
 KIND = LocalKind()
