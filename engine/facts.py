@@ -44,8 +44,6 @@ class AttemptFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class JobFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One job of a run."""
-
     replica_num: int = 0
     job_num: int = 0
     retry_on: frozenset[str] = frozenset()
@@ -55,7 +53,6 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def newest(self) -> AttemptFacts | None:
-        """The attempt that stands."""
         return self.attempts[-1] if self.attempts else None
 
 

@@ -167,7 +167,6 @@ def vm_object(vm: Vm, bill: Bill) -> VmObject:
 
 
 def blind_object(blind: Blind) -> BlindObject:
-    """One gap."""
     return BlindObject(source=blind.source, start=format_time(blind.since), end=_time(blind.until))
 
 

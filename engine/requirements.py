@@ -12,7 +12,6 @@ class Range(msgspec.Struct, frozen=True):
     most: float | None = None
 
     def holds(self, value: float) -> bool:
-        """Whether the value lies in it."""
         return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
 
     def contains(self, other: "Range") -> bool:

@@ -85,8 +85,6 @@ class FoundRun(NamedTuple):
 
 
 class Submitter:
-    """Carries out submissions to one provider."""
-
     def __init__(
         self, journal: Journal, provider: Provider, vault: "Vault", clock: Clock, *, asks_again: bool = False
     ) -> None:

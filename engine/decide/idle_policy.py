@@ -127,7 +127,6 @@ def _stopped_runs(scene: Scene, vm: Vm) -> Iterator[StopRequested]:
 def stop_request(
     run: Run, project: str, *, by: Literal["user", "policy"], submitter: str, abort: bool = False
 ) -> StopRequested:
-    """What asks for the end of a run."""
     return StopRequested(
         run_id=run.run_id,
         provider=run.provider,

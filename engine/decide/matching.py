@@ -3,12 +3,16 @@ machine does not say is not compared.
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from engine.fold.vm import Vm
 from engine.policy import DOLLAR
 from engine.requirements import Range, Requirements
 
 MIB_IN_GB = 1024
+_NAMES: Final = ("gpu", "backends", "regions", "instance_types", "fleets")
+_RANGES: Final = ("gpu_counts", "gpu_memory", "total_gpu_memory", "cpus", "memory", "disk")
+"""Requirements that are a choice of names, and those that are a range."""
 
 
 def differences(terms: Requirements, vm: Vm) -> tuple[str, ...]:
@@ -52,21 +56,8 @@ def covers(terms: Requirements, other: Requirements) -> bool:
     """Whether every machine that may be made for `other` would do for `terms` too."""
     vendor = other.gpu_vendor
     made_by = {vendor} if vendor is not None or not other.gpu else set(map(_vendor_of, other.gpu))
-    names = (
-        (terms.gpu, other.gpu),
-        (terms.backends, other.backends),
-        (terms.regions, other.regions),
-        (terms.instance_types, other.instance_types),
-        (terms.fleets, other.fleets),
-    )
-    ranges = (
-        (terms.gpu_counts, other.gpu_counts),
-        (terms.gpu_memory, other.gpu_memory),
-        (terms.total_gpu_memory, other.total_gpu_memory),
-        (terms.cpus, other.cpus),
-        (terms.memory, other.memory),
-        (terms.disk, other.disk),
-    )
+    names = [(getattr(terms, name), getattr(other, name)) for name in _NAMES]
+    ranges = [(getattr(terms, name), getattr(other, name)) for name in _RANGES]
     return (
         terms.nodes <= other.nodes
         and all(not wanted or (bool(given) and _lower(given) <= _lower(wanted)) for wanted, given in names)

@@ -9,7 +9,7 @@ from itertools import count
 from typing import Final, Literal, NamedTuple
 
 from engine.decide.matching import differences
-from engine.decide.source_view import Scene, backstop, gpu_of, slot_name, slot_of, terms_of
+from engine.decide.source_view import SLOT, Scene, backstop, gpu_of, slot_of, terms_of
 from engine.fold.run import Placed, Run
 from engine.fold.vm import Vm
 from engine.policy import MINUTE, Policy
@@ -62,7 +62,6 @@ class Plan:
         return self.free is not None and self.wanted > self.free
 
     def take(self, place: RunPlaced, nodes: int) -> None:
-        """One run has been placed."""
         self.decided.append(place)
         self.landing.append(place)
         if place.vm_id is not None:
@@ -77,11 +76,9 @@ class Plan:
         return looks_free(vm, state) and vm.vm_id not in self.scene.reserved and vm.vm_id not in self.claimed
 
     def hold(self, run: Run, why: Literal["cap", "capacity", "machine", "user"], detail: str) -> RunHeld:
-        """The run waits."""
         return RunHeld(run_id=run.run_id, provider=self.scene.provider, why=why, detail=detail)
 
     def refuse(self, run: Run, why: str) -> IntentAbandoned:
-        """It is never handed over."""
         provider = self.scene.provider
         return IntentAbandoned(run_id=run.run_id, provider=provider, intent="submit", why=why, policy=True)
 
@@ -181,7 +178,7 @@ def _new(run: Run, plan: Plan, *, slot: bool) -> RunPlaced | RunHeld:
     if plan.free is not None and plan.free < terms_of(run).nodes:
         detail = f"the machine limit ({plan.scene.policy.max_vms}, `vms.max`) is reached"
         return _others(run, plan) or plan.hold(run, "cap", detail)
-    empty = (name for number in count(1) if (name := slot_name(number)) not in plan.slots)
+    empty = (name for number in count(1) if (name := f"{SLOT}{number}") not in plan.slots)
     return _place(run, plan, slot=next(empty) if slot else None)
 
 

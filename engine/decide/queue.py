@@ -201,7 +201,7 @@ def requeues(scene: Scene) -> Iterator[RunRequeued]:
         now = max(scene.now, run.last_at)
         if run.provider_id is None or not _found_no_capacity(run) or source_of(run) != scene.source:
             continue
-        if _why_no_more(run, scene.policy, now) is not None:
+        if _why_no_more(run, scene.policy.queue_patience, now) is not None:
             continue
         asked, gpus = run.requeues + 1, 1 + (0 if run.terms is None else len(run.terms.fallback))
         pause = 0
@@ -225,33 +225,33 @@ def capacity_sentence(run: Run, policy: Policy, now: int) -> str | None:
     if not _found_no_capacity(run):
         return None
     tries = "once" if run.requeues == 0 else f"{run.requeues + 1} times"
-    why = _why_no_more(run, policy, now)
-    more = f"is submitted again until {_limit(policy)}" if why is None else f"is not submitted again, because {why}"
+    patience = policy.queue_patience
+    why = _why_no_more(run, patience, now)
+    more = f"is submitted again until {_limit(patience)}" if why is None else f"is not submitted again, because {why}"
     return f"Steno submitted it {tries}; it {more}."
 
 
-def _limit(policy: Policy) -> str:
-    return f"{span(policy.queue_patience)} after the request (`queue.patience`)"
+def _limit(patience: int) -> str:
+    return f"{span(patience)} after the request (`queue.patience`)"
 
 
-def _why_no_more(run: Run, policy: Policy, now: int) -> str | None:
+def _why_no_more(run: Run, patience: int, now: int) -> str | None:
     if run.stop_by is not None:
         return "a stop was requested"
     if run.started_at is not None or any(step.after is State.RUNNING for step in run.transitions):
         return "it had started"
-    if policy.queue_patience == 0:
+    if patience == 0:
         return "`queue.patience` is 0"
-    over = now - (run.requested_at or 0) >= policy.queue_patience
-    return f"the limit of {_limit(policy)} has passed" if over else None
+    over = now - (run.requested_at or 0) >= patience
+    return f"the limit of {_limit(patience)} has passed" if over else None
 
 
 def may_be_made_again(run: Run, patience: int, now: int) -> bool:
     """Whether the same request may still be handed over once more, for want of capacity: until it has started, for so
     many microseconds after its request.
     """
-    if run.requested_at is None or run.started_at is not None or run.stop_by is not None:
-        return False
-    return now - run.requested_at <= patience and (not run.terminal or run.reason is Reason.NO_CAPACITY)
+    open_ = run.requested_at is not None and (not run.terminal or run.reason is Reason.NO_CAPACITY)
+    return open_ and _why_no_more(run, patience, now) is None
 
 
 def _found_no_capacity(run: Run) -> bool:

@@ -15,7 +15,7 @@ from engine.policy import BACKSTOP, OFF, Policy
 from engine.requirements import Requirements
 from engine.states import State, VmState
 
-_SLOT: Final = "steno-slot-"
+SLOT: Final = "steno-slot-"
 """A pool slot, which holds at most one machine, is named this and a number, counted from 1 (docs/adr/0013)."""
 
 _GOING: Final = frozenset({VmState.TERMINATING, VmState.UNCONFIRMED})
@@ -195,16 +195,10 @@ def gpu_of(run: Run, requeues: int | None = None) -> str | None:
 def slot_of(vm: Vm) -> str | None:
     """The pool slot the machine is in; None: it is shared."""
     name = vm.facts.fleet
-    return name if name is not None and name.startswith(_SLOT) else None
-
-
-def slot_name(number: int) -> str:
-    """The name of a slot."""
-    return f"{_SLOT}{number}"
+    return name if name is not None and name.startswith(SLOT) else None
 
 
 def run_name(state: WorldState, run_id: str) -> str:
-    """The name of a run, for people."""
     run = state.runs.get(run_id)
     return run_id if run is None or run.name is None else run.name
 
