@@ -7,7 +7,7 @@ known whether the stop arrived: it stays open and is retried.
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal, assert_never
+from typing import Final, Literal, assert_never
 
 from engine.act.executor import Effect, Effects
 from engine.act.submitter import Submitter
@@ -23,10 +23,7 @@ from engine.notify.notices import Notices
 from engine.providers.base import Provider
 from engine.states import State, VmState
 from events import types
-from events.clock import SECOND, Clock
-
-if TYPE_CHECKING:
-    from events.store.vault import Vault
+from events.clock import SECOND
 
 BEGIN: Final = "begin"
 END: Final = "end"
@@ -41,22 +38,14 @@ class Actor:
     """Acts on one provider for everybody who asked."""
 
     def __init__(
-        self,
-        journal: Journal,
-        provider: Provider,
-        vault: "Vault",
-        clock: Clock,
-        notices: Notices,
-        effects: Effects,
-        *,
-        asks_again: bool = False,
+        self, journal: Journal, provider: Provider, submitter: Submitter, notices: Notices, effects: Effects
     ) -> None:
-        """`notices` receives alerts, `effects` carries effects on; `asks_again` as in `Submitter`."""
+        """`notices` receives alerts, `effects` carries effects on."""
         self._journal = journal
         self._provider = provider
         self._notices = notices
         self.effects = effects
-        self.submitter = Submitter(journal, provider, vault, clock, asks_again=asks_again)
+        self.submitter = submitter
 
     # -- what is open
 

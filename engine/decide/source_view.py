@@ -79,21 +79,16 @@ class Scene:
         return tuple(one for one in short if one.nodes > 0)
 
     @cached_property
-    def taken(self) -> int:
-        """Places under the cap that are taken: machines of ours that may be billed, and those still to be made.
-
-        An upper bound: it may count a machine twice for the moment between its first sight and its link to the run it
-        was made for, never not at all.
-        """
-        making = sum(one.nodes for one in self.lacking if one.creates and not self._has_slot(one.run))
-        return len(self.ours) + max(0, making - self._loose()) + self._unseen()
-
-    @cached_property
     def free(self) -> int | None:
-        """Places left under the cap; negative where the cap was lowered; None: no cap."""
+        """Places left under the cap; negative where the cap was lowered; None: no cap.
+
+        Machines of ours that may be billed take one, and those still to be made. A machine may be counted twice for the
+        moment between its first sight and its link to the run it was made for, never not at all.
+        """
         if self.policy.free or self.policy.max_vms is None:
             return None
-        return self.policy.max_vms - self.taken
+        making = sum(one.nodes for one in self.lacking if one.creates and not self._has_slot(one.run))
+        return self.policy.max_vms - len(self.ours) - max(0, making - self._loose()) - self._unseen()
 
     @cached_property
     def slots(self) -> frozenset[str]:

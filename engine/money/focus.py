@@ -39,18 +39,9 @@ class _Row(NamedTuple):
     vm: Vm
     run: Run | None
     listed: int
-
-    @property
-    def backend(self) -> str:
-        return self.vm.facts.backend or self.vm.provider
-
-    @property
-    def machine(self) -> str:
-        return self.vm.facts.instance_type or gpu_of(self.vm)
-
-    @property
-    def kind(self) -> str:
-        return "spot" if self.vm.facts.spot else "on-demand"
+    backend: str
+    machine: str
+    kind: str
 
     @property
     def sku(self) -> str:
@@ -80,8 +71,8 @@ class _Row(NamedTuple):
             "user": None if run is None else user_of(run),
             "run": None if run is None else run.name or None,
         }
-        known = {key: value for key, value in tags.items() if value is not None}
-        return json.dumps(known, ensure_ascii=False, sort_keys=True)
+        tags = {key: value for key, value in tags.items() if value is not None}
+        return json.dumps(tags, ensure_ascii=False, sort_keys=True)
 
 
 _COLUMNS: Final[dict[str, Callable[[_Row], str]]] = {
@@ -135,8 +126,10 @@ def focus_rows(costs: Costs) -> Iterator[tuple[str, ...]]:
     for charge in costs.charges():
         vm = state.vms[charge.vm_id]
         run = None if charge.run_id is None else state.runs.get(charge.run_id)
+        machine, kind = vm.facts.instance_type or gpu_of(vm), "spot" if vm.facts.spot else "on-demand"
         for part in cut_at(charge, midnights(charge.since, charge.until)):
-            row = _Row(part, vm, run, rung_at(listed.tariff(vm), part.since).best)
+            price = rung_at(listed.tariff(vm), part.since).best
+            row = _Row(part, vm, run, price, vm.facts.backend or vm.provider, machine, kind)
             yield tuple(value(row) for value in _COLUMNS.values())
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from engine.act.executor import Effects, Executor
 from engine.act.reconciler import Actor
+from engine.act.submitter import Submitter
 from engine.decide.controller import Decision, decide
 from engine.decide.queue import may_be_made_again
 from engine.fold.change import Change
@@ -113,12 +114,9 @@ class Recorder:
         self._notices = Notices(self.journal, clock, notify, source=provider.source, made_again=self._needed)
         self.stays = False  # True: it watches until it is stopped, and its settings say what is told
         asks_again = not self.policy.free and self.policy.queue_patience > 0
-        self.effects = Effects(
-            executor if executor is not None else Executor(), clock, ended=self._ended, idle=live.catch_up
-        )
-        self.actor = Actor(
-            self.journal, provider, record.vault, clock, self._notices, self.effects, asks_again=asks_again
-        )
+        self.effects = Effects(executor or Executor(), clock, ended=self._ended, idle=live.catch_up)
+        submitter = Submitter(self.journal, provider, record.vault, clock, asks_again=asks_again)
+        self.actor = Actor(self.journal, provider, submitter, self._notices, self.effects)
         self._reports = Reports(self.journal, provider, clock)
         self.asked_at: int | None = None  # when the poll that is being waited for was asked
 
