@@ -74,12 +74,12 @@ class News:
         return list(self._waiting.values())
 
     def _new(self, state: WorldState, ledger: Outbox, kinds: frozenset[str], now: int) -> Iterator[NewsItem]:
-        marks = ledger.told.get(self._source, {})
-        runs = self._ended(state)
-        if RUN_END in kinds and (mark := marks.get(RUN_END)) is not None:
-            for run in runs:
-                if self._is_new_end(run, mark, now):
-                    yield self._fact(RUN_END, f"{RUN_END}/{_name(run)}/{run.transitions[-1].position}", run)
+        marks = {kind: mark for kind, mark in ledger.told.get(self._source, {}).items() if kind in kinds}
+        runs = [(run, run.transitions[-1].position if run.transitions else 0) for run in self._ended(state)]
+        if (mark := marks.get(RUN_END)) is not None:
+            for run, position in runs:
+                if self._is_live(run, position, mark, now):
+                    yield self._fact(RUN_END, f"{RUN_END}/{_name(run)}/{position}", run)
         anomalies = state.anomalies[self._anomalies :]
         self._anomalies = len(state.anomalies)
         for one in anomalies:
@@ -87,10 +87,14 @@ class News:
                 vm = state.vms.get(one.subject.removeprefix("vm/"))
                 if ORPHAN in kinds and vm is not None and vm.source == self._source:
                     yield self._fact(ORPHAN, f"{one.kind.value}/{one.subject}/{one.position}", one)
-            elif ANOMALY in kinds and (mark := marks.get(ANOMALY)) is not None and self._is_odd(one, state, mark, now):
-                yield self._fact(ANOMALY, f"{one.kind.value}/{one.subject}/{one.position}/{one.detail}", one)
-        if ANOMALY in kinds and (mark := marks.get(ANOMALY)) is not None:
-            self._figures |= dict.fromkeys(run.run_id for run in runs if self._is_new_end(run, mark, now))
+            elif (mark := marks.get(ANOMALY)) is not None:
+                kind, _, name = one.subject.partition("/")
+                subject = state.vms.get(name) if kind == "vm" else state.runs.get(name)
+                if self._is_live(subject, one.position, mark, now):
+                    yield self._fact(ANOMALY, f"{one.kind.value}/{one.subject}/{one.position}/{one.detail}", one)
+        if (mark := marks.get(ANOMALY)) is not None:
+            ended = (run.run_id for run, position in runs if self._is_live(run, position, mark, now))
+            self._figures |= dict.fromkeys(ended)
             for one in self._wrong_figures(state, now - TOO_OLD):
                 # Not by its position: the same figure stands in every later answer.
                 run = state.runs[one.subject.removeprefix("run/")]
@@ -108,16 +112,7 @@ class News:
         self._position = state.position
         return sorted(ended, key=lambda run: (run.finished_at or 0, run.first_position))
 
-    def _is_new_end(self, run: Run, mark: NoticeMark, now: int) -> bool:
-        position = run.transitions[-1].position if run.transitions else 0
-        return position > mark.position and self._is_live(run, position, mark, now)
-
     # -- anomalies
-
-    def _is_odd(self, anomaly: Anomaly, state: WorldState, mark: NoticeMark, now: int) -> bool:
-        kind, _, name = anomaly.subject.partition("/")
-        subject = state.vms.get(name) if kind == "vm" else state.runs.get(name)
-        return anomaly.position > mark.position and self._is_live(subject, anomaly.position, mark, now)
 
     def _stands(self, fact: NewsItem, state: WorldState) -> bool:
         if fact.kind != ORPHAN or not isinstance(fact.subject, Anomaly):
@@ -148,7 +143,9 @@ class News:
     # -- what was seen live
 
     def _is_live(self, thing: Run | Vm | None, position: int, mark: NoticeMark, now: int) -> bool:
-        """Whether the event at that position was written live by the watcher of this source."""
+        """Whether the event at that position is news since the mark, written live by the watcher of this source."""
+        if position <= mark.position:
+            return False
         seen_at = self._poll_of_ours(position)
         if seen_at is None and isinstance(thing, Run) and f"{thing.provider}/{thing.project}" == self._source:
             stored = self._stored(position)  # an intent or outcome of ours

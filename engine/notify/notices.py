@@ -153,7 +153,6 @@ class Notices:
                 thread.start()
 
     def due_in(self, now: int) -> int | None:
-        """Microseconds until the next attempt is due; None: none is."""
         if self._webhook is None or self._attempts:
             return SECOND if self._attempts else None
         waits = [_wait(notice, now) for notice in self._journal.ledger().notices.values()]
