@@ -4,11 +4,13 @@ import asyncio
 import contextlib
 import errno
 import logging
+import os
+import resource
 import socket
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
-from typing import Final
+from typing import Any, Final
 
 import uvicorn
 import uvloop
@@ -74,32 +76,22 @@ def bound(host: str, port: int) -> tuple[socket.socket, ...]:
 
 def allow_many_connections() -> None:
     """Let this process have as many open files as the system allows it: each client is one."""
-    import resource
-
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, _FILES)), hard))
 
 
-def _bound(family: int, address: tuple[object, ...], host: str) -> socket.socket:
-    with contextlib.ExitStack() as stack:
-        try:
-            one = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            one.bind(address)
-            one.listen(_BACKLOG)
-            one.setblocking(False)  # noqa: FBT003 - socket's own signature
-        except OSError as error:
-            where, why = f"port {address[1]}", (error.strerror or str(error)).lower()
-            if error.errno == errno.EADDRINUSE:
-                said = f"{where} of {host} is in use: stop what listens there, or choose another with --port"
-                raise Conflict(said) from None
-            said = f"cannot listen at {host}, {where} ({why}): choose another with --host and --port"
-            raise NotConfigured(said) from None
-        stack.pop_all()
-    return one
+def _bound(family: int, address: tuple[Any, ...], host: str) -> socket.socket:
+    try:
+        return socket.create_server(address, family=family, backlog=_BACKLOG)
+    except OSError as error:
+        where, why = f"port {address[1]}", os.strerror(error.errno or 0).lower()
+        if error.errno == errno.EADDRINUSE:
+            said = f"{where} of {host} is in use: stop what listens there, or choose another with --port"
+            raise Conflict(said) from None
+        raise NotConfigured(
+            f"cannot listen at {host}, {where} ({why}): choose another with --host and --port"
+        ) from None
 
 
 class Server:
