@@ -4,8 +4,10 @@ Used by the event loop's thread alone.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
+from itertools import takewhile
 from typing import Final
 
 from projections.api.feed.frames import Frame
@@ -29,9 +31,7 @@ class Ring:
         """The last position it has been given."""
         self.size = 0
         """Bytes of all frames."""
-        self._begin = self._end = 0
-        """Numbers of the first frame, and of the next to come."""
-        self._frames: dict[int, Frame] = {}
+        self._frames: deque[Frame] = deque()
         self._most = frames
         self._bytes = size
 
@@ -41,21 +41,17 @@ class Ring:
     def add(self, frames: Iterable[Frame], position: int) -> None:
         """Take the frames up to `position`, and evict the oldest."""
         for frame in frames:
-            self._frames[self._end] = frame
-            self._end += 1
+            self._frames.append(frame)
             self.size += len(frame.data)
         self.position = position
         while len(self) > self._most or (self.size > self._bytes and len(self) > 1):
-            oldest = self._frames.pop(self._begin)
-            self._begin += 1
+            oldest = self._frames.popleft()
             self.size -= len(oldest.data)
             self.after = oldest.position
 
     def behind(self, position: int) -> Iterator[Frame]:
-        first = self._end  # most listeners have all but the newest, so the walk back is short
-        while first > self._begin and self._frames[first - 1].position > position:
-            first -= 1
-        return (self._frames[number] for number in range(first, self._end))
+        # most listeners have all but the newest, so the walk back is short
+        return reversed(list(takewhile(lambda frame: frame.position > position, reversed(self._frames))))
 
 
 class Dropped(StrEnum):
