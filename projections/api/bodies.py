@@ -28,7 +28,8 @@ async def json_body(request: Request, shape: type[T], default: T | None = None) 
     Raises:
         Problem: 415, the content type is not JSON; 400, the body is not valid JSON; 422, it does not have the shape.
     """
-    value = _decoded(request, await request.body())
+    body = await request.body()
+    value = _decoded(request, body) if body else None
     if value is None and default is not None:
         return default
     try:
@@ -56,8 +57,6 @@ def expect_json(request: Request) -> str:
 
 
 def _decoded(request: Request, body: bytes) -> Any:
-    if not body:
-        return None
     rest = expect_json(request).lower()
     if "charset" in rest and "utf-8" not in rest:
         raise Problem(415, "JSON is UTF-8: leave the charset out", field=_TYPE)

@@ -86,12 +86,7 @@ def submit_hip_kernel(
 
 
 def follow_hip_kernel(
-    run_id: str,
-    after: int = 0,
-    *,
-    base_url: str = BASE_URL,
-    token: str | None = None,
-    patience: float = PATIENCE,
+    run_id: str, after: int = 0, *, base_url: str = BASE_URL, token: str | None = None, patience: float = PATIENCE
 ) -> Iterator[dict[str, Any]]:
     """As `submit_hip_kernel`, of a kernel that was submitted before: its statuses behind position `after`.
 

@@ -7,15 +7,15 @@ from anyio import to_thread
 from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from engine.commands.stop import needs_stop, needs_vm_stop, request_stop, request_vm_stop
 from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.live.journal import Journal
 from projections.api.bodies import json_body, made_answer
-from projections.api.openapi import components, json_answer, json_content
-from projections.api.parameters import KEY_HEADER, asked_of, idempotency_key, path_parameters
+from projections.api.openapi import Operation, Reply, routed
+from projections.api.parameters import KEY_HEADER, asked_of, idempotency_key
 from projections.api.service import Service, Writer
 from projections.api.submission import HttpSubmission, submit
 from projections.store.world_table import decode_run
@@ -72,26 +72,27 @@ class RunAccepted(msgspec.Struct, frozen=True, kw_only=True):
     position: Annotated[int, Meta(ge=1, description="Of the request; a read with this `min_position` shows it.")]
 
 
-class RunStop(msgspec.Struct, frozen=True, kw_only=True):
+class Stop(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a stop."""
 
-    run_id: str
     position: Annotated[int, Meta(ge=0)]
     state: Annotated[str, Meta(description="The state when the stop request arrived.")]
     asked: Annotated[bool, Meta(description="False: it had already ended, and nothing was requested.")]
 
 
-class VmStop(msgspec.Struct, frozen=True, kw_only=True):
+class RunStop(Stop, frozen=True, kw_only=True):
+    """The result of the stop of a run."""
+
+    run_id: str
+
+
+class VmStop(Stop, frozen=True, kw_only=True):
     """The result of the stop of a machine."""
 
     vm_id: str
-    position: Annotated[int, Meta(ge=0)]
-    state: Annotated[str, Meta(description="The state when the stop request arrived.")]
-    asked: Annotated[bool, Meta(description="False: it had already ended, and nothing was requested.")]
 
 
 def routes(service: Service) -> list[BaseRoute]:
-    """The routes of all commands."""
     writer = Writer(service)
 
     async def submit_run(request: Request) -> Response:
@@ -120,15 +121,10 @@ def routes(service: Service) -> list[BaseRoute]:
         stop = await stop_vm(service, writer, word, when_idle=body.when_idle, submitter=_submitter(request))
         return made_answer(stop, stop.position, status=202 if stop.asked else 200)
 
-    return [
-        Route("/api/runs", submit_run, methods=["POST"]),
-        Route("/api/runs/{id}/stop", stop_a_run, methods=["POST"]),
-        Route("/api/vms/{id}/stop", stop_a_vm, methods=["POST"]),
-    ]
+    return routed(OPERATIONS, submit_run, stop_a_run, stop_a_vm)
 
 
 def _submitter(request: Request) -> str:
-    """The name of the authenticated caller."""
     name: str = request.scope["steno.caller"].name
     return name
 
@@ -181,29 +177,32 @@ async def stop_vm(service: Service, writer: Writer, word: str, *, when_idle: boo
     return VmStop(vm_id=vm.vm_id, position=position, state=vm.state.value, asked=needed)
 
 
-def _described(
-    name: str, summary: str, tag: str, path: str, body: type, answer: type, done: str | None
-) -> dict[str, Any]:
-    """One command; `done` is what 200 means, which only commands without a required body answer."""
-    operation: dict[str, Any] = {
-        "operationId": name,
-        "summary": summary,
-        "tags": [tag],
-        "parameters": [*path_parameters(path), *([KEY_HEADER] if done is None else [])],
-        "requestBody": {"required": done is None, "content": json_content(body, optional=done is not None)},
-        "responses": {"202": json_answer("The request is in the record.", answer)},
-    }
-    if done is not None:
-        operation["responses"]["200"] = json_answer(done, answer)
-    return {path: {"post": operation}}
-
-
+_TAKEN: Final = "The request is in the record."
 _ENDED: Final = "It had already ended; nothing was requested."
-OPENAPI: Final[dict[str, Any]] = {
-    "paths": {
-        **_described("submitRun", "Submit a run", "runs", "/api/runs", SubmitBody, RunAccepted, None),
-        **_described("stopRun", "Stop a run", "runs", "/api/runs/{id}/stop", StopRunBody, RunStop, _ENDED),
-        **_described("stopVm", "Stop a machine", "machines", "/api/vms/{id}/stop", StopVmBody, VmStop, _ENDED),
-    },
-    "components": components(SubmitBody, StopRunBody, StopVmBody, RunAccepted, RunStop, VmStop),
-}
+OPERATIONS: Final = (
+    Operation(
+        "POST /api/runs",
+        "Submit a run",
+        "runs",
+        {202: Reply(_TAKEN, RunAccepted)},
+        name="submitRun",
+        parameters=(KEY_HEADER,),
+        body=SubmitBody,
+    ),
+    Operation(
+        "POST /api/runs/{id}/stop",
+        "Stop a run",
+        "runs",
+        {200: Reply(_ENDED, RunStop), 202: Reply(_TAKEN, RunStop)},
+        name="stopRun",
+        body=StopRunBody | None,
+    ),
+    Operation(
+        "POST /api/vms/{id}/stop",
+        "Stop a machine",
+        "machines",
+        {200: Reply(_ENDED, VmStop), 202: Reply(_TAKEN, VmStop)},
+        name="stopVm",
+        body=StopVmBody | None,
+    ),
+)

@@ -2,9 +2,7 @@
 
 import asyncio
 from contextlib import suppress
-from typing import Any, Final
-
-from starlette.types import ASGIApp, Receive, Scope, Send
+from typing import Final
 
 from projections.api.bodies import etag_of, matches
 from projections.api.service import Service
@@ -13,7 +11,6 @@ from projections.store.read_models import ReadModels
 from projections.store.store import ProjectionStore
 
 _PREFIX: Final = "/api/runs/"
-_METHODS: Final = frozenset({"GET", "HEAD"})
 _AGAIN: Final = 1.0
 """Seconds before a file that could not be opened is tried again."""
 _HELD: Final = 0.02
@@ -22,49 +19,40 @@ _KEPT: Final = 4096
 """Answers kept ready while nothing changes."""
 _MAPPED: Final = 1 << 28
 """Bytes of the file that are read without asking the system each time."""
-_NOTHING: Final[dict[str, Any]] = {"type": "http.response.body", "body": b""}
 
 
 class Ready:
-    """One stored answer: as a server takes it in one piece, and as the messages of ASGI.
+    """One stored answer, as a server takes it in one piece.
 
     Args:
         position: what the body shows.
     """
 
-    __slots__ = ("body", "head", "head_unchanged", "headers", "tag")
+    __slots__ = ("_body", "_head", "_tag", "_unchanged")
 
     def __init__(self, body: bytes, position: int) -> None:
-        self.body = body
-        self.tag = etag_of(body)
-        self.headers = [
-            (b"cache-control", b"no-cache"),
-            (b"etag", self.tag.encode()),
-            (b"steno-position", b"%d" % position),
-            (b"content-type", b"application/json"),
-            (b"content-length", b"%d" % len(body)),
-        ]
-        """The first three are those of a 304 too."""
-        lines = [b"%b: %b\r\n" % header for header in self.headers]
-        self.head = b"".join(lines) + b"\r\n"
-        """The headers and the empty line behind them, as they are sent."""
-        self.head_unchanged = b"".join(lines[:3]) + b"\r\n"
+        self._body = body
+        self._tag = etag_of(body)
+        head = b"cache-control: no-cache\r\netag: %b\r\nsteno-position: %d\r\n" % (self._tag.encode(), position)
+        self._unchanged = head + b"\r\n"
+        self._head = head + b"content-length: %d\r\ncontent-type: application/json\r\n\r\n" % len(body)
 
-    def matches(self, named: bytes | None) -> bool:
-        """Whether the client that sends this `If-None-Match` has this body already."""
-        return named is not None and matches(named.decode("latin-1"), self.tag)
+    def answer(self, named: bytes | None) -> tuple[int, bytes, bytes]:
+        """(status, headers with the empty line behind them, body) for a client that sends this `If-None-Match`."""
+        if named is not None and matches(named.decode("latin-1"), self._tag):
+            return 304, self._unchanged, b""
+        return 200, self._head, self._body
 
 
 class HotReads:
-    """Answers GET of a run by its id, without parameters, in the loop's own thread; everything else is the router's.
+    """What answers GET of a run by its id, without parameters, in the loop's own thread.
 
     It keeps one open file. Where that is no longer the newest, or cannot be read, the router answers until a thread has
     opened another. A snapshot is never older than what this service's projector has written.
     """
 
-    def __init__(self, service: Service, app: ASGIApp) -> None:
+    def __init__(self, service: Service) -> None:
         self._service = service
-        self._app = app
         self._models = ReadModels(service.store)
         self._store: ProjectionStore | None = None
         self._opening: asyncio.Task[None] | None = None
@@ -74,18 +62,6 @@ class HotReads:
         """By path, of the position last read."""
         self._of = -1
         service.closing.callback(self._drop)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and not scope["query_string"] and scope["method"] in _METHODS:
-            ready = self.ready(scope["path"])
-            if ready is not None:
-                status, headers, body = 200, ready.headers, {"type": "http.response.body", "body": ready.body}
-                if any(name == b"if-none-match" and ready.matches(value) for name, value in scope["headers"]):
-                    status, headers, body = 304, ready.headers[:3], _NOTHING
-                await send({"type": "http.response.start", "status": status, "headers": headers})
-                await send(body if scope["method"] == "GET" else _NOTHING)
-                return
-        await self._app(scope, receive, send)
 
     def ready(self, path: str) -> Ready | None:
         """The answer to a path that is a run's by its id; None where the router has to look. In the loop's thread."""

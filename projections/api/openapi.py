@@ -1,10 +1,9 @@
-"""GET /openapi.json: the document of all routes, merged from the fragments that the parts make with these functions."""
+"""The operations of the API as the parts declare them, and GET /openapi.json, the document of all of them."""
 
-import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from starlette.requests import Request
@@ -12,10 +11,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from projections.api.bodies import JSON, read_answer
-from projections.api.parameters import asked_of
+from projections.api.parameters import asked_of, path_parameters
 from projections.api.problems import MEDIA_TYPE, ProblemObject
 
-PATH = "/openapi.json"
 OPEN = frozenset({"/healthz", "/readyz", "/api/session"})
 """Paths that need no token."""
 
@@ -55,36 +53,51 @@ _COMMAND_PROBLEMS = {
     429: "Too many submissions; Retry-After says when to retry.",
     503: _READ_PROBLEMS[503],
 }
-
-
+EVENTS, TEXT = "text/event-stream", "text/plain"
 _REF = "#/components/schemas/{name}"
 
 
-def components(*shapes: type) -> dict[str, Any]:
-    """The schemas of these structures and of all they hold."""
-    return {"schemas": msgspec.json.schema_components(shapes, ref_template=_REF)[1]}
+class Reply(NamedTuple):
+    """One answer of an operation, as the document has it."""
+
+    description: str
+    shape: Any = None
+    """The type of its body, of an event stream that of a message's data; None: it has no body."""
+    media: str = JSON
+    headers: Mapping[str, Any] | None = None
 
 
-def json_content(shape: type, *, optional: bool = False) -> dict[str, Any]:
-    """A body of this structure; where it is optional, or null."""
-    schema: dict[str, Any] = {"$ref": _REF.format(name=shape.__name__)}
-    return {JSON: {"schema": {"anyOf": [schema, {"type": "null"}]} if optional else schema}}
+class Operation(NamedTuple):
+    """What a route does; the document adds the parameters of its path and the problems that any route answers."""
+
+    route: str
+    """`GET /api/runs/{id}`."""
+    summary: str
+    tag: str
+    answers: Mapping[int, Reply]
+    """By status."""
+    name: str | None = None
+    """None: made of the route, as `getRunTimeline`."""
+    parameters: Sequence[Mapping[str, Any]] = ()
+    body: Any = None
+    """The type of the request's body, which is required unless that may be None."""
+    description: str | None = None
+
+    @property
+    def method(self) -> str:
+        return self.route.partition(" ")[0]
+
+    @property
+    def path(self) -> str:
+        return self.route.partition(" ")[2]
 
 
-def json_answer(description: str, shape: type) -> dict[str, Any]:
-    """An answer of this structure."""
-    return {"description": description, "content": json_content(shape)}
+def routed(operations: Iterable[Operation], *endpoints: Callable[..., Any]) -> list[BaseRoute]:
+    pairs = zip(operations, endpoints, strict=True)
+    return [Route(one.path, endpoint, methods=[one.method]) for one, endpoint in pairs]
 
 
-def operation_name(method: str, path: str) -> str:
-    """`getRunTimeline` of GET /api/runs/{id}/timeline."""
-    words = [part for part in path.removeprefix("/api/").split("/") if not part.startswith("{")]
-    if "{" in path and len(words[0]) > 1:
-        words[0] = words[0].removesuffix("s")
-    return method + "".join(word.capitalize() for word in words)
-
-
-def route(parts: Sequence[Any]) -> BaseRoute:
+def routes(parts: Sequence[Any]) -> list[BaseRoute]:
     """The route that serves the document of an application made of these parts."""
 
     @cache
@@ -95,20 +108,18 @@ def route(parts: Sequence[Any]) -> BaseRoute:
         asked_of(request, ())
         return read_answer(request, body())
 
-    return Route(PATH, endpoint, methods=["GET"])
+    return routed((_OWN,), endpoint)
 
 
 def document(parts: Iterable[Any]) -> dict[str, Any]:
-    """The document, OpenAPI 3.1."""
+    operations = [*(one for part in parts for one in part.OPERATIONS), _OWN]
+    answers = [answer for one in operations for answer in one.answers.values()]
+    shapes = dict.fromkeys([ProblemObject, *(one.body for one in operations), *(one.shape for one in answers)])
+    schemas, components = msgspec.json.schema_components(shapes, ref_template=_REF)
+    schema_of = dict(zip(shapes, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
-    schemas: dict[str, Any] = {}
-    for fragment in (*(part.OPENAPI for part in parts), _OWN):
-        for path, methods in copy.deepcopy(fragment.get("paths", {})).items():
-            paths.setdefault(path, {}).update(methods)
-        schemas |= fragment.get("components", {}).get("schemas", {})
-    for path, methods in paths.items():
-        for method, operation in methods.items():
-            _complete(path, method, operation)
+    for one in operations:
+        paths.setdefault(one.path, {})[one.method.lower()] = _described(one, schema_of)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -121,7 +132,7 @@ def document(parts: Iterable[Any]) -> dict[str, Any]:
         "security": [{"bearer": []}],
         "paths": dict(sorted(paths.items())),
         "components": {
-            "schemas": dict(sorted(schemas.items())),
+            "schemas": dict(sorted(components.items())),
             "securitySchemes": {
                 "bearer": {
                     "type": "http",
@@ -133,33 +144,47 @@ def document(parts: Iterable[Any]) -> dict[str, Any]:
     }
 
 
-def _complete(path: str, method: str, operation: dict[str, Any]) -> None:
-    """Add what holds for every operation: its problems, and whether it needs a token."""
-    reads = method == "get"
-    operation.setdefault("operationId", operation_name(method, path))
-    known = {str(status): text for status, text in (_READ_PROBLEMS if reads else _COMMAND_PROBLEMS).items()}
-    if path in OPEN:
-        operation["security"] = []
-        del known["401"], known["403"]
-    if "{" not in path and reads:
-        del known["404"]
-    schema = {"$ref": _REF.format(name=ProblemObject.__name__)}
-    for status, text in (*known.items(), ("default", "Any other error.")):
-        problem = {"description": text, "content": {MEDIA_TYPE: {"schema": schema}}}
-        operation["responses"].setdefault(status, problem)
+def _described(one: Operation, schema_of: Mapping[Any, Any]) -> dict[str, Any]:
+    reads = one.method == "GET"
+    problems = dict(_READ_PROBLEMS if reads else _COMMAND_PROBLEMS)
+    if one.path in OPEN:
+        del problems[401], problems[403]
+    if "{" not in one.path and reads:
+        del problems[404]
+    known = {status: Reply(text, ProblemObject, MEDIA_TYPE) for status, text in problems.items()}
+    answers: dict[Any, Reply] = {**known, **one.answers}
+    answers["default"] = Reply("Any other error.", ProblemObject, MEDIA_TYPE)
+    found: dict[str, Any] = {
+        "operationId": one.name or _name(one),
+        "summary": one.summary,
+        "tags": [one.tag],
+        "parameters": [*path_parameters(one.path), *one.parameters],
+        "responses": {str(status): _answer(answer, schema_of) for status, answer in answers.items()},
+    }
+    if one.description is not None:
+        found["description"] = one.description
+    if one.body is not None:
+        schema = schema_of[one.body]
+        optional = {"type": "null"} in schema.get("anyOf", ())
+        found["requestBody"] = {"required": not optional, "content": {JSON: {"schema": schema}}}
+    return found | ({"security": []} if one.path in OPEN else {})
 
 
-_DOCUMENT = {"type": "object", "required": ["openapi", "paths"]}
-_OWN: dict[str, Any] = {
-    "paths": {
-        PATH: {
-            "get": {
-                "operationId": "getOpenapi",
-                "summary": "This document",
-                "tags": ["operations"],
-                "responses": {"200": {"description": "OpenAPI 3.1.", "content": {JSON: {"schema": _DOCUMENT}}}},
-            }
-        }
-    },
-    "components": components(ProblemObject),
-}
+def _answer(answer: Reply, schema_of: Mapping[Any, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {"description": answer.description}
+    if answer.shape is not None:
+        schema = schema_of[answer.shape]
+        streamed = {"type": "string", "x-data": schema}
+        found["content"] = {answer.media: {"schema": streamed if answer.media == EVENTS else schema}}
+    return found if answer.headers is None else {**found, "headers": answer.headers}
+
+
+def _name(one: Operation) -> str:
+    words = [part for part in one.path.removeprefix("/api/").split("/") if not part.startswith("{")]
+    if "{" in one.path and len(words[0]) > 1:
+        words[0] = words[0].removesuffix("s")
+    return one.method.lower() + "".join(word.capitalize() for word in words)
+
+
+_SERVED = {200: Reply("OpenAPI 3.1.", dict[str, Any])}
+_OWN = Operation("GET /openapi.json", "This document", "operations", _SERVED, name="getOpenapi")

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from starlette.requests import Request
 
@@ -28,7 +28,6 @@ NAMED: Final = (
     "an id."
 )
 """How a path names a run or a machine: every route finds it alike (`View.row`, `View.vm_row`)."""
-POSITION: Final = re.compile("[0-9]{1,18}")
 A_TIME: Final = "time as 2026-11-20T15:00:00Z"
 MOST_POSITION: Final = 10**18 - 1
 _KEY: Final = re.compile("[!-~]{1,255}")
@@ -57,7 +56,6 @@ class Parameter:
     default: object = None
 
     def described(self) -> dict[str, Any]:
-        """The parameter as OpenAPI has it."""
         schema = dict(self.schema) if self.default is None else {**self.schema, "default": self.default}
         return {"name": self.name, "in": "query", "required": False, "description": self.help, "schema": schema}
 
@@ -86,7 +84,6 @@ def asked_of(request: Request, parameters: Iterable[Parameter]) -> Asked:
 
 
 def path_parameters(path: str) -> list[dict[str, Any]]:
-    """The parts of a path in braces, as OpenAPI has them."""
     word = {"type": "string", "minLength": 1, "maxLength": LONGEST}
     number = {"type": "integer", "minimum": 1, "maximum": MOST_POSITION}
     known = {"id": (word, NAMED), "position": (number, "A position of the record.")}
@@ -112,8 +109,6 @@ def idempotency_key(request: Request) -> str | None:
 
 
 def integer(name: str, help_: str, *, low: int, high: int, default: int | None = None) -> Parameter:
-    """A whole number within bounds."""
-
     def read(text: str) -> int | None:
         return int(text) if _INTEGER.fullmatch(text) is not None and low <= int(text) <= high else None
 
@@ -122,7 +117,6 @@ def integer(name: str, help_: str, *, low: int, high: int, default: int | None =
 
 
 def choice(name: str, help_: str, among: Iterable[str], default: str | None = None) -> Parameter:
-    """One of a few words."""
     words = {word: word for word in among}
     schema, expected = {"type": "string", "enum": list(words)}, f"one of {', '.join(words)}"
     return Parameter(name=name, help=help_, schema=schema, expected=expected, read=words.get, default=default)
@@ -139,8 +133,6 @@ HIDDEN = flag("hidden", "Include hidden archives (`steno sources hide`).")
 
 
 def text(name: str, help_: str, *, longest: int = 200) -> Parameter:
-    """Any text up to a length."""
-
     def read(given: str) -> str | None:
         return given if len(given) <= longest else None
 
@@ -163,18 +155,52 @@ def read_time(text: str) -> int | None:
 
 
 def position(name: str, help_: str) -> Parameter:
-    """A position of the record, from 0."""
     schema = {"type": "integer", "minimum": 0, "maximum": MOST_POSITION}
     return Parameter(name=name, help=help_, schema=schema, expected="a position: a whole number", read=read_position)
 
 
 def read_position(text: str) -> int | None:
-    """A position; None: the text is not one."""
-    return int(text) if POSITION.fullmatch(text) is not None else None
+    return int(text) if re.fullmatch("[0-9]{1,18}", text) else None
 
 
 def _cut(given: str) -> str:
     return given if len(given) <= _SHOWN else given[:_SHOWN] + "…"
+
+
+# -- the moment that a read shows --------------------------------------------------------------------------------------
+
+
+class Moment(NamedTuple):
+    """A position, or a time (microseconds, UTC)."""
+
+    position: int | None
+    time: int | None
+
+
+def _read_at(text: str) -> Moment | None:
+    found = Moment(read_position(text), read_time(text))
+    return found if found.position or found.time is not None else None
+
+
+MOMENT = (
+    Parameter(
+        name="at",
+        help="Show the state at a position or at a time (ISO 8601; UTC without an offset).",
+        schema={
+            "anyOf": [
+                {"type": "integer", "minimum": 1, "maximum": MOST_POSITION},
+                {"type": "string", "format": "date-time"},
+            ]
+        },
+        expected=f"a position from 1, or a {A_TIME}",
+        read=_read_at,
+    ),
+    position(
+        "min_position",
+        "Wait up to two seconds until the answer includes this position, for example the one a command returned.",
+    ),
+)
+"""What every read takes."""
 
 
 # -- pages of long lists: a cursor names the last row shown, so new rows do not move a page ----------------------------
@@ -188,15 +214,12 @@ Place = int | tuple[int, ...]
 
 
 def _cursor(pattern: str, made: Callable[..., object]) -> Parameter:
-    def read(text: str) -> object | None:
-        return None if re.fullmatch(pattern, text) is None else made(*map(int, text.split(".")))
-
     return Parameter(
         name="cursor",
         help="The `next` value of the previous page, unchanged.",
         schema={"type": "string", "pattern": f"^{pattern}$"},
         expected="the `next` value of the previous page",
-        read=read,
+        read=lambda text: made(*map(int, text.split("."))) if re.fullmatch(pattern, text) else None,
     )
 
 

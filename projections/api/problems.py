@@ -1,16 +1,12 @@
-"""What goes wrong over HTTP, as RFC 9457 problems: one table from our errors to statuses, and who answers with them."""
+"""What goes wrong over HTTP, as RFC 9457 problems: one table from our errors to statuses."""
 
-import logging
-from collections.abc import Callable, Coroutine
+from dataclasses import KW_ONLY, dataclass
 from http import HTTPStatus
-from typing import Any
 
 import msgspec
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Match
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.routing import Match, Router
+from starlette.types import Receive, Scope, Send
 
 from engine import errors as engine
 from engine.commands.tokens import without_secrets
@@ -18,34 +14,26 @@ from events import errors as events
 from projections.models.projector import Building
 from projections.models.reader_pool import Behind, BeingBuilt
 
-_log = logging.getLogger(__name__)
 MEDIA_TYPE = "application/problem+json"
 
 
+@dataclass(eq=False)
 class Problem(Exception):
-    """A request that is answered with a problem; the sentence says what is wrong and what to do.
+    """A request that is answered with a problem."""
 
-    Args:
-        field: the part of the request that is wrong, as its sender wrote it: `limit`, `problem_def.tests[0].sizes`.
-        headers: further headers of the answer, as `Retry-After`.
-        progress: how far the read models are built.
-    """
+    status: int
+    detail: str
+    """What is wrong and what to do."""
+    _: KW_ONLY
+    field: str | None = None
+    """The part of the request that is wrong, as its sender wrote it: `limit`, `problem_def.tests[0].sizes`."""
+    headers: tuple[tuple[str, str], ...] = ()
+    """Further headers of the answer, as `Retry-After`."""
+    progress: Building | None = None
+    """How far the read models are built."""
 
-    def __init__(
-        self,
-        status: int,
-        detail: str,
-        *,
-        field: str | None = None,
-        headers: tuple[tuple[str, str], ...] = (),
-        progress: Building | None = None,
-    ) -> None:
-        super().__init__(detail)
-        self.status = status
-        self.detail = detail
-        self.field = field
-        self.headers = headers
-        self.progress = progress
+    def __str__(self) -> str:
+        return self.detail
 
 
 class ProblemObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -96,7 +84,6 @@ def problem_of(error: BaseException) -> Problem:
 
 
 def problem_body(problem: Problem) -> bytes:
-    """The JSON that is sent."""
     return msgspec.json.encode(
         ProblemObject(
             title=HTTPStatus(problem.status).phrase,
@@ -108,65 +95,20 @@ def problem_body(problem: Problem) -> bytes:
     )
 
 
-def problem_answer(problem: Problem) -> Response:
-    """A problem as RFC 9457 has it."""
-    headers = {"Cache-Control": "no-store", **dict(problem.headers)}
-    return Response(problem_body(problem), status_code=problem.status, media_type=MEDIA_TYPE, headers=headers)
-
-
-class Failures:
-    """In front of the router: answers errors that the router's handlers did not, and sends no body for HEAD."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+class Routes(Router):
+    """A router that raises a problem where no route fits."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        begun = False
-
-        async def sending(message: Message) -> None:
-            nonlocal begun
-            begun = True
-            if scope["method"] == "HEAD" and message["type"] == "http.response.body":
-                message = {**message, "body": b""}
-            await send(message)
-
+        scope["app"] = self  # a route then raises, instead of an answer in plain text
         try:
-            await self._app(scope, receive, sending)
-        except Exception as error:  # noqa: BLE001 - the router has logged it
-            if not begun:
-                await problem_answer(problem_of(error))(scope, receive, sending)
-
-
-async def _raised(_: Request, error: Exception) -> Response:
-    return problem_answer(problem_of(error))
-
-
-async def _refused(request: Request, error: HTTPException) -> Response:
-    """What Starlette refuses: an unknown path, or a method that it does not have."""
-    said, headers = str(error.detail), dict(error.headers or {})
-    if error.status_code == 404:
-        said = "there is nothing at this path; /openapi.json lists all paths"
-    if error.status_code == 405:
-        fitting = [route for route in request.app.routes if route.matches(dict(request.scope))[0] is not Match.NONE]
-        methods = {method for route in fitting for method in getattr(route, "methods", None) or ()}
-        said = "this path does not support this method; Allow lists those it supports"
-        headers["Allow"] = ", ".join(sorted(methods))
-    return problem_answer(Problem(error.status_code, said, headers=tuple(headers.items())))
-
-
-async def _logged(request: Request, error: Exception) -> Response:
-    path = without_secrets(request.url.path)
-    _log.error("%s %s: %s: %s", request.method, path, type(error).__name__, without_secrets(str(error)))
-    return problem_answer(problem_of(error))
-
-
-HANDLERS: dict[Any, Callable[[Request, Any], Coroutine[Any, Any, Response]]] = {
-    Problem: _raised,
-    events.StenoError: _raised,
-    HTTPException: _refused,
-    Exception: _logged,
-}
-"""What the router answers to the errors of its routes."""
+            await super().__call__(scope, receive, send)
+        except HTTPException as error:
+            said, headers = str(error.detail), dict(error.headers or {})
+            if error.status_code == 404:
+                said = "there is nothing at this path; /openapi.json lists all paths"
+            if error.status_code == 405:
+                fitting = [route for route in self.routes if route.matches(dict(scope))[0] is not Match.NONE]
+                methods = {method for route in fitting for method in getattr(route, "methods", None) or ()}
+                said = "this path does not support this method; Allow lists those it supports"
+                headers["Allow"] = ", ".join(sorted(methods))
+            raise Problem(error.status_code, said, headers=tuple(headers.items())) from None

@@ -34,9 +34,7 @@ class Outside(Protocol):
     """
 
     @property
-    def provider(self) -> str:
-        """Where a task that is requested here goes."""
-        ...
+    def provider(self) -> str: ...
 
     def project(self) -> str:
         """Whose runs these are at the provider; raises NotConfigured where the settings name none."""
@@ -101,16 +99,16 @@ class Writer:
         Raises:
             RecordLocked, RecordNotWritable and what else opening a record raises.
         """
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._do, work)
 
-    def _do(self, work: Callable[[Journal], _T]) -> _T:
-        if self._journal is None:
-            store, clock = self._service.store, self._service.clock
-            self._journal = Journal(Record.open(store, write=True, shapes=READINGS.shape, clock=clock))
-        return work(self._journal)
+        def done() -> _T:
+            if self._journal is None:
+                store, clock = self._service.store, self._service.clock
+                self._journal = Journal(Record.open(store, write=True, shapes=READINGS.shape, clock=clock))
+            return work(self._journal)
+
+        return await asyncio.get_running_loop().run_in_executor(self._thread, done)
 
     def _close(self) -> None:
-        """Finish what is under way, and close the record."""
         self._thread.submit(self._close_record).result()
         self._thread.shutdown()
 

@@ -8,14 +8,14 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 from starlette.requests import Request
-from starlette.routing import BaseRoute, Route
-from starlette.types import Receive, Scope, Send
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from engine.objects import RunObject, VmObject
-from projections.api.feed.feed import Feed
+from projections.api.feed.feed import SOON, Feed
 from projections.api.feed.listener import Listener
-from projections.api.openapi import components
-from projections.api.parameters import POSITION, asked_of, path_parameters, position
+from projections.api.openapi import EVENTS, Operation, Reply, routed
+from projections.api.parameters import asked_of, position, read_position
 from projections.api.problems import Problem
 from projections.api.service import Service
 
@@ -29,33 +29,10 @@ _HEADERS: Final = (
 )
 _PATIENCE: Final = 30.0
 """Seconds until the feed must know where the record stands."""
-
-
 _AFTER = position(
     "after",
     f"Start after this position (0: at the start). {LAST_EVENT_ID} takes precedence. Without either: from now on.",
 )
-
-
-class Stream:
-    """One of the two streams, as an ASGI application."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-        self._feed = service.feed
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request, feed = Request(scope), self._feed
-        given = asked_of(request, (_AFTER,))["after"]
-        last = last_event_id(request)
-        await expect_ready(feed)
-        word = request.path_params.get("id")
-        subject = None if word is None else f"run/{await asyncio.to_thread(run_named, self._service, word)}"
-        after, field = (given, "after") if last is None else (last, LAST_EVENT_ID)
-        if after is not None:
-            await expect_there(feed, after, field)
-        with feed.listening(after, scope["steno.abort"], subject) as listener:
-            await send_stream(scope, receive, send, listener, feed.pieces(listener))
 
 
 async def send_stream(
@@ -83,7 +60,6 @@ async def send_stream(
 
 
 async def left(receive: Receive) -> None:
-    """Until the client is gone."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -91,41 +67,27 @@ async def left(receive: Receive) -> None:
 # -- what a request says --------------------------------------------------------------------------------------------
 
 
-def last_event_id(request: Request) -> int | None:
-    """The position that the client got last; None: it does not say.
+async def known_position(request: Request, feed: Feed, after: int | None = None) -> int | None:
+    """The position that the client got last, by its header or else `after`; waits until the feed has come that far.
 
     Raises:
-        Problem: 400, what it says is not a position.
+        Problem: 503, one cannot listen now; 400, it is not a position, or another record's: this one ends before.
     """
-    last = [one.strip() for one in request.headers.getlist(LAST_EVENT_ID) if one.strip()]
+    field, last = "after", [one.strip() for one in request.headers.getlist(LAST_EVENT_ID) if one.strip()]
     if len(last) > 1:
         raise Problem(400, f"{LAST_EVENT_ID} is given more than once", field=LAST_EVENT_ID)
-    if last and POSITION.fullmatch(last[0]) is None:
-        raise Problem(400, f"{last[0][:60]!r} is not a position of a record: a whole number", field=LAST_EVENT_ID)
-    return int(last[0]) if last else None
-
-
-async def expect_ready(feed: Feed) -> None:
-    """
-    Raises:
-        Problem: 503, one cannot listen now.
-    """
+    if last:
+        field, after = LAST_EVENT_ID, read_position(last[0])
+        if after is None:
+            raise Problem(400, f"{last[0][:60]!r} is not a position of a record: a whole number", field=LAST_EVENT_ID)
     if not await feed.ready(_PATIENCE):
-        raise Problem(503, feed.trouble or "the server is stopping", headers=(("Retry-After", "1"),))
-
-
-async def expect_there(feed: Feed, after: int, field: str) -> None:
-    """Wait until the feed has come as far as the client says it was.
-
-    Raises:
-        Problem: 400, the record ends before: the client was told by another record.
-    """
-    if after <= feed.position:
-        return
-    head = await asyncio.to_thread(feed.head)
-    if after > head:
-        raise Problem(400, f"the record ends at position {head}; {after} is beyond it", field=field)
-    await feed.beyond(after, _PATIENCE)
+        raise Problem(503, feed.trouble or "the server is stopping", headers=SOON)
+    if after is not None and after > feed.position:
+        head = await asyncio.to_thread(feed.head)
+        if after > head:
+            raise Problem(400, f"the record ends at position {head}; {after} is beyond it", field=field)
+        await feed.beyond(after, _PATIENCE)
+    return after
 
 
 def run_named(service: Service, word: str) -> str:
@@ -144,9 +106,20 @@ def run_named(service: Service, word: str) -> str:
 
 
 def routes(service: Service) -> list[BaseRoute]:
-    """Both streams."""
-    stream = Stream(service)
-    return [Route(path, stream, methods=["GET"]) for path in OPENAPI["paths"]]
+    feed = service.feed
+
+    async def stream(request: Request) -> ASGIApp:
+        after = await known_position(request, feed, asked_of(request, (_AFTER,))["after"])
+        word = request.path_params.get("id")
+        subject = None if word is None else f"run/{await asyncio.to_thread(run_named, service, word)}"
+
+        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+            with feed.listening(after, scope["steno.abort"], subject) as listener:
+                await send_stream(scope, receive, send, listener, feed.pieces(listener))
+
+        return answer
+
+    return routed(OPERATIONS, stream, stream)
 
 
 class StreamMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,34 +141,27 @@ class StreamMessage(msgspec.Struct, frozen=True, kw_only=True):
     """Other machines that the event moved."""
 
 
-def _described(path: str, name: str, summary: str) -> dict[str, Any]:
-    problem = {"description": "A problem (RFC 9457); `field` names the part of the request."}
-    last = "The position of the last message received; the stream resumes after it."
-    schema = {"type": "string", "x-data": {"$ref": "#/components/schemas/StreamMessage"}}
-    return {
-        "operationId": name,
-        "summary": summary,
-        "tags": ["streams"],
-        "parameters": [
-            _AFTER.described(),
-            {"name": LAST_EVENT_ID, "in": "header", "description": last, "schema": dict(_AFTER.schema)},
-            *path_parameters(path),
-        ],
-        "responses": {
-            "200": {
-                "description": "Server-sent events, until the client or the server closes the stream.",
-                "content": {"text/event-stream": {"schema": schema}},
-            },
-            **dict.fromkeys(("400", "503", *(("404",) if "{id}" in path else ())), problem),
-        },
-    }
+def last_event_header(what: str) -> dict[str, Any]:
+    said = f"The position of the last {what} received; the stream resumes after it."
+    return {"name": LAST_EVENT_ID, "in": "header", "description": said, "schema": dict(_AFTER.schema)}
 
 
-_SUMMARIES: Final = (
-    ("/api/stream", "getStream", "All changes as server-sent events; polls without a change are left out"),
-    ("/api/runs/{id}/stream", "getRunsStream", "As /api/stream, for one run and its machine only"),
+_PARAMETERS: Final = (_AFTER.described(), last_event_header("message"))
+_SENT: Final = Reply("Server-sent events, until the client or the server closes the stream.", StreamMessage, EVENTS)
+OPERATIONS: Final = (
+    Operation(
+        "GET /api/stream",
+        "All changes as server-sent events; polls without a change are left out",
+        "streams",
+        {200: _SENT},
+        parameters=_PARAMETERS,
+    ),
+    Operation(
+        "GET /api/runs/{id}/stream",
+        "As /api/stream, for one run and its machine only",
+        "streams",
+        {200: _SENT},
+        name="getRunsStream",
+        parameters=_PARAMETERS,
+    ),
 )
-OPENAPI: Final[dict[str, Any]] = {
-    "paths": {path: {"get": _described(path, name, summary)} for path, name, summary in _SUMMARIES},
-    "components": components(StreamMessage),
-}

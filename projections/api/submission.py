@@ -51,7 +51,6 @@ class HttpSubmission:
     """The mark of a task whose output is read."""
 
     def body(self) -> bytes:
-        """The content in one canonical form."""
         if self.source is not None:
             return self.source
         return msgspec.json.encode([self.name, self.project, self.configuration], order="sorted")
@@ -121,7 +120,6 @@ def _completed(service: Service, submission: HttpSubmission, run_id: str) -> Com
 
 
 def _project_of(service: Service, submission: HttpSubmission) -> str:
-    """The provider's project that the run goes to."""
     own, wanted = service.outside.project(), submission.project
     if wanted is None or wanted == own:
         return own

@@ -1,15 +1,17 @@
 """Everything counted while the service runs: requests, polls, appends, moves of runs, anomalies, gaps, notices."""
 
 import re
-from bisect import bisect_left
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable
 from functools import lru_cache, partial
 from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
 from engine.fold.archives import archive_about, live_part
 from engine.fold.change import Anomaly, Blind, Change, Moved, Transition
 from engine.fold.run import Run
+from engine.fold.state_machines import TERMINAL
 from engine.fold.world_codec import WorldState
 from engine.providers.readings import READINGS
 from engine.states import State
@@ -26,6 +28,8 @@ from events.types import (
     VmObserved,
 )
 
+disable_created_metrics()  # type: ignore[no-untyped-call]
+LASTING: Final = tuple(state for state in State if state not in TERMINAL)
 SHORT: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Of answers and appends, seconds."""
 LONG: Final = (1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 10800.0, 43200.0, 86400.0)
@@ -47,81 +51,60 @@ _METHODS: Final = frozenset({"GET", "HEAD", "POST", "DELETE", "OPTIONS"})
 _NOTICES = frozenset({"NoticeIntended", "NoticeDelivered", "NoticeFailed"})
 
 
-class Durations:
-    """How many durations fell into each bucket, and their sum."""
-
-    __slots__ = ("_bounds", "_counts", "sum")
-
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self._bounds = bounds
-        self._counts = [0] * (len(bounds) + 1)
-        self.sum = 0.0
-
-    def add(self, seconds: float) -> None:
-        self._counts[bisect_left(self._bounds, seconds)] += 1
-        self.sum += seconds
-
-    def buckets(self) -> list[tuple[str, float]]:
-        """As Prometheus counts: each bucket has those of the smaller ones too."""
-        total, found = 0, []
-        for bound, count in zip((*map(str, self._bounds), "+Inf"), tuple(self._counts), strict=True):
-            total += count
-            found.append((bound, float(total)))
-        return found
-
-
-@lru_cache(maxsize=4096)
 def route_of(path: str) -> str:
     """The route a path belongs to; `other` for any we do not have, so that nobody can make up labels."""
     found = next(((match, route) for pattern, route in _ROUTES if (match := pattern.fullmatch(path))), None)
     return OTHER if found is None else found[0].expand(found[1])
 
 
-class Requests:
-    """Requests answered since the server started; used by the event loop's thread only."""
-
-    def __init__(self) -> None:
-        self.answered: Counter[tuple[str, str, str]] = Counter()
-        """(method, route, status) → how often."""
-        self.durations: defaultdict[tuple[str, str], Durations] = defaultdict(partial(Durations, SHORT))
-        """(method, route) → how long answers took; streams are left out, they take as long as somebody listens."""
-
-    def count(self, method: str, path: str, status: int, seconds: float) -> None:
-        """Count one answer; status 0 is none."""
-        method = method if method in _METHODS else OTHER
-        route = route_of(path)
-        self.answered[method, route, str(status)] += 1
-        if not route.endswith("/stream"):
-            self.durations[method, route].add(seconds)
-
-
 class Tally:
-    """Written by the thread that folds, `requests` by the event loop's; read by whoever answers `/metrics`."""
+    """The metrics of what happens: of requests by the event loop's thread, of all else by the thread that folds."""
 
     def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        """All but the gaps."""
+        counter, gauge = partial(Counter, registry=self.registry), partial(Gauge, registry=self.registry)
+        histogram = partial(Histogram, registry=self.registry, buckets=SHORT)
+        self._answered = counter("steno_http_requests", "Requests answered.", ("method", "route", "status"))
+        took = "How long answers took; streams left out."
+        self._took = histogram("steno_http_request_duration_seconds", took, ("method", "route"))
+        self._request = lru_cache(maxsize=4096)(self._metrics_of)
+        labels = ("source", "endpoint")
+        self._polls = histogram("steno_poll_duration_seconds", "How long polls took.", labels)
+        self._poll_failures = counter("steno_poll_failures", "Polls without an answer.", labels)
+        appends = "From when something was observed to its place in the record."
+        self._appends = histogram("steno_append_latency_seconds", appends)
+        self.publishing = histogram("steno_publish_latency_seconds", "From the record to those who listen.")
+        dwelt = "How long runs were in a state."  # of all runs of the record
+        self._dwelt = histogram("steno_run_state_seconds", dwelt, ("state",), buckets=LONG)
+        for state in LASTING:
+            self._dwelt.labels(state.value)
+        self._anomalies = counter("steno_anomalies", "Anomalies since the server started.", ("kind",))
+        self.blind = defaultdict[str, int](int)
+        """Source → microseconds of gaps that have ended."""
+        # of all notices of the record
+        self._delivered = counter("steno_notices_delivered", "Notices the webhook took.")
+        self._not_taken = counter("steno_notice_failures", "Notices it did not take.", ("final",))
+        for final in ("false", "true"):
+            self._not_taken.labels(final)
+        self._given_up = gauge("steno_notices_given_up", "Notices given up since one was last delivered.")
+        self._pending: set[str] = set()
+        gauge("steno_notices_pending", "Notices with no outcome yet.").set_function(lambda: len(self._pending))
         self._imported = False
         """Whether the last poll was."""
-        self.requests = Requests()
-        self.polls: defaultdict[tuple[str, str], Durations] = defaultdict(partial(Durations, SHORT))
-        """(source, endpoint) → how long answers took."""
-        self.failures: Counter[tuple[str, str]] = Counter()
-        """(source, endpoint) → polls without an answer."""
-        self.appends = Durations(SHORT)
-        """From the moment something was observed to when it was recorded."""
-        self.publishing = Durations(SHORT)
-        """From when something was recorded to when listeners were told."""
-        self.dwelt: dict[State, Durations] = {state: Durations(LONG) for state in State}
-        """State → how long runs were in it; of all runs of the record."""
-        self.anomalies: Counter[str] = Counter()
-        self.blind: Counter[str] = Counter()
-        """Source → microseconds of gaps that have ended."""
-        self.pending: set[str] = set()
-        """Notices that have no outcome yet; of all of the record, as the next two."""
-        self.delivered = 0
-        self.failed: Counter[bool] = Counter()
-        """Whether for good → how often a notice was not taken."""
-        self.undelivered = 0
-        """Notices given up since one was last delivered."""
+
+    def request(self, method: str, path: str, status: int, seconds: float) -> None:
+        """Count one answer; status 0 is none."""
+        answered, took = self._request(method, path, status)
+        answered.inc()
+        if took is not None:
+            took.observe(seconds)
+
+    def _metrics_of(self, method: str, path: str, status: int) -> tuple[Counter, Histogram | None]:
+        """What counts such answers; streams take as long as somebody listens, so nothing measures them."""
+        method, route = method if method in _METHODS else OTHER, route_of(path)
+        took = None if route.endswith("/stream") else self._took.labels(method, route)
+        return self._answered.labels(method, route, status), took
 
     def begin(self, record: Record, state: WorldState, position: int) -> None:
         """Count what the record holds already."""
@@ -139,11 +122,11 @@ class Tally:
             if isinstance(one.data, PollRecorded | PollFailed) and one.scope is not None:
                 asked = record.scope(one.scope)
                 key = (one.stream.removeprefix("source/"), READINGS.scope(asked.path, bytes(asked.req)).endpoint)
-                self.polls[key].add(one.took / SECOND)
-                self.failures[key] += isinstance(one.data, PollFailed)
+                self._polls.labels(*key).observe(one.took / SECOND)
+                self._poll_failures.labels(*key).inc(isinstance(one.data, PollFailed))
             elif one.type in _NOTICES:
                 self._notice(one)
-            self.appends.add(max(0, one.recorded_at - one.observed_at) / SECOND)
+            self._appends.observe(max(0, one.recorded_at - one.observed_at) / SECOND)
         for change in changes:
             match change:
                 case Moved(transition=step) if step is not None:
@@ -151,7 +134,7 @@ class Tally:
                     if run is not None and run.archive is None:
                         self._left(run, step)
                 case Anomaly() if archive_about(state, change.subject) is None:
-                    self.anomalies[change.kind.value] += 1
+                    self._anomalies.labels(change.kind.value).inc()
                 case Blind() if change.until is not None and archive_about(state, f"source/{change.source}") is None:
                     self.blind[change.source] += change.until - change.since
                 case _:
@@ -168,25 +151,26 @@ class Tally:
         match one.data:
             case NoticeIntended(notice_id=name, kind=kind):
                 if kind != "test":  # whoever sent it waits for the answer; nobody sends it again
-                    self.pending.add(name)
+                    self._pending.add(name)
             case NoticeDelivered(notice_id=name):
-                self.pending.discard(name)
-                self.delivered += 1
-                self.undelivered = 0
+                self._pending.discard(name)
+                self._delivered.inc()
+                self._given_up.set(0)
             case NoticeFailed(notice_id=name, final=final):
-                self.failed[final] += 1
+                self._not_taken.labels(str(final).lower()).inc()
                 if final:
-                    self.pending.discard(name)
-                    self.undelivered += 1
+                    self._pending.discard(name)
+                    self._given_up.inc()
             case _:
                 pass
 
-    def _left(self, run: "Run", step: "Transition") -> None:
-        """A run left a state."""
-        self.dwelt[step.before].add(max(0, step.at - entered_at(run, step.position)) / SECOND)
+    def _left(self, run: Run, step: Transition) -> None:
+        if step.before in LASTING:
+            seconds = max(0, step.at - entered_at(run, step.position)) / SECOND
+            self._dwelt.labels(step.before.value).observe(seconds)
 
 
-def entered_at(run: "Run", left: int | None = None) -> int:
+def entered_at(run: Run, left: int | None = None) -> int:
     """When a run came into its state, or into the one that it left at the position `left`."""
     before = [step.at for step in run.transitions if left is None or step.position < left]
     return before[-1] if before else run.first_at if run.requested_at is None else run.requested_at

@@ -61,7 +61,7 @@ class Tokens:
         Raises:
             Problem: it cannot be read, so nobody may.
         """
-        if not self._looked_at <= now < self._look_at:
+        if not self.usable_at(now):
             self._look()
         if self.trouble is not None:
             raise Problem(503, "this service cannot read its tokens now; its log says why")

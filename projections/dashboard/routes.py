@@ -5,11 +5,9 @@ import hashlib
 import html
 import posixpath
 import re
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -62,7 +60,6 @@ class File:
 
     @classmethod
     def of(cls, type_: str, body: bytes) -> "File":
-        """A file whose entity tag is that of its bytes."""
         packed = gzip.compress(body, 9, mtime=0) if len(body) > _WORTH else None
         return cls(type_, body, packed, hashlib.sha256(body).hexdigest()[:24])
 
@@ -82,7 +79,6 @@ class Bundle:
 
     @cached_property
     def version(self) -> str:
-        """The hash of every file's name and content."""
         digest = hashlib.sha256()
         for name, body in self._sources.items():
             digest.update(f"{name}\0{len(body)}\0".encode() + body)
@@ -134,8 +130,8 @@ class Bundle:
         return list(met)
 
 
-OPENAPI: dict[str, Any] = {}
-"""Nothing: pages are for people."""
+OPERATIONS = ()
+"""None: pages are for people."""
 
 
 def routes(service: Service) -> list[BaseRoute]:  # noqa: ARG001 - every part is made of the service
@@ -149,15 +145,12 @@ def routes(service: Service) -> list[BaseRoute]:  # noqa: ARG001 - every part is
             raise Problem(404, "this file does not exist; the dashboard's page names the files")
         return _answer(request, found, "public, max-age=31536000, immutable")
 
-    def page(name: str) -> Callable[[Request], Awaitable[Response]]:
-        async def document(request: Request) -> Response:
-            return _answer(request, bundle.pages[name, "at" in request.query_params], "no-cache")
-
-        return document
+    async def page(name: str, request: Request) -> Response:
+        return _answer(request, bundle.pages[name, "at" in request.query_params], "no-cache")
 
     return [
         Route("/assets/{version}/{name:path}", asset, methods=["GET"], include_in_schema=False),
-        *(Route(path, page(name), methods=["GET"], include_in_schema=False) for path, name in PAGES.items()),
+        *(Route(path, partial(page, name), methods=["GET"], include_in_schema=False) for path, name in PAGES.items()),
     ]
 
 

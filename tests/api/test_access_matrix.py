@@ -6,8 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from starlette.applications import Starlette
-from starlette.routing import Route
+from starlette.routing import Route, Router
 from stenotest.frozen_time import Hands
 
 from engine.commands.tokens import Issuer, Role
@@ -96,7 +95,7 @@ def callers(hands: Hands, served: Serve, town: Path) -> tuple[Served, dict[str, 
 
 def routes(app: Any) -> list[Route]:
     """The routes behind everything that stands in front of them."""
-    while not isinstance(app, Starlette):
+    while not isinstance(app, Router):
         app = app._app
     return [route for route in app.routes if isinstance(route, Route)]
 

@@ -10,8 +10,7 @@ from typing import Any
 import httpx
 import jsonschema
 import pytest
-from starlette.applications import Starlette
-from starlette.routing import Route
+from starlette.routing import Route, Router
 
 from projections.api.service import Service
 from projections.app import build_app
@@ -38,7 +37,7 @@ def document(client: httpx.Client) -> dict[str, Any]:
 
 def routes(app: Any) -> Iterator[Route]:
     """The routes behind everything that stands in front of them."""
-    while not isinstance(app, Starlette):
+    while not isinstance(app, Router):
         app = app._app
     for route in app.routes:
         assert isinstance(route, Route), route

@@ -55,7 +55,10 @@ class Authentication:
         """
         self._tokens.expect_usable(now)
         if b"authorization" in headers:
-            return self._by_token(headers[b"authorization"])
+            scheme, _, text = headers[b"authorization"].decode("latin-1").partition(" ")
+            if scheme.lower() != "bearer":
+                raise _unknown("the header Authorization must be `Bearer steno_…`", "invalid_request")
+            return self.bearer(text.strip(), "Authorization")
         cookie = self.cookie(headers) if b"cookie" in headers else None
         caller = None if cookie is None else self._tokens.session(cookie)
         return caller if caller is not None else self._by_address(headers, peer)
@@ -65,12 +68,6 @@ class Authentication:
         parts = headers.get(b"cookie", b"").decode("latin-1").split(";")
         pairs = (part.strip().partition("=") for part in reversed(parts))  # the first one counts
         return {key: value for key, _, value in pairs if value}.get(self._tokens.cookie)
-
-    def _by_token(self, given: bytes) -> Caller:
-        scheme, _, text = given.decode("latin-1").partition(" ")
-        if scheme.lower() != "bearer":
-            raise _unknown("the header Authorization must be `Bearer steno_…`", "invalid_request")
-        return self.bearer(text.strip(), "Authorization")
 
     def bearer(self, text: str, field: str) -> Caller:
         """Whose token a text is.

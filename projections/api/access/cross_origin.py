@@ -71,11 +71,8 @@ class CrossOrigin:
 
     def preflight(self, method: str, headers: Mapping[bytes, bytes]) -> Headers | None:
         """The headers that answer a listed page's CORS preflight; None: this is not one."""
-        if method != "OPTIONS" or b"access-control-request-method" not in headers:
-            return None
-        if headers.get(b"origin", b"").lower() not in self.listed:
-            return None
-        return _PREFLIGHT
+        asked = method == "OPTIONS" and b"access-control-request-method" in headers
+        return _PREFLIGHT if asked and headers.get(b"origin", b"").lower() in self.listed else None
 
 
 def _same_host(origin: str, host: str) -> bool:

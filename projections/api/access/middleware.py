@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from engine.commands.tokens import Role, without_secrets
+from engine.commands.tokens import without_secrets
 from events.clock import SECOND
 from projections.api.access.access_log import AccessLog
 from projections.api.access.authentication import Authentication, trusts_loopback
@@ -130,14 +130,13 @@ class AccessMiddleware:
         """Answers of a length not known beforehand, and what sends them."""
         self._app = app
         self._ready = ready
-        self._requests = service.feed.tally.requests
+        self._tally = service.feed.tally
         self._authentication = Authentication(service.tokens, on_loopback=trusts_loopback(settings))
         self._cross_origin = CrossOrigin(settings.parsed("api.cors") or ())
         self._rate = None if rate is None else RateLimit(*rate)
         self._closing = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request; pass on other ASGI scopes."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
         elif not self._answer_at_once(scope):
@@ -158,8 +157,7 @@ class AccessMiddleware:
         It passes the same checks: the form of its head, and its caller, who may read.
         """
         whole = scope.pop("steno.whole", None)  # left in the scope it would be a reference cycle
-        plain = whole is not None and scope["method"] == "GET" and not scope["query_string"]
-        if not plain or self._cross_origin.listed or self._closing:
+        if whole is None or scope["method"] != "GET" or scope["query_string"] or self._closing:
             return False
         began_at = self.clock.now()
         try:
@@ -170,10 +168,9 @@ class AccessMiddleware:
             caller = self._caller(scope, headers, began_at)
         except Exception:  # noqa: BLE001 - the full path meets the same error and answers it
             return False
-        status, head, body = 200, ready.head, ready.body
-        if ready.matches(headers.get(b"if-none-match")):
-            status, head, body = 304, ready.head_unchanged, b""
-        if not whole(status, head, body):
+        status, head, body = ready.answer(headers.get(b"if-none-match"))
+        extra = b"".join(b"%b: %b\r\n" % header for header in self._cross_origin.answer(headers))
+        if not whole(status, extra + head, body):
             return False
         self._count(scope, status, caller, began_at)
         return True
@@ -182,15 +179,9 @@ class AccessMiddleware:
         exchange = Exchange(self, receive, send, self.clock.now())
         try:
             headers = check_head(scope)
-            if scope["method"] != "GET" or self._cross_origin.listed:
-                await self._check_and_pass(scope, headers, exchange)
-            else:
-                self._authorize(scope, headers, exchange)
-                await self._app(scope, exchange.receive, exchange.send)
+            await self._check_and_pass(scope, headers, exchange)
             if self._closing:
                 await exchange.finish()
-        except Problem as problem:
-            await _refuse(exchange, problem)
         except asyncio.CancelledError:
             if not self._closing:
                 raise
@@ -198,18 +189,18 @@ class AccessMiddleware:
             await _refuse(exchange, Problem(503, "the service is stopping: retry", headers=(("Retry-After", "5"),)))
         except AnswerEnded:
             pass
-        except Exception as error:  # noqa: BLE001 - the last resort of every request
-            if not exchange.complete:
+        except Exception as error:  # noqa: BLE001 - whatever a route raises
+            if problem_of(error).status == 500:
                 path = without_secrets(scope["path"])
                 _log.error("%s %s: %s: %s", scope["method"], path, type(error).__name__, without_secrets(str(error)))
-                await _refuse(exchange, problem_of(error))
+            await _refuse(exchange, problem_of(error))  # a name for it would be a reference cycle
         finally:
             self.streams.pop(exchange, None)
             self._count(scope, exchange.status, exchange.caller, exchange.began_at)
 
     def _count(self, scope: Scope, status: int, caller: Caller | None, began_at: int) -> None:
         now = self.clock.now()
-        self._requests.count(scope["method"], scope["path"], status, (now - began_at) / SECOND)
+        self._tally.request(scope["method"], scope["path"], status, (now - began_at) / SECOND)
         self.log.answered(scope, status, caller, now, now - began_at)
 
     async def _check_and_pass(self, scope: Scope, headers: Mapping[bytes, bytes], exchange: Exchange) -> None:
@@ -223,7 +214,12 @@ class AccessMiddleware:
             await exchange.send({"type": "http.response.start", "status": 204, "headers": list(preflight)})
             await exchange.send({"type": "http.response.body", "body": b""})
             return
-        self._authorize(scope, headers, exchange)
+        role = needed(method, path)
+        if role is not None:
+            caller = exchange.caller = scope["steno.caller"] = self._caller(scope, headers, exchange.began_at)
+            if not caller.role.covers(role):
+                detail = f"{method} {path} needs a token with the role {role}; this one has {caller.role}"
+                raise Problem(403, detail, headers=(("WWW-Authenticate", _INSUFFICIENT),))
         if method not in _WITHOUT_BODY:
             self._cross_origin.check(headers)
             if exchange.caller is not None and self._rate is not None and submits_a_run(method, path):
@@ -234,20 +230,6 @@ class AccessMiddleware:
                 return
             exchange.body = body
         await self._app(scope, exchange.receive, exchange.send)
-
-    def _authorize(self, scope: Scope, headers: Mapping[bytes, bytes], exchange: Exchange) -> None:
-        """Find the caller, and check its role.
-
-        Raises:
-            Problem: 401, no caller; 403, its role does not allow the request.
-        """
-        role = needed(scope["method"], scope["path"])
-        if role is None:
-            return
-        caller = exchange.caller = scope["steno.caller"] = self._caller(scope, headers, exchange.began_at)
-        if role is not Role.READ and not caller.role.covers(role):
-            detail = f"{scope['method']} {scope['path']} needs a token with the role {role}; this one has {caller.role}"
-            raise Problem(403, detail, headers=(("WWW-Authenticate", _INSUFFICIENT),))
 
     def _caller(self, scope: Scope, headers: Mapping[bytes, bytes], now: int) -> Caller:
         """

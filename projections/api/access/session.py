@@ -1,23 +1,22 @@
 """Browser sessions: log in once with a token; a cookie that no script can read stands for it."""
 
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import anyio.to_thread
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from events.clock import SECOND
 from projections.api.access.authentication import Authentication, trusts_loopback
 from projections.api.access.limits import RateLimit
 from projections.api.bodies import JSON
-from projections.api.openapi import components, json_answer, json_content
+from projections.api.openapi import Operation, Reply, routed
 from projections.api.problems import MEDIA_TYPE, Problem, ProblemObject
 from projections.api.roles import Caller
 from projections.api.service import Service
 
-PATH: Final = "/api/session"
 LOGINS: Final = 30
 """Logins of one token a minute: each closed session stays in the tokens file for half a day."""
 _FRESH: Final = {"Cache-Control": "no-store"}
@@ -38,13 +37,12 @@ class CallerSession(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def routes(service: Service) -> list[BaseRoute]:
-    """`/api/session`: who am I (GET), log in (POST), log out (DELETE)."""
     tokens, rate = service.tokens, RateLimit(LOGINS, 60 * SECOND)
     authentication = Authentication(tokens, on_loopback=trusts_loopback(service.settings))
 
     async def who_am_i(request: Request) -> Response:
         peer = None if request.client is None else request.client.host
-        return _answer(authentication.caller(_headers(request), peer, service.clock.now()))
+        return _answer(authentication.caller(dict(request.headers.raw), peer, service.clock.now()))
 
     async def log_in(request: Request) -> Response:
         try:
@@ -59,15 +57,14 @@ def routes(service: Service) -> list[BaseRoute]:
         return answer
 
     async def log_out(request: Request) -> Response:
-        cookie = authentication.cookie(_headers(request))
+        cookie = authentication.cookie(dict(request.headers.raw))
         answer = Response(status_code=204, headers=_FRESH)
         if cookie is not None:
             await anyio.to_thread.run_sync(tokens.close, cookie)
             _set_cookie(request, answer, tokens.cookie, "", 0)
         return answer
 
-    handlers = {"GET": who_am_i, "POST": log_in, "DELETE": log_out}
-    return [Route(PATH, handler, methods=[method]) for method, handler in handlers.items()]
+    return routed(OPERATIONS, who_am_i, log_in, log_out)
 
 
 def _answer(caller: Caller) -> Response:
@@ -81,41 +78,30 @@ def _set_cookie(request: Request, answer: Response, name: str, value: str, secon
     answer.set_cookie(name, value, max_age=seconds, path="/", secure=tls, httponly=True, samesite="strict")
 
 
-def _headers(request: Request) -> dict[bytes, bytes]:
-    return dict(request.headers.raw)
-
-
-def _operation(name: str, summary: str, answers: dict[str, Any], **more: object) -> dict[str, Any]:
-    return {"operationId": name, "summary": summary, "tags": ["access"], "responses": answers, **more}
-
-
-def _problem(description: str) -> dict[str, Any]:
-    return {"description": description, "content": {MEDIA_TYPE: json_content(ProblemObject)[JSON]}}
-
-
-_CALLER: Final = json_answer("The caller.", CallerSession)
-_NO_LOGIN: Final = {
-    "401": _problem("The token is unknown, revoked or expired."),
-    "429": _problem("Too many logins; Retry-After says when to retry."),
-}
-OPENAPI: Final[dict[str, Any]] = {
-    "paths": {
-        PATH: {
-            "get": _operation(
-                "get_session",
-                "The caller: by token, by session, or as a program on this machine",
-                {"200": _CALLER, "401": _problem("No valid token or session.")},
-            ),
-            "post": _operation(
-                "log_in",
-                "Log a browser in; the answer sets a cookie that no script can read",
-                {"200": _CALLER, **_NO_LOGIN},
-                requestBody={"required": True, "content": json_content(Login)},
-            ),
-            "delete": _operation(
-                "log_out", "End the browser's session", {"204": {"description": "Ended, or there was none."}}
-            ),
-        }
-    },
-    "components": components(Login, CallerSession),
-}
+_CALLER: Final = Reply("The caller.", CallerSession)
+_UNKNOWN: Final = Reply("The token is unknown, revoked or expired.", ProblemObject, MEDIA_TYPE)
+_TOO_OFTEN: Final = Reply("Too many logins; Retry-After says when to retry.", ProblemObject, MEDIA_TYPE)
+OPERATIONS: Final = (
+    Operation(
+        "GET /api/session",
+        "The caller: by token, by session, or as a program on this machine",
+        "access",
+        {200: _CALLER, 401: Reply("No valid token or session.", ProblemObject, MEDIA_TYPE)},
+        name="get_session",
+    ),
+    Operation(
+        "POST /api/session",
+        "Log a browser in; the answer sets a cookie that no script can read",
+        "access",
+        {200: _CALLER, 401: _UNKNOWN, 429: _TOO_OFTEN},
+        name="log_in",
+        body=Login,
+    ),
+    Operation(
+        "DELETE /api/session",
+        "End the browser's session",
+        "access",
+        {204: Reply("Ended, or there was none.")},
+        name="log_out",
+    ),
+)

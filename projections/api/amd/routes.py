@@ -1,23 +1,145 @@
-"""The routes under /api/amd, and what the OpenAPI document says of them."""
+"""The routes under /api/amd: kernels, their statuses as server-sent events, and what a front end asks."""
 
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from engine.commands.submit import AcceptedRequest
 from engine.decide.budget import Metrics, account, metrics
-from engine.kernel.definition import DTYPES, Definition, KernelProblem, problems
-from engine.kernel.submission import ENDPOINTS, GPUS, Payload
-from projections.api.amd.story import StatusObject
-from projections.api.amd.stream import Resume, Submit, isolated
-from projections.api.bodies import JSON, read_answer
-from projections.api.parameters import KEY_HEADER, MOST_POSITION, asked_of, path_parameters
+from engine.kernel.definition import DTYPES, KernelProblem, Wrong, problems
+from engine.kernel.executor import Terms, order_of
+from engine.kernel.submission import ENDPOINTS, GPUS, KernelSubmission, Payload, read_submission
+from engine.providers.task import choose_name
+from events.clock import SECOND
+from events.errors import StenoError
+from events.shape.secrets import PREFIX
+from projections.api import submission
+from projections.api.amd.story import StatusObject, Story
+from projections.api.bodies import expect_json, read_answer
+from projections.api.commands import stop_run
+from projections.api.feed.feed import BEAT
+from projections.api.feed.listener import Listener
+from projections.api.openapi import EVENTS, Operation, Reply, routed
+from projections.api.parameters import KEY_HEADER, asked_of, idempotency_key
+from projections.api.problems import Problem
 from projections.api.reads.money import policy_at
+from projections.api.roles import Caller
 from projections.api.service import Service, Writer
-from projections.api.streams import LAST_EVENT_ID
+from projections.api.streams import known_position, last_event_header, run_named, send_stream
+
+_PATIENCE: Final = 30.0
+"""Seconds until the feed must know what was just appended."""
+_log = logging.getLogger(__name__)
+
+
+async def _tell(
+    service: Service, story: Story, scope: Scope, receive: Receive, send: Send, *headers: tuple[bytes, bytes]
+) -> bool:
+    """Send the statuses up to the last; whether the client went before that.
+
+    Raises:
+        RunNotFound: nothing was sent.
+    """
+    with service.feed.listening(None, scope["steno.abort"]) as listener:
+        news = await to_thread.run_sync(story.news)
+        return await send_stream(scope, receive, send, listener, _statuses(service, listener, story, news), *headers)
+
+
+async def _statuses(
+    service: Service, listener: Listener, story: Story, news: list[tuple[int, bytes]]
+) -> AsyncGenerator[bytes]:
+    """Each status as soon as the feed moves on, and the feed's heartbeats."""
+    async with aclosing(service.feed.pieces(listener)) as pieces:
+        while True:
+            for position, data in news:
+                yield b"id: %d\ndata: %b\n\n" % (position, data)
+            piece = None if story.over else await anext(pieces, None)
+            if piece is None:
+                return
+            if piece == BEAT:
+                yield BEAT
+            news = await to_thread.run_sync(story.news)
+
+
+def isolated(service: Service) -> bool:
+    """Whether a kernel runs apart from this service: not on `local`, where it is a process of the same user."""
+    return service.outside.provider != "local"
+
+
+def _submitter(service: Service, who: Caller) -> str:
+    """The name of whoever may submit kernels.
+
+    Raises:
+        Problem: 403, this one may not: here a kernel could read the record, and whatever else the service's user may.
+    """
+    unsafe = service.settings.value("kernel.unsafe_local") == "true"
+    if not (isolated(service) or unsafe or who.via == "loopback"):
+        raise Problem(
+            403,
+            "the provider is local: a kernel would run as the service's user, not isolated. Only who is on its machine "
+            "may submit one, without a token. Use another provider, or set kernel.unsafe_local = true",
+        )
+    return who.name
+
+
+async def _submit(service: Service, writer: Writer, body: bytes, *, submitter: str, key: str | None) -> AcceptedRequest:
+    """Submit the kernel of a request; the same key with the same body is the same run.
+
+    Raises:
+        Problem: 400, the body is not valid JSON; 422, with the field that is wrong.
+        Conflict: the key came with another request.
+        RefusedByPolicy: nothing was appended.
+    """
+    kernel = await to_thread.run_sync(_read, body)
+
+    async def build(sent: submission.HttpSubmission, run_id: str) -> submission.HttpSubmission:
+        # the secret that marks this run's frames: nobody without the vault's key can know it beforehand
+        name = f"kernel/{run_id}".encode()
+        secret = await writer.do(lambda journal: journal.record.vault.commitment(name).removeprefix(PREFIX))
+        return await to_thread.run_sync(_ordered, service, kernel, sent, run_id, secret)
+
+    source = msgspec.json.encode(kernel)
+    sent = submission.HttpSubmission(
+        name=None, project=None, configuration={}, submitter=submitter, key=key, source=source
+    )
+    return await submission.submit(service, writer, sent, build)
+
+
+def _read(body: bytes) -> KernelSubmission:
+    try:
+        return read_submission(body)
+    except Wrong as wrong:
+        status = 422 if wrong.field else 400
+        raise Problem(status, wrong.detail, field=wrong.field or "body") from None
+
+
+def _ordered(
+    service: Service, kernel: KernelSubmission, sent: submission.HttpSubmission, run_id: str, secret: str
+) -> submission.HttpSubmission:
+    settings = service.settings
+    terms = Terms(
+        image=settings.parsed("kernel.image"),
+        compiler=settings.parsed("kernel.compiler"),
+        max_duration=settings.parsed("kernel.max_duration") // SECOND,
+    )
+    try:
+        order = order_of(kernel, secret, terms)
+    except Wrong as wrong:
+        raise Problem(422, wrong.detail, field=wrong.field) from None
+    stem = kernel.problem if kernel.problem[0].isalpha() else f"kernel-{kernel.problem}"
+    name, mark = choose_name(run_id, stem), msgspec.json.encode(order.mark)
+    return replace(sent, name=name, configuration=order.configuration, kernel=mark)
 
 
 class Problems(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +158,36 @@ def routes(service: Service) -> list[BaseRoute]:
     offered = Problems(problems=problems(), dtypes=DTYPES, endpoints=ENDPOINTS, gpus=GPUS, isolated=isolated(service))
     published = {PROBLEMS: msgspec.json.encode(offered), SCHEMA: msgspec.json.encode(schema())}
 
+    async def submit(request: Request) -> ASGIApp:
+        asked_of(request, ())
+        key = idempotency_key(request)
+        expect_json(request)
+        submitter = _submitter(service, request.scope["steno.caller"])
+        accepted = await _submit(service, writer, await request.body(), submitter=submitter, key=key)
+        await service.feed.beyond(accepted.position, _PATIENCE)
+        headers = [(b"steno-position", b"%d" % accepted.position), (b"steno-run-id", accepted.run_id.encode())]
+        if not isolated(service):
+            headers.append((b"steno-isolation", b"none"))
+        story = Story(service, accepted.run_id)
+
+        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+            left = await _tell(service, story, scope, receive, send, *headers)
+            if left and not story.over and service.settings.value("kernel.cancel_on_close") == "true":
+                stopping = stop_run(service, writer, accepted.run_id, abort=False, submitter=submitter)
+                try:
+                    await asyncio.shield(stopping)
+                except StenoError as error:
+                    _log.warning("kernel %s was left and could not be stopped: %s", accepted.run_id, error)
+
+        return answer
+
+    async def resume(request: Request) -> Callable[..., Awaitable[bool]]:
+        asked_of(request, ())
+        after = await known_position(request, service.feed) or 0
+        await service.feed.beyond(await to_thread.run_sync(service.feed.head), 2.0)
+        run_id = await to_thread.run_sync(run_named, service, request.path_params["id"])
+        return partial(_tell, service, Story(service, run_id, after))
+
     async def fixed(request: Request) -> Response:
         asked_of(request, ())
         return read_answer(request, published[request.url.path], service.feed.position)
@@ -45,15 +197,10 @@ def routes(service: Service) -> list[BaseRoute]:
         found, position = await to_thread.run_sync(_figures, service)
         return read_answer(request, msgspec.json.encode(found), position)
 
-    reads: dict[str, Any] = {STREAM: Resume(service), METRICS: figures, SCHEMA: fixed, PROBLEMS: fixed}
-    return [
-        Route(SUBMIT, Submit(service, writer), methods=["POST"]),
-        *(Route(path, read, methods=["GET"]) for path, read in reads.items()),
-    ]
+    return routed(OPERATIONS, submit, resume, figures, fixed, fixed)
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema of what is posted, `problem_def` included."""
     found: dict[str, Any] = msgspec.json.schema(Payload)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **found}
 
@@ -64,71 +211,50 @@ def _figures(service: Service) -> tuple[Metrics, int]:
         return metrics(state, account(state, policy_at(service, state, past=False), look.now)), look.position
 
 
-SUBMIT: Final = "/api/amd/submit"
-STREAM: Final = "/api/amd/runs/{id}/stream"
-METRICS: Final = "/api/amd/metrics"
 SCHEMA: Final = "/api/amd/schema"
 PROBLEMS: Final = "/api/amd/problems"
 
-_REFS: Final = "#/components/schemas/Kernel{name}"
-
-
-def _components() -> dict[str, Any]:
-    shapes = (Payload, Definition, StatusObject, Metrics, Problems)
-    _, found = msgspec.json.schema_components(shapes, ref_template=_REFS)
-    named = msgspec.json.encode({f"Kernel{name}": one for name, one in found.items()})
-    # `KernelProblem` has the prefix already.
-    return msgspec.json.decode(named.replace(b"KernelKernel", b"Kernel"), type=dict[str, Any])
-
-
-def _json(name: str, said: str) -> dict[str, Any]:
-    return {"description": said, "content": {JSON: {"schema": {"$ref": _REFS.format(name=name)}}}}
-
-
-def _stream(said: str) -> dict[str, Any]:
-    told = {"type": "string", "x-data": {"$ref": _REFS.format(name="StatusObject")}}
-    return {"description": said, "content": {"text/event-stream": {"schema": told}}}
-
-
-def _operation(name: str, summary: str, answer: dict[str, Any], **more: object) -> dict[str, Any]:
-    return {"operationId": name, "summary": summary, "tags": ["kernels"], "responses": {"200": answer}, **more}
-
-
-_SUBMITTING: Final = _operation(
-    "submitKernel",
-    "Check and benchmark a kernel; the answer streams its statuses, and the first one has the run_id",
-    _stream("Server-sent events until the final status; closing the stream does not stop the run."),
-    description="With the provider `local` a kernel runs as the service's user, not isolated: it can read the "
-    "record and use the network. There only a caller on the service's machine may submit, without a token (403 for "
-    "others, unless `kernel.unsafe_local` is true), and the answer has `Steno-Isolation: none`.",
-    parameters=[KEY_HEADER],
-    requestBody={"required": True, "content": {JSON: {"schema": {"$ref": _REFS.format(name="Payload")}}}},
+_STATUSES: Final = "Server-sent events until the final status"
+OPERATIONS: Final = (
+    Operation(
+        "POST /api/amd/submit",
+        "Check and benchmark a kernel; the answer streams its statuses, and the first one has the run_id",
+        "kernels",
+        {200: Reply(f"{_STATUSES}; closing the stream does not stop the run.", StatusObject, EVENTS)},
+        name="submitKernel",
+        description="With the provider `local` a kernel runs as the service's user, not isolated: it can read the "
+        "record and use the network. There only a caller on the service's machine may submit, without a token (403 for "
+        "others, unless `kernel.unsafe_local` is true), and the answer has `Steno-Isolation: none`.",
+        parameters=(KEY_HEADER,),
+        body=Payload,
+    ),
+    Operation(
+        "GET /api/amd/runs/{id}/stream",
+        "The statuses of a kernel, from its submission or after a given position",
+        "kernels",
+        {200: Reply(f"{_STATUSES}.", StatusObject, EVENTS)},
+        name="followKernel",
+        parameters=(last_event_header("status"),),
+    ),
+    Operation(
+        "GET /api/amd/metrics",
+        "Figures for a front end",
+        "kernels",
+        {200: Reply("Seven figures.", Metrics)},
+        name="kernelMetrics",
+    ),
+    Operation(
+        f"GET {SCHEMA}",
+        "The JSON Schema of the submit body, `problem_def` included",
+        "kernels",
+        {200: Reply("A schema.", dict[str, Any])},
+        name="kernelSchema",
+    ),
+    Operation(
+        f"GET {PROBLEMS}",
+        "The shipped problems, data types, endpoints and GPUs",
+        "kernels",
+        {200: Reply("The problems.", Problems)},
+        name="kernelProblems",
+    ),
 )
-_RESUMING: Final = _operation(
-    "followKernel",
-    "The statuses of a kernel, from its submission or after a given position",
-    _stream("Server-sent events until the final status."),
-    parameters=[
-        *path_parameters(STREAM),
-        {
-            "name": LAST_EVENT_ID,
-            "in": "header",
-            "description": "The position of the last status received; the stream resumes after it.",
-            "schema": {"type": "integer", "minimum": 0, "maximum": MOST_POSITION},
-        },
-    ],
-)
-_FIGURES: Final = _operation("kernelMetrics", "Figures for a front end", _json("Metrics", "Seven figures."))
-_SCHEMA: Final = _operation(
-    "kernelSchema",
-    "The JSON Schema of the submit body, `problem_def` included",
-    {"description": "A schema.", "content": {JSON: {"schema": {"type": "object"}}}},
-)
-_PROBLEMS: Final = _operation(
-    "kernelProblems", "The shipped problems, data types, endpoints and GPUs", _json("Problems", "The problems.")
-)
-_READS: Final = {STREAM: _RESUMING, METRICS: _FIGURES, SCHEMA: _SCHEMA, PROBLEMS: _PROBLEMS}
-OPENAPI: Final[dict[str, Any]] = {
-    "paths": {SUBMIT: {"post": _SUBMITTING}, **{path: {"get": one} for path, one in _READS.items()}},
-    "components": {"schemas": _components()},
-}

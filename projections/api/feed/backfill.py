@@ -33,7 +33,6 @@ class Backfill:
     """Makes pages in threads of its own; asked by the event loop's thread alone."""
 
     def __init__(self, opened: "Callable[[], Record]") -> None:
-        """`opened` opens the record for reading."""
         self._opened = opened
         self._pages: OrderedDict[tuple[int, int], asyncio.Future[Page]] = OrderedDict()
         """Oldest use first; those that are being made too."""

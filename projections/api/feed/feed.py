@@ -43,11 +43,10 @@ class Feed:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = threading.Event()
         self._ring: Ring | None = None
-        self._ready = asyncio.Event()
-        """There is a ring."""
         self._backfill = Backfill(self._opened)
         self.listeners: dict[Listener, None] = {}
-        self._waiting: dict[asyncio.Future[bool], int] = {}
+        self._moved = asyncio.Event()
+        """Set once more is published; then another takes its place."""
         self._checker: asyncio.TimerHandle | None = None
         self._follower: Follower | None = None
         if live is None:
@@ -69,10 +68,7 @@ class Feed:
         """End every stream, then the thread; called again, it does nothing."""
         self._stopping.set()
         self._end_streams()
-        for waiter in tuple(self._waiting):
-            if not waiter.done():
-                waiter.set_result(False)
-        self._ready.set()
+        self._moved.set()
         if self._checker is not None:
             self._checker.cancel()
         self.live.observe(None)
@@ -82,7 +78,6 @@ class Feed:
 
     @property
     def alive(self) -> bool:
-        """Whether the thread that keeps the world up to date is there."""
         return self._follower is None or self._follower.alive
 
     @property
@@ -96,7 +91,6 @@ class Feed:
 
     @property
     def position(self) -> int:
-        """The last position published to listeners."""
         return 0 if self._ring is None else self._ring.position
 
     @contextmanager
@@ -119,8 +113,7 @@ class Feed:
         """Whether one can listen, at the latest in `timeout` seconds; if not, `trouble` may say why."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
-                await self._ready.wait()
-                while not (self.live.is_ready(0) or self._stopping.is_set()):
+                while not self._stopping.is_set() and (self._ring is None or not self.live.is_ready(0)):
                     await asyncio.sleep(_SOON)
                 await asyncio.sleep(0)  # what was put in the queue until then is told first
                 over = self._follower is not None and self._follower.over
@@ -129,19 +122,11 @@ class Feed:
 
     async def beyond(self, position: int, timeout: float) -> bool:
         """Wait at most `timeout` seconds until `position` is published; whether it is."""
-        if self._ring is not None and self._ring.position >= position:
-            return True
-        if self._loop is None or self._stopping.is_set():
-            return False
-        waiter: asyncio.Future[bool] = self._loop.create_future()
-        self._waiting[waiter] = position
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
-                return await waiter
-        except TimeoutError:
-            return False
-        finally:
-            del self._waiting[waiter]
+                while self.position < position and not self._stopping.is_set():
+                    await self._moved.wait()
+        return self.position >= position
 
     def head(self) -> int:
         """Where the record ends, which may be beyond `position`; asks the disk.
@@ -221,13 +206,11 @@ class Feed:
             if self._ring is None or self._ring.position != found.after:
                 self._ring = Ring(found.after)
                 self._wake_all()
-                self._ready.set()
             self._ring.add(found.frames, found.until)
             if found.frames:
                 self._wake_all()
-            for waiter, wanted in tuple(self._waiting.items()):
-                if found.until >= wanted and not waiter.done():
-                    waiter.set_result(True)
+        self._moved.set()
+        self._moved = asyncio.Event()
 
     def _wake_all(self) -> None:
         for listener in self.listeners:

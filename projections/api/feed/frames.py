@@ -167,7 +167,6 @@ class Framer(FrameMaker):
     """A fold of its own that makes frames: of a stretch of the record that nobody else folds now."""
 
     def __init__(self, record: Record, world: World, position: int) -> None:
-        """Go on behind `position`, where the world stands."""
         super().__init__()
         self.position = position
         self.used_at = 0.0
@@ -176,7 +175,6 @@ class Framer(FrameMaker):
         self.start(record, world.state, position)
 
     def skip(self, until: int) -> None:
-        """Go on to `until` without making frames."""
         if until > self.position:
             self._fold.run(Until(position=until))
             self.position = until

@@ -74,7 +74,7 @@ class Publisher(FrameMaker):
         if self.trouble is None:
             now = self._clock.now()
             for one in self.events:
-                self.tally.publishing.add(max(0, now - one.recorded_at) / SECOND)
+                self.tally.publishing.observe(max(0, now - one.recorded_at) / SECOND)
         self.trouble = None
 
     def failed(self, error: Exception) -> None:

@@ -1,5 +1,7 @@
 """Reads about machines and money."""
 
+from typing import Any
+
 import msgspec
 
 from engine.decide.budget import Account, account
@@ -48,29 +50,26 @@ class CostAnswer(CostReport, frozen=True, kw_only=True):
     position: Position
 
 
-def _machines(_: Service, look: Look, asked: Asked) -> object:
+def _machines(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
     limit, behind = asked["limit"], None if asked["cursor"] is None else (asked["cursor"],)
     found = look.view.store.vms.page(behind=behind, limit=limit + 1, live=asked["live"], hidden=asked["hidden"])
-    return stored_page("vms", found, limit, look)
+    return stored_page("vms", found, limit)
 
 
-def _machine(_: Service, look: Look, asked: Asked) -> object:
+def _machine(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
     view = look.view
     found = view.vm(asked["id"])
     source = view.source_named(found.source, look.now)
-    return (
-        msgspec.to_builtins(found)
-        | beside(view.machine(found.vm_id))
-        | {
-            "why_up": view.why_up(found.vm_id, look.now),
-            "anomalies": view.anomalies_of(f"vm/{found.vm_id}"),
-            "position": look.position,
-            "observability": None if source is None else source.observability,
-        }
-    )
+    return {
+        **msgspec.to_builtins(found),
+        **beside(view.machine(found.vm_id)),
+        "why_up": view.why_up(found.vm_id, look.now),
+        "anomalies": view.anomalies_of(f"vm/{found.vm_id}"),
+        "observability": None if source is None else source.observability,
+    }
 
 
-def _costs(_: Service, look: Look, asked: Asked) -> object:
+def _costs(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
     found = costs(look.view.store, asked["by"])
     behind, newest = asked["cursor"], asked["order"] == "newest"
     rows = list(zip(found.places, found.report.rows, strict=True))
@@ -83,14 +82,13 @@ def _costs(_: Service, look: Look, asked: Asked) -> object:
     return wire(report) | {
         "next": cursor_of(shown[-1][0] if len(rows) > len(shown) else None),
         "reconciliation": wire(found.reconciliation),
-        "position": look.position,
     }
 
 
-def _budget(service: Service, look: Look, _: Asked) -> object:
+def _budget(service: Service, look: Look, _: Asked) -> dict[str, Any]:
     policy = policy_at(service, look.view.state, past=look.past)
     state, settled = look.view.ledger(look.now)
-    return wire(account(state, policy, look.now, settled)) | {"position": look.position}
+    return wire(account(state, policy, look.now, settled))
 
 
 def policy_at(service: Service, state: WorldState, *, past: bool) -> Policy:

@@ -1,6 +1,7 @@
 """One read of the API: its path, its parameters, what answers it, and what the answer looks like."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -8,14 +9,15 @@ import msgspec
 from anyio import CapacityLimiter, to_thread
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from engine.wire import Position, Shape
 from projections.api.bodies import STENO_POSITION, read_answer
-from projections.api.openapi import json_answer, operation_name
-from projections.api.parameters import Asked, Parameter, Place, asked_of, cursor_of, path_parameters
-from projections.api.reads.moment import MOMENT, look
+from projections.api.openapi import Operation, Reply, routed
+from projections.api.parameters import MOMENT, Asked, Moment, Parameter, Place, asked_of, cursor_of
+from projections.api.problems import Problem
 from projections.api.service import Service
+from projections.models.position_at import NOTHING, Beyond, moment_at
 from projections.models.reader_pool import Look
 
 AT_ONCE = 16
@@ -39,20 +41,15 @@ def page_shape(key: str, row: type, *, paged: bool = True) -> type:
 
 
 def at_position(shape: type) -> type:
-    """The structure with the position that the answer shows."""
     fields = [("position", Position)]
     return msgspec.defstruct(f"{shape.__name__}Answer", fields, bases=(shape,), frozen=True, kw_only=True)
 
 
-def page_object(key: str, rows: object, behind: Place | None, look: Look) -> dict[str, object]:
-    """A page as JSON values; `behind` is the place of its last row where more follow."""
-    return {key: rows, "next": cursor_of(behind), "position": look.position}
-
-
-def stored_page(key: str, found: Sequence[tuple[Place, bytes]], limit: int, look: Look) -> dict[str, object]:
+def stored_page(key: str, found: Sequence[tuple[Place, bytes]], limit: int) -> dict[str, object]:
     """A page of stored JSON texts, of up to one row more than it has."""
     rows = found[:limit]
-    return page_object(key, [msgspec.Raw(text) for _, text in rows], rows[-1][0] if len(found) > limit else None, look)
+    behind = rows[-1][0] if len(found) > limit else None
+    return {key: [msgspec.Raw(text) for _, text in rows], "next": cursor_of(behind)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,39 +58,79 @@ class Read:
 
     path: str
     summary: str
-    answer: Callable[[Service, Look, Asked], object]
-    """What it answers, as JSON values or as their text; called in a worker thread."""
+    answer: Callable[[Service, Look, Asked], dict[str, Any] | bytes]
+    """What it answers, as JSON values, which `position` is added to, or as their text; called in a worker thread."""
     shape: type
     """The structure its JSON has."""
     tag: str = "runs"
     parameters: tuple[Parameter, ...] = ()
 
     def route(self, service: Service, limiter: CapacityLimiter) -> BaseRoute:
-        """The route that serves it."""
-
         def work(asked: Asked) -> tuple[bytes, int]:
             with look(service, asked) as seen:
                 found = self.answer(service, seen, asked)
-                return found if isinstance(found, bytes) else msgspec.json.encode(found), seen.position
+                if isinstance(found, dict):
+                    found.setdefault("position", seen.position)
+                    found = msgspec.json.encode(found)
+                return found, seen.position
 
         async def endpoint(request: Request) -> Response:
             asked = asked_of(request, (*self.parameters, *MOMENT))
             return read_answer(request, *await to_thread.run_sync(work, asked, limiter=limiter))
 
-        return Route(self.path, endpoint, methods=["GET"])
+        return routed((self.operation,), endpoint)[0]
 
-    def operation(self) -> dict[str, Any]:
-        """The route as OpenAPI has it."""
-        return {
-            "operationId": operation_name("get", self.path),
-            "summary": self.summary,
-            "tags": [self.tag],
-            "parameters": [
-                *path_parameters(self.path),
-                *(one.described() for one in (*self.parameters, *MOMENT)),
-            ],
-            "responses": {
-                "200": {**json_answer("The state at the position in the header.", self.shape), "headers": _HEADERS},
-                "304": {"description": "Unchanged since the client's copy (If-None-Match)."},
-            },
+    @property
+    def operation(self) -> Operation:
+        answers = {
+            200: Reply("The state at the position in the header.", self.shape, headers=_HEADERS),
+            304: Reply("Unchanged since the client's copy (If-None-Match)."),
         }
+        parameters = [one.described() for one in (*self.parameters, *MOMENT)]
+        return Operation(f"GET {self.path}", self.summary, self.tag, answers, parameters=parameters)
+
+
+# -- the moment that a read shows --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def look(service: Service, asked: Asked) -> Iterator[Look]:
+    """The record and its read models at the moment asked for; blocks, so it is for worker threads.
+
+    Raises:
+        Problem: 400, the moment is in the future; 409, `min_position` is beyond the end of the record.
+        Behind: the read models did not reach the position in time.
+    """
+    with _now(service, asked["min_position"] or 0) as found:
+        if asked["at"] is None:
+            yield found
+            return
+        there = _place_of(asked["at"], found, service.clock.now())
+    with service.pool.at(*there) as found:
+        yield found
+
+
+@contextmanager
+def _now(service: Service, least: int) -> Iterator[Look]:
+    with service.pool.now() as found:
+        if found.position >= least:
+            yield found
+            return
+        head = found.record.head().position
+    if head < least:
+        said = f"the record ends at position {head}; position {least} does not exist yet"
+        raise Problem(409, said, field="min_position")
+    with service.pool.now(min_position=least) as found:
+        yield found
+
+
+def _place_of(moment: Moment, found: Look, now: int) -> tuple[int, Beyond]:
+    head = found.record.head().position
+    if moment.time is None:
+        there = moment.position or 0
+        if there > head:
+            raise Problem(400, f"the record ends at position {head}; {there} is beyond it", field="at")
+        return there, NOTHING
+    if moment.time > now:
+        raise Problem(400, "this time is in the future", field="at")
+    return moment_at(found.record, moment.time, head, found.view.state)

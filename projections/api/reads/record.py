@@ -15,6 +15,7 @@ from projections.api.parameters import (
     SORTED_CURSOR,
     Asked,
     choice,
+    cursor_of,
     flag,
     read_position,
     text,
@@ -22,7 +23,7 @@ from projections.api.parameters import (
 )
 from projections.api.problems import Problem
 from projections.api.reads.money import policy_at
-from projections.api.reads.read import Cursor, Read, page_object, page_shape
+from projections.api.reads.read import Cursor, Read, page_shape
 from projections.api.reads.runs import EVENTS
 from projections.api.service import Service
 from projections.models import record_pages as browse
@@ -36,59 +37,34 @@ from projections.models.sources import SourceRow, source_rows
 _BACKWARDS = flag("backwards", "Newest first.")
 
 
-def _overview(service: Service, look: Look, _: Asked) -> object:
-    return wire(overview(look, policy_at(service, look.view.state, past=look.past)))
-
-
-def _record(service: Service, look: Look, asked: Asked) -> object:
+def _record(service: Service, look: Look, asked: Asked) -> dict[str, Any]:
     since, until = asked["since"], asked["until"]
     if since is not None and until is not None and until < since:
         raise Problem(400, "until is before since", field="until")
     return wire(record_object(look, service.projector.lag, since=since, until=until))
 
 
-def _offers(service: Service, look: Look, _: Asked) -> object:
-    policy = policy_from(service.settings)
-    return {"gpus": [wire(one) for one in offers(look, policy)], "position": look.position}
+def _events(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
+    types = None if asked["type"] is None else (asked["type"],)
+    page = browse.events(look, **_page(asked), stream=asked["stream"], types=types)
+    return {"events": page.rows, "next": cursor_of(page.next)}
 
 
-def _events(_: Service, look: Look, asked: Asked) -> object:
-    kind = asked["type"]
-    page = browse.events(
-        look,
-        behind=asked["cursor"],
-        limit=asked["limit"],
-        stream=asked["stream"],
-        types=None if kind is None else (kind,),
-        backwards=asked["backwards"],
-    )
-    return page_object("events", page.rows, page.next, look)
+def _polls(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
+    page = browse.polls(look, **_page(asked), source=asked["source"], failed=asked["failed"])
+    return {"polls": page.rows, "next": cursor_of(page.next)}
 
 
-def _polls(_: Service, look: Look, asked: Asked) -> object:
-    page = browse.polls(
-        look,
-        behind=asked["cursor"],
-        limit=asked["limit"],
-        source=asked["source"],
-        failed=asked["failed"],
-        backwards=asked["backwards"],
-    )
-    return page_object("polls", page.rows, page.next, look)
+def _page(asked: Asked) -> dict[str, Any]:
+    return {"behind": asked["cursor"], "limit": asked["limit"], "backwards": asked["backwards"]}
 
 
-def _incidents(_: Service, look: Look, asked: Asked) -> object:
+def _incidents(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
     found = incidents(look, behind=asked["cursor"], limit=asked["limit"])
-    page = page_object("anomalies", [wire(one) for one in found.anomalies], found.next, look)
-    return page | {"blind": found.blind}
-
-
-def _sources(_: Service, look: Look, __: Asked) -> object:
-    return {"sources": [wire(row) for row in source_rows(look.record, look.view)], "position": look.position}
+    return {"anomalies": [wire(one) for one in found.anomalies], "next": cursor_of(found.next), "blind": found.blind}
 
 
 def _position(asked: Asked) -> int:
-    """The position in a path."""
     found = read_position(asked["position"])
     if found is None:
         raise Problem(400, f"{asked['position'][:60]!r} is not a position; use a whole number", field="position")
@@ -134,7 +110,7 @@ READS = (
     Read(
         "/api/overview",
         "Overview: active runs, costs of today, budget, machines over time, incidents",
-        _overview,
+        lambda service, look, _: wire(overview(look, policy_at(service, look.view.state, past=look.past))),
         Overview,
         "record",
     ),
@@ -152,14 +128,14 @@ READS = (
     Read(
         "/api/offers",
         "Available GPUs with recorded or assumed prices",
-        _offers,
+        lambda service, look, _: {"gpus": [wire(one) for one in offers(look, policy_from(service.settings))]},
         page_shape("gpus", Offer, paged=False),
         "machines",
     ),
     Read(
         "/api/sources",
         "Sources of the record: live ones and imported archives",
-        _sources,
+        lambda _, look, __: {"sources": [wire(row) for row in source_rows(look.record, look.view)]},
         page_shape("sources", SourceRow, paged=False),
         "record",
     ),

@@ -1,5 +1,7 @@
 """Reads about runs."""
 
+from typing import Any
+
 import msgspec
 
 from engine.amounts import money
@@ -9,16 +11,8 @@ from engine.money.reconcile import Reconciliation, reconcile_run
 from engine.objects import RunObject
 from engine.states import State
 from engine.wire import Position, Shape, Time, Usd, wire
-from projections.api.parameters import (
-    CURSOR,
-    HIDDEN,
-    LIMIT,
-    SORTED_CURSOR,
-    Asked,
-    choice,
-    text,
-)
-from projections.api.reads.read import Read, at_position, page_object, page_shape, stored_page
+from projections.api.parameters import CURSOR, HIDDEN, LIMIT, SORTED_CURSOR, Asked, choice, cursor_of, text
+from projections.api.reads.read import Read, at_position, page_shape, stored_page
 from projections.api.service import Service
 from projections.models.cost_rows import stored_machines_of
 from projections.models.explain import Explanation, explain
@@ -28,7 +22,7 @@ from projections.models.timeline import Timeline, timeline
 from projections.store.world_table import decode_run
 
 
-def _list(_: Service, look: Look, asked: Asked) -> object:
+def _list(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
     limit = asked["limit"]
     found = look.view.store.runs.page(
         behind=asked["cursor"],
@@ -38,20 +32,19 @@ def _list(_: Service, look: Look, asked: Asked) -> object:
         hidden=asked["hidden"],
         newest_first=asked["order"] == "newest",
     )
-    return stored_page("runs", found, limit, look)
+    return stored_page("runs", found, limit)
 
 
-def _timeline(_: Service, look: Look, asked: Asked) -> object:
+def _timeline(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
     view = look.view
     row = view.row(asked["id"])
     run = view.run(row.run_id)
     vm = None if run.vm_id is None else view.vm(run.vm_id)
     folded, now = decode_run(row.folded), view.clock(row.archive, look.now)
-    life = timeline(run, view.blind_of(row), now, vm, folded.said, folded.later_attempts)
-    return wire(life) | {"position": look.position}
+    return wire(timeline(run, view.blind_of(row), now, vm, folded.said, folded.later_attempts))
 
 
-def _explain(_: Service, look: Look, asked: Asked) -> object:
+def _explain(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
     view = look.view
     row = view.row(asked["id"])
     source, queued = view.source_of(row, look.now), view.queued(look.now).get(row.run_id)
@@ -59,17 +52,16 @@ def _explain(_: Service, look: Look, asked: Asked) -> object:
         "not_warm": view.why_not_warm(row.run_id),
         "observability": None if source is None else source.observability,
         "queued": queued,
-        "position": look.position,
     }
 
 
-def _events(_: Service, look: Look, asked: Asked) -> object:
+def _events(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
     stream = f"run/{look.view.row(asked['id']).run_id}"
     page = events(look, behind=asked["cursor"], limit=asked["limit"], stream=stream)
-    return page_object("events", page.rows, page.next, look)
+    return {"events": page.rows, "next": cursor_of(page.next)}
 
 
-def _costs(_: Service, look: Look, asked: Asked) -> object:
+def _costs(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
     row = look.view.row(asked["id"])
     run, shown, state = decode_run(row.folded), look.view.run(row.run_id), look.view.state
     found = (state.vms.get(vm_id) for vm_id in stored_machines_of(run, row.against))
@@ -83,7 +75,6 @@ def _costs(_: Service, look: Look, asked: Asked) -> object:
         "provider_cost_usd": money(run.cost),
         "charges": [wire(msgspec.convert(charge, ChargeObject, from_attributes=True)) for charge in charges],
         "reconciliation": wire(reconcile_run(run, charges, part, machines)),
-        "position": look.position,
     }
 
 

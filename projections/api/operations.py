@@ -1,0 +1,269 @@
+"""`/metrics`, `/healthz` and `/readyz`: what is so now; what happened until then is in the tally."""
+
+import platform
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from importlib.metadata import version
+from itertools import starmap
+from typing import Final, Literal
+
+import msgspec
+from anyio import to_thread
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+
+from engine.decide.budget import account
+from engine.errors import NotConfigured
+from engine.fold.archives import live_part
+from engine.fold.sources import BLIND_AFTER, Observability, Source, observability
+from engine.fold.world_codec import WorldState
+from engine.policy import DOLLAR
+from engine.states import Reason, State, VmState
+from engine.wire import Shape, wire
+from events.clock import SECOND
+from events.errors import StenoError
+from projections.api.bodies import JSON
+from projections.api.openapi import TEXT, Operation, Reply, routed
+from projections.api.parameters import asked_of
+from projections.api.problems import Problem
+from projections.api.reads.money import policy_at
+from projections.api.service import Service
+from projections.api.tally import LASTING, entered_at
+from projections.models.projector import Building, Lag
+from projections.models.view import SourceView, waits
+
+_PRESENT: Final = tuple(state for state in VmState if state is not VmState.TERMINATED)
+_Figures = Iterator[tuple[str, str, float]]
+"""(name, what it is, number)."""
+
+
+def watched(state: WorldState) -> dict[str, Source]:
+    found = state.sources.items()
+    return {name: one for name, one in found if not one.archive and (one.failed or one.last_answered is not None)}
+
+
+class ServiceCollector(Collector):
+    """The metrics of one service."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._feed = service.feed
+
+    def collect(self) -> Iterator[Metric]:
+        """Everything, as it is now; blocks, so it is for worker threads."""
+        software = (version("steno"), platform.python_version())
+        yield _gauges("steno_build_info", "The software that answers.", ("version", "python"), [(software, 1)])
+        ready = float(self._feed.trouble is None)
+        yield GaugeMetricFamily("steno_ready", "1: the record is followed; 0: /readyz says why not.", ready)
+        with suppress(StenoError):  # `/readyz` says what is wrong with the record
+            yield from starmap(GaugeMetricFamily, self._lag())
+            yield from starmap(GaugeMetricFamily, self._money())
+            yield from self._world()
+        yield GaugeMetricFamily("steno_stream_clients", "Who listens to a stream now.", len(self._feed.listeners))
+        too_slow = "Clients dropped because they were too slow."
+        dropped = CounterMetricFamily("steno_stream_clients_dropped", too_slow, labels=("reason",))
+        for reason, count in self._feed.dropped.items():
+            dropped.add_metric((reason.value,), count)
+        yield dropped
+
+    # -- the process -------------------------------------------------------------------------------------------------
+
+    def _lag(self) -> _Figures:
+        lag, head = self._service.projector.lag, self._feed.head()
+        yield "steno_record_position", "Where the record ends.", head
+        yield "steno_projection_lag_positions", "Events that the read models do not show yet.", lag.positions
+        yield "steno_projection_lag_seconds", "Age of the oldest event they do not show yet.", lag.seconds
+        behind = max(0, head - self._feed.position)
+        yield "steno_stream_lag_positions", "Events not yet published to listeners.", behind
+
+    # -- the budget --------------------------------------------------------------------------------------------------
+
+    def _money(self) -> _Figures:
+        """Where the budget stands, in dollars; nothing where the settings make no policy."""
+        with self._service.pool.now() as look:
+            state, settled = look.view.ledger(look.now)
+            try:
+                policy = policy_at(self._service, state, past=False)
+            except NotConfigured:
+                return
+            found = account(state, policy, look.now, settled)
+        for name, said, amount in (
+            ("steno_budget_limit_usd", "The whole budget.", found.total),
+            ("steno_budget_spent_usd", "Every machine's bill since ever.", found.spent),
+            ("steno_budget_committed_usd", "The worst that live runs and machines may still cost.", found.committed),
+            ("steno_budget_remaining_usd", "Budget less spent.", found.remaining),
+            ("steno_spend_last_day_usd", "Spent in the last 24 hours.", found.spent_day),
+            ("steno_spend_rate_usd_per_hour", "What all machines that may be billed cost now.", found.rate_now),
+        ):
+            if amount is not None:
+                yield name, said, amount / DOLLAR
+        if found.exhausted_at is not None:
+            used_up, at = "When the budget is used up at the rate of the last day.", found.exhausted_at / SECOND
+            yield "steno_budget_exhausted_timestamp_seconds", used_up, at
+        if policy.budget_total is not None and policy.thresholds:
+            first = "The first part of the budget at which an alert is given."
+            yield "steno_budget_threshold_ratio", first, min(policy.thresholds) / 1000
+
+    # -- runs, machines, sources -------------------------------------------------------------------------------------
+
+    def _world(self) -> Iterator[Metric]:
+        now = self._service.clock.now()
+        with self._feed.state() as whole:  # the fold waits: only what is needed is taken
+            state = live_part(whole)
+            all_runs = tuple(state.runs.values())
+            unsettled = [state.runs[run_id] for run_id in state.unsettled]
+            machines = Counter(state.vms[vm_id].state for vm_id in state.open_vms)
+            sources = [
+                (name, one.last_answered, one.failed, observability(one, now)) for name, one in watched(state).items()
+            ]
+            last_at = state.last_at
+        runs: Counter[tuple[State, Reason | None]] = Counter({(one, None): 0 for one in State})
+        runs.update((run.state, run.reason) for run in all_runs)
+        states = (
+            ((one.value, reason.value if reason else ""), n) for (one, reason), n in sorted(runs.items(), key=str)
+        )
+        yield _gauges("steno_runs", "Runs of the record by state and reason.", ("state", "reason"), states)
+        ages = {one: [now - entered_at(run) for run in unsettled if run.state is one] for one in LASTING}
+        oldest = (((one.value,), max([0, *found]) / SECOND) for one, found in ages.items())
+        longest = "For how long a run has been in a state, the longest."
+        yield _gauges("steno_run_oldest_seconds", longest, ("state",), oldest)
+        yield GaugeMetricFamily("steno_queue_length", "Runs in Steno's own queue.", sum(map(waits, unsettled)))
+        phases = (((phase.value,), machines[phase]) for phase in _PRESENT)
+        yield _gauges("steno_machines", "Machines not seen gone, by phase.", ("phase",), phases)
+        answers = (((name,), last / SECOND) for name, last, _, _ in sources if last is not None)
+        last_answer = "steno_source_last_answer_timestamp_seconds"
+        yield _gauges(last_answer, "When a source last answered.", ("source",), answers)
+        seen = (((name, one.value), float(one is found)) for name, _, _, found in sources for one in Observability)
+        said = "1 for what a source is now, 0 for the others."
+        yield _gauges("steno_source_observability", said, ("source", "state"), seen)
+        silent = "Time in which a source told us nothing."
+        blind = CounterMetricFamily("steno_source_blind_seconds", silent, labels=("source",))
+        for name, last, failed, _ in sources:
+            gap = now - last if last and (failed or now - last > BLIND_AFTER) else 0
+            blind.add_metric((name,), (self._feed.tally.blind[name] + gap) / SECOND)
+        yield blind
+        if last_at is not None:
+            newest = "The newest poll, answered or not."
+            yield GaugeMetricFamily("steno_record_last_poll_timestamp_seconds", newest, last_at / SECOND)
+
+
+def _gauges(name: str, said: str, labels: tuple[str, ...], rows: Iterable[tuple[tuple[str, ...], float]]) -> Metric:
+    """A gauge with its samples: (the values of the labels, the number)."""
+    family = GaugeMetricFamily(name, said, labels=labels)
+    for values, number in rows:
+        family.add_metric(values, number)
+    return family
+
+
+MOST_LAG: Final = 15.0
+"""Seconds that read models may be behind."""
+MOST_SILENCE: Final = 30.0
+"""Seconds since the record was last read by the feed."""
+
+
+class Health(Shape, frozen=True, kw_only=True):
+    """What `/healthz` answers."""
+
+    status: Literal["ok"] = "ok"
+
+
+class Readiness(Shape, frozen=True, kw_only=True):
+    """What `/readyz` answers."""
+
+    status: str
+    """`ready` or `not_ready`."""
+    reasons: tuple[str, ...]
+    position: int
+    """The last position sent to listeners."""
+    head: int | None
+    """Where the record ends; None where it cannot be read."""
+    lag: Lag | None
+    building: Building | None
+    """How far read models are that have to be built first."""
+    sources: tuple[SourceView, ...]
+
+
+def readiness(service: Service) -> Readiness:
+    """How things stand; blocks, so it is for worker threads."""
+    feed, now, reasons = service.feed, service.clock.now(), list[str]()
+    head: int | None = None
+    lag: Lag | None = None
+    sources: tuple[SourceView, ...] = ()
+    if not feed.alive:
+        reasons.append("the thread that follows the record has stopped: restart the server")
+    elif feed.trouble is not None:
+        reasons.append(feed.trouble)
+    elif feed.live.silence > MOST_SILENCE:
+        reasons.append(f"the record was last read {feed.live.silence:.0f} s ago")
+    try:
+        head = feed.head()
+        lag = service.projector.lag
+    except StenoError as error:
+        reasons.append(str(error))
+    building = service.projector.building
+    if building is not None:
+        reasons.append(f"the read models are being built: {building}")
+    elif lag is not None and lag.seconds > MOST_LAG:
+        reasons.append(f"the read models are {lag.positions} positions and {lag.seconds:.0f} s behind the record")
+    if feed.trouble is None:
+        try:
+            with feed.state() as state:
+                sources = tuple(
+                    SourceView(name=name, observability=observability(one, now), last_answered=one.last_answered)
+                    for name, one in watched(state).items()
+                )
+        except Problem as problem:
+            reasons.append(problem.detail)
+    return Readiness(
+        status="not_ready" if reasons else "ready",
+        reasons=tuple(dict.fromkeys(reasons)),
+        position=feed.position,
+        head=head,
+        lag=lag,
+        building=building,
+        sources=sources,
+    )
+
+
+_FRESH: Final = {"Cache-Control": "no-store"}
+_TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def routes(service: Service) -> list[BaseRoute]:
+    registry = CollectorRegistry()
+    for collector in (ProcessCollector, PlatformCollector, GCCollector):
+        collector(registry=registry)
+    registry.register(ServiceCollector(service))  # waits for the first fold, which the tally counts
+    registry.register(service.feed.tally.registry)
+
+    async def metrics(request: Request) -> Response:
+        asked_of(request, ())
+        text = await to_thread.run_sync(generate_latest, registry)
+        return Response(text, headers={**_FRESH, "Content-Type": _TEXT})
+
+    async def healthz(request: Request) -> Response:
+        asked_of(request, ())
+        return Response(msgspec.json.encode(Health()), media_type=JSON, headers=_FRESH)
+
+    async def readyz(request: Request) -> Response:
+        asked_of(request, ())
+        found = await to_thread.run_sync(readiness, service)
+        status = 503 if found.reasons else 200
+        return Response(msgspec.json.encode(wire(found)), status_code=status, media_type=JSON, headers=_FRESH)
+
+    return routed(OPERATIONS, metrics, healthz, readyz)
+
+
+_TAG: Final = "operations"
+_READY: Final = Reply("It is ready.", Readiness)
+_UNREADY: Final = Reply("It is not ready; `reasons` says why.", Readiness)
+OPERATIONS: Final = (
+    Operation("GET /metrics", "Metrics in the Prometheus text format", _TAG, {200: Reply("Metrics.", str, TEXT)}),
+    Operation("GET /healthz", "Whether the process is alive", _TAG, {200: Reply("It is alive.", Health)}),
+    Operation("GET /readyz", "Whether the service is ready", _TAG, {200: _READY, 503: _UNREADY}),
+)
