@@ -2,13 +2,12 @@
 
 import re
 from hashlib import blake2b
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from events.poll import MAX_DEPTH, too_deep
 from projections.api.problems import Problem
 
 T = TypeVar("T")
@@ -28,8 +27,15 @@ async def json_body(request: Request, shape: type[T], default: T | None = None) 
     Raises:
         Problem: 415, the content type is not JSON; 400, the body is not valid JSON; 422, it does not have the shape.
     """
-    body = await request.body()
-    value = _decoded(request, body) if body else None
+    value, body = None, await request.body()
+    if body:
+        rest = expect_json(request).lower()
+        if "charset" in rest and "utf-8" not in rest:
+            raise Problem(415, "JSON is UTF-8: leave the charset out", field=_TYPE)
+        try:
+            value = msgspec.json.decode(body)  # `read_body` has seen that it is UTF-8 and not too deep
+        except msgspec.MsgspecError as error:
+            raise Problem(400, f"the body is not valid JSON: {str(error)[:120]}", field="body") from None
     if value is None and default is not None:
         return default
     try:
@@ -54,20 +60,6 @@ def expect_json(request: Request) -> str:
         said = f"the Content-Type is {given[:60]!r}" if given else "there is no Content-Type"
         raise Problem(415, f"{said}; send application/json", field=_TYPE, headers=(("Accept", JSON),))
     return rest
-
-
-def _decoded(request: Request, body: bytes) -> Any:
-    rest = expect_json(request).lower()
-    if "charset" in rest and "utf-8" not in rest:
-        raise Problem(415, "JSON is UTF-8: leave the charset out", field=_TYPE)
-    if too_deep(body):
-        raise Problem(400, f"the body nests deeper than {MAX_DEPTH}", field="body")
-    try:
-        return msgspec.json.decode(body)
-    except UnicodeDecodeError:
-        raise Problem(400, "the body is not valid UTF-8", field="body") from None
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise Problem(400, f"the body is not valid JSON: {str(error)[:120]}", field="body") from None
 
 
 def etag_of(body: bytes) -> str:
