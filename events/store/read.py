@@ -61,7 +61,7 @@ _SCAN: Final = (
     select(_C.position, _C.kind, _C.stream_id, _C.observed_at, _C.took, _C.scope_id, _C.body_id)
     .where(*_SPAN, or_(_C.kind < literal_column("3"), _C.kind > literal_column("5")))
     .order_by(_C.position)
-    .limit(_SCANNED)
+    .limit(literal_column(str(_SCANNED)))
 )
 _POLLED: Final = (
     select(streams.c.name, func.count(), func.min(_C.observed_at), func.max(_C.observed_at))
@@ -127,6 +127,11 @@ class Reader:
         self._commit = committer(session.identity.key)
         self._parts = Parts(session, self._commit, cache=cache)
         self._scopes: dict[int, PollScope] = {}
+
+    def shrink(self) -> None:
+        """Forget what was read: after a look at all of a record, most of it is not read again soon."""
+        self._parts.forget()
+        self._session.shrink()
 
     # -- events
 

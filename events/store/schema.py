@@ -29,7 +29,12 @@ _ROWID = BigInteger().with_variant(sa.Integer(), "sqlite")
 
 meta = Table("meta", metadata, Column("key", Text, primary_key=True), Column("value", LargeBinary, nullable=False))
 
-revision = sa.table("alembic_version", sa.column("version_num", Text))
+revision = Table(
+    "alembic_version",
+    sa.MetaData(),
+    Column("version_num", sa.String(32), nullable=False),
+    sa.PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+)
 """Alembic's own."""
 
 head = Table(
@@ -86,6 +91,17 @@ for _name, _columns, _unique, _condition in (
     _where = sa.text(_condition)
     _given = [events.c[name] for name in _columns]
     sa.Index(_name, *_given, unique=_unique, sqlite_where=_where, postgresql_where=_where)
+
+
+REFUSED: Final = {"UPDATE": (events, parts, meta), "DELETE": (events, parts, meta, streams, head)}
+"""The statements that a trigger refuses, by table."""
+
+
+def make_tables(connection: sa.Connection) -> None:
+    """Make those of the newest schema, as the migrations do, without Alembic: it takes 9 MB and 0.2 s to import."""
+    metadata.create_all(connection, checkfirst=False)
+    revision.create(connection, checkfirst=False)
+    connection.execute(revision.insert(), {"version_num": REVISION})
 
 
 def alembic_config(connection: sa.Connection | None = None) -> "Config":

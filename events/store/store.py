@@ -97,6 +97,9 @@ class Session(Protocol):
     def snapshot(self) -> AbstractContextManager[None]:
         """A read transaction: what others append meanwhile is not seen."""
 
+    def shrink(self) -> None:
+        """Give back the memory that keeps what was read."""
+
     def damage(self) -> Iterator[tuple[int | None, str, str]]:
         """(position, kind, detail) of what the database itself finds wrong with its pages and its schema."""
 

@@ -10,8 +10,8 @@ from functools import cache
 from typing import Any, Final
 
 from sqlalchemy import Executable, Insert, Table, UpdateBase, bindparam, insert
-from sqlalchemy.dialects import sqlite
-from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
+
+from events.store.sqlite.connection import Dialect
 
 StoreError = sqlite3.Error
 """A store cannot be read or written."""
@@ -29,14 +29,7 @@ def is_damage(error: StoreUnreadable) -> bool:
     return code & 0xFF not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
-class _Compiler(SQLiteCompiler):
-    def limit_clause(self, select: Any, **options: Any) -> str:
-        """Without `OFFSET 0`, which would be a parameter more."""
-        return f"\n LIMIT {self.process(select._limit_clause, **options)}"
-
-
-_DIALECT: Final = sqlite.dialect(paramstyle="named")
-_DIALECT.statement_compiler = _Compiler
+_DIALECT: Final = Dialect(paramstyle="named")
 
 
 class Database:

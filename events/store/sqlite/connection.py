@@ -12,10 +12,12 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
 from sqlalchemy import Connection, create_engine
+from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
+from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
@@ -32,6 +34,18 @@ _UNWRITABLE: Final = (
 
 _guard = threading.Lock()
 _open: Counter[tuple[int, int]] = Counter()
+
+
+class _Compiler(SQLiteCompiler):
+    def limit_clause(self, select: Any, **options: Any) -> str:
+        """Without `OFFSET 0`, which would be a parameter more."""
+        return f"\n LIMIT {self.process(select._limit_clause, **options)}"
+
+
+class Dialect(SQLiteDialect_pysqlite):
+    """For statements that are compiled once and run by the driver: their parameters are those the caller names."""
+
+    statement_compiler = _Compiler
 
 
 class _CountedConnection(sqlite3.Connection):

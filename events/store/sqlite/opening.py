@@ -1,4 +1,4 @@
-"""A whole SQLite record: its file, its schema, its description of itself, its head. Nothing is written."""
+"""A whole SQLite record: its file, its schema, its description of itself, its head."""
 
 import os
 import re
@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import Connection, create_engine, select
+from sqlalchemy import Connection, create_engine, literal_column, select
 from sqlalchemy.exc import DBAPIError
 
 from events.errors import NotARecord, RecordDamaged, RecordNotFound, RecordNotWritable, RecordTooNew, RecordTooOld
 from events.store.chain import mark
-from events.store.schema import FORMAT, REVISION, REVISIONS, events, head, meta, migrate, revision
+from events.store.schema import FORMAT, REFUSED, REVISION, REVISIONS, events, head, make_tables, meta, migrate, revision
 from events.store.sqlite.connection import may_write, while_closed
 from events.store.store import Identity
 
@@ -30,7 +30,7 @@ _QUOTED: Final = re.compile(r'"(\w+)"')
 _LAYOUT: Final = re.compile(r" ?([(),]) ?")
 
 _HEAD: Final = select(head.c.position, head.c.hash)
-_LAST: Final = select(events.c.position, events.c.hash).order_by(events.c.position.desc()).limit(1)
+_LAST: Final = select(events.c.position, events.c.hash).order_by(events.c.position.desc()).limit(literal_column("1"))
 
 
 def schema_damage(connection: Connection) -> Iterator[tuple[None, str, str]]:
@@ -49,10 +49,25 @@ def schema_damage(connection: Connection) -> Iterator[tuple[None, str, str]]:
 
 
 def expected_schema(version: str = REVISION) -> dict[str, tuple[str, ...]]:
-    """Kind, table and plain SQL of everything that the migrations up to a revision make, by name."""
+    """Kind, table and plain SQL of everything that a record of a revision has, by name."""
     with create_engine("sqlite://").begin() as connection:
-        migrate(connection, version if version in REVISIONS else REVISION)
+        if version in REVISIONS[:-1]:
+            migrate(connection, version)
+        else:
+            create(connection)
         return described(connection)
+
+
+def create(connection: Connection) -> None:
+    """Make the newest schema in an empty database."""
+    make_tables(connection)
+    for verb, tables in REFUSED.items():
+        for table in tables:
+            connection.exec_driver_sql(
+                f"CREATE TRIGGER {table.name}_no_{verb.lower()} BEFORE {verb} ON {table.name} "
+                f"BEGIN SELECT RAISE(ABORT, 'the record is append-only: no {verb} on {table.name}'); END"
+            )
+    connection.exec_driver_sql(f"PRAGMA application_id = {_APPLICATION_ID}")
 
 
 def described(connection: Connection) -> dict[str, tuple[str, ...]]:
@@ -66,7 +81,18 @@ def plain_sql(sql: object) -> str:
     return _LAYOUT.sub(r"\1", _QUOTED.sub(r"\1", " ".join(str(sql).split())))
 
 
-def expect_file(path: Path) -> None:
+def expect_file(path: Path, *, write: bool) -> None:
+    """Look whether it is a record that may be read, or written, as far as the system and its first bytes tell."""
+    _expect_record(path)
+    if write and not may_write(path):
+        raise RecordNotWritable(
+            f"The record {path} is read-only: change its permissions or give another with --record."
+        )
+    if write and not may_write(path.parent):
+        raise RecordNotWritable(f"The folder {path.parent} is read-only, and a record is written beside itself.")
+
+
+def _expect_record(path: Path) -> None:
     """Read the first bytes of the file, without SQLite, which might write; not where we have it open already."""
     try:
         if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():
@@ -94,15 +120,6 @@ def expect_file(path: Path) -> None:
     wal = path.with_name(path.name + "-wal")
     if size < whole and not (wal.exists() and wal.stat().st_size):
         raise RecordDamaged(f"The record {path} is cut: {size} of {whole} bytes are there; restore it from a copy.")
-
-
-def expect_writable(path: Path) -> None:
-    if not may_write(path):
-        raise RecordNotWritable(
-            f"The record {path} is read-only: change its permissions or give another with --record."
-        )
-    if not may_write(path.parent):
-        raise RecordNotWritable(f"The folder {path.parent} is read-only, and a record is written beside itself.")
 
 
 def read_identity(connection: Connection, path: Path, *, write: bool, check: bool = True) -> Identity:

@@ -15,27 +15,24 @@ from typing import Any, Final, cast
 
 import msgspec
 from sqlalchemy import Connection, Executable, create_engine
-from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from events.clock import Clock
 from events.store.schema import FORMAT, head, meta, migrate
-from events.store.sqlite.connection import connect, file_id, may_write, translated
+from events.store.sqlite.connection import Dialect, connect, file_id, may_write, translated
 from events.store.sqlite.files import FileBlob, locked, sync_folder, take_lease
-from events.store.sqlite.opening import expect_file, expect_head, expect_writable, read_identity, schema_damage
+from events.store.sqlite.opening import create, expect_file, expect_head, read_identity, schema_damage
 from events.store.store import Identity, Lease
 
 _EVENT_ROW: Final = re.compile(r"^row (\d+) missing from index events_")
-_DIALECT: Final = sqlite.dialect()
+_DIALECT: Final = Dialect(paramstyle="qmark")
 
 
 @cache
-def _compiled(statement: Any) -> tuple[str, tuple[tuple[int, object], ...]]:
-    """A statement's text, and the parameters that it has by itself: (place, value)."""
-    made = statement.compile(dialect=_DIALECT)
-    values = [made.params[name] for name in made.positiontup or ()]
-    return str(made), tuple((place, value) for place, value in enumerate(values) if value is not None)
+def _compiled(statement: Any) -> str:
+    """A statement's text; its constants must be literals in it."""
+    return str(statement.compile(dialect=_DIALECT))
 
 
 class SqliteSession:
@@ -51,17 +48,14 @@ class SqliteSession:
         return translated(self._where)
 
     def run(self, statement: Executable, *given: object) -> sqlite3.Cursor:
-        text, own = _compiled(statement)
-        for place, value in own:
-            given = (*given[:place], value, *given[place:])
-        return self._driver.execute(text, given)
+        return self._driver.execute(_compiled(statement), given)
 
     def insert(self, statement: Executable, *given: object) -> int | None:
         cursor = self.run(statement, *given)  # RETURNING would take twice as long
         return cursor.lastrowid if cursor.rowcount else None
 
     def run_many(self, statement: Executable, given: Sequence[tuple[object, ...]]) -> None:
-        self._driver.executemany(_compiled(statement)[0], given)
+        self._driver.executemany(_compiled(statement), given)
 
     def begin(self, *, durable: bool) -> None:
         execute = self.connection.exec_driver_sql
@@ -87,6 +81,9 @@ class SqliteSession:
             yield
         finally:
             self.rollback()
+
+    def shrink(self) -> None:
+        self._driver.execute("PRAGMA shrink_memory")
 
     def damage(self) -> Iterator[tuple[int | None, str, str]]:
         try:
@@ -125,9 +122,7 @@ class SqliteStore:
         path = self.path
         if write and create and not _has_content(path):
             _create(path, clock)
-        expect_file(path)
-        if write:
-            expect_writable(path)
+        expect_file(path, write=write)
         with ExitStack() as opened:
             connection = opened.enter_context(connect(path, write=write))
             opened.enter_context(translated(str(path)))
@@ -138,8 +133,7 @@ class SqliteStore:
         return session
 
     def upgrade(self) -> None:
-        expect_file(self.path)
-        expect_writable(self.path)
+        expect_file(self.path, write=True)
         with connect(self.path, write=True) as connection, translated(str(self.path)):
             read_identity(connection, self.path, write=False)
             connection.rollback()
@@ -211,7 +205,7 @@ def _create(path: Path, clock: Clock) -> None:
 def fill(connection: Connection, clock: Clock) -> None:
     """Write schema, description and head of a new record, in one transaction."""
     connection.exec_driver_sql("BEGIN IMMEDIATE")
-    migrate(connection)
+    create(connection)
     made = Identity(format=FORMAT, record_id=str(uuid.uuid4()), key=secrets.token_bytes(32), created_at=clock.now())
     own = msgspec.structs.asdict(made).items()
     rows = [{"key": key, "value": value if key == "key" else str(value).encode()} for key, value in own]
