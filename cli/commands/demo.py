@@ -138,7 +138,7 @@ class _Lines(logging.Handler):
 
 def _until_gone(app: App, record: Record) -> None:
     """Record and control, with the log lines of `steno up`, until no machine is billed."""
-    from cli.wiring.daemon_log import DaemonLog
+    from cli.wiring.record_loop import DaemonLog
     from cli.wiring.recorder import watching
 
     log, root = logging.getLogger("steno.record"), logging.getLogger()

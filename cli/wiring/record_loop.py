@@ -1,15 +1,24 @@
 """The loop of recorder and controller: rounds until somebody says stop, with a line in the log for whatever changes."""
 
+import ctypes
 import logging
 import signal
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib.metadata import version
+from typing import assert_never
 
-from cli.wiring.daemon_log import DaemonLog
+from cli.render import words
 from cli.wiring.errors import INTERRUPTED
 from cli.wiring.signals import Terminated, ending, stoppable
 from engine.act.executor import GLANCE
-from engine.recorder.recorder import Recorder
+from engine.decide.controller import Decision
+from engine.fold.change import Anomaly, Blind, Moved, Transition, VmMoved, VmStep
+from engine.fold.world_codec import WorldState
+from engine.notify.messages import budget_text
+from engine.recorder.recorder import Recorder, Round
+from engine.states import Reason, VmReason
+from events import types
 from events.clock import SECOND
 from events.errors import RecordLocked
 
@@ -34,6 +43,9 @@ def record_forever(recorder: Recorder, *checks: Callable[[], None]) -> None:
         KeyboardInterrupt: Ctrl-C.
     """
     recorder.stays = True
+    recorder.live.record.shrink()  # the first fold has read all of it
+    with suppress(AttributeError, OSError):  # glibc's own: it would keep what is free, some MB, for itself
+        ctypes.CDLL(None).malloc_trim(0)
     with stoppable(signal.SIGTERM, Terminated) as ended, stoppable(signal.SIGINT, KeyboardInterrupt) as interrupted:
         try:
             _log.info("recording %s into %s; Ctrl-C stops", recorder.source, recorder.live.record.store)
@@ -85,3 +97,106 @@ def _wait(recorder: Recorder, pause: int, seen: int, checks: Sequence[Callable[[
             check()
         now = recorder.clock.now()
         left, before = left - max(0, now - before), now  # a clock that is set back makes no pause longer
+
+
+class DaemonLog:
+    """Log lines for what is new: moves, decisions, anomalies, and whether the source answers."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder, self._source = recorder, recorder.source
+        self._silent_since: int | None = None
+        self._told: set[str] = set()
+        """Machines told to end whose outcome was not logged yet."""
+
+    def round(self, found: Round) -> None:
+        """Log what a round brought."""
+        state, journal = self._recorder.world.state, self._recorder.journal
+        self._answers(found, self._recorder.clock.now())
+        for change in found.changes:
+            match change:
+                case Moved(run_id=run_id, transition=move) if move is not None:
+                    _moved(_run(state, run_id), move, state.runs[run_id].reason, ended=state.runs[run_id].terminal)
+                case VmMoved(vm_id=vm_id, step=step) if step is not None:
+                    _moved(_vm(state, vm_id), step, state.vms[vm_id].reason, ended=not state.vms[vm_id].billed)
+                case Anomaly():
+                    _log.warning("%s at position %d: %s", change.kind.value, change.position, change.detail)
+                case Blind() | Moved() | VmMoved():
+                    pass
+        for decision in found.decisions:
+            level, line = said(decision, state)
+            _log.log(level, "%s", line)
+            if isinstance(decision, types.VmStopIntended):
+                self._told.add(decision.vm_id)
+        for vm_id in self._told - journal.ledger().vm_stops.keys():
+            self._told.remove(vm_id)
+            outcome = journal.event(journal.ledger().vm_outcomes.get(vm_id))
+            if isinstance(outcome, types.VmStopFailed):
+                _log.warning("%s: stop failed; the machine is still billed: %s", _vm(state, vm_id), outcome.error)
+
+    def _answers(self, found: Round, now: int) -> None:
+        """Once when it falls silent, once when it is back."""
+        if found.polls == 0:
+            return
+        if found.answered == 0 and self._silent_since is None:
+            self._silent_since = now
+            _log.error("%s does not answer: %s; asking again", self._source, found.trouble)
+        elif found.answered and self._silent_since is not None:
+            _log.info("%s answers again after %s", self._source, words.duration(now - self._silent_since))
+            self._silent_since = None
+
+
+def _moved(name: str, move: Transition | VmStep, reason: Reason | VmReason | None, *, ended: bool) -> None:
+    why = f" ({reason.value})" if ended and reason is not None else ""
+    _log.info("%s: %s → %s%s", name, move.before.value, move.after.value, why)
+
+
+def said(decision: Decision, state: WorldState) -> tuple[int, str]:
+    """(level, line) for one decision."""
+    level = logging.INFO
+    match decision:
+        case types.RunPlaced():
+            gpu = "" if decision.gpu is None else f", asking for {decision.gpu}"
+            line = f"{_run(state, decision.run_id)}: {_place(decision, state)}{gpu}"
+        case types.RunHeld():
+            line = f"{_run(state, decision.run_id)}: waits in the queue: {decision.detail}"
+        case types.RunRequeued():
+            gpu = "" if decision.gpu is None else f" for {decision.gpu}"
+            level = logging.WARNING
+            line = f"{_run(state, decision.run_id)}: no capacity; attempt {decision.attempt}{gpu} follows"
+        case types.IntentAbandoned():
+            level, line = logging.WARNING, f"{_run(state, decision.run_id)}: refused: {decision.why}"
+        case types.VmDrainStarted():
+            why = f": {decision.detail}" if decision.detail else ""
+            line = f"{_vm(state, decision.vm_id)}: draining ({decision.by}), no new run is placed on it{why}"
+        case types.VmDrainCancelled():
+            line = f"{_vm(state, decision.vm_id)}: stays: {decision.why}"
+        case types.StopRequested():
+            level = logging.WARNING
+            line = f"{_run(state, decision.run_id)}: stopped, because its machine is to be stopped"
+        case types.VmStopIntended():
+            line = f"{_vm(state, decision.vm_id)}: stop requested ({decision.by})"
+        case types.BudgetCrossed():
+            level, line = logging.WARNING, budget_text(decision)
+        case _:
+            assert_never(decision)
+    return level, line
+
+
+def _place(place: types.RunPlaced, state: WorldState) -> str:
+    """Where a run goes. Only a slot is Steno's choice; elsewhere the provider chooses, and Steno can only expect."""
+    vm = None if place.vm_id is None else _vm(state, place.vm_id)
+    if place.slot is not None:
+        return f"goes to {vm}" if vm is not None else f"gets a new machine in {place.slot}"
+    if vm is not None:
+        return f"the provider chooses an idle machine, probably {vm}"
+    return "the provider chooses an idle machine or starts one"
+
+
+def _run(state: WorldState, run_id: str) -> str:
+    run = state.runs.get(run_id)
+    return run_id if run is None or run.name is None else run.name
+
+
+def _vm(state: WorldState, vm_id: str) -> str:
+    vm = state.vms.get(vm_id)
+    return f"machine {vm_id if vm is None or vm.facts.name is None else vm.facts.name}"

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from cli.wiring.daemon_log import said
+from cli.wiring.record_loop import said
 from engine.decide.controller import Decision
 from engine.facts import VmFacts
 from engine.fold.run import Run
