@@ -27,7 +27,7 @@ from events.store.record import Batch, Record
 
 RATE = 10
 SETTLED = 8
-"""Seconds until the server has imported what its first submission needs."""
+"""Seconds that the server has to settle before anything is measured."""
 BEFORE = 6000
 """Events in the record beforehand: what a stuck client is sent and does not read."""
 _READY = re.compile(r"serving http://([\w.]+):(\d+)")

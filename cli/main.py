@@ -5,6 +5,8 @@ import sys
 from cli.catalogue import page
 from cli.wiring.terminal import colour_wanted, fill_closed_streams
 
+sys.modules["httpx._main"] = None  # type: ignore[assignment] # httpx's own command line, which imports rich and pygments
+
 
 def main() -> None:
     """Run one command and exit with its code."""

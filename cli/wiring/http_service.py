@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import cache
 
 from cli.wiring.app import App
 from cli.wiring.errors import INTERRUPTED
@@ -19,6 +20,7 @@ from engine.errors import Conflict, NotConfigured
 from engine.fold.run import Run
 from engine.live.live_world import LiveWorld
 from engine.providers import registry
+from engine.providers.kind import ProviderKind
 from engine.providers.task import Completed, Draft
 from engine.settings.values import host, port
 from events.clock import Clock
@@ -33,8 +35,6 @@ from projections.models.projector import Projector
 from projections.models.reader_pool import Pool
 
 _log = logging.getLogger("steno.api")
-_WARM_UP = 3.0
-"""Seconds that the end of a process waits for an import that is under way."""
 
 
 @contextmanager
@@ -68,13 +68,12 @@ def serving(app: App, record: Where, live: LiveWorld | None = None) -> Iterator[
         application.log.start()
         stack.callback(service.projector.stop)
         service.projector.start()
-        provider = service.outside.provider
-        warming = threading.Thread(target=_warm_up, args=(provider,), name="steno-warm-up", daemon=True)
-        warming.start()
-        stack.callback(warming.join, _WARM_UP)
         server = Server(application, sockets, starting=service.feed.start, stopping=stop_streams)
         stack.callback(server.stop)
         server.start()
+        # What is loaded stays; each look through it for garbage would stop every stream for a tenth of a second.
+        gc.collect()
+        gc.freeze()
         yield server
     finally:
         with ending(INTERRUPTED):
@@ -165,13 +164,13 @@ def _expect_guarded(service: Service, host: str) -> None:
         )
 
 
-def _warm_up(provider: str) -> None:
-    """Import meanwhile what the first submission needs."""
-    with suppress(ImportError):  # the first submission says what is missing
-        registry.kind(provider).warm_up()
-    # What is imported stays. Looking through it for garbage again and again stops every stream for a tenth of a second.
-    gc.collect()
+@cache
+def _warm(provider: str) -> ProviderKind:
+    """The provider, with what it imports to check a task: only where one is submitted, as that can be 30 MB."""
+    kind = registry.kind(provider)
+    kind.warm_up()
     gc.freeze()
+    return kind
 
 
 class Provided:
@@ -201,7 +200,7 @@ class Provided:
             TaskInvalid: the provider would refuse it, or it takes something from this machine.
         """
         draft = Draft(configuration=copy.deepcopy(dict(configuration)), where=where, environ={})
-        return completed(registry.kind(self.provider), draft, self._app.settings, run_id=run_id)
+        return completed(_warm(self.provider), draft, self._app.settings, run_id=run_id)
 
     def logs(self, run: Run, *, follow: bool, clock: Clock) -> Iterator[bytes]:
         """The run's output, asked of its own provider.

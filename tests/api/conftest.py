@@ -24,7 +24,7 @@ import pytest
 from stenotest.frozen_time import Hands, time_in_hand
 
 from cli.wiring.app import App
-from cli.wiring.http_service import _warm_up, serving
+from cli.wiring.http_service import _warm, serving
 from engine.providers.readings import READINGS
 from engine.providers.registry import load_settings
 from engine.replay.trace import open_trace
@@ -123,7 +123,7 @@ def hands() -> Iterator[Hands]:
     """The clock of this process, for a whole file of tests: servers and all."""
     import_module("pydantic.v1")  # what a service imports late defines types of dates: of the real ones
     import_module("projections.app")
-    _warm_up("dstack")
+    _warm("dstack")
     with time_in_hand(runs=True) as moved:
         yield moved
 

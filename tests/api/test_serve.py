@@ -365,4 +365,4 @@ def test_the_end_of_a_service_leaves_no_thread(served: Serve, town: Path) -> Non
     assert "steno-http" in before
     here.stop()
     left = {thread.name for thread in threading.enumerate()}
-    assert not {"steno-http", "feed", "projector", "steno-access-log", "steno-warm-up"} & left
+    assert not {"steno-http", "feed", "projector", "steno-access-log"} & left
