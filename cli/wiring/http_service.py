@@ -174,7 +174,7 @@ def _warm(provider: str) -> ProviderKind:
 
 
 class Provided:
-    """What only a provider can do, for the HTTP service: each call with a provider of its own."""
+    """The service's `Outside`: each call with a provider of its own."""
 
     def __init__(self, app: App, record: Store) -> None:
         self._app = app
@@ -182,33 +182,16 @@ class Provided:
 
     @property
     def provider(self) -> str:
-        """The name of the settings' provider."""
         return self._app.settings.provider
 
     def project(self) -> str:
-        """Whose runs these are at the provider.
-
-        Raises:
-            NotConfigured, ProjectNotFound: the settings name none.
-        """
         return registry.kind(self.provider).project(self._app.settings)
 
     def complete(self, configuration: Mapping[str, object], *, run_id: str, where: str) -> Completed:
-        """The task, valid and named, as `steno submit -f` would make it; nothing of this machine is in it.
-
-        Raises:
-            TaskInvalid: the provider would refuse it, or it takes something from this machine.
-        """
         draft = Draft(configuration=copy.deepcopy(dict(configuration)), where=where, environ={})
         return completed(_warm(self.provider), draft, self._app.settings, run_id=run_id)
 
     def logs(self, run: Run, *, follow: bool, clock: Clock) -> Iterator[bytes]:
-        """The run's output, asked of its own provider.
-
-        Raises:
-            Conflict: the run has not reached its provider.
-            RunNotFound, NotConfigured, ProviderUnreachable, ProviderRefused, ProviderError: as they say.
-        """
         if run.provider_id is None:
             raise Conflict(f"{run.name} has not reached its provider, so there is no output yet")
         with closing(self._app.copied(clock).provider_of(run, self._record)) as provider:

@@ -47,11 +47,7 @@ class RunProgress:
             click.echo("\r\x1b[K", err=True, nl=False)
 
     def show(self, run: RunObject | None, observability: str = "fresh", queued: str | None = None) -> None:
-        """What is known now; in a pipe a line is printed where it is news.
-
-        Args:
-            queued: its place in Steno's queue and why it waits there.
-        """
+        """What is known now, its place in Steno's queue too; in a pipe a line is printed where it is news."""
         self._run, self._observability, self._queued = run, observability, queued
         news = ("requested" if run is None else run.state, observability, 1 if run is None else run.attempts, queued)
         if self._terminal or news == self._said:

@@ -1,4 +1,4 @@
-"""Parsing times, durations and positions that a person types."""
+"""Times, durations and positions that a person types; text that is none of them raises `click.BadParameter`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,7 @@ _AGO = re.compile(r"(\d+\s*(?:s|m|h|d|w))(?:\s*ago)?")
 
 
 def moment(text: str, now: int) -> int:
-    """The moment a person means: an ISO time (UTC without a zone), or `90s`, `15m`, `2h`, `3d` before now.
-
-    Raises:
-        click.BadParameter: it is neither.
-    """
+    """The moment a person means: an ISO time (UTC without a zone), or `90s`, `15m`, `2h`, `3d` before now."""
     from events.clock import parse_duration, parse_time
 
     text = text.strip()
@@ -34,11 +30,7 @@ def moment(text: str, now: int) -> int:
 
 
 def length(text: str) -> int:
-    """A duration in microseconds: `90s`, `0.5s`, `200ms`, `15m`, `2h`, `3d`, or plain seconds.
-
-    Raises:
-        click.BadParameter: it is none.
-    """
+    """A duration in microseconds: `90s`, `0.5s`, `200ms`, `15m`, `2h`, `3d`, or plain seconds."""
     from engine.settings.values import positive_duration
 
     try:
@@ -65,11 +57,7 @@ def _position_or_time(app: App, record: Record, text: str) -> tuple[int, int | N
 
 
 def at_position(app: App, record: Record, text: str) -> int:
-    """The last position of the record at that time or position.
-
-    Raises:
-        click.BadParameter: it is neither, or lies beyond the record's end.
-    """
+    """The last position of the record at that time or position."""
     from projections.models.position_at import last_before
 
     position, time = _position_or_time(app, record, text)
@@ -77,11 +65,7 @@ def at_position(app: App, record: Record, text: str) -> int:
 
 
 def at_moment(app: App, record: Record, text: str) -> tuple[int, Beyond]:
-    """The moment of `--at`: a position, or a time; for archives a time of their own clock.
-
-    Raises:
-        click.BadParameter: it is neither, or lies beyond the record's end.
-    """
+    """The moment of `--at`: a position, or a time; for archives a time of their own clock."""
     from projections.models.position_at import NOTHING, moment_at
     from projections.models.projector import caught_up
     from projections.models.view import View
