@@ -1,6 +1,7 @@
 """How fast the server works through its queues, and how long it waits before it gives up.
 
-The order of its steps, what it decides and what it says stay genuine; only the pauses between them shrink.
+The order of its steps, what it decides and what it says stay genuine; only the pauses between them shrink, and only
+while a queue has work (`stenolab.server.work`): idle, a server keeps dstack's own.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ import importlib
 import importlib.util
 from datetime import timedelta
 from typing import Any
+
+from stenolab.server import work
 
 SHORTEST_PAUSE_S = 0.1
 SLOWEST_TASK_S = 60
@@ -52,7 +55,7 @@ _LONGEST_REQUEST_S = 60
 _SPARE_PIPELINES = ("compute_groups", "gateway_replicas", "gateways", "placement_groups", "service_router_worker_sync")
 _SPARE_PIPELINES += ("volumes",)
 _SPARE_TASKS = ("process_gateways", "process_gateways_connections", "process_submitted_volumes", "process_idle_volumes")
-_SPARE_TASKS += ("process_placement_groups", "process_compute_groups", "process_probes")
+_SPARE_TASKS += ("process_placement_groups", "process_compute_groups", "process_probes", "collect_metrics")
 
 
 def install(*, pace: float, patience: float) -> None:
@@ -80,16 +83,25 @@ def _quicken_pipelines(pace: float) -> None:
 
     delays = base.Fetcher._DEFAULT_FETCH_DELAYS
 
-    def is_spare(thing: object) -> bool:
-        return type(thing).__module__.removeprefix(_PIPELINES).partition(".")[0] in _SPARE_PIPELINES
+    def queue(thing: object) -> str:
+        return type(thing).__module__.removeprefix(_PIPELINES).partition(".")[0]
 
     def pipeline(self: Any, *arguments: Any, min_processing_interval: timedelta, **others: Any) -> None:
-        interval = min_processing_interval if is_spare(self) else min_processing_interval * pace
+        interval = min_processing_interval * (1 if queue(self) in _SPARE_PIPELINES else pace)
         make_pipeline(self, *arguments, min_processing_interval=interval, **others)
 
     def fetcher(self: Any, *arguments: Any, **others: Any) -> None:
-        more = {"fetch_delays": delays} if is_spare(self) else {"queue_check_delay": pace}
-        make_fetcher(self, *arguments, **{**more, **others})
+        if queue(self) in _SPARE_PIPELINES:
+            make_fetcher(self, *arguments, **{"fetch_delays": delays, **others})
+            return
+        make_fetcher(self, *arguments, **{"queue_check_delay": pace, **others})
+        fetch, is_due = self.fetch, work.due(queue(self), max(delays))
+
+        async def fetch_if_due(limit: int) -> list[Any]:
+            return await fetch(limit) if is_due() else []
+
+        if pace < 1:
+            self.fetch = fetch_if_due
 
     base.Pipeline.__init__, base.Fetcher.__init__ = pipeline, fetcher
     base.Fetcher._DEFAULT_FETCH_DELAYS = [max(SHORTEST_PAUSE_S, delay * pace) for delay in delays]
@@ -101,10 +113,17 @@ def _quicken_tasks(pace: float) -> None:
 
     def add_job(self: Any, task: Any, trigger: Any, **others: Any) -> Any:
         seconds = trigger.interval_length
-        if seconds <= SLOWEST_TASK_S and task.__name__ not in _SPARE_TASKS:
-            jitter = trigger.jitter and trigger.jitter * pace
-            trigger = background.IntervalTrigger(seconds=max(3 * SHORTEST_PAUSE_S, seconds * pace), jitter=jitter)
-        return genuine(self, task, trigger, **others)
+        if pace == 1 or seconds > SLOWEST_TASK_S or task.__name__ in _SPARE_TASKS:
+            return genuine(self, task, trigger, **others)
+        jitter = trigger.jitter and trigger.jitter * pace
+        quick = background.IntervalTrigger(seconds=max(3 * SHORTEST_PAUSE_S, seconds * pace), jitter=jitter)
+        is_due = work.due(task.__name__, seconds)
+
+        async def task_if_due(**arguments: Any) -> None:
+            if is_due():
+                await task(**arguments)
+
+        return genuine(self, task_if_due, quick, name=task.__name__, **others)
 
     background.AsyncIOScheduler.add_job = add_job
 
