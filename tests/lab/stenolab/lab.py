@@ -260,13 +260,20 @@ class Lab:
     def _lock_fleet(self, project: str, name: str, token: str | None) -> bool:
         """Writes the lock; true if it was there already."""
         where = "name = ? AND deleted = 0 AND project_id = (SELECT id FROM projects WHERE name = ? AND deleted = 0)"
-        with contextlib.closing(sqlite3.connect(self.folder / "server" / "data" / "sqlite.db", timeout=30)) as database:
+        with contextlib.closing(self._database()) as database:
             (before,) = database.execute(f"SELECT lock_token FROM fleets WHERE {where}", (name, project)).fetchone()
             until = None if token is None else "2999-01-01 00:00:00.000000"
             lock = "lock_token = ?, lock_expires_at = ?, lock_owner = NULL"
             database.execute(f"UPDATE fleets SET {lock} WHERE {where}", (token, until, name, project))
             database.commit()
         return bool(before == token)
+
+    def retire_fleets(self) -> None:
+        """Takes away every fleet without a machine: the server goes on looking at all that ever were made."""
+        empty = "NOT EXISTS (SELECT 1 FROM instances WHERE fleet_id = fleets.id AND deleted = 0)"
+        with contextlib.closing(self._database()) as database:
+            database.execute(f"UPDATE fleets SET deleted = 1 WHERE deleted = 0 AND {empty}")
+            database.commit()
 
     def home(self, *projects: str) -> Path:
         """A fresh home folder whose `.dstack/config.yml` knows these projects; the first is the default."""
@@ -277,6 +284,9 @@ class Lab:
         ]
         (home / ".dstack" / "config.yml").write_text(yaml.safe_dump({"projects": known}))
         return home
+
+    def _database(self) -> sqlite3.Connection:
+        return sqlite3.connect(self.folder / "server" / "data" / "sqlite.db", timeout=30)
 
     def _answers(self) -> bool:
         assert self._server is not None

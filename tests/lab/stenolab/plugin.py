@@ -107,9 +107,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
-    """Ends a server that no test is left for: idle, it takes a third of a core."""
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
+    """Takes away the fleets of a module that is over, and ends a server that no test is left for."""
     yield
+    if nextitem is not None and nextitem.path != item.path:
+        for version in _servers_of(item) & _labs.keys():
+            _labs[version].retire_fleets()
     for version, last in _last.items():
         if last is item and version in _labs:
             _labs.pop(version).close()
