@@ -233,13 +233,16 @@ def test_a_run_in_the_past_is_the_run_as_it_was(served: Serve, town: Path, see: 
 
 def test_a_runs_cost_is_told_line_by_line(served: Serve, town: Path, see: See) -> None:
     """Its charges sum to our figure; the provider's own figure and every difference lead from theirs to ours."""
+    from playwright.sync_api import expect
+
     here = served(town)
     run = named(here, "bad-run")
     costs = here.client.get(f"/api/runs/{run['run_id']}/costs").json()
     page = see(here.url).go(f"/runs/{run['run_id']}?tab=cost")
-    assert page.get_by_role("region", name="Charges").locator("tbody tr").count() == len(costs["charges"])
-    lines = page.locator("table.sums tr").all_inner_texts()
-    assert len(lines) == len(costs["reconciliation"]["lines"]) + 2
+    expect(page.get_by_role("region", name="Charges").locator("tbody tr")).to_have_count(len(costs["charges"]))
+    sums = page.locator("table.sums tr")
+    expect(sums).to_have_count(len(costs["reconciliation"]["lines"]) + 2)
+    lines = sums.all_inner_texts()
     assert lines[0].startswith("dstack says")
     assert lines[-1].startswith("we say")
 
