@@ -8,7 +8,9 @@ import shutil
 import socket
 import sqlite3
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -245,6 +247,31 @@ class Lab:
         """As `dstack delete`."""
         self.api(f"/api/project/{project}/runs/delete", {"runs_names": [name]})
 
+    def repeat_run(self, project: str, name: str, times: int) -> None:
+        """As if a run that has ended had been submitted so often more, a tenth of a second apart: copies of its rows.
+
+        A server takes half a second of a processor for each run that it refuses itself.
+        """
+        with contextlib.closing(self._database()) as database:
+            database.row_factory = sqlite3.Row
+            where = "run_name = ? AND project_id = (SELECT id FROM projects WHERE name = ? AND deleted = 0)"
+            (run,) = database.execute(f"SELECT * FROM runs WHERE {where}", (name, project)).fetchall()
+            jobs = database.execute("SELECT * FROM jobs WHERE run_id = ?", (run["id"],)).fetchall()
+            for number in range(1, times + 1):
+                later = datetime.fromisoformat(run["submitted_at"]) + number * timedelta(seconds=0.1)
+                changed = {
+                    "id": uuid.uuid4().hex,  # dstack reads no other version
+                    "run_name": f"{name}-{number}",
+                    "submitted_at": later.isoformat(" ", "microseconds"),
+                    "run_spec": run["run_spec"].replace(f'"{name}"', f'"{name}-{number}"'),
+                }
+                _insert(database, "runs", {**dict(run), **changed})
+                del changed["run_spec"]
+                for job in jobs:
+                    ids = {"id": uuid.uuid4().hex, "run_id": changed["id"]}
+                    _insert(database, "jobs", {**dict(job), **changed, **ids})
+            database.commit()
+
     def hold_fleet(self, project: str, name: str) -> None:
         """As if a pipeline of the server were at work on that fleet, until `release_fleet`; 0.22.5 has such locks.
 
@@ -300,6 +327,11 @@ class Lab:
         assert self._server is not None, "it does not run"
         how(self._server)
         self._server = None
+
+
+def _insert(database: sqlite3.Connection, table: str, row: Mapping[str, object]) -> None:
+    marks = ", ".join("?" * len(row))
+    database.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})", tuple(row.values()))
 
 
 class Gate:

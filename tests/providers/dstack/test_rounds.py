@@ -38,9 +38,9 @@ def crowded(dstack: Lab) -> Iterator[tuple[Lab, str, str]]:
     project = dstack.project()
     dstack.fleet(project)
     oldest = dstack.submit(project, "oldest", ["sleep 7200"])["id"]
-    for number in range(MANY):
-        dstack.submit(project, f"later-{number}", ["true"], resources={"gpu": "H100:8"})
-    dstack.wait(lambda: len(_active(dstack, project)) == 1, what="the later ones to end")
+    dstack.submit(project, "later", ["true"], resources={"gpu": "H100:8"})
+    dstack.wait(lambda: len(_active(dstack, project)) == 1, what="the later one to end")
+    dstack.repeat_run(project, "later", MANY - 1)
     yield dstack, project, oldest
     dstack.stop_run(project, "oldest", abort=True)
 
