@@ -19,9 +19,9 @@ class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(HELP)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in HELP:
-            return None
+            return _of_provider(ctx, cmd_name)
         command = getattr(importlib.import_module(f"cli.commands.{module_of(cmd_name)}"), f"{cmd_name}_command")
         assert isinstance(command, click.Command)  # noqa: S101 - narrows importlib's Any
         command.short_help = HELP[cmd_name]
@@ -30,12 +30,31 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and args[0] not in HELP:
+        known = not args or args[0].startswith("-") or args[0] in HELP
+        if not known and _of_provider(ctx, args[0]) is None:
             raise click.UsageError(f"there is no command {args[0]!r}{near(args[0], list(HELP))}", ctx)
         return super().resolve_command(ctx, args)
 
     def get_help(self, ctx: click.Context) -> str:
         return page(ctx.ensure_object(App).colour)
+
+
+def _of_provider(ctx: click.Context, name: str) -> click.Command | None:
+    """The commands that a provider has of its own, as a group of its name."""
+    from engine.providers import registry
+
+    place = registry.commands_of(name)
+    if place is None:
+        return None
+    module, _, attribute = place.partition(":")
+    group = getattr(importlib.import_module(module), attribute)
+    assert isinstance(group, click.Group)  # noqa: S101 - narrows importlib's Any
+    from cli.wiring.host import ProviderHost
+
+    group.context_settings = {**group.context_settings, "obj": ProviderHost(ctx.ensure_object(App), name)}
+    for command in group.commands.values():
+        command.params += [one for one in COMMON if one not in command.params]
+    return group
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:

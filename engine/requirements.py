@@ -66,3 +66,5 @@ class Requirements(msgspec.Struct, frozen=True, kw_only=True):
     """Micro-dollars an hour."""
     fallback: tuple[str, ...] = ()
     """GPU models to ask for after the task's own."""
+    race: str | None = None
+    """Runs with the same one were asked for together, and the first that runs is wanted."""

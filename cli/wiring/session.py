@@ -143,6 +143,23 @@ class RunSession:
             return submitted
         return msgspec.structs.replace(submitted, state=run.state.value)
 
+    def watch(self) -> int:
+        """One round of polls, if no other process polls; microseconds until the next."""
+        return self._recorder.watch().pause
+
+    def pause(self, duration: int) -> None:
+        """Wait until the next round, or until a call to the provider has ended."""
+        self._recorder.effects.wait(duration)
+
+    def run(self, run_id: str) -> Run:
+        """A run that was requested here."""
+        return self._recorder.world.state.runs[run_id]
+
+    def waits_for(self, run: Run) -> str:
+        """What a run waits for, in words."""
+        reason = run.reported.reason
+        return run.state.value if reason is None else self._provider.waits_for(reason, run.provider_id or "")
+
     def to_the_end(self, submitted: SubmittedRun, *, timeout: int | None = None) -> RunObject:
         """As `follow`, for a person who waits.
 

@@ -7,6 +7,7 @@ another process, gives the same; what is already written down is not decided aga
 from engine.decide.budget import due_alerts
 from engine.decide.idle_policy import shutdown
 from engine.decide.queue import plan, requeues
+from engine.decide.race import losers
 from engine.decide.source_view import Scene
 from engine.fold.archives import live_part
 from engine.fold.world_codec import WorldState
@@ -51,4 +52,4 @@ def decide(
     kept = [one for one in machines if isinstance(one, types.VmDrainCancelled)]
     others = [one for one in machines if not isinstance(one, types.VmDrainCancelled)]
     alerts = () if policy.free else due_alerts(scene.state, policy)
-    return (*kept, *requeues(scene), *runs, *others, *alerts)
+    return (*kept, *requeues(scene), *runs, *losers(scene), *others, *alerts)

@@ -67,13 +67,13 @@ class Scene:
     @cached_property
     def queue(self) -> tuple[Run, ...]:
         """Runs without a place, in the order in which they were asked for."""
-        return tuple(run for run in self._live if run.placed is None and run.provider_id is None and not run.stop_by)
+        return tuple(run for run in self.live if run.placed is None and run.provider_id is None and not run.stop_by)
 
     @cached_property
     def lacking(self) -> tuple[Lacking, ...]:
         """Runs whose place is reserved: placed or handed over, not ended, without (all) their machines."""
         # A lost run holds no place: nobody may ever hear of it again.
-        live = (run for run in self._live if run.state is not State.LOST)
+        live = (run for run in self.live if run.state is not State.LOST)
         placed = (run for run in live if run.placed is not None or run.provider_id is not None)
         short = (Lacking(run, terms_of(run).nodes - self._machines_of(run)) for run in placed)
         return tuple(one for one in short if one.nodes > 0)
@@ -108,7 +108,7 @@ class Scene:
         }
 
     @cached_property
-    def _live(self) -> tuple[Run, ...]:
+    def live(self) -> tuple[Run, ...]:
         """Runs of ours without a verdict."""
         ours = (run for run in runs_of(self.state, self.source) if run.requested_at is not None)
         return tuple(sorted(ours, key=lambda run: run.first_position))

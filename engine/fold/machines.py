@@ -32,9 +32,9 @@ _EARLY: Final = 100
 
 def apply(turn: Turn, tick: Tick, source: Source, sweep: Sweep | None) -> None:
     """Fold one answered poll, whatever it asked; `sweep`: the complete list it ends, if it does."""
+    for facts in tick.vms:
+        _see(turn, facts, tick)
     if tick.scope.listing is Listing.VMS:
-        for facts in tick.vms:
-            _see(turn, facts, tick)
         if lists_newest(tick.scope):
             source.machines_position, source.machines_at = tick.position, tick.started_at
         if sweep is not None:

@@ -102,6 +102,8 @@ class Run(Tracked, kw_only=True):
     attempt: int | None = None  # the highest attempt number seen of the request that stands
     later_attempts: tuple[Attempt, ...] = ()  # every attempt after the first, in order
     facts: RunFacts | None = None  # the newest observation
+    # what each of several sources said last; None: it does not list the run any more
+    views: dict[str, RunFacts | None] = msgspec.field(default_factory=dict)
     reported: Reported = Reported()
     submitted_at: int | None = None
     started_at: int | None = None

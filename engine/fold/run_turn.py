@@ -27,13 +27,40 @@ def take_down(turn: Turn, run: Run, seen: Seen, tick: Tick) -> tuple[bool, bool]
 
     An answer older than the newest one applied from the same source says nothing new.
     """
-    facts = seen.facts
-    if not turn.sees(run, tick, facts):
+    if not turn.sees(run, tick, seen.facts):
         return False, False
+    facts = _from_all_sources(turn, run, tick.scope, seen.facts)
     if cost_is_whole(facts, tick.scope):
         run.cost, run.cost_at = seen.cost, turn.position
     if run.facts is facts or run.facts == facts:
         return run.state is State.LOST, False
+    return True, _write(turn, run, facts)
+
+
+def not_listed(turn: Turn, run: Run, tick: Tick) -> None:
+    """One of several sources lists the run no more; the others may say more now that this is known."""
+    if run.facts is None or run.views.get(tick.scope.witness or "", run.facts) is None:
+        return
+    facts, begin = _from_all_sources(turn, run, tick.scope, None), len(turn.changes)
+    if facts != run.facts:
+        _write(turn, run, facts)
+        judge(turn, run, facts)
+        turn.changed(run, begin)
+
+
+def _from_all_sources(turn: Turn, run: Run, scope: Scope, said: RunFacts | None) -> RunFacts:
+    """What all sources of the provider say of the run, now that one of them says this; None: it lists it no more."""
+    reading = turn.fold.readings.of(scope.provider) if scope.witness is not None else None
+    before = said if run.facts is None else run.facts
+    assert before is not None  # noqa: S101 - no run is missed before it was seen
+    if reading is None or scope.witness is None:
+        return said or before
+    run.views = {**run.views, scope.witness: said}
+    return reading.together(before, run.views)
+
+
+def _write(turn: Turn, run: Run, facts: RunFacts) -> bool:
+    """Write down new facts; whether they show a new attempt."""
     retried = _is_new_attempt(turn, run, attempt_of(facts))
     run.facts = facts
     run.name = facts.name or run.name
@@ -45,7 +72,7 @@ def take_down(turn: Turn, run: Run, seen: Seen, tick: Tick) -> tuple[bool, bool]
         run.started_at = turn.at
     for drift in facts.drift:
         turn.note(run, AnomalyKind.SCHEMA_DRIFT, drift, once=True)
-    return True, retried
+    return retried
 
 
 def _is_new_attempt(turn: Turn, run: Run, attempt: int | None) -> bool:

@@ -113,17 +113,20 @@ class PollReader:
             costs: read the provider's costs too; a record keeps them apart from the items.
         """
         listing, odd, found = tick.scope.listing, list[str](), list[Any]()
-        known = _bounded(self._known[listing], len(items))
+        # What an item says may depend on its question.
+        known = {} if tick.scope.asked else _bounded(self._known[listing], len(items))
         for item in items:
             try:
                 if item not in known:
-                    known[item] = _said(reading, listing, text(item), costs=costs)
+                    known[item] = _said(reading, tick.scope, text(item), costs=costs)
                 found += known[item]
             except ValueError as error:
                 odd.append(str(error))
+        more: dict[str, Any] = {}
         if reading.joins_items and _FIELDS[listing] == "runs":
-            found = _joined(reading, found)
-        return replace(tick, odd=tuple(odd), **{_FIELDS[listing]: tuple(found)})
+            more["vms"] = tuple([one for one in found if isinstance(one, VmFacts)])
+            found = _joined(reading, [one for one in found if isinstance(one, Seen)])
+        return replace(tick, odd=tuple(odd), **{**more, _FIELDS[listing]: tuple(found)})
 
 
 def _items(reading: Reading, poll: Poll, body: bytes) -> Sequence[bytes]:
@@ -136,14 +139,14 @@ def _items(reading: Reading, poll: Poll, body: bytes) -> Sequence[bytes]:
         return ()
 
 
-def _said(reading: Reading, listing: Listing, item: bytes, *, costs: bool) -> Sequence[Seen | VmFacts | VmEvent]:
-    if listing is Listing.VMS:
-        return (reading.vm(item),)
-    if listing is Listing.EVENTS:
+def _said(reading: Reading, scope: Scope, item: bytes, *, costs: bool) -> Sequence[Seen | VmFacts | VmEvent]:
+    if scope.listing is Listing.VMS:
+        return (reading.vm(item, scope),)
+    if scope.listing is Listing.EVENTS:
         event = reading.vm_event(item)
         return () if event is None else (event,)
-    runs, known = reading.runs(item), reading.costs(item) if costs else {}
-    return [Seen(facts=facts, cost=known.get(facts.provider_id)) for facts in runs]
+    runs, known = reading.runs(item, scope), reading.costs(item) if costs else {}
+    return [*(Seen(facts=facts, cost=known.get(facts.provider_id)) for facts in runs), *reading.machines(item, scope)]
 
 
 def _joined(reading: Reading, runs: Sequence[Seen]) -> list[Seen]:

@@ -95,6 +95,8 @@ class World(Fold):
             self._named_list(turn, tick)
         if tick.scope.listing is Listing.RUNS and not tick.scope.filtered and tick.scope.page_after is None:
             machines.find_orphans(turn, tick)
+        if tick.scope.covers is not None and not tick.odd:
+            self._not_listed(turn, tick, tick.scope.covers, source)
         if self.rules.final:
             return
         if sweep is not None:
@@ -113,6 +115,7 @@ class World(Fold):
         asked_at = None if shown is facts else run.asked_at
         new, retried = run_turn.take_down(turn, run, seen, tick)
         if new:
+            facts = run.facts or facts
             match self.rules.watch:
                 case ObservationFilter.EVERY:
                     run_turn.judge(turn, run, facts, retried=retried)
@@ -127,6 +130,20 @@ class World(Fold):
             links.run_shown(turn, run)
             if shown is not None and asked_at is not None:
                 links.answered(turn, run, shown, asked_at)
+
+    def _not_listed(self, turn: Turn, tick: Tick, covers: frozenset[str], source: Source) -> None:
+        """Runs that this one of several sources should list and does not; an array's id covers its tasks."""
+        listed = set(tick.ids)
+        for run in self.state.unsettled_runs():
+            known = run.provider_id or ""
+            asked_for = "*" in covers or known in covers or known.partition("_")[0] in covers
+            if run.provider != tick.scope.provider or known in listed or not run.views or not asked_for:
+                continue
+            if concerns(tick, run) and tick.started_at >= run.first_at:
+                run_turn.not_listed(turn, run, tick)
+                self._keep(run)
+                if not any(run.views.values()) and not self.rules.final:
+                    self._miss(turn, run, source, tick.started_at, not_exists=False)
 
     def _meet(self, turn: Turn, key: str, facts: RunFacts, tick: Tick) -> Run:
         """The run of an observation: one we know, one we handed over and have not seen yet, or a new one."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import msgspec
 
-from engine.providers.task import Draft, complete_plain
+from engine.providers.task import Completed, Draft, complete_plain
 from events.errors import StenoError
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from engine.settings.known import Block
     from engine.settings.settings import Settings
     from events.clock import Clock, Ids
+    from events.poll import Poll
     from events.store.store import Store
 
 
@@ -95,6 +96,39 @@ class Checkup(msgspec.Struct, frozen=True, kw_only=True):
         return next((check for check in self.checks if check.state is CheckState.FAILED), None)
 
 
+class Host(Protocol):
+    """What the command line gives a provider's own commands."""
+
+    @property
+    def settings(self) -> Settings:
+        """Every setting."""
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of this process."""
+
+    @property
+    def ids(self) -> Ids:
+        """Generates new ids."""
+
+    def print(self, text: str, found: object) -> None:
+        """Print the text; with `--json`, `found` as JSON."""
+
+    def table(self, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+        """Rows in columns, as every list of Steno."""
+
+    def append(self, polls: Sequence[Poll]) -> None:
+        """Write answers of the provider into the record, which is made if it is not there."""
+
+    def race(self, tasks: Sequence[Completed], *, wait: bool, give_up_after: int | None) -> None:
+        """Request runs of which the first to run wins; follow them to the end of that one.
+
+        Args:
+            wait: else return when the provider has them.
+            give_up_after: microseconds after which all are stopped if none runs; None: never.
+        """
+
+
 class ProviderKind(ABC):
     """One kind of provider. The command line imports it at its start, so heavy imports belong inside its methods."""
 
@@ -112,6 +146,10 @@ class ProviderKind(ABC):
     """The provider's own command that deletes the machines of the fleet `{fleet}`."""
     has_trial: ClassVar[bool] = False
     """`steno doctor --provision` can rent a machine for its example: `checkup` then gives a `Trial`."""
+    commands: ClassVar[str] = ""
+    """`module:attribute` of a click group with commands of its own, `steno <name> …`; their functions get a `Host` as
+    the context's object. Empty: it has none.
+    """
     task_files: ClassVar[tuple[str, ...]] = ()
     """Task files looked for in the current folder where none is named, if it has a form of its own for them."""
 

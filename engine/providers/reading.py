@@ -52,6 +52,12 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     """The answer shows no job of any run."""
     attempts_limited: bool = False
     """Older attempts may be missing from the answer, and with them their cost."""
+    asked: bytes = b""
+    """The request, where an item cannot be read without it: the columns of a line."""
+    witness: str | None = None
+    """Which of the provider's sources this is, where several know different things of one run; see `together`."""
+    covers: frozenset[str] | None = None
+    """Ids of runs that this source no longer has if its answer leaves them out (`*`: all); None: it proves nothing."""
 
 
 class Reading(ABC):
@@ -74,7 +80,7 @@ class Reading(ABC):
         """How the answer is cut into items; None: it is stored whole."""
 
     @abstractmethod
-    def runs(self, item: bytes) -> tuple[RunFacts, ...]:
+    def runs(self, item: bytes, scope: Scope) -> tuple[RunFacts, ...]:
         """The runs that one item of an answer shows: one, or as many as an array has.
 
         Raises:
@@ -82,7 +88,7 @@ class Reading(ABC):
         """
 
     @abstractmethod
-    def vm(self, item: bytes) -> VmFacts:
+    def vm(self, item: bytes, scope: Scope) -> VmFacts:
         """The machine that one item shows.
 
         Raises:
@@ -98,8 +104,21 @@ class Reading(ABC):
         """
         return rows[-1]
 
-    def answered(self, path: str, req: bytes, status: int | None, body: bytes | None) -> bool:
-        """Whether the source told us something with this answer: a 2xx."""
+    def together(self, before: RunFacts, views: Mapping[str, RunFacts | None]) -> RunFacts:
+        """One run, as the newest answers of several sources describe it.
+
+        Args:
+            before: what was last known of it.
+            views: by `Scope.witness`; None: that source listed it, or another did, and it lists it no more.
+        """
+        return before
+
+    def machines(self, item: bytes, scope: Scope) -> tuple[VmFacts, ...]:
+        """The machines that an item about runs shows, where each run has its own while it runs."""
+        return ()
+
+    def answered(self, path: str, req: bytes, status: int | None, body: bytes | None, error: str | None = None) -> bool:
+        """Whether the source told us something with this answer: a 2xx. `error`: what a command said instead."""
         return status is not None and body is not None and 200 <= status < 300
 
     def says_not_exists(self, status: int | None, body: bytes | None) -> bool:
@@ -181,9 +200,24 @@ class Readings:
         reading = self.asked(path, req)[1]
         return None if reading is None else reading.shape(path, req)
 
-    def answered(self, path: str, req: bytes, status: int | None, body: bytes | None) -> bool:
+    def together(self, before: RunFacts, views: Mapping[str, RunFacts | None]) -> RunFacts:
+        """One run, as the newest answers of several sources describe it.
+
+        Args:
+            before: what was last known of it.
+            views: by `Scope.witness`; None: that source listed it, or another did, and it lists it no more.
+        """
+        del views
+        return before
+
+    def machines(self, item: bytes, scope: Scope) -> tuple[VmFacts, ...]:
+        """The machines that an item about runs shows, where each run has its own while it runs."""
+        del item, scope
+        return ()
+
+    def answered(self, path: str, req: bytes, status: int | None, body: bytes | None, error: str | None = None) -> bool:
         """Whether the source told us something with this answer; of a path nobody reads, whether it is a 2xx."""
         reading = self.asked(path, req)[1]
         if reading is not None:
-            return reading.answered(path, req, status, body)
+            return reading.answered(path, req, status, body, error)
         return status is not None and body is not None and 200 <= status < 300

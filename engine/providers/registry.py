@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP: Final = "steno.providers"
-_BUILT_IN: Final = {"local": "engine.providers.local.kind", "dstack": "engine.providers.dstack.kind"}
+_BUILT_IN: Final = {name: f"engine.providers.{name}.kind" for name in ("local", "dstack", "slurm")}
 
 
 @cache
@@ -48,6 +48,11 @@ def kind(name: str) -> ProviderKind:
 def built_in() -> tuple[ProviderKind, ...]:
     """The providers that come with Steno, without a look at installed packages."""
     return tuple(kind(name) for name in _BUILT_IN)
+
+
+def commands_of(name: str) -> str | None:
+    """Where the commands are that a provider has of its own; None: there is no such provider, or it has none."""
+    return kind(name).commands or None if name in names() else None
 
 
 def names() -> tuple[str, ...]:

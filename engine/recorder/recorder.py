@@ -192,7 +192,7 @@ class Recorder:
                 answered += 1
             else:
                 trouble = poll.error or f"{poll.path} answered {poll.status}"
-            (appended,) = self._record.append_polls([poll], stream_of=self._stream_of)
+            (appended,) = self._record.append_polls([poll], stream_of=partial(self._stream_of, poll))
             if self._trace is not None:
                 self._trace.write(self._record.poll(appended.position))
             self.live.catch_up()
@@ -289,10 +289,10 @@ class Recorder:
         there = [run for run in runs if run.provider == provider.name and run.project in (None, provider.project)]
         return frozenset(run.provider_id for run in there if run.provider_id is not None)
 
-    def _stream_of(self, kind: str, provider_id: str, item: bytes) -> str:
-        name, reading = self._provider.name, self.world.readings.of(self._provider.name)
+    def _stream_of(self, poll: Poll, kind: str, provider_id: str, item: bytes) -> str:
+        name, (scope, reading) = self._provider.name, self.world.readings.asked(poll.path, poll.req)
         with suppress(ValueError):
-            for facts in () if reading is None or kind != "run" else reading.runs(item):
+            for facts in () if reading is None or kind != "run" else reading.runs(item, scope):
                 if facts.provider_id == provider_id:
                     return f"run/{self.world.identify(name, facts)}"
         return f"{kind}/{foreign_run_id(name, provider_id)}"

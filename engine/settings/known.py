@@ -41,6 +41,8 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     own_files: Callable[[Values, Path], StenoError | None] = lambda _values, _home: None
     """Fills in what the provider's own files say, where nothing stronger gave a value; the second argument is the
     user's home. Gives the error to be raised if a value that is needed is then missing."""
+    schedules: bool = False
+    """It has a queue of its own and gives each run its machine: Steno's limit of machines holds nothing back."""
     hourly: str | None = None
     """The setting that says what each of its machines costs, micro-dollars an hour (0: free); None: each has its own
     price."""

@@ -30,7 +30,7 @@ def policy_from(settings: Settings, provider: str | None = None) -> Policy:
         rates[False] = (Rate(gpu="", hourly=hourly),) if hourly else ()
     return Policy(
         mode=mode,
-        max_vms=text("vms.max"),
+        max_vms=None if settings.schedules(provider) else text("vms.max"),
         idle_timeout=text("vms.idle_timeout"),
         share=share.parsed,
         queue_patience=text("queue.patience"),

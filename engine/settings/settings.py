@@ -80,6 +80,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         named = next((block.hourly for block in self.blocks if block.provider == provider), None)
         return None if named is None else self.parsed(named)
 
+    def schedules(self, provider: str | None) -> bool:
+        """Whether that provider has a queue of its own, so that Steno holds no run back for want of a machine."""
+        return any(block.schedules for block in self.blocks if block.provider == provider)
+
 
 def load_settings(
     table: Table,

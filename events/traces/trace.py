@@ -65,8 +65,8 @@ class TraceReading(msgspec.Struct, frozen=True, kw_only=True):
 
     source_of: Callable[[str, bytes], str]
     """(path, req) → who was asked."""
-    answered: Callable[[str, bytes, int | None, bytes | None], bool]
-    """(path, req, status, body) → whether the source told us something."""
+    answered: Callable[[str, bytes, int | None, bytes | None, str | None], bool]
+    """(path, req, status, body, error) → whether the source told us something."""
 
 
 class BadTraceLine(UnreadableInput):
@@ -141,7 +141,7 @@ def parse_line(raw: bytes, reading: TraceReading) -> Poll | None:
             "sweep": _maybe_text.decode(line.get("sweep", _NULL)),
             "complete": bytes(line.get("complete", _NULL)) == b"true",
             "server_time": None if server_time is None else parse_time(server_time),
-            "answered": reading.answered(path, req, status, None if body is None else bytes(body)),
+            "answered": reading.answered(path, req, status, None if body is None else bytes(body), None),
             "extra": {key: value for key, value in line.items() if key not in _KNOWN},
         }
     elif "cmd" in line:
@@ -149,7 +149,9 @@ def parse_line(raw: bytes, reading: TraceReading) -> Poll | None:
         words = msgspec.json.decode(req, type=str | list[str])
         path = SLURM + (words if isinstance(words, str) else shlex.join(words))
         status = _maybe_int.decode(line.pop("rc", _NULL))
-        own = {"answered": status == 0, "extra": line}
+        error = _maybe_text.decode(line.get("err", _NULL)) if status != 0 else None
+        answered = reading.answered(path, req, status, None if body is None else bytes(body), error)
+        own = {"error": error, "answered": answered, "extra": line}
     else:
         raise ValueError("it names no path and no command")
     text = None if body is None else bytes(body)

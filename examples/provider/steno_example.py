@@ -47,7 +47,7 @@ class ExampleReading(Reading):
     def shape(self, path: str, req: bytes) -> BodyShape | None:
         return BodyShape(kind="run" if path == "/example/jobs" else "vm", items="[]", identity="provider_id")
 
-    def runs(self, item: bytes) -> tuple[RunFacts, ...]:
+    def runs(self, item: bytes, scope: Scope) -> tuple[RunFacts, ...]:
         row = json.loads(item)
         end, exit_status = row["end"], int(row["end"]) if row["end"].isdecimal() else None
         begun = {"state": State.RUNNING, "submitted_at": row["created"], "status": end or "running"}
@@ -64,7 +64,7 @@ class ExampleReading(Reading):
         )
         return (run,)
 
-    def vm(self, item: bytes) -> VmFacts:
+    def vm(self, item: bytes, scope: Scope) -> VmFacts:
         row = json.loads(item)
         state = VmState.TERMINATED if row.pop("end") else VmState.BUSY
         return VmFacts(state=state, cause=VmReason.STOPPED_BY_USER, **row)

@@ -39,13 +39,15 @@ class SqueueReading(Reading):
     def shape(self, path: str, _req: bytes) -> BodyShape:
         return JOBS if "--json" in path else QUEUE
 
-    def answered(self, _path: str, _req: bytes, status: int | None, body: bytes | None) -> bool:
+    def answered(
+        self, _path: str, _req: bytes, status: int | None, body: bytes | None, error: str | None = None
+    ) -> bool:
         return status == 0 and body is not None
 
     def says_not_exists(self, _status: int | None, _body: bytes | None) -> bool:
         return False
 
-    def runs(self, item: bytes) -> tuple[RunFacts, ...]:
+    def runs(self, item: bytes, scope: Scope) -> tuple[RunFacts, ...]:
         row = json.loads(item)
         name, word = (str(row["job_id"]), row["job_state"]) if isinstance(row, dict) else row.split("|")
         job, _, tasks = name.partition("_")
@@ -54,7 +56,7 @@ class SqueueReading(Reading):
         first, _, last = tasks.strip("[]").partition("-")
         return tuple(_facts(f"{job}_{number}", word) for number in range(int(first), int(last) + 1))
 
-    def vm(self, item: bytes) -> VmFacts:
+    def vm(self, item: bytes, scope: Scope) -> VmFacts:
         raise ValueError(item)
 
 
@@ -84,10 +86,12 @@ class AccountingReading(SqueueReading):
     def shape(self, path: str, _req: bytes) -> BodyShape:
         return BodyShape(kind="run", items=LINES, identity="1")
 
-    def answered(self, _path: str, _req: bytes, status: int | None, body: bytes | None) -> bool:
+    def answered(
+        self, _path: str, _req: bytes, status: int | None, body: bytes | None, error: str | None = None
+    ) -> bool:
         return status == 0 and body is not None
 
-    def runs(self, item: bytes) -> tuple[RunFacts, ...]:
+    def runs(self, item: bytes, scope: Scope) -> tuple[RunFacts, ...]:
         source, job, word, code, at = json.loads(item).split("|")
         if word == "unavailable":
             return ()  # a source that could not be asked says nothing of any run

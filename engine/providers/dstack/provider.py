@@ -77,7 +77,7 @@ class DstackProvider(Provider):
     def poll(self, follow: Collection[str], *, since: int | None) -> Iterator[Poll]:
         return self._rounds.round(follow, since)
 
-    def logs(self, provider_id: str, name: str, *, follow: bool) -> Iterator[bytes]:  # noqa: ARG002
+    def logs(self, provider_id: str, name: str, *, follow: bool) -> Iterator[bytes]:
         """See `logs.logs`; over a connection of its own, so that it may be read in another thread."""
         with closing(self._connect()) as client:
             yield from logs.logs(client, provider_id, follow=follow)
@@ -194,7 +194,7 @@ class DstackProvider(Provider):
 
     # -- stopping ------------------------------------------------------------------------------------------------------
 
-    def stop(self, provider_id: str, name: str, abort: bool) -> None:  # noqa: ARG002 - the run itself knows its name
+    def stop(self, provider_id: str, name: str, abort: bool) -> None:
         """End the run of that id, unless it has ended; a later run of the same name is never touched.
 
         dstack stops by name. Among runs that have not ended a name is unique: it is ours as long as our run has not.

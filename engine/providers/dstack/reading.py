@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from engine.facts import AttemptFacts, JobFacts, RunFacts
+from engine.facts import AttemptFacts, JobFacts, RunFacts, VmFacts
 from engine.providers.dstack.endpoints import SHAPES, is_answer, says_not_exists, scope_of
 from engine.providers.dstack.requirements import read_terms
 from engine.providers.dstack.run_reading import (
@@ -134,11 +134,11 @@ class DstackReading(Reading):
         scope = self.scope(path, req)
         return None if scope is None else SHAPES.get(scope.endpoint)
 
-    def answered(self, path: str, req: bytes, status: int | None, body: bytes | None) -> bool:
+    def answered(self, path: str, req: bytes, status: int | None, body: bytes | None, error: str | None = None) -> bool:
         scope = self.scope(path, req)
         return scope is not None and is_answer(scope, status, body)
 
-    def runs(self, item: bytes) -> tuple[RunFacts, ...]:
+    def runs(self, item: bytes, scope: Scope) -> tuple[RunFacts, ...]:
         wire, drift = RUNS.decode(item)
         known = self._known.get(wire.id)
         if known is not None and known[0] == wire and known[1] == drift:
@@ -149,10 +149,12 @@ class DstackReading(Reading):
         self._known[wire.id] = (wire, drift, facts)
         return (facts,)
 
+    def vm(self, item: bytes, scope: Scope) -> VmFacts:
+        return read_vm(item)
+
     says_not_exists = staticmethod(says_not_exists)
     costs = staticmethod(read_cost)
     quotes = staticmethod(quotes)
     alternatives = staticmethod(alternatives)
-    vm = staticmethod(read_vm)
     vm_event = staticmethod(read_vm_event)
     terms = staticmethod(read_terms)

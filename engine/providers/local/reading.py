@@ -173,10 +173,10 @@ class LocalReading(Reading):
             limit=asked.limit,
         )
 
-    def shape(self, path: str, req: bytes) -> BodyShape | None:  # noqa: ARG002 - the path says it
+    def shape(self, path: str, req: bytes) -> BodyShape | None:
         return _SHAPES.get(path)
 
-    def runs(self, item: bytes) -> tuple[RunFacts, ...]:
+    def runs(self, item: bytes, scope: Scope) -> tuple[RunFacts, ...]:
         row = _decoded(_run, item)
         attempt = AttemptFacts(submitted_at=row.submitted_at, finished_at=row.ended_at)
         if row.machine is not None:
@@ -222,7 +222,7 @@ class LocalReading(Reading):
         if not stopped:
             yield "had the run been stopped before its end", _worded(facts, "ended", "stopped", None)
 
-    def vm(self, item: bytes) -> VmFacts:
+    def vm(self, item: bytes, scope: Scope) -> VmFacts:
         row = _decoded(_machine, item)
         return VmFacts(
             **msgspec.structs.asdict(row),

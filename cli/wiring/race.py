@@ -1,0 +1,96 @@
+"""Several runs of which one is wanted: requested together, followed to the end of the first that runs."""
+
+import signal
+from collections.abc import Sequence
+
+from cli.render.runs import ended
+from cli.wiring.app import App
+from cli.wiring.errors import NOT_SUCCEEDED, Detached, WaitEnded
+from cli.wiring.output import emit, emit_json, hint, show
+from cli.wiring.session import RunSession, session
+from cli.wiring.signals import stoppable
+from engine.decide.race import race_of, winner
+from engine.errors import Conflict, TaskInvalid
+from engine.fold.run import Run
+from engine.providers.task import Completed
+from events.errors import StenoError
+
+
+def run_race(app: App, tasks: Sequence[Completed], *, wait: bool, give_up_after: int | None) -> None:
+    """Request the runs, wait until one of them runs, and (`wait`) follow that one to its end.
+
+    Those that the provider refuses drop out with a line; while none runs, what each waits for is listed.
+
+    Raises:
+        TaskInvalid: the provider refuses every one of them.
+        WaitEnded: none ran within `give_up_after`; all were stopped.
+        Detached: Ctrl-C before any ran, after which all were stopped.
+    """
+    with app.writing() as record, session(app, record, app.settings.provider) as here:
+        asked: list[str] = []
+        refusals: list[str] = []
+        for task in tasks:
+            run_id = app.ids.new()
+            try:
+                here.submit(task, run_id)
+            except Conflict:  # another one runs already, so this one was stopped before it was handed over
+                break
+            except TaskInvalid as error:
+                refusals.append(f"{task.name}: {error}")
+                hint(refusals[-1])
+            else:
+                asked.append(run_id)
+        if not asked:
+            raise TaskInvalid(refusals[0] if refusals else "there is nothing to run")
+        if not wait:
+            names = [here.run(one).name for one in asked]
+            show(app, {"runs": asked}, "\n".join(map(str, names)))
+            return
+        won = _first(app, here, asked, give_up_after)
+        name = won.name or won.run_id
+        hint(f"{name} runs")
+        run = here.follow(won.run_id, name, timeout=None)
+    if run is None:
+        return
+    if run.state != "succeeded":
+        app.exit_code = NOT_SUCCEEDED
+    if app.json:
+        emit_json(run)
+    else:
+        emit(ended(run))
+
+
+def _first(app: App, here: RunSession, asked: Sequence[str], give_up_after: int | None) -> Run:
+    """The run that runs first; while none does, each one's reason to wait is told when it changes."""
+    began, said = app.clock.now(), dict[str, str]()
+    try:
+        with stoppable(signal.SIGINT, KeyboardInterrupt) as interrupted:
+            while True:
+                interrupted()
+                pause = here.watch()
+                runs = [here.run(one) for one in asked]
+                won = winner(run for run in runs if race_of(run) is not None)
+                if won is not None:
+                    return won
+                if all(run.terminal for run in runs):
+                    return runs[0]
+                for run in runs:
+                    why = run.reported.reason or run.state.value
+                    if said.get(run.run_id) != why:
+                        said[run.run_id] = why
+                        hint(f"{run.name}: {here.waits_for(run)}")
+                left = None if give_up_after is None else began + give_up_after - app.clock.now()
+                if left is not None and left <= 0:
+                    raise WaitEnded("none of them ran in time; all were stopped: `steno ps` lists them")
+                here.pause(pause if left is None else min(pause, left))
+    except (KeyboardInterrupt, WaitEnded) as error:
+        for one in asked:
+            run = here.run(one)
+            if not run.terminal:
+                try:
+                    here.stop(run, abort=False)
+                except StenoError as problem:
+                    hint(f"{run.name}: {problem}")
+        if isinstance(error, KeyboardInterrupt):
+            raise Detached("all of them were stopped: `steno ps` lists them") from None
+        raise

@@ -1,0 +1,1 @@
+"""Slurm: jobs of a cluster, by its own commands, here or over ssh."""

@@ -1,0 +1,247 @@
+"""Strategies to get GPUs: type × partition × topology × kind, each sized so that what is submitted can run. Pure.
+
+A strategy is never dropped for another of a different kind: what looks worse by its estimate may start first.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from engine.providers.slurm.cluster import Cluster, NodePool
+
+SOON: Final = 5 * 60
+"""Seconds: a probe that starts within them fits into a gap of the schedule (backfill)."""
+MULTI_NODE_FROM: Final = 4
+"""GPUs from which two nodes are tried."""
+MOST_CPUS: Final = 32
+CPUS_PER_GPU: Final = 4
+SLICE_CPUS, SLICE_MEMORY = 1, 16 * 1024
+LEAST_SEGMENT: Final = 10
+"""Minutes: a shorter segment would be spent on starting and writing checkpoints."""
+
+
+class Kind(StrEnum):
+    """How a strategy gets its machine."""
+
+    DIRECT = "direct"  # in the queue like everybody
+    BACKFILL = "backfill"  # a probe says that it fits into a gap now
+    CHECKPOINT = "checkpoint"  # in segments that fit into gaps, each going on where the last one stopped
+    MIG = "mig"  # a slice of a GPU
+
+
+class Probe(msgspec.Struct, frozen=True, kw_only=True):
+    """What `sbatch --test-only` said of one request. It is pessimistic: a start it gives is an upper bound."""
+
+    partition: str
+    gpu: str
+    gpus: int
+    nodes: int
+    minutes: int
+    start: int | None
+    """Seconds from the probe; None: refused."""
+    said: str = ""
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody asks for. Memory in MiB, time in minutes."""
+
+    gpus: int = 1
+    types: tuple[str, ...] = ()
+    """Of the cluster, by preference; empty: any."""
+    mig: bool = False
+    minutes: int = 60
+    memory: int | None = None
+    partition: str | None = None
+
+
+class Strategy(msgspec.Struct, frozen=True, kw_only=True):
+    """One way to get what was asked for."""
+
+    kind: Kind
+    partition: str
+    gpu: str
+    nodes: int
+    gpus_per_node: int
+    cpus: int
+    memory: int
+    """MiB of one node."""
+    minutes: int
+    """Of one segment, with `checkpoint`; else all."""
+    segments: int = 1
+    start: int | None = None
+    """Seconds until it may start, where a probe says soon; None: unknown."""
+    units: float | None = None
+    """Service units of all of it; None: the site's table has no rate for it."""
+    why: str = ""
+    """The reason for its rank."""
+
+    @property
+    def label(self) -> str:
+        """`2×a40 on gpu-a40 (backfill)`, `2×4 a100_80 on …`."""
+        shape = f"{self.gpus_per_node}" if self.nodes == 1 else f"{self.nodes}×{self.gpus_per_node}"
+        return f"{shape}×{self.gpu} on {self.partition} ({self.kind.value})"
+
+
+class Excluded(msgspec.Struct, frozen=True, kw_only=True):
+    """A pool that cannot serve the request."""
+
+    partition: str
+    gpu: str
+    why: str
+
+
+class Allocation(msgspec.Struct, frozen=True, kw_only=True):
+    """Strategies by rank, best first, and what was left out."""
+
+    strategies: tuple[Strategy, ...]
+    excluded: tuple[Excluded, ...]
+
+
+def resolve(name: str, aliases: Mapping[str, Sequence[str]], cluster: Cluster) -> tuple[str, ...]:
+    """The types of the cluster that a typed name means; () where there are none."""
+    known = {pool.gpu for pool in cluster.pools}
+    wanted = aliases.get(name.lower(), (name.lower(),))
+    return tuple(one for one in wanted if one in known)
+
+
+def make(
+    request: Request, cluster: Cluster, probes: Iterable[Probe] = (), rates: Mapping[str, float] | None = None
+) -> Allocation:
+    """The plan for a request, by what the probes said."""
+    said = tuple(probes)
+    found: list[Strategy] = []
+    excluded: list[Excluded] = []
+    for pool in cluster.pools:
+        shapes, why = topologies(request, pool)
+        if why is not None:
+            excluded.append(Excluded(partition=pool.partition, gpu=pool.gpu, why=why))
+        for nodes, gpus_per_node in shapes:
+            found += _kinds(request, pool, nodes, gpus_per_node, said, rates or {})
+    return Allocation(strategies=ranked(found, request.types), excluded=tuple(excluded))
+
+
+def topologies(request: Request, pool: NodePool) -> tuple[tuple[tuple[int, int], ...], str | None]:
+    """(nodes, GPUs of each) that the pool can give; with none, why not."""
+    if request.partition is not None and pool.partition != request.partition:
+        return (), f"partition {request.partition} was asked for"
+    if pool.is_slice != request.mig:
+        return (), "a slice of a GPU; ask with --mig" if pool.is_slice else "whole GPUs; --mig asks for a slice"
+    if request.types and pool.gpu not in request.types:
+        return (), f"{', '.join(request.types)} was asked for"
+    limits = pool.limits
+    if limits.gpus is not None and request.gpus > limits.gpus:
+        return (), f"a job may have {limits.gpus} GPUs there, {request.gpus} were asked for"
+    if limits.time is not None and request.minutes > limits.time:
+        return (), f"its time limit is {limits.time} min, {request.minutes} min were asked for"
+    most = min(pool.nodes, limits.nodes or pool.nodes)
+    found = [(1, request.gpus)] if request.gpus <= pool.gpus_per_node else []
+    if request.gpus >= MULTI_NODE_FROM and request.gpus % 2 == 0 and not request.mig:
+        half = request.gpus // 2
+        if half <= pool.gpus_per_node and most >= 2:
+            found.append((2, half))
+    if not found:
+        return (), f"{most} × {pool.gpus_per_node} GPUs at most, {request.gpus} were asked for on one or two nodes"
+    return tuple(found), None
+
+
+def size(pool: NodePool, gpus_per_node: int, memory: int | None = None) -> tuple[int, int]:
+    """(CPUs, MiB) of one node: in proportion to its GPUs, then fitted to the partition and its QOS.
+
+    Slurm raises the CPUs of a job whose memory is above MaxMemPerCPU for each, and a QOS may then never let it start:
+    so the memory follows the CPUs, and with a memory that was asked for the CPUs follow it.
+    """
+    if pool.is_slice:
+        cpus, mebibytes = SLICE_CPUS, memory or SLICE_MEMORY
+    else:
+        cpus = min(MOST_CPUS, CPUS_PER_GPU * gpus_per_node, pool.cpus)
+        mebibytes = memory or pool.memory * gpus_per_node // pool.gpus_per_node
+    limits = pool.limits
+    if limits.cpus is not None:
+        cpus = max(1, min(cpus, limits.cpus))
+    mebibytes = min(mebibytes, limits.memory_per_node or mebibytes, pool.memory)
+    each = limits.memory_per_cpu
+    if each is not None and mebibytes > cpus * each:
+        if memory is not None:
+            cpus = min(math.ceil(mebibytes / each), limits.cpus or pool.cpus, pool.cpus)
+        mebibytes = min(mebibytes, cpus * each)
+    return cpus, mebibytes
+
+
+def _kinds(
+    request: Request,
+    pool: NodePool,
+    nodes: int,
+    gpus_per_node: int,
+    probes: Sequence[Probe],
+    rates: Mapping[str, float],
+) -> list[Strategy]:
+    cpus, memory = size(pool, gpus_per_node, request.memory)
+    window = backfill_window(pool, nodes, gpus_per_node, probes)
+    soon = [
+        probe.start
+        for probe in probes
+        if _is_of(probe, pool, nodes, gpus_per_node) and probe.minutes >= request.minutes and _is_soon(probe)
+    ]
+
+    def strategy(kind: Kind, minutes: int, segments: int = 1, start: int | None = None) -> Strategy:
+        rate, hours = rates.get(pool.gpu), max(request.minutes, minutes) / 60
+        return Strategy(
+            kind=kind,
+            partition=pool.partition,
+            gpu=pool.gpu,
+            nodes=nodes,
+            gpus_per_node=gpus_per_node,
+            cpus=cpus,
+            memory=memory,
+            minutes=minutes,
+            segments=segments,
+            start=start,
+            units=None if rate is None else rate * nodes * gpus_per_node * hours,
+        )
+
+    starts = [one for one in soon if one is not None]
+    if pool.is_slice:
+        return [strategy(Kind.MIG, request.minutes, start=min(starts, default=None))]
+    if window >= request.minutes:
+        return [strategy(Kind.BACKFILL, request.minutes, start=min(starts, default=None))]
+    found = [strategy(Kind.DIRECT, request.minutes)]
+    if LEAST_SEGMENT <= window < request.minutes:
+        found.append(strategy(Kind.CHECKPOINT, window, math.ceil(request.minutes / window), start=0))
+    return found
+
+
+def backfill_window(pool: NodePool, nodes: int, gpus_per_node: int, probes: Iterable[Probe]) -> int:
+    """The longest time, in minutes, with which a probe would start soon; 0: none does."""
+    ours = (probe for probe in probes if _is_of(probe, pool, nodes, gpus_per_node) and _is_soon(probe))
+    return max((probe.minutes for probe in ours), default=0)
+
+
+def _is_of(probe: Probe, pool: NodePool, nodes: int, gpus_per_node: int) -> bool:
+    return (probe.partition, probe.gpu, probe.nodes, probe.gpus) == (pool.partition, pool.gpu, nodes, gpus_per_node)
+
+
+def _is_soon(probe: Probe) -> bool:
+    return probe.start is not None and probe.start <= SOON
+
+
+def ranked(strategies: Iterable[Strategy], preference: Sequence[str] = ()) -> tuple[Strategy, ...]:
+    """Best first: what starts soon, then what costs less, then the order asked for; each with its reason."""
+
+    def key(one: Strategy) -> tuple[bool, float, float, int, int]:
+        place = preference.index(one.gpu) if one.gpu in preference else len(preference)
+        return (one.start is None, one.start or 0, math.inf if one.units is None else one.units, place, one.nodes)
+
+    found = sorted(strategies, key=key)
+    return tuple(msgspec.structs.replace(one, why=_why(one)) for one in found)
+
+
+def _why(one: Strategy) -> str:
+    cost = "no rate for it" if one.units is None else f"{math.ceil(one.units)} SU"
+    if one.kind is Kind.CHECKPOINT:
+        return f"{one.segments} segments of {one.minutes} min fit into gaps; {cost}"
+    if one.start is not None:
+        return f"a probe starts within {max(1, math.ceil(one.start / 60))} min; {cost}"
+    return f"start unknown: no probe starts soon; {cost}"

@@ -1,0 +1,349 @@
+"""What Slurm's answers say, as facts. Its sources know different things at different times, so each is a witness of its
+own: the controller (squeue, scontrol) knows what waits and runs, accounting (sacct) what has ended and how.
+
+Rules (from what a real cluster does): only accounting's record of an end ends an attempt; an attempt's end is not the
+job's while the controller still lists the job; silence of a source is evidence of nothing. A cluster without accounting
+is asked with `STENO_ACCOUNTING=none` in the command, and there the controller's own end counts, and the exit status
+that our job script writes into a file.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from engine.facts import AttemptFacts, JobFacts, RunFacts, VmFacts
+from engine.providers.reading import Listing, Reading, Scope
+from engine.providers.slurm import rows as read
+from engine.providers.slurm.money import price_of
+from engine.providers.slurm.rows import Question, Row
+from engine.providers.slurm.words import LIVE, REQUEUED, cause, exit_status
+from engine.requirements import Requirements
+from engine.states import Reason, State, VmReason, VmState
+from events.shape.shape import LINES, BodyShape
+
+PREFIX: Final = "slurm:"
+MARK: Final = "steno:"
+"""How the comment of a job begins that Steno submitted; its run id follows."""
+CONTROLLER: Final = "controller"
+ACCOUNTING: Final = "accounting"
+ACCOUNTING_JSON: Final = "accounting-json"
+SCRIPT: Final = "script"
+_WITNESSES: Final = {"squeue": CONTROLLER, "scontrol": CONTROLLER, "sacct": ACCOUNTING, read.ENDS: SCRIPT}
+_TEXT: Final = BodyShape(kind="run", items=LINES, identity="0")
+_WHOLE: Final = BodyShape(kind="run", items="")
+_UNKNOWN_JOB: Final = "Invalid job id specified"
+_UNNAMED: Final = "allocation"
+"""What accounting calls a job until it has its name."""
+AWAITING: Final = "awaiting accounting"
+
+
+class _Task(msgspec.Struct):
+    """What decisions look at of a task."""
+
+    race: str | None = None
+
+
+class SlurmReading(Reading):
+    """Answers of Slurm 22.05 to 25.x, text or JSON."""
+
+    makes_all_vms = True
+    joins_items = True
+
+    def __init__(self) -> None:
+        self._scope = lru_cache(maxsize=4096)(_scope)
+        self._question = lru_cache(maxsize=4096)(_question)
+
+    def scope(self, path: str, req: bytes) -> Scope | None:
+        return self._scope(req) if path.startswith(PREFIX) else None
+
+    def shape(self, path: str, req: bytes) -> BodyShape | None:
+        asked = self._question(req)
+        if asked.tool not in _WITNESSES:
+            return None
+        return _WHOLE if asked.json else _TEXT
+
+    def answered(self, path: str, req: bytes, status: int | None, body: bytes | None, error: str | None = None) -> bool:
+        """Exit code 0, and no `errors` in a JSON answer: `squeue --json` exits 0 where the controller is down. That it
+        knows none of the jobs asked for is an answer too.
+        """
+        if status != 0 or body is None:
+            return status == 1 and body is not None and _UNKNOWN_JOB in (error or "")
+        if not self._question(req).json:
+            return True
+        answer = read.decode(_text(body))
+        return answer is not None and not read.has_errors(answer)
+
+    def runs(self, item: bytes, scope: Scope) -> tuple[RunFacts, ...]:
+        asked = self._asked(scope)
+        found: dict[str, list[RunFacts]] = {}
+        for row in read.rows(asked, _text(item)):
+            found.setdefault(row.job, []).append(_facts(row, asked, scope))
+        return tuple(self.joined(same) if len(same) > 1 else same[0] for same in found.values())
+
+    def joined(self, rows: Sequence[RunFacts]) -> RunFacts:
+        """The attempts that one answer lists, in the order of their submission; the newest stands."""
+        attempts = sorted(
+            (one for row in rows for job in row.jobs for one in job.attempts), key=lambda one: one.submitted_at or 0
+        )
+        newest = max(rows, key=lambda row: (_newest(row), not row.final))
+        if not attempts:
+            return newest
+        numbered = tuple(replace(one, num=num) for num, one in enumerate(attempts))
+        first = min((row.submitted_at for row in rows if row.submitted_at is not None), default=None)
+        return replace(newest, jobs=(JobFacts(attempts=numbered),), submitted_at=first)
+
+    def together(self, before: RunFacts, views: Mapping[str, RunFacts | None]) -> RunFacts:
+        """What all sources say of a job; see the module's own text."""
+        return together(before, views)
+
+    def machines(self, item: bytes, scope: Scope) -> tuple[VmFacts, ...]:
+        """What a job has while it runs is a machine of its own, which lives from its start to its end."""
+        asked = self._asked(scope)
+        if asked.tool == "squeue" or (asked.tool == "scontrol" and _accounted(asked)):
+            return ()
+        found = (_allocation(row, asked, scope) for row in read.rows(asked, _text(item)))
+        return tuple(one for one in found if one is not None)
+
+    def vm(self, item: bytes, scope: Scope) -> VmFacts:
+        raise ValueError("Slurm has no list of machines")
+
+    def quotes(self, item: bytes) -> Iterator[tuple[str, object]]:
+        yield ".", _text(item)
+
+    def alternatives(self, facts: RunFacts) -> Iterable[tuple[str, RunFacts]]:
+        newest = facts.jobs[0].newest if facts.jobs else None
+        if newest is None or not newest.over:
+            return
+        for change, word, code in (
+            ("had it exited 0", "COMPLETED", 0),
+            ("had it exited 1", "FAILED", 1),
+            ("had it been cancelled", "CANCELLED", None),
+        ):
+            if word != newest.status:
+                why = cause(word, None)
+                other = replace(newest, status=word, cause=_fault(why), exit_status=code, failed=_fails(why))
+                jobs = (JobFacts(attempts=(*facts.jobs[0].attempts[:-1], other)),)
+                yield change, replace(facts, status=word, cause=why, failed=_fails(why), jobs=jobs)
+
+    def terms(self, configuration: bytes, submitter: str, fallback: tuple[str, ...] = ()) -> Requirements:
+        try:
+            task = msgspec.json.decode(configuration, type=_Task)
+        except msgspec.MsgspecError:
+            task = _Task()
+        return Requirements(submitter=submitter, any_machine=True, race=task.race)
+
+    def _asked(self, scope: Scope) -> Question:
+        return self._question(scope.asked)
+
+
+def _question(req: bytes) -> Question:
+    return read.question(read.command_of(req))
+
+
+def _scope(req: bytes) -> Scope:
+    asked = _question(req)
+    source = asked.environment.get("STENO_CLUSTER")
+    name = f"slurm/{source}" if source else "slurm"
+    witness = _WITNESSES.get(asked.tool)
+    if witness is None or not (asked.json or asked.columns or asked.tool in ("scontrol", read.ENDS)):
+        return Scope(provider="slurm", source=name, listing=Listing.OTHER, endpoint=asked.tool)
+    return Scope(
+        provider="slurm",
+        source=name,
+        project=source,
+        listing=Listing.RUNS,
+        endpoint=asked.tool,
+        watched=True,
+        filtered=True,  # no single source lists every job
+        asked=req,
+        witness=ACCOUNTING_JSON if asked.tool == "sacct" and asked.json else witness,
+        covers=None if asked.filtered or witness == SCRIPT else (asked.jobs or frozenset({"*"})),
+    )
+
+
+def _text(item: bytes) -> str:
+    text = msgspec.json.decode(item)
+    return text if isinstance(text, str) else item.decode()
+
+
+def _accounted(asked: Question) -> bool:
+    return asked.environment.get("STENO_ACCOUNTING") != "none"
+
+
+# -- one source --------------------------------------------------------------------------------------------------------
+
+
+def _facts(row: Row, asked: Question, scope: Scope) -> RunFacts:
+    if asked.tool in ("sacct", read.ENDS) or (asked.tool == "scontrol" and not _accounted(asked)):
+        return _ended_or_not(row, asked, scope)
+    state = LIVE.get(row.state)
+    known = state is not None or cause(row.state, None) is not None
+    return RunFacts(
+        **_common(row, scope),
+        # The end itself is for accounting to say: what the controller says of it is over in seconds.
+        state=State.FINISHING if state is None and known else state,
+        requeued=state is State.QUEUED,
+        drift=() if known else (f"state: unknown word {row.state!r}",),
+    )
+
+
+def _ended_or_not(row: Row, asked: Question, scope: Scope) -> RunFacts:
+    why = cause(row.state, row.derived)
+    known = why is not None or row.state in LIVE
+    status = exit_status(row.state, row.exit_code)
+    # 22.05's JSON has no exit code of a failed job.
+    over = why is not None and not (asked.json and row.state == "FAILED" and status is None)
+    attempt = AttemptFacts(
+        num=row.restarts or 0,
+        status=row.state,
+        reason=row.reason,
+        over=over,
+        failed=over and _fails(why),
+        cause=_fault(why) if over else None,
+        retried=row.state in REQUEUED,
+        cut_off=over and row.state == "NODE_FAIL",
+        exit_status=status if over else None,
+        submitted_at=row.submitted,
+        finished_at=row.ended if over else None,
+        hostname=_hostname(row) if row.started is not None else None,
+    )
+    return RunFacts(
+        **_common(row, scope),
+        state=State.FINISHING if why is not None else LIVE.get(row.state),
+        final=over and not (asked.tool == "scontrol" and row.state == "REQUEUED"),
+        failed=attempt.failed,
+        cause=why if over else None,
+        jobs=(JobFacts(attempts=(attempt,)),),
+        drift=() if known else (f"state: unknown word {row.state!r}",),
+    )
+
+
+def _common(row: Row, scope: Scope) -> dict[str, Any]:
+    comment = row.comment or ""
+    return {
+        "provider_id": row.job,
+        "project": scope.project,
+        "name": None if row.name == _UNNAMED else row.name,
+        "user": row.user,
+        "status": row.state,
+        "reason": row.reason,
+        "mark": comment.removeprefix(MARK) if comment.startswith(MARK) else None,
+        "submitted_at": row.submitted,
+    }
+
+
+def _fails(why: Reason | None) -> bool:
+    return why not in (None, Reason.EXIT_ZERO, Reason.STOPPED_BY_USER)
+
+
+def _fault(why: Reason | None) -> Reason | None:
+    """The cause of a failed attempt; that of an exit status is left to the exit status."""
+    return why if _fails(why) and why is not Reason.EXIT_NONZERO else None
+
+
+def _newest(facts: RunFacts) -> int:
+    return max((one.submitted_at or 0 for job in facts.jobs for one in job.attempts), default=facts.submitted_at or 0)
+
+
+# -- all sources -------------------------------------------------------------------------------------------------------
+
+
+def together(before: RunFacts, views: Mapping[str, RunFacts | None]) -> RunFacts:
+    """What all sources say of a job, each by its newest answer; None: that one does not list it any more."""
+    controller = views.get(CONTROLLER)
+    accounting = _fuller(views.get(ACCOUNTING), views.get(ACCOUNTING_JSON))
+    lists_it = controller is not None and controller.state is not State.FINISHING
+    script = views.get(SCRIPT)
+    if script is not None and not lists_it:
+        return _by_script(before, script, controller)
+    if accounting is None:
+        if controller is not None:
+            return controller
+        return replace(before, state=State.FINISHING, status=before.status, reason=AWAITING, requeued=False)
+    if controller is not None and controller.final:
+        return controller
+    shown = _merged(accounting, controller)
+    newer = controller is not None and (controller.submitted_at or 0) > _newest(accounting)
+    newest = accounting.jobs[0].newest
+    requeued = newest is not None and newest.retried
+    # Of an end after which a job is requeued the controller must have been asked: it lists the job, or no longer.
+    over = accounting.final and not newer and (not requeued or (CONTROLLER in views and not lists_it))
+    if over and not (requeued and newest is not None and newest.status == "REQUEUED"):
+        return replace(shown, final=True)
+    live = controller if lists_it or newer else None
+    if live is not None:
+        return _unended(shown, state=live.state, status=live.status, reason=live.reason, requeued=live.requeued)
+    if accounting.final:
+        return _unended(shown, state=State.FINISHING, status=accounting.status, reason=accounting.reason)
+    gone = CONTROLLER in views
+    if gone:
+        return _unended(shown, state=State.FINISHING, status=accounting.status, reason=AWAITING)
+    return shown
+
+
+def _by_script(before: RunFacts, script: RunFacts, controller: RunFacts | None) -> RunFacts:
+    """Without accounting: what the controller says of an end stands, and gets the exit status that the script wrote."""
+    if controller is None or not controller.final:
+        return replace(script, name=before.name, mark=before.mark, submitted_at=before.submitted_at)
+    return controller
+
+
+def _unended(facts: RunFacts, *, requeued: bool = False, **said: object) -> RunFacts:
+    return replace(facts, final=False, failed=False, cause=None, requeued=requeued, **said)
+
+
+def _fuller(text: RunFacts | None, other: RunFacts | None) -> RunFacts | None:
+    """The text of accounting before its JSON, unless only that knows of the newest attempt's end."""
+    if text is None or other is None:
+        return text or other
+    return other if (_newest(other), other.final) > (_newest(text), text.final) else text
+
+
+def _merged(accounting: RunFacts, controller: RunFacts | None) -> RunFacts:
+    """Accounting's attempts, and one more where the controller has it in its queue again and accounting not yet."""
+    attempts = accounting.jobs[0].attempts
+    if controller is not None and (controller.submitted_at or 0) > _newest(accounting):
+        again = AttemptFacts(num=len(attempts), status=controller.status, submitted_at=controller.submitted_at)
+        attempts = (*attempts, again)
+    listed = accounting if controller is None else controller
+    jobs = (JobFacts(attempts=attempts),)
+    return replace(accounting, jobs=jobs, mark=accounting.mark or listed.mark, name=accounting.name or listed.name)
+
+
+# -- what it has -------------------------------------------------------------------------------------------------------
+
+
+def _hostname(row: Row) -> str | None:
+    """Nodes are shared, so the link of an attempt to what it has is the node and the job."""
+    return None if row.nodes is None else f"{row.nodes}#{row.job}"
+
+
+def _allocation(row: Row, asked: Question, scope: Scope) -> VmFacts | None:
+    if row.started is None or row.nodes is None or row.tres is None or row.state == "PENDING":
+        return None
+    over = cause(row.state, row.derived) is not None
+    tres = dict(one.split("=", 1) for one in row.tres.split(",") if "=" in one)
+    models = [name.rpartition(":")[2] for name in tres if name.startswith("gres/gpu:")]
+    count = tres.get(f"gres/gpu:{models[0]}" if models else "gres/gpu", "0")
+    return VmFacts(
+        provider_id=f"{row.job}@{(row.submitted or 0) // 1_000_000}",
+        name=row.nodes,
+        project=scope.project,
+        hostname=_hostname(row),
+        backend="slurm",
+        region=row.partition,
+        status=row.state,
+        reason=row.reason,
+        state=VmState.TERMINATED if over else VmState.BUSY,
+        cause=VmReason.INTERRUPTED if row.state in REQUEUED else VmReason.STOPPED_BY_USER,
+        created=row.started,
+        finished_at=row.ended if over else None,
+        price=price_of(tres, asked.environment.get("STENO_RATES")),
+        instance_type=row.partition,
+        gpu=models[0] if models else None,
+        gpu_count=int(count) if count.isdecimal() else 0,
+        cpus=int(tres["cpu"]) if tres.get("cpu", "").isdecimal() else None,
+    )

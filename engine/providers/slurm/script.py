@@ -1,0 +1,153 @@
+"""The job script of a job: rendered from its specification and nothing else. Pure.
+
+All options stand in `#SBATCH` lines, so that they survive when the job is requeued. Where the job ends in a way that
+bash sees, its exit status is written to `ends/<job>`: the only evidence there is on a cluster without accounting.
+"""
+
+import shlex
+from collections.abc import Iterator
+from typing import Final
+
+from engine.providers.slurm.spec import JobSpec
+
+LEAST_S: Final = 60
+"""Seconds a segment works at least before it is told to write its checkpoint; a shorter one would only resubmit."""
+_NOTICE_S: Final = 120
+"""How long before its time limit a segment is told."""
+_PORT: Final = 29500
+_JOB: Final = "${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}}"
+
+_ENDING: Final = (
+    "steno_end() {",
+    '    status=$?; printf "%s %s\\n" "$status" "$(date +%s)" > "$steno_folder/ends/$steno_job"',
+    "    # Slurm keeps seven bits of an exit status: one of a signal must be a signal, or 139 would read 11.",
+    '    [ "$status" -le 128 ] || { trap - EXIT; kill -"$((status - 128))" $$; }',
+    "}",
+    "trap steno_end EXIT",
+)
+
+MARK: Final = "steno:"
+"""How the comment begins; the run id follows."""
+
+
+def notice(spec: JobSpec) -> int:
+    """Seconds before the end of a segment at which the program gets SIGUSR1; it works `LEAST_S` before that."""
+    limit = (spec.time or 0) * 60
+    return max(0, min(_NOTICE_S, limit - LEAST_S))
+
+
+def render(spec: JobSpec, *, name: str, run_id: str, folder: str) -> str:
+    """The whole script.
+
+    Args:
+        folder: Steno's folder on the cluster, absolute.
+    """
+    return "\n".join((*_head(spec, name, run_id, folder), *_environment(spec, name, run_id, folder), *_body(spec), ""))
+
+
+def _head(spec: JobSpec, name: str, run_id: str, folder: str) -> Iterator[str]:
+    output = f"{folder}/output/{'%A_%a' if spec.array else '%j'}.out"
+    options: list[tuple[str, object]] = [
+        ("job-name", name),
+        ("comment", f"{MARK}{run_id}"),
+        ("output", output),
+        ("open-mode", "append"),
+        ("chdir", spec.workdir or folder),
+        ("nodes", spec.nodes),
+        ("time", spec.time),
+        ("partition", spec.partition),
+        ("account", spec.account),
+        ("qos", spec.qos),
+        ("array", spec.array),
+        ("dependency", spec.dependency),
+        ("constraint", spec.constraint),
+        ("cpus-per-task", spec.cpus),
+        ("mem", None if spec.memory is None else f"{spec.memory}M"),
+        ("gres", None if not spec.gpus else f"gpu:{spec.gpu}:{spec.gpus}" if spec.gpu else f"gpu:{spec.gpus}"),
+        ("ntasks-per-node", 1 if spec.nodes > 1 else None),
+        ("signal", f"B:USR1@{notice(spec)}" if spec.checkpoint else None),
+    ]
+    yield "#!/bin/bash"
+    for option, value in options:
+        if value is not None:
+            yield f"#SBATCH --{option}={_quoted(str(value))}"
+    if spec.checkpoint or spec.requeue:
+        yield "#SBATCH --requeue"
+    elif spec.requeue is False:
+        yield "#SBATCH --no-requeue"
+
+
+def _quoted(value: str) -> str:
+    """A value of a `#SBATCH` line: quoted where it has a blank or a quote."""
+    if not value or any(char in value for char in " \t\"'\\#"):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return value
+
+
+def _environment(spec: JobSpec, name: str, run_id: str, folder: str) -> Iterator[str]:
+    place = shlex.quote(folder)
+    yield f"steno_folder={place}"
+    yield f'steno_job="{_JOB}"; steno_job="${{steno_job:-$SLURM_JOB_ID}}"'
+    yield 'mkdir -p "$steno_folder/ends"'
+    yield from _ENDING
+    yield f"export STENO_RUN_ID={run_id}"
+    yield 'export OMP_NUM_THREADS="${SLURM_CPUS_PER_TASK:-1}" TOKENIZERS_PARALLELISM=false'
+    yield 'export PATH="$HOME/.local/bin:$PATH"'
+    for variable, where in _CACHES:
+        yield f'export {variable}="$steno_folder/cache/{where}"'
+    for kind in ("checkpoints", "results"):
+        own = shlex.quote(f"{kind}/{name}-{run_id[-12:]}")
+        yield f'export STENO_{_FOLDERS[kind]}="$steno_folder"/{own}; mkdir -p "$STENO_{_FOLDERS[kind]}"'
+    yield 'export RV_CHECKPOINT_DIR="$STENO_CHECKPOINT_DIR" RV_OUTPUT_DIR="$STENO_OUTPUT_DIR"'
+    for variable, value in spec.env.items():
+        yield f"export {variable}={shlex.quote(value)}"
+    if spec.nodes > 1:
+        yield 'export MASTER_ADDR="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"'
+        yield f'export MASTER_PORT="${{MASTER_PORT:-$(({_PORT} + SLURM_JOB_ID % 1000))}}"'
+
+
+_FOLDERS: Final = {"checkpoints": "CHECKPOINT_DIR", "results": "OUTPUT_DIR"}
+_CACHES: Final = (
+    ("HF_HOME", "huggingface"),
+    ("UV_CACHE_DIR", "uv"),
+    ("VLLM_CACHE_ROOT", "vllm"),
+    ("VLLM_CACHE_DIR", "vllm"),
+    ("TORCHINDUCTOR_CACHE_DIR", "inductor"),
+    ("TRITON_CACHE_DIR", "triton"),
+)
+"""Caches belong on scratch: a home quota is full after one model. vLLM itself reads VLLM_CACHE_ROOT."""
+
+
+def _body(spec: JobSpec) -> Iterator[str]:
+    program = "\n".join(("set -e", *spec.commands))
+    if spec.nodes > 1:
+        # Set in the batch script the rank would be 0 on every node: each task sets its own.
+        ranks = 'export NODE_RANK="$SLURM_PROCID" RANK="$SLURM_PROCID" WORLD_SIZE="$SLURM_NTASKS"'
+        run = f'srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 bash -c {shlex.quote(f"{ranks}{chr(10)}{program}")}'
+    else:
+        run = f"bash -c {shlex.quote(program)}"
+    if not spec.checkpoint:
+        yield run
+        return
+    yield from _checkpointed(spec, run)
+
+
+def _checkpointed(spec: JobSpec, run: str) -> Iterator[str]:
+    """The program is told to write its checkpoint, and the job requeued, while there is time and a segment left."""
+    total = (spec.total or 0) * 60
+    yield 'steno_state="$STENO_CHECKPOINT_DIR/.steno-elapsed"'
+    yield 'steno_before="$(cat "$steno_state" 2>/dev/null || echo 0)"; steno_start="$(date +%s)"'
+    yield 'export STENO_TOTAL_ELAPSED="$steno_before" RV_TOTAL_ELAPSED="$steno_before"'
+    yield f"{run} &"
+    yield "steno_program=$!"
+    yield "steno_again=no"
+    yield 'steno_told() { kill -USR1 "$steno_program" 2>/dev/null; steno_again=yes; }'
+    yield "trap steno_told USR1"
+    yield 'wait "$steno_program"; steno_status=$?'
+    yield 'while kill -0 "$steno_program" 2>/dev/null; do wait "$steno_program"; steno_status=$?; done'
+    yield 'steno_elapsed=$((steno_before + $(date +%s) - steno_start)); echo "$steno_elapsed" > "$steno_state"'
+    left = f'[ "$steno_elapsed" -lt {total} ]' if total else "true"
+    yield f'if [ "$steno_again" = yes ] && [ "${{SLURM_RESTART_COUNT:-0}}" -lt {spec.resubmissions} ] && {left}; then'
+    yield '    scontrol requeue "$SLURM_JOB_ID" && sleep 60'
+    yield "fi"
+    yield 'exit "$steno_status"'

@@ -1,0 +1,146 @@
+"""Slurm's settings, and where the cluster is."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from engine.errors import NotConfigured
+from engine.settings.known import Block, Known
+from engine.settings.values import one_of, positive_duration
+from events.clock import SECOND, parse_duration
+
+if TYPE_CHECKING:
+    from engine.settings.settings import Settings
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_HOST = re.compile(r"(?:[A-Za-z0-9._-]+@)?[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class Site(msgspec.Struct, frozen=True, kw_only=True):
+    """One cluster, and how Steno reaches and uses it."""
+
+    cluster: str
+    """Whose jobs these are: the name in `slurm/<cluster>`."""
+    host: str | None = None
+    """`[USER@]HOST` of a login node, as ssh knows it; None: the commands are on this machine."""
+    folder: str = "~/steno"
+    """Where job scripts' output, synced files and environments go, on the cluster."""
+    partition: str | None = None
+    account: str | None = None
+    timeout: float = 30.0
+    """Seconds one command may take."""
+    accounting: bool | None = None
+    """None: asked of the cluster."""
+    rates: dict[str, float] | None = None
+    """Service units an hour of one GPU of that type or one `cpu`, and `usd`: dollars of a unit; None: nothing costs."""
+    aliases: dict[str, tuple[str, ...]] = {}
+    """GPU names people type → types of the cluster."""
+
+
+def _rates(text: str) -> dict[str, float]:
+    """`a6000=100, h200=816.67, usd=0.01` → a number each."""
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        name, given, number = part.partition("=")
+        try:
+            value = float(number)
+        except ValueError:
+            value = -1.0
+        if not given or not name.strip() or not 0 <= value < 1e9:
+            raise ValueError("name=units with commas between: a6000=100, h200=816.67, cpu=1, usd=0.01")
+        found[name.strip().lower()] = value
+    return found
+
+
+def _aliases(text: str) -> dict[str, tuple[str, ...]]:
+    """`a100=a100_80, big=h200+a100_80` → the types of each."""
+    found: dict[str, tuple[str, ...]] = {}
+    for part in filter(None, (one.strip() for one in text.split(","))):
+        name, given, types = part.partition("=")
+        if not given or not name.strip() or not types.strip():
+            raise ValueError("name=type+type with commas between: a100=a100_80, big=h200+a100_80")
+        found[name.strip().lower()] = tuple(one.strip().lower() for one in types.split("+"))
+    return found
+
+
+BLOCK = Block(
+    provider="slurm",
+    schedules=True,
+    known=(
+        Known(
+            name="slurm.host",
+            variables=("STENO_SLURM_HOST",),
+            help="login node, as ssh knows it ([USER@]HOST); not set: Slurm's commands are on this machine",
+        ),
+        Known(
+            name="slurm.cluster",
+            variables=("STENO_SLURM_CLUSTER",),
+            default="default",
+            help="what this cluster is called in sources: slurm/NAME",
+        ),
+        Known(
+            name="slurm.folder",
+            variables=("STENO_SLURM_FOLDER",),
+            default="~/steno",
+            help="folder on the cluster for output, synced files and environments; scratch where there is one",
+        ),
+        Known(name="slurm.partition", variables=("STENO_SLURM_PARTITION",), help="partition of jobs that name none"),
+        Known(name="slurm.account", variables=("STENO_SLURM_ACCOUNT",), help="account of jobs that name none"),
+        Known(
+            name="slurm.timeout",
+            variables=("STENO_SLURM_TIMEOUT",),
+            default="30s",
+            parse=positive_duration,
+            help="how long one of Slurm's commands may take",
+        ),
+        Known(
+            name="slurm.accounting",
+            variables=("STENO_SLURM_ACCOUNTING",),
+            default="auto",
+            parse=one_of("auto", "none"),
+            help="none: do not ask sacct; runs are then followed by squeue, scontrol and their own exit status",
+        ),
+        Known(
+            name="slurm.rates",
+            variables=("STENO_SLURM_RATES",),
+            parse=_rates,
+            help="service units an hour by GPU type and cpu, and dollars of a unit: a6000=100, cpu=1, usd=0.01",
+        ),
+        Known(
+            name="slurm.aliases",
+            variables=("STENO_SLURM_ALIASES",),
+            default="a100=a100_80",
+            parse=_aliases,
+            help="GPU names and the types they stand for: a100=a100_80, big=h200+a100_80",
+        ),
+    ),
+)
+
+
+def site_of(settings: Settings) -> Site:
+    """The cluster that the settings name.
+
+    Raises:
+        NotConfigured: a setting cannot be what it must be.
+    """
+    cluster = settings.value("project") or settings.value("slurm.cluster") or "default"
+    host = settings.value("slurm.host")
+    if not _NAME.fullmatch(cluster):
+        raise NotConfigured(f"slurm.cluster is {cluster!r}; use letters, digits, '.', '_' and '-'")
+    if host is not None and not _HOST.fullmatch(host):
+        raise NotConfigured(f"slurm.host is {host!r}; it must be a host as ssh knows it: [USER@]HOST")
+    rates = settings.value("slurm.rates")
+    return Site(
+        cluster=cluster,
+        host=host,
+        folder=settings.value("slurm.folder") or "~/steno",
+        partition=settings.value("slurm.partition"),
+        account=settings.value("slurm.account"),
+        timeout=parse_duration(settings.value("slurm.timeout") or "30s") / SECOND,
+        accounting=False if settings.value("slurm.accounting") == "none" else None,
+        rates=None if rates is None else _rates(rates),
+        aliases=_aliases(settings.value("slurm.aliases") or ""),
+    )

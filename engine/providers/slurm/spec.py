@@ -1,0 +1,147 @@
+"""A job as it is to be submitted: typed, complete, made from a task. Pure."""
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from engine.errors import TaskInvalid
+
+_GPU: Final = re.compile(r"(?:([A-Za-z][A-Za-z0-9_.-]*))?(?::?(\d+))?")
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)B?(?:\.\.)?", re.IGNORECASE)
+_MIB: Final = {"K": 1 / 1024, "M": 1, "": 1024, "G": 1024, "T": 1024 * 1024}
+_MINUTES: Final = re.compile(r"(?:(\d+)-)?(\d+):(\d{2})(?::(\d{2}))?")
+_UNITS: Final = {"s": 1 / 60, "m": 1, "h": 60, "d": 1440, "w": 10080}
+_WORD: Final = re.compile(r"[A-Za-z0-9_.@:+,\[\]%-]+")
+
+
+class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One job. Memory in MiB, time in minutes."""
+
+    commands: tuple[str, ...]
+    env: dict[str, str] = {}
+    gpu: str | None = None
+    """The type of the cluster (`a6000`), or a slice (`1g.10gb`); None: any."""
+    gpus: int = 0
+    """Of one node."""
+    nodes: int = 1
+    cpus: int | None = None
+    memory: int | None = None
+    """Of one node."""
+    time: int | None = None
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    array: str | None = None
+    dependency: str | None = None
+    constraint: str | None = None
+    workdir: str | None = None
+    requeue: bool | None = None
+    checkpoint: int | None = None
+    """Minutes of one segment: shortly before its end the program gets SIGUSR1, and the job is submitted again."""
+    total: int | None = None
+    """Minutes of all segments."""
+    resubmissions: int = 20
+    """The most segments behind the first."""
+
+
+def minutes(text: object, where: str) -> int:
+    """`30m`, `2h`, `1-12:00:00`, `90` (minutes) → whole minutes, at least 1.
+
+    Raises:
+        TaskInvalid: it is no time.
+    """
+    given = str(text).strip().lower()
+    clock = _MINUTES.fullmatch(given)
+    if clock is not None:
+        days, first, second, third = (int(part or 0) for part in clock.groups())
+        if clock[4] is None and clock[1] is None:
+            first, second, third = 0, first, second  # M:SS
+        total = days * 1440 + first * 60 + second + math.ceil(third / 60)
+    elif given.isdecimal():
+        total = int(given)
+    elif given[-1:] in _UNITS and given[:-1].replace(".", "", 1).isdecimal():
+        total = math.ceil(float(given[:-1]) * _UNITS[given[-1]])
+    else:
+        raise TaskInvalid(f"{where}: {text!r} is no time; write 30m, 2h, 1d or D-HH:MM:SS")
+    if not 0 < total < 1 << 31:
+        raise TaskInvalid(f"{where}: {text!r} must be at least a minute")
+    return total
+
+
+def mebibytes(text: object, where: str) -> int:
+    """`32G`, `16GB`, `500M`, `64` (GB) → MiB.
+
+    Raises:
+        TaskInvalid: it is no size.
+    """
+    found = _SIZE.fullmatch(str(text).strip())
+    size = 0.0 if found is None else float(found[1]) * _MIB[found[2].upper()]
+    if not 1 <= size < 1 << 40:
+        raise TaskInvalid(f"{where}: {text!r} is no size; write 32G or 500M")
+    return math.ceil(size)
+
+
+def gpus(text: object, where: str) -> tuple[str | None, int]:
+    """`a6000:2`, `a6000`, `2` → type and count.
+
+    Raises:
+        TaskInvalid: it is none of these.
+    """
+    if isinstance(text, Mapping):
+        text = f"{text.get('name') or ''}:{text.get('count') or 1}".lstrip(":")
+    found = _GPU.fullmatch(str(text).strip())
+    if found is None or not (found[1] or found[2]):
+        raise TaskInvalid(f"{where}: {text!r} is no GPU; write TYPE:COUNT, TYPE or COUNT, as a6000:2")
+    return (found[1].lower() if found[1] else None), int(found[2] or 1)
+
+
+def _word(task: Mapping[str, object], field: str) -> str | None:
+    value = task.get(field)
+    if value in (None, ""):
+        return None
+    text = str(value)
+    if not _WORD.fullmatch(text) or text.startswith("-"):
+        raise TaskInvalid(f"`{field}`: {text!r} cannot be the name of one")
+    return text
+
+
+def spec_of(task: Mapping[str, object], *, partition: str | None = None, account: str | None = None) -> JobSpec:
+    """The job of a task (as `complete_plain` gives it).
+
+    Raises:
+        TaskInvalid: a field is not what it must be.
+    """
+    resources = task.get("resources") or {}
+    if not isinstance(resources, Mapping):
+        raise TaskInvalid("`resources`: must be a mapping (`gpu:`, `cpu:`, `memory:`)")
+    model, count = (None, 0) if resources.get("gpu") in (None, "") else gpus(resources["gpu"], "resources.gpu")
+    cpu, memory, limit = resources.get("cpu"), resources.get("memory"), task.get("max_duration") or task.get("time")
+    env, commands = task.get("env") or {}, task.get("commands") or ()
+    assert isinstance(env, Mapping)  # noqa: S101 - `complete_plain` has made it so
+    assert isinstance(commands, list | tuple)  # noqa: S101
+    cpus = None if cpu in (None, "") else int(str(cpu).partition(".")[0] or 1)
+    nodes = task.get("nodes") or 1
+    if not isinstance(nodes, int) or not 1 <= nodes <= 10_000:
+        raise TaskInvalid(f"`nodes`: {nodes!r} must be a whole number from 1")
+    return JobSpec(
+        commands=tuple(str(line) for line in commands),
+        env={str(name): str(value) for name, value in env.items()},
+        gpu=model,
+        gpus=count,
+        nodes=nodes,
+        cpus=cpus,
+        memory=None if memory in (None, "") else mebibytes(memory, "resources.memory"),
+        time=None if limit in (None, "", "off") else minutes(limit, "max_duration"),
+        partition=_word(task, "partition") or partition,
+        account=_word(task, "account") or account,
+        qos=_word(task, "qos"),
+        array=_word(task, "array"),
+        dependency=_word(task, "dependency"),
+        constraint=_word(task, "constraint"),
+        workdir=None if task.get("working_dir") is None else str(task["working_dir"]),
+        checkpoint=None if task.get("checkpoint") is None else minutes(task["checkpoint"], "checkpoint"),
+        total=None if task.get("total_time") is None else minutes(task["total_time"], "total_time"),
+    )

@@ -1,0 +1,154 @@
+"""Slurm's own words, and what they are in ours (22.05 to 25.x)."""
+
+import re
+from typing import Final
+
+from engine.states import Reason, State
+
+LIVE: Final = {
+    "PENDING": State.QUEUED,
+    "REQUEUE_HOLD": State.QUEUED,
+    "REQUEUE_FED": State.QUEUED,
+    "SPECIAL_EXIT": State.QUEUED,
+    "RESV_DEL_HOLD": State.QUEUED,
+    "CONFIGURING": State.PROVISIONING,
+    "POWER_UP_NODE": State.PROVISIONING,
+    "RUNNING": State.RUNNING,
+    "RESIZING": State.RUNNING,
+    "SIGNALING": State.RUNNING,
+    "STAGE_OUT": State.FINISHING,
+    "STOPPED": State.RUNNING,
+    "SUSPENDED": State.RUNNING,
+    "COMPLETING": State.FINISHING,
+}
+"""A job's state → where it is before its end. COMPLETING is not running, and not over."""
+
+ENDED: Final = {
+    "COMPLETED": Reason.EXIT_ZERO,
+    "FAILED": Reason.EXIT_NONZERO,
+    "CANCELLED": Reason.STOPPED_BY_USER,
+    "TIMEOUT": Reason.TIMED_OUT,
+    "DEADLINE": Reason.TIMED_OUT,
+    "OUT_OF_MEMORY": Reason.OUT_OF_MEMORY,
+    "NODE_FAIL": Reason.NODE_FAILED,
+    "BOOT_FAIL": Reason.NODE_FAILED,
+    "PREEMPTED": Reason.INTERRUPTED,
+    "REQUEUED": Reason.INTERRUPTED,
+    "REVOKED": Reason.STOPPED_BY_USER,
+    "LAUNCH_FAILED": Reason.PROVIDER_ERROR,
+    "RECONFIG_FAIL": Reason.PROVIDER_ERROR,
+}
+"""The state of an attempt that is over → why."""
+
+REQUEUED: Final = frozenset({"PREEMPTED", "REQUEUED", "NODE_FAIL"})
+"""Ends of an attempt after which the controller may have the job in its queue again."""
+
+EXITS: Final = frozenset({"COMPLETED", "FAILED"})
+"""States whose exit code is the script's own; that of any other is 0, or a signal of Slurm's."""
+
+_NOTHING: Final = frozenset({"", "None", "none", "(null)", "N/A", "None assigned"})
+_OUT_OF_MEMORY: Final = "0:125"
+_EXIT: Final = re.compile(r"(\d+):(\d+)")
+
+
+def state_word(text: str) -> str:
+    """`CANCELLED by 5` → `CANCELLED`; `CANCELLED+` (cut by a narrow column) likewise."""
+    return text.strip().partition(" ")[0].rstrip("+").upper()
+
+
+def said(text: str | None) -> str | None:
+    """What a column says; None for Slurm's ways to say nothing."""
+    return None if text is None or text.strip() in _NOTHING else text.strip()
+
+
+def exit_status(state: str, code: str | None) -> int | None:
+    """The exit status that an accounting row or `scontrol` shows: the number before the colon; 128 + the signal behind
+    it where that is all there is; None where the script's own is not known.
+    """
+    found = _EXIT.fullmatch(code or "")
+    if state == "COMPLETED" and found is None:
+        return 0
+    if found is None or state not in EXITS:
+        return None
+    status, signal = int(found[1]), int(found[2])
+    return 128 + signal if signal and not status else status
+
+
+def cause(state: str, derived: str | None) -> Reason | None:
+    """Why an attempt in that state ended; None: it has not, or by an unknown word.
+
+    A job is FAILED where only one of its steps ran out of memory: DerivedExitCode tells.
+    """
+    if state == "FAILED" and derived == _OUT_OF_MEMORY:
+        return Reason.OUT_OF_MEMORY
+    return ENDED.get(state)
+
+
+# Why a job waits → what it means and what to do. `{}` is the rest of Slurm's own reason.
+PENDING: Final = {
+    "None": ("Slurm has not looked at it yet", ""),
+    "Priority": ("other jobs are before it", ""),
+    "Resources": ("the nodes it asks for are in use", ""),
+    "BeginTime": ("it may not start yet", "it was requeued, or asked to begin later"),
+    "Dependency": ("it waits for another job", ""),
+    "DependencyNeverSatisfied": ("the job it waits for cannot end as it asks", "cancel it"),
+    "JobHeldUser": ("its owner holds it", "scontrol release {job}"),
+    "JobHeldAdmin": ("an administrator holds it", "ask the site"),
+    "JobArrayTaskLimit": ("its array runs as many tasks at once as it may", ""),
+    "ReqNodeNotAvail": ("a node it needs is not available", "ask for less time, or for other nodes"),
+    "Reservation": ("it waits for its reservation", ""),
+    "Licenses": ("a licence it needs is in use", ""),
+    "PartitionDown": ("its partition is down", "use another partition"),
+    "PartitionInactive": ("its partition is inactive", "use another partition"),
+    "PartitionNodeLimit": ("it asks for more nodes than its partition has or allows", "ask for fewer nodes"),
+    "PartitionTimeLimit": ("it asks for more time than its partition allows", "ask for less time"),
+    "PartitionConfig": ("its partition has no node of that size", "ask for fewer CPUs or GPUs a node"),
+    "BadConstraints": ("no node has what it asks for", "ask for other features"),
+    "NodeDown": ("a node it needs is down", "use other nodes"),
+    "AccountNotAllowed": ("its account may not use this partition", "use another account or partition"),
+    "InvalidAccount": ("there is no such account", "use another account"),
+    "InvalidQOS": ("there is no such QOS", "use another QOS"),
+    "QOSNotAllowed": ("its QOS may not be used here", "use another QOS or partition"),
+}
+_LIMITS: Final = (
+    (re.compile(r"(QOS|Assoc)(Max|Grp)Cpu"), "CPUs", "--cpus-per-task"),
+    (re.compile(r"(QOS|Assoc)(Max|Grp)(GRES|Gres|TRES)"), "GPUs", "--gpu"),
+    (re.compile(r"(QOS|Assoc)(Max|Grp)(Mem|Memory)"), "memory", "--mem"),
+    (re.compile(r"(QOS|Assoc)(Max|Grp)Node"), "nodes", "fewer nodes"),
+    (re.compile(r"(QOS|Assoc)MaxWall"), "time", "--time"),
+    (re.compile(r"(QOS|Assoc)(Max|Grp)(Jobs|Submit)"), "jobs at once", ""),
+)
+NEVER: Final = frozenset(
+    {
+        "DependencyNeverSatisfied", "PartitionNodeLimit", "PartitionTimeLimit", "PartitionConfig", "BadConstraints",
+        "AccountNotAllowed", "InvalidAccount", "InvalidQOS", "QOSNotAllowed",
+    }
+)  # fmt: skip
+"""With these a job never runs as it was asked for; so too with a limit of one job (`…PerJobLimit`)."""
+
+
+def never_runs(reason: str) -> bool:
+    """Whether a job that waits for that reason never runs unless somebody changes it or the cluster."""
+    word = reason.partition(",")[0].strip("() ")
+    return word in NEVER or word.endswith(("PerJobLimit", "PerJob")) or "MaxWallDuration" in word
+
+
+def pending(reason: str, job: str = "JOB") -> str:
+    """Why a job waits, in words, and what to do: `it asks for more time than its partition allows; ask for less time`.
+
+    An unknown reason comes back as it is.
+    """
+    word, _, rest = reason.strip("() ").partition(",")
+    known = PENDING.get(word.strip())
+    if known is None:
+        for pattern, what, option in _LIMITS:
+            if pattern.match(word):
+                known = f"it asks for more {what} than {'one job' if never_runs(word) else 'you'} may have", ""
+                if never_runs(word):
+                    known = known[0], f"ask for less ({option})"
+                break
+        else:
+            return reason
+    means, remedy = known
+    detail = f" ({rest.strip()})" if rest.strip() else ""
+    return f"{means}{detail}" + (f"; {remedy.format(job=job)}" if remedy else "")
