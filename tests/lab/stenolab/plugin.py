@@ -1,16 +1,18 @@
 """The lab as pytest fixtures. One server of each version per test process, started when first asked for.
 
 `dstack_22`, `dstack_19`: that server. `dstack`: both, one after the other. `real_lab`: one at dstack's own pace.
-`steno`, `steno_at`: our command, to run against them. Tests that use a server are marked `lab` by themselves, and xdist
-keeps those of one version in one process, so that a whole run starts each server once; it ends with the last of its
-tests. `suffices(version)` leaves a test on the other server to `make test-long`. Without the servers' environments the
-tests skip; with `STENO_REQUIRE_LAB=1` they fail.
+`steno`, `steno_at`: our command, to run against them. `slurm_cluster`, `slurm_unaccounted`: a Slurm of four nodes with
+and without accounting, both in one process.
+
+Tests that use a server are marked `lab` by themselves, and xdist keeps those of one version in one process, so that a
+whole run starts each server once; it ends with the last of its tests. `suffices(version)` leaves a test on the other
+server to `make test-long`. Without the servers' environments the tests skip; with `STENO_REQUIRE_LAB=1` they fail.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Protocol
@@ -19,9 +21,11 @@ import pytest
 
 from stenolab.environment import EnvironmentUnavailable, ensure
 from stenolab.lab import Lab
+from stenolab.slurm import Cluster, lacking, running
 from stenolab.steno import Steno
 from stenolab.versions import NEWEST, OLDEST
 
+SLURM = ("slurm_cluster", "slurm_unaccounted")
 FIXTURES = {"dstack_22": NEWEST, "dstack_19": OLDEST}
 
 
@@ -51,6 +55,22 @@ def real_lab(tmp_path: Path) -> Iterator[Lab]:
     _needs(NEWEST)
     with closing(Lab(NEWEST, tmp_path / "real", pace=1.0, patience=1.0)) as lab:
         yield lab
+
+
+@pytest.fixture(scope="session")
+def slurm_cluster() -> Iterator[Cluster]:
+    """A Slurm of four nodes and five partitions that is up, with accounting."""
+    _needs_slurm()
+    with running() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def slurm_unaccounted() -> Iterator[Cluster]:
+    """A Slurm that has no accounting: `sacct` is there and knows nothing."""
+    _needs_slurm()
+    with running(accounting=False) as cluster:
+        yield cluster
 
 
 @pytest.fixture
@@ -83,6 +103,9 @@ def steno_for_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Steno
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks what uses a server, and gives each version's tests to one process."""
     for item in items:
+        if _asks_for(item, SLURM):
+            item.add_marker(pytest.mark.lab)
+            item.add_marker(pytest.mark.xdist_group("slurm"))
         servers = _servers_of(item)
         if servers:
             item.add_marker(pytest.mark.lab)
@@ -123,10 +146,14 @@ _labs: dict[str, Lab] = {}
 
 
 def _servers_of(item: pytest.Item) -> frozenset[str]:
+    return frozenset(FIXTURES[name] for name in _asks_for(item, FIXTURES))
+
+
+def _asks_for(item: pytest.Item, fixtures: Iterable[str]) -> set[str]:
     used = set(getattr(item, "fixturenames", ()))
     parameters = getattr(getattr(item, "callspec", None), "params", {})
     used |= {value for value in parameters.values() if isinstance(value, str)}  # a fixture may ask for one by its name
-    return frozenset(FIXTURES[name] for name in used if name in FIXTURES)
+    return used & set(fixtures)
 
 
 def _at(folder: Path) -> Iterator[StenoAt]:
@@ -151,11 +178,19 @@ def _running(version: str, folders: pytest.TempPathFactory) -> Iterator[Lab]:
         lab.close()
 
 
+def _needs_slurm() -> None:
+    _skip(lacking())
+
+
 def _needs(version: str) -> None:
     try:
         ensure(version)
     except EnvironmentUnavailable as error:
-        message = f"no dstack {version} to test against ({error}); `make lab` installs it"
-        if os.environ.get("STENO_REQUIRE_LAB"):
-            pytest.fail(message)
+        _skip(f"no dstack {version} to test against ({error}); `make lab` installs it")
+
+
+def _skip(message: str | None) -> None:
+    if message is not None and os.environ.get("STENO_REQUIRE_LAB"):
+        pytest.fail(message)
+    if message is not None:
         pytest.skip(message)

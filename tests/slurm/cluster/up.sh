@@ -5,6 +5,8 @@ set -u; S=$(cd "$(dirname "$0")" && pwd)
 L=${STENO_SLURM_LAB:-${TMPDIR:-/tmp}/steno-slurm-lab}; mkdir -p $L; cd $L; export SLURM_CONF=$L/etc/slurm.conf
 T0=$(date +%s.%N); t(){ printf '%6.2fs  %s\n' "$(python3 -c "import time;print(time.time()-$T0)")" "$*"; }
 U=${LABUSER:-games}
+# Ports: the controller's, slurmdbd's and MariaDB's, then one a node. Without accounting: STENO_SLURM_ACCOUNTED=no.
+P=${STENO_SLURM_PORT:-16817}; A=${STENO_SLURM_ACCOUNTED:-yes}
 if [ "${1:-}" = --fresh ]; then rm -rf mysql spool run/state; fi
 mkdir -p etc run run/state log spool dev jobs traces; chmod 755 . etc run log dev; chmod 1777 jobs; chown $U jobs
 # --- fake GPU device files (character devices, so gres.conf accepts them and sets CUDA_VISIBLE_DEVICES)
@@ -13,7 +15,8 @@ for i in 0 1 2 3; do [ -c dev/fakegpu$i ] || { rm -f dev/fakegpu$i; mknod -m 666
 cat > etc/slurm.conf <<C
 ClusterName=lab
 SlurmctldHost=$(hostname -s)(127.0.0.1)
-SlurmctldPort=16817
+SlurmctldPort=$P
+FirstJobId=${STENO_SLURM_FIRST:-1}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
@@ -51,16 +54,16 @@ MpiDefault=none
 PriorityType=priority/multifactor
 AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=127.0.0.1
-AccountingStoragePort=16819
+AccountingStoragePort=$((P+1))
 AccountingStoragePass=$L/run/munge.sock
 AccountingStorageEnforce=associations,limits,qos
 AccountingStorageTRES=gres/gpu,gres/gpu:a6000,gres/gpu:v100,gres/gpu:a40
 JobCompType=jobcomp/filetxt
 JobCompLoc=$L/log/jobcomp.txt
-NodeName=node1 NodeHostname=$(hostname -s) NodeAddr=127.0.0.1 Port=17001 CPUs=16 RealMemory=64000 Gres=gpu:a6000:4 State=UNKNOWN
-NodeName=node2 NodeHostname=$(hostname -s) NodeAddr=127.0.0.1 Port=17002 CPUs=16 RealMemory=64000 Gres=gpu:a6000:4 State=UNKNOWN
-NodeName=node3 NodeHostname=$(hostname -s) NodeAddr=127.0.0.1 Port=17003 CPUs=16 RealMemory=64000 Gres=gpu:v100:4 State=UNKNOWN
-NodeName=node4 NodeHostname=$(hostname -s) NodeAddr=127.0.0.1 Port=17004 CPUs=16 RealMemory=64000 Gres=gpu:a40:4 State=UNKNOWN
+NodeName=node1 NodeHostname=$(hostname -s) NodeAddr=127.0.0.1 Port=$((P+2+1)) CPUs=16 RealMemory=64000 Gres=gpu:a6000:4 State=UNKNOWN
+NodeName=node2 NodeHostname=$(hostname -s) NodeAddr=127.0.0.1 Port=$((P+2+2)) CPUs=16 RealMemory=64000 Gres=gpu:a6000:4 State=UNKNOWN
+NodeName=node3 NodeHostname=$(hostname -s) NodeAddr=127.0.0.1 Port=$((P+2+3)) CPUs=16 RealMemory=64000 Gres=gpu:v100:4 State=UNKNOWN
+NodeName=node4 NodeHostname=$(hostname -s) NodeAddr=127.0.0.1 Port=$((P+2+4)) CPUs=16 RealMemory=64000 Gres=gpu:a40:4 State=UNKNOWN
 PartitionName=gpu-a6000 Nodes=node[1-2] Default=YES MaxTime=1-00:00:00 DefaultTime=10 DefMemPerCPU=1000 PriorityTier=10 PreemptMode=OFF State=UP TRESBillingWeights="CPU=1.0,Mem=0.25G,GRES/gpu:a6000=100"
 PartitionName=gpu-v100 Nodes=node3 MaxTime=1-00:00:00 DefaultTime=10 DefMemPerCPU=1000 PriorityTier=10 PreemptMode=OFF State=UP TRESBillingWeights="CPU=1.0,GRES/gpu:v100=60"
 PartitionName=gpu-a40 Nodes=node4 MaxTime=1-00:00:00 DefaultTime=10 DefMemPerCPU=1000 PriorityTier=10 PreemptMode=OFF State=UP TRESBillingWeights="CPU=1.0,GRES/gpu:a40=80"
@@ -84,7 +87,7 @@ C
 cat > etc/slurmdbd.conf <<C
 DbdHost=$(hostname -s)
 DbdAddr=127.0.0.1
-DbdPort=16819
+DbdPort=$((P+1))
 SlurmUser=root
 AuthType=auth/munge
 AuthInfo=socket=$L/run/munge.sock
@@ -93,7 +96,7 @@ LogFile=$L/log/slurmdbd.log
 PidFile=$L/run/slurmdbd.pid
 StorageType=accounting_storage/mysql
 StorageHost=127.0.0.1
-StoragePort=13306
+StoragePort=$((P+2))
 StorageUser=slurm
 StoragePass=lab
 StorageLoc=slurm_acct_db
@@ -104,12 +107,13 @@ wait_for(){ for i in $(seq 1 600); do eval "$1" >/dev/null 2>&1 && return 0; sle
 # --- munge
 /usr/sbin/munged --force --key-file=$L/etc/munge.key --socket=$L/run/munge.sock --pid-file=$L/run/munged.pid --log-file=$L/log/munged.log --seed-file=$L/run/munge.seed
 wait_for "munge -n -S $L/run/munge.sock" && t munged up
+if [ $A = yes ]; then
 # --- mariadb
 FRESHDB=0
 if [ ! -d mysql/mysql ]; then FRESHDB=1; mkdir -p mysql; chown mysql mysql; mariadb-install-db --no-defaults --user=mysql --datadir=$L/mysql --auth-root-authentication-method=normal --skip-test-db >log/mysql-install.log 2>&1; t mariadb datadir installed; fi
 chown mysql mysql; touch log/mariadb.log; chown mysql log/mariadb.log
 mkdir -p run/my; chown mysql run/my
-setsid /usr/sbin/mariadbd --no-defaults --user=mysql --datadir=$L/mysql --socket=$L/run/my/my.sock --pid-file=$L/run/my/mariadbd.pid --port=13306 --bind-address=127.0.0.1 --innodb-buffer-pool-size=128M --innodb-lock-wait-timeout=900 --innodb-log-file-size=32M --skip-log-bin >>log/mariadb.log 2>&1 &
+setsid /usr/sbin/mariadbd --no-defaults --user=mysql --datadir=$L/mysql --socket=$L/run/my/my.sock --pid-file=$L/run/my/mariadbd.pid --port=$((P+2)) --bind-address=127.0.0.1 --innodb-buffer-pool-size=128M --innodb-lock-wait-timeout=900 --innodb-log-file-size=32M --skip-log-bin >>log/mariadb.log 2>&1 &
 echo $! > run/mariadbd.pid
 wait_for "mariadb-admin --no-defaults -uroot -S $L/run/my/my.sock ping" && t mariadbd up
 if [ $FRESHDB = 1 ]; then mariadb --no-defaults -uroot -S $L/run/my/my.sock -e "create database slurm_acct_db; create user 'slurm'@'127.0.0.1' identified by 'lab'; create user 'slurm'@'localhost' identified by 'lab'; grant all on slurm_acct_db.* to 'slurm'@'127.0.0.1'; grant all on slurm_acct_db.* to 'slurm'@'localhost';"; fi
@@ -124,6 +128,7 @@ sacctmgr -i add qos cappeddeny set MaxTRESPerJob=cpu=2 Flags=DenyOnLimit >/dev/n
 sacctmgr -i add user root Account=lab >/dev/null; sacctmgr -i modify user root set qos+=capped,cappeddeny >/dev/null
 sacctmgr -i add user $U Account=lab >/dev/null; sacctmgr -i modify user $U set qos+=capped,cappeddeny >/dev/null
 t accounting set up; fi
+else sed -i '/^Accounting/d; s/ QOS=capped//' etc/slurm.conf; fi
 /usr/sbin/slurmctld -f $SLURM_CONF
 wait_for "scontrol ping | grep -q UP" || { tail -5 log/slurmctld.log; exit 1; }; t slurmctld up
 # --- nodes
