@@ -149,7 +149,7 @@ def _scope(req: bytes) -> Scope:
     name = f"slurm/{source}" if source else "slurm"
     witness = _WITNESSES.get(asked.tool)
     if witness is None or not (asked.json or asked.columns or asked.tool in ("scontrol", read.ENDS)):
-        return Scope(provider="slurm", source=name, listing=Listing.OTHER, endpoint=asked.tool)
+        return Scope(provider="slurm", source=name, listing=Listing.OTHER, endpoint=asked.tool or "other")
     return Scope(
         provider="slurm",
         source=name,

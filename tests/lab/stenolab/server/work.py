@@ -1,4 +1,4 @@
-"""Whether a queue of the server has work: one query of its database, a hundredth of what a fetch costs.
+"""Whether a queue of the server has work: one query of its database instead of a fetch.
 
 Fetching at the lab's pace takes an idle server a third of a core. A queue is fetched quickly only while it has work,
 and at dstack's own pace in any case.
