@@ -88,6 +88,10 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Of the first job's newest attempt, as the provider gives it beside the jobs."""
     drift: tuple[str, ...] = ()
     """Paths whose value had an unknown word or the wrong type."""
+    mismatch: str | None = None
+    """How the GPUs that the run itself found differ from those it asked for; None: they do not, or it did not say."""
+    phases: tuple[tuple[str, int], ...] = ()
+    """What the run says it does, each from when."""
 
     @property
     def newest(self) -> list[AttemptFacts]:

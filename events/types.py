@@ -115,6 +115,7 @@ class SubmitSucceeded(OfRun, kind=13):
     provider_id: str
     name: str
     found: bool = False  # True where an earlier call, whose answer was lost, had already brought it there
+    sent: str | None = None  # what the provider was handed in place of the task, without secret values
 
 
 class SubmitFailed(OfRun, kind=14):

@@ -83,7 +83,7 @@ def show_command(app: App, run: str, at: str | None) -> None:
 
     with viewing(app, at) as (_, view, now):
         row = view.row(run)
-        found, anomalies = view.run(row.run_id), view.anomalies_of(row.run_id)
+        found, anomalies = view.run(row.run_id), view.anomalies_of(f"run/{row.run_id}")
         source, queued = view.source_of(row, now), view.queued(now).get(row.run_id)
         machine = None if found.vm_id is None else view.vm(found.vm_id).name
         position = view.position
@@ -110,7 +110,7 @@ def timeline_command(app: App, run: str, at: str | None) -> None:
     With --json: {"run_id", "name", "state", "reason", "from", "until", "first_poll_at", "spans": [{"state", "attempt",
     "from", "to", "seconds", "position"}], "blind": [{"source", "from", "to", "seconds"}], "machine": {"vm_id", "start",
     "phases": [{"phase", "from", "to", "seconds"}]}, "phases": [{"phase", "from", "to", "seconds", "position"}]}; the
-    last are the phases that a kernel's task reports.
+    last are the phases that the task itself reports.
 
     \b
     Examples:
@@ -119,6 +119,7 @@ def timeline_command(app: App, run: str, at: str | None) -> None:
     """
     from cli.render.timeline import draw
     from cli.wiring.view import viewing
+    from engine.fold.run import phases_of
     from projections.models.timeline import timeline
     from projections.store.world_table import decode_run
 
@@ -127,7 +128,7 @@ def timeline_command(app: App, run: str, at: str | None) -> None:
         found = view.run(row.run_id)
         vm = None if found.vm_id is None else view.vm(found.vm_id)
         folded, seen = decode_run(row.folded), view.clock(row.archive, now)
-        life = timeline(found, view.blind_of(row), seen, vm, folded.said, folded.later_attempts)
+        life = timeline(found, view.blind_of(row), seen, vm, folded.said, folded.later_attempts, phases_of(folded))
     show(app, lambda: wire(life), lambda: draw(found, life, columns()))
 
 

@@ -34,6 +34,9 @@ def draw(run: RunObject, life: Timeline, columns: int) -> str:
         row = _row(span.state, paint.STATE_COLOURS.get(span.state), scale, span.start, end, fill="█")
         lines.append(row + (_OPEN if span.end is None else ""))
     lines += _axis(scale)
+    if life.phases:
+        lines.append(paint.dim("its task"))
+        lines += [_row(one.phase, "cyan", scale, one.start, one.end, fill="▒") for one in life.phases]
     if life.machine.phases:
         lines.append(paint.dim("its machine"))
         lines += [_row(one.phase, "bright_black", scale, one.start, one.end, fill="▒") for one in life.machine.phases]

@@ -7,7 +7,8 @@ from cli.wiring.app import App
 from cli.wiring.output import show
 from engine.providers.task import Completed
 from engine.settings.settings import Settings
-from events.clock import Clock, Ids
+from events.clock import Clock, Ids, parse_time
+from events.errors import RecordNotFound
 from events.poll import Poll
 
 
@@ -16,6 +17,7 @@ class ProviderHost:
 
     def __init__(self, app: App, provider: str) -> None:
         self._app = app.copied(app.clock)
+        self._provider = provider
         self._app.set_flag("provider", provider)
         self._out = app
 
@@ -40,6 +42,40 @@ class ProviderHost:
     def append(self, polls: Sequence[Poll]) -> None:
         with self._app.writing() as record:
             record.append_polls(polls)
+
+    def answers(self, path: str) -> list[Poll]:
+        from projections.models.record_pages import poll_rows
+
+        if not self._has_record():
+            return []
+        with self._app.reading() as record:
+            rows = poll_rows(record, after=0, until=record.head().position)
+            return [record.poll(int(str(row["position"]))) for row in rows if str(row["path"]).startswith(path)]
+
+    def waits(self) -> dict[str, list[int]]:
+        from cli.wiring.view import DAY, viewing
+        from projections.store.world_table import decode_vm
+
+        found: dict[str, list[int]] = {}
+        if not self._has_record():
+            return found
+        with viewing(self._app) as (_, view, now):
+            for run in view.runs(open_or_since=now - 30 * DAY):
+                ran = next((move.at for move in run.transitions if move.target == "running"), None)
+                if run.provider == self._provider and run.vm_id and run.submitted_at and ran:
+                    gpu = decode_vm(view.vm_row(run.vm_id).folded).facts.gpu or "none"
+                    found.setdefault(gpu, []).append(max(0, parse_time(ran) - parse_time(run.submitted_at)))
+        return found
+
+    def _has_record(self) -> bool:
+        try:
+            with self._app.reading():
+                return True
+        except RecordNotFound:
+            return False
+
+    def end(self, code: int) -> None:
+        self._out.exit_code = code
 
     def race(self, tasks: Sequence[Completed], *, wait: bool, give_up_after: int | None) -> None:
         from cli.wiring.race import run_race

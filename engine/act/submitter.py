@@ -176,7 +176,7 @@ class Submitter:
                 raise
             self.fail(submit, error)
         else:
-            self._succeed(submit, submitted.provider_id, name, found=False)
+            self._succeed(submit, submitted.provider_id, name, found=False, sent=submitted.sent)
         finally:
             self._ahead.pop(run_id, None)
 
@@ -283,8 +283,10 @@ class Submitter:
             f"run/{run_id}", types.RunHeld(**_where(submit), why="ambiguous", detail=detail, not_before=None)
         )
 
-    def _succeed(self, submit: OpenSubmit, provider_id: str, name: str, *, found: bool) -> None:
-        self.finish(types.SubmitSucceeded(**_where(submit), provider_id=provider_id, name=name, found=found))
+    def _succeed(
+        self, submit: OpenSubmit, provider_id: str, name: str, *, found: bool, sent: str | None = None
+    ) -> None:
+        self.finish(types.SubmitSucceeded(**_where(submit), provider_id=provider_id, name=name, found=found, sent=sent))
 
     def _abandon(self, submit: OpenSubmit, why: str) -> None:
         self.finish(types.IntentAbandoned(**_where(submit), intent="submit", why=why, policy=False))

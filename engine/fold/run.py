@@ -161,3 +161,8 @@ class Run(Tracked, kw_only=True):
     def retried(self) -> bool:
         """Whether the provider itself has tried the request that stands more than once."""
         return bool(self.attempt)
+
+
+def phases_of(run: Run) -> tuple[tuple[str, int], ...]:
+    """What the run did, each from when, where its provider reports that."""
+    return () if run.facts is None else run.facts.phases

@@ -72,6 +72,8 @@ def _write(turn: Turn, run: Run, facts: RunFacts) -> bool:
         run.started_at = turn.at
     for drift in facts.drift:
         turn.note(run, AnomalyKind.SCHEMA_DRIFT, drift, once=True)
+    if facts.mismatch is not None:
+        turn.note(run, AnomalyKind.GPU_MISMATCH, facts.mismatch, once=True)
     return retried
 
 

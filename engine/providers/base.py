@@ -22,6 +22,8 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     submitted_at: int | None = None
     """The provider's time of the submission, where it gives one (microseconds, UTC)."""
+    sent: str | None = None
+    """What it was handed in place of the task, whole and without secret values; None: the task itself."""
 
 
 class Named(msgspec.Struct, frozen=True, kw_only=True):

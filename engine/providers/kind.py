@@ -120,6 +120,15 @@ class Host(Protocol):
     def append(self, polls: Sequence[Poll]) -> None:
         """Write answers of the provider into the record, which is made if it is not there."""
 
+    def answers(self, path: str) -> Sequence[Poll]:
+        """The answers in the record whose path begins so, oldest first."""
+
+    def waits(self) -> Mapping[str, Sequence[int]]:
+        """How long runs of the provider waited for their machine, by its GPU: microseconds, of the last 30 days."""
+
+    def end(self, code: int) -> None:
+        """End the command with this exit code."""
+
     def race(self, tasks: Sequence[Completed], *, wait: bool, give_up_after: int | None) -> None:
         """Request runs of which the first to run wins; follow them to the end of that one.
 

@@ -88,6 +88,7 @@ def timeline(
     vm: VmObject | None = None,
     said: Said | None = None,
     later: Sequence[Attempt] = (),
+    phases: Sequence[tuple[str, int]] = (),
 ) -> Timeline:
     """The life of a run up to its verdict, or up to `now` (microseconds, UTC) while it is open.
 
@@ -95,6 +96,7 @@ def timeline(
         vm: its machine.
         said: what its task said of itself.
         later: its attempts after the first.
+        phases: what it did, each from when, where its provider reports that.
     """
     moves = [parse_time(move.at) for move in run.transitions]
     submitted = parse_time(run.submitted_at) if run.submitted_at else None
@@ -136,7 +138,7 @@ def timeline(
                 for one, begin, end in _within(() if vm is None else vm.intervals, start, until)
             ),
         ),
-        phases=() if said is None else _task(said, until),
+        phases=_reported(phases, run, until) if said is None else _task(said, until),
     )
 
 
@@ -184,6 +186,18 @@ def _task(said: Said, until: int) -> tuple[TaskPhase, ...]:
             position=step.position,
         )
         for step, end in zip(said.phases, ends, strict=True)
+    )
+
+
+def _reported(phases: Sequence[tuple[str, int]], run: RunObject, until: int) -> tuple[TaskPhase, ...]:
+    """As `_task`; a run that only ever did one thing has no phases."""
+    if len(phases) < 2:
+        return ()
+    position = run.evidence[-1] if run.evidence else 0
+    ends = [*(at for _, at in phases), until][1:]
+    return tuple(
+        TaskPhase(phase=name, start=at, end=max(at, end), seconds=max(0, end - at) / SECOND, position=position)
+        for (name, at), end in zip(phases, ends, strict=True)
     )
 
 

@@ -10,9 +10,10 @@ import msgspec
 
 from engine.errors import NameInUse, ProviderError, ProviderUnreachable, RunNotFound, TaskInvalid
 from engine.providers.base import Named, Provider, Submission, Submitted
+from engine.providers.slurm import node_report
 from engine.providers.slurm.reading import PREFIX, SlurmReading
-from engine.providers.slurm.rows import Row, question, rows
-from engine.providers.slurm.script import MARK, render
+from engine.providers.slurm.rows import REPORTS, Row, question, rows
+from engine.providers.slurm.script import MARK, render, variables
 from engine.providers.slurm.settings import Site
 from engine.providers.slurm.shell import Done, Shell
 from engine.providers.slurm.spec import spec_of
@@ -48,6 +49,9 @@ class SlurmProvider(Provider):
         self._accounting = site.accounting
         self._listed: frozenset[str] = frozenset()
         """Jobs the controller listed in the last round."""
+        self._unreported: frozenset[str] = frozenset()
+        """Jobs of ours that have not yet said what they found on their machine, and that they run their command."""
+        self._reported: set[str] = set()
         self._reading = SlurmReading()
 
     # -- polls ---------------------------------------------------------------------------------------------------------
@@ -56,6 +60,7 @@ class SlurmProvider(Provider):
         """The sources at the same time, each answer in the order of the questions: the controller's first."""
         try:
             commands = self._commands({job for one in follow for job in (one.partition("_")[0],)}, since)
+            commands += self._reports(self._unreported & set(follow))
         except ProviderUnreachable as error:
             yield self._poll(self.client.words("squeue"), self._clock.now(), str(error))
             return
@@ -66,8 +71,15 @@ class SlurmProvider(Provider):
                 if question(words).tool in ("squeue", "scontrol") and poll.answered and poll.body is not None:
                     scope = self._reading.scope(poll.path, poll.req)
                     lines = msgspec.json.decode(poll.body, type=str).splitlines()
-                    found = (row.job.partition("_")[0] for line in lines for row in _rows(words, line))
+                    listed = [row for line in lines for row in _rows(words, line)]
+                    found = (row.job.partition("_")[0] for row in listed)
                     self._listed = frozenset(found) if scope is not None else self._listed
+                    ours = {row.job for row in listed if (row.comment or "").startswith(MARK)}
+                    self._unreported = (self._unreported & set(follow) | ours) - self._reported
+                elif question(words).tool == REPORTS and poll.answered and poll.body is not None:
+                    said = map(node_report.read, msgspec.json.decode(poll.body, type=str).splitlines())
+                    self._reported |= {one[0] for one in said if one is not None and one[1].phase == "command"}
+                    self._unreported -= self._reported
                 yield poll
 
     def _commands(self, follow: set[str], since: int | None) -> list[tuple[str, ...]]:
@@ -83,6 +95,13 @@ class SlurmProvider(Provider):
         which = ("-j", ",".join(jobs)) if jobs else ("-S", _moment(since, self._clock.now()))
         sacct = self.client.words("sacct", *_PROOF, *which, "-o", _SACCT, **self._rates())
         return [squeue, sacct, sinfo]
+
+    def _reports(self, jobs: Collection[str]) -> list[tuple[str, ...]]:
+        """One question for all of them; `find`, unlike `grep`, succeeds where a file is not there yet."""
+        names = [word for job in sorted(jobs) for word in ("-o", "-name", job)][1:]
+        where = f"{self.client.folder()}/reports"
+        words = (REPORTS, where, "(", *names, ")", "-exec", "grep", "-H", "", "{}", "+")
+        return [self.client.words(*words)] if names else []
 
     def _rates(self) -> dict[str, str]:
         if self.site.rates is None:
@@ -139,7 +158,14 @@ class SlurmProvider(Provider):
             raise NameInUse(f"job {holder.provider_id} has the name {submission.name}; choose another --name")
         folder = self.client.folder()
         script = render(spec, name=submission.name, run_id=submission.run_id, folder=folder)
-        self.client.ask("mkdir", "-p", f"{folder}/output", f"{folder}/ends")
+        self.client.ask("mkdir", "-p", f"{folder}/output", f"{folder}/ends", f"{folder}/reports")
+        if spec.env:
+            write = 'umask 077; mkdir -p "$1" && cat > "$1/$2"'
+            kept = self.client.ask(
+                "sh", "-c", write, "sh", f"{folder}/env", submission.run_id, given=variables(spec).encode()
+            )
+            if kept.status != 0:
+                raise ProviderError(f"{folder}/env on {self.client.where} cannot be written: {kept.problem}")
         command = ("sbatch", "--parsable", f"--comment={MARK}{submission.run_id}")
         done = self.client.ask(*command, given=script.encode())
         if done.status != 0:
@@ -148,7 +174,7 @@ class SlurmProvider(Provider):
         found = _SUBMITTED.fullmatch(lines[-1].strip()) if lines else None
         if found is None:
             raise ProviderError(f"sbatch gave no job id: {done.problem}")
-        return Submitted(provider_id=found[1], name=submission.name)
+        return Submitted(provider_id=found[1], name=submission.name, sent=script)
 
     def find(self, name: str, since: int) -> tuple[Named, ...]:
         """Jobs of that name: those the controller has, and those of accounting, whose own command line is the proof."""

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from engine.facts import AttemptFacts, JobFacts, RunFacts, VmFacts
 from engine.providers.reading import Listing, Reading, Scope
+from engine.providers.slurm import node_report
 from engine.providers.slurm import rows as read
 from engine.providers.slurm.money import price_of
 from engine.providers.slurm.rows import Question, Row
@@ -31,7 +32,10 @@ CONTROLLER: Final = "controller"
 ACCOUNTING: Final = "accounting"
 ACCOUNTING_JSON: Final = "accounting-json"
 SCRIPT: Final = "script"
-_WITNESSES: Final = {"squeue": CONTROLLER, "scontrol": CONTROLLER, "sacct": ACCOUNTING, read.ENDS: SCRIPT}
+REPORT: Final = "report"
+_WITNESSES: Final = {
+    "squeue": CONTROLLER, "scontrol": CONTROLLER, "sacct": ACCOUNTING, read.ENDS: SCRIPT, read.REPORTS: REPORT,
+}  # fmt: skip
 _TEXT: Final = BodyShape(kind="run", items=LINES, identity="0")
 _WHOLE: Final = BodyShape(kind="run", items="")
 _UNKNOWN_JOB: Final = "Invalid job id specified"
@@ -78,6 +82,8 @@ class SlurmReading(Reading):
 
     def runs(self, item: bytes, scope: Scope) -> tuple[RunFacts, ...]:
         asked = self._asked(scope)
+        if asked.tool == read.REPORTS:
+            return _reported(_text(item), scope)
         found: dict[str, list[RunFacts]] = {}
         for row in read.rows(asked, _text(item)):
             found.setdefault(row.job, []).append(_facts(row, asked, scope))
@@ -90,19 +96,23 @@ class SlurmReading(Reading):
         )
         newest = max(rows, key=lambda row: (_newest(row), not row.final))
         if not attempts:
-            return newest
+            phases = tuple(sorted({one for row in rows for one in row.phases}, key=lambda one: one[1]))
+            return replace(newest, phases=phases, mismatch=next((one.mismatch for one in rows if one.mismatch), None))
         numbered = tuple(replace(one, num=num) for num, one in enumerate(attempts))
         first = min((row.submitted_at for row in rows if row.submitted_at is not None), default=None)
         return replace(newest, jobs=(JobFacts(attempts=numbered),), submitted_at=first)
 
     def together(self, before: RunFacts, views: Mapping[str, RunFacts | None]) -> RunFacts:
         """What all sources say of a job; see the module's own text."""
-        return together(before, views)
+        report = views.get(REPORT)
+        others = {witness: facts for witness, facts in views.items() if witness != REPORT}
+        found = together(before, others) if others else before
+        return found if report is None else replace(found, phases=report.phases, mismatch=report.mismatch)
 
     def machines(self, item: bytes, scope: Scope) -> tuple[VmFacts, ...]:
         """What a job has while it runs is a machine of its own, which lives from its start to its end."""
         asked = self._asked(scope)
-        if asked.tool == "squeue" or (asked.tool == "scontrol" and _accounted(asked)):
+        if asked.tool in ("squeue", read.REPORTS) or (asked.tool == "scontrol" and _accounted(asked)):
             return ()
         found = (_allocation(row, asked, scope) for row in read.rows(asked, _text(item)))
         return tuple(one for one in found if one is not None)
@@ -148,7 +158,7 @@ def _scope(req: bytes) -> Scope:
     source = asked.environment.get("STENO_CLUSTER")
     name = f"slurm/{source}" if source else "slurm"
     witness = _WITNESSES.get(asked.tool)
-    if witness is None or not (asked.json or asked.columns or asked.tool in ("scontrol", read.ENDS)):
+    if witness is None or not (asked.json or asked.columns or asked.tool in ("scontrol", read.ENDS, read.REPORTS)):
         return Scope(provider="slurm", source=name, listing=Listing.OTHER, endpoint=asked.tool or "other")
     return Scope(
         provider="slurm",
@@ -160,7 +170,7 @@ def _scope(req: bytes) -> Scope:
         filtered=True,  # no single source lists every job
         asked=req,
         witness=ACCOUNTING_JSON if asked.tool == "sacct" and asked.json else witness,
-        covers=None if asked.filtered or witness == SCRIPT else (asked.jobs or frozenset({"*"})),
+        covers=None if asked.filtered or witness in (SCRIPT, REPORT) else (asked.jobs or frozenset({"*"})),
     )
 
 
@@ -174,6 +184,17 @@ def _accounted(asked: Question) -> bool:
 
 
 # -- one source --------------------------------------------------------------------------------------------------------
+
+
+def _reported(line: str, scope: Scope) -> tuple[RunFacts, ...]:
+    """What a job says of its machine, or that it began a phase."""
+    found = node_report.read(line)
+    if found is None:
+        return ()
+    job, report = found
+    phases = () if report.phase is None else ((report.phase, node_report.moment(report)),)
+    mismatch = node_report.mismatch(report) if report.phase is None else None
+    return (RunFacts(provider_id=job, project=scope.project, phases=phases, mismatch=mismatch),)
 
 
 def _facts(row: Row, asked: Question, scope: Scope) -> RunFacts:

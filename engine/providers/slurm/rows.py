@@ -77,6 +77,8 @@ _FORMAT: Final = re.compile(r"%[.\-]?\d*([A-Za-z])")
 _PAIR: Final = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z/:]*)=")
 ENDS: Final = "grep"
 """Reads the files into which job scripts write their exit status."""
+REPORTS: Final = "find"
+"""Reads the files into which job scripts write what they found, and when they began what."""
 _UNREADABLE: Final = "a line without the columns that were asked for"
 _VALUED: Final = {
     "squeue": frozenset("jutpwnqAMrRSLOo"),

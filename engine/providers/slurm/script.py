@@ -36,13 +36,19 @@ def notice(spec: JobSpec) -> int:
     return max(0, min(_NOTICE_S, limit - LEAST_S))
 
 
+def variables(spec: JobSpec) -> str:
+    """The file `env/<run id>` with the values of its variables."""
+    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in spec.env.items())
+
+
 def render(spec: JobSpec, *, name: str, run_id: str, folder: str) -> str:
     """The whole script.
 
     Args:
         folder: Steno's folder on the cluster, absolute.
     """
-    return "\n".join((*_head(spec, name, run_id, folder), *_environment(spec, name, run_id, folder), *_body(spec), ""))
+    parts = (_head(spec, name, run_id, folder), _environment(spec, name, run_id, folder), _report(spec))
+    return "\n".join((*(line for part in parts for line in part), *_packages(spec), *_body(spec), ""))
 
 
 def _head(spec: JobSpec, name: str, run_id: str, folder: str) -> Iterator[str]:
@@ -91,6 +97,7 @@ def _environment(spec: JobSpec, name: str, run_id: str, folder: str) -> Iterator
     yield 'mkdir -p "$steno_folder/ends"'
     yield from _ENDING
     yield f"export STENO_RUN_ID={run_id}"
+    yield "export STENO_TOTAL_ELAPSED=0 RV_TOTAL_ELAPSED=0"
     yield 'export OMP_NUM_THREADS="${SLURM_CPUS_PER_TASK:-1}" TOKENIZERS_PARALLELISM=false'
     yield 'export PATH="$HOME/.local/bin:$PATH"'
     for variable, where in _CACHES:
@@ -99,8 +106,9 @@ def _environment(spec: JobSpec, name: str, run_id: str, folder: str) -> Iterator
         own = shlex.quote(f"{kind}/{name}-{run_id[-12:]}")
         yield f'export STENO_{_FOLDERS[kind]}="$steno_folder"/{own}; mkdir -p "$STENO_{_FOLDERS[kind]}"'
     yield 'export RV_CHECKPOINT_DIR="$STENO_CHECKPOINT_DIR" RV_OUTPUT_DIR="$STENO_OUTPUT_DIR"'
-    for variable, value in spec.env.items():
-        yield f"export {variable}={shlex.quote(value)}"
+    if spec.env:
+        # Values may be secret: they are in a file that only its owner can read, and not in what Slurm keeps.
+        yield f'. "$steno_folder/env/{run_id}"'
     if spec.nodes > 1:
         yield 'export MASTER_ADDR="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"'
         yield f'export MASTER_PORT="${{MASTER_PORT:-$(({_PORT} + SLURM_JOB_ID % 1000))}}"'
@@ -116,6 +124,73 @@ _CACHES: Final = (
     ("TRITON_CACHE_DIR", "triton"),
 )
 """Caches belong on scratch: a home quota is full after one model. vLLM itself reads VLLM_CACHE_ROOT."""
+
+
+def _report(spec: JobSpec) -> Iterator[str]:
+    """What the job found on its machine, and when it began what, in `reports/<job>`: JSON Lines, polled."""
+    asked = f"{spec.gpu or ''}:{spec.gpus}"
+    yield f"steno_asked={shlex.quote(asked)} steno_workers={spec.workers or 0}"
+    yield from _NODE_REPORT.splitlines()
+
+
+_NODE_REPORT: Final = r"""
+steno_report="$steno_folder/reports/$steno_job"; mkdir -p "$steno_folder/reports"
+steno_phase() { printf '{"phase":"%s","at":%s}\n' "$1" "$(date +%s)" >> "$steno_report"; }
+steno_node() {
+    local names slices seen=${CUDA_VISIBLE_DEVICES:-} cpus memory
+    cpus="$(env -u OMP_NUM_THREADS nproc)"
+    slices="$(nvidia-smi -L 2>/dev/null | sed -n 's/^ *\(MIG [^ ]*\) .*/\1/p')"
+    names="$(nvidia-smi --query-gpu=name,memory.total --format=csv,noheader,nounits 2>/dev/null)"
+    # Where devices are not constrained nvidia-smi lists all: those of the job are numbered here.
+    case "$seen" in ''|*[!0-9,]*) ;; *)
+        names="$(printf '%s\n' "$names" | awk -v seen=",$seen," 'index(seen, "," NR - 1 ",")')";;
+    esac
+    memory="$(sed -n 's/^MemTotal: *\([0-9]*\) kB/\1/p' /proc/meminfo)"
+    printf '{"node":"%s","asked":"%s","slices":"%s","gpus":"%s","cpus_seen":%s,"cpus_cgroup":%s,"cpus_per_task":%s,' \
+        "$(hostname -s)" "$steno_asked" "$(echo $slices)" "$(printf '%s' "$names" | tr '\n"\\' '; ')" \
+        "$(getconf _NPROCESSORS_ONLN)" "$cpus" "${SLURM_CPUS_PER_TASK:-null}"
+    printf '"memory_mib":%s,"job_memory_mib":%s,"scratch_free_mib":%s,"at":%s}\n' "$((${memory:-0} / 1024))" \
+        "${SLURM_MEM_PER_NODE:-null}" "$(df -Pm "$steno_folder" | awk 'NR == 2 { print $4 }')" "$(date +%s)"
+    cpus="${SLURM_CPUS_PER_TASK:-$cpus}"
+    [ "$steno_workers" -le "$cpus" ] || echo "steno: $steno_workers data workers share $cpus CPUs; use $cpus" >&2
+}
+steno_found="$(steno_node)"; printf '%s\n' "$steno_found" >> "$steno_report"
+""".strip()
+"""GPUs by model, memory and slice; CPUs that can be seen, of the cgroup, and after Slurm's own adjustment; memory."""
+
+
+def _packages(spec: JobSpec) -> Iterator[str]:
+    """The environment of the lock file: built by the first job that needs it, its time a phase of its own."""
+    if spec.environment is None:
+        yield "steno_phase command"
+        return
+    lock, _, digest = spec.environment.rpartition("@")
+    folder, _, name = lock.rpartition("/")
+    where = '"$steno_folder"/' + shlex.quote(f"projects/{spec.snapshot}/{folder}" if spec.snapshot else folder)
+    listed = name
+    yield f'steno_env="$steno_folder/envs/{digest}"; mkdir -p "$steno_folder/envs"'
+    yield "steno_build() {"
+    yield f'    cd {where} || return; rm -rf "$steno_env"'
+    yield "    if command -v uv >/dev/null; then"
+    if name == "uv.lock":
+        listed = '"$steno_env.txt"'
+        yield f"        uv export -q --frozen --no-emit-project --no-hashes -o {listed} >/dev/null || return"
+    yield f'        uv venv -q "$steno_env" && uv pip install -q --python "$steno_env" --only-binary :all: -r {listed}'
+    yield "    else"
+    yield '        echo "steno: there is no uv on $(hostname -s), so pip builds the environment: slower" >&2'
+    if name == "requirements.txt":
+        yield '        python3 -m venv "$steno_env" && "$steno_env/bin/pip" install -q --only-binary :all: -r ' + listed
+    else:
+        yield f'        echo "steno: {name} needs uv; put it into ~/.local/bin on the cluster" >&2; return 1'
+    yield "    fi"
+    yield "}"
+    yield "steno_phase environment"
+    # Jobs that start together build it once.
+    yield '( exec 8> "$steno_env.lock"; flock 8; [ -e "$steno_env/.ready" ] ||'
+    yield '    { steno_build && touch "$steno_env/.ready"; } )'
+    yield f'[ $? -eq 0 ] || {{ echo "steno: the environment of {name} cannot be built" >&2; exit 1; }}'
+    yield 'export VIRTUAL_ENV="$steno_env" PATH="$steno_env/bin:$PATH" UV_PROJECT_ENVIRONMENT="$steno_env" UV_NO_SYNC=1'
+    yield "steno_phase command"
 
 
 def _body(spec: JobSpec) -> Iterator[str]:

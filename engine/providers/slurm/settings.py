@@ -36,6 +36,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     """None: asked of the cluster."""
     rates: dict[str, float] | None = None
     """Service units an hour of one GPU of that type or one `cpu`, and `usd`: dollars of a unit; None: nothing costs."""
+    quota: str | None = None
+    """A shell line that prints the user's quota."""
     aliases: dict[str, tuple[str, ...]] = {}
     """GPU names people type → types of the cluster."""
 
@@ -110,6 +112,11 @@ BLOCK = Block(
             help="service units an hour by GPU type and cpu, and dollars of a unit: a6000=100, cpu=1, usd=0.01",
         ),
         Known(
+            name="slurm.quota",
+            variables=("STENO_SLURM_QUOTA",),
+            help="command of the site that prints your quota (hdquota); not set: quota",
+        ),
+        Known(
             name="slurm.aliases",
             variables=("STENO_SLURM_ALIASES",),
             default="a100=a100_80",
@@ -142,5 +149,6 @@ def site_of(settings: Settings) -> Site:
         timeout=parse_duration(settings.value("slurm.timeout") or "30s") / SECOND,
         accounting=False if settings.value("slurm.accounting") == "none" else None,
         rates=None if rates is None else _rates(rates),
+        quota=settings.value("slurm.quota"),
         aliases=_aliases(settings.value("slurm.aliases") or ""),
     )

@@ -3,8 +3,9 @@
 import os
 import shlex
 import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -58,19 +59,27 @@ class Shell:
             ProviderUnreachable: it is not there, took too long, or ssh does not get there.
             ProviderRefused: the login node does not let us in.
         """
-        limit = timeout or self.site.timeout
+        found = self.local(self._reach(words), given=given, timeout=timeout or self.site.timeout)
+        found = msgspec.structs.replace(found, words=tuple(words))
+        self._check(found)
+        return found
+
+    def local(self, words: Sequence[str], *, given: bytes = b"", timeout: float | None = None) -> Done:
+        """Run it on this machine; `timeout` None: however long it takes.
+
+        Raises:
+            ProviderUnreachable: it is not there, or took too long.
+        """
         try:
             done = subprocess.run(
-                self._reach(words), input=given, capture_output=True, timeout=limit, check=False, start_new_session=True
+                list(words), input=given, capture_output=True, timeout=timeout, check=False, start_new_session=True
             )
         except FileNotFoundError as error:
             raise ProviderUnreachable(f"there is no {error.filename} on this machine", sent=False) from None
         except subprocess.TimeoutExpired:
-            raise ProviderUnreachable(f"{_tool(words)} gave no answer for {limit:g} s") from None
+            raise ProviderUnreachable(f"{_tool(words)} gave no answer for {timeout:g} s") from None
         out, err = (text[:_LARGEST].decode(errors="replace") for text in (done.stdout, done.stderr))
-        found = Done(words=tuple(words), status=done.returncode, out=out, err=err)
-        self._check(found)
-        return found
+        return Done(words=tuple(words), status=done.returncode, out=out, err=err)
 
     def ask(self, *command: str, given: bytes = b"") -> Done:
         """Run a command of ours that must succeed.
@@ -107,6 +116,31 @@ class Shell:
             timeout=self.site.timeout, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         return done.stdout
+
+    def copy(self, root: str, names: Iterable[str], folder: str, before: str | None) -> Done:
+        """Copy files below `root` into a new folder there, read-only.
+
+        Args:
+            before: a folder, as seen from the new one, whose equal files become hard links; None: there is none.
+
+        Raises:
+            ProviderUnreachable: as `run`.
+        """
+        there = folder if self.site.host is None else f"{self.site.host}:{folder}"
+        options = [] if before is None else [f"--link-dest={before}"]
+        if self.site.host is not None:
+            options += ["--rsh", shlex.join(self._ssh())]
+        words = ("rsync", "-a", "-s", "--no-implied-dirs", "--files-from=-", "--from0", "--chmod=F-w", "--timeout=60")
+        given = b"\0".join(os.fsencode(name) for name in names)
+        return self.local((*words, *options, f"{root}/", f"{there}/"), given=given)
+
+    def attached(self, words: Sequence[str]) -> int:
+        """Run it with our own input, output and terminal; its exit code."""
+        terminal = ["-t"] if sys.stdin.isatty() else []
+        host = self.site.host
+        return subprocess.run(
+            list(words) if host is None else [*self._ssh(), *terminal, host, "--", shlex.join(words)], check=False
+        ).returncode
 
     def close(self) -> None:
         """End the shared connection."""

@@ -38,6 +38,12 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     dependency: str | None = None
     constraint: str | None = None
     workdir: str | None = None
+    environment: str | None = None
+    """`<lock file, from the top of the snapshot>@<hash>`: of the packages it needs; None: those of the machine."""
+    snapshot: str | None = None
+    """Of the files it runs on: `<project>/<time>-<digest>`."""
+    workers: int | None = None
+    """Data workers that its command asks for."""
     requeue: bool | None = None
     checkpoint: int | None = None
     """Minutes of one segment: shortly before its end the program gets SIGUSR1, and the job is submitted again."""
@@ -108,6 +114,10 @@ def _word(task: Mapping[str, object], field: str) -> str | None:
     return text
 
 
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and value >= 0 else None
+
+
 def spec_of(task: Mapping[str, object], *, partition: str | None = None, account: str | None = None) -> JobSpec:
     """The job of a task (as `complete_plain` gives it).
 
@@ -141,6 +151,9 @@ def spec_of(task: Mapping[str, object], *, partition: str | None = None, account
         array=_word(task, "array"),
         dependency=_word(task, "dependency"),
         constraint=_word(task, "constraint"),
+        environment=None if task.get("environment") is None else str(task["environment"]),
+        snapshot=None if task.get("snapshot") is None else str(task["snapshot"]),
+        workers=_count(task.get("workers")),
         workdir=None if task.get("working_dir") is None else str(task["working_dir"]),
         checkpoint=None if task.get("checkpoint") is None else minutes(task["checkpoint"], "checkpoint"),
         total=None if task.get("total_time") is None else minutes(task["total_time"], "total_time"),

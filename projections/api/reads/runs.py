@@ -6,6 +6,7 @@ import msgspec
 
 from engine.amounts import money
 from engine.decide.queue import Queued
+from engine.fold.run import phases_of
 from engine.money.costs import Costs
 from engine.money.reconcile import Reconciliation, reconcile_run
 from engine.objects import RunObject
@@ -41,7 +42,7 @@ def _timeline(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
     run = view.run(row.run_id)
     vm = None if run.vm_id is None else view.vm(run.vm_id)
     folded, now = decode_run(row.folded), view.clock(row.archive, look.now)
-    return wire(timeline(run, view.blind_of(row), now, vm, folded.said, folded.later_attempts))
+    return wire(timeline(run, view.blind_of(row), now, vm, folded.said, folded.later_attempts, phases_of(folded)))
 
 
 def _explain(_: Service, look: Look, asked: Asked) -> dict[str, Any]:

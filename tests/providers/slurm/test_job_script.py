@@ -1,0 +1,108 @@
+"""The job script: what each bug and improvement of the seeds asks of it; and what a job reports of its machine."""
+
+import subprocess
+
+import pytest
+
+from engine.providers.slurm.node_report import NodeReport, mismatch, read
+from engine.providers.slurm.script import notice, render, variables
+from engine.providers.slurm.spec import JobSpec, spec_of
+
+RUN = "01a3b0ce-0000-7000-8000-0123456789ab"
+
+
+def script(**fields: object) -> str:
+    return render(JobSpec(commands=("true",), **fields), name="train", run_id=RUN, folder="/scratch/me/steno")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("what", "line"),
+    [
+        ("bug 4", 'OMP_NUM_THREADS="${SLURM_CPUS_PER_TASK:-1}"'),
+        ("bug 5", "TOKENIZERS_PARALLELISM=false"),
+        ("improvement 1", 'VLLM_CACHE_DIR="$steno_folder/cache/vllm"'),
+        ("improvement 1", 'VLLM_CACHE_ROOT="$steno_folder/cache/vllm"'),
+        ("test 1", 'HF_HOME="$steno_folder/cache/huggingface"'),
+        ("test 1", 'UV_CACHE_DIR="$steno_folder/cache/uv"'),
+        ("part 5", 'TORCHINDUCTOR_CACHE_DIR="$steno_folder/cache/inductor"'),
+        ("part 5", 'TRITON_CACHE_DIR="$steno_folder/cache/triton"'),
+        ("part 5", 'STENO_CHECKPOINT_DIR="$steno_folder"/checkpoints/train-0123456789ab'),
+        ("part 5", 'STENO_OUTPUT_DIR="$steno_folder"/results/train-0123456789ab'),
+        ("part 5", 'RV_CHECKPOINT_DIR="$STENO_CHECKPOINT_DIR"'),
+        ("part 5", "RV_TOTAL_ELAPSED=0"),
+        ("improvement 3", "#SBATCH --cpus-per-task=4"),
+    ],
+)
+def test_every_job_has(what: str, line: str) -> None:
+    """Threads at most the CPUs, quiet tokenizers, caches on scratch, folders by name and id."""
+    assert line in script(cpus=4), what
+
+
+def test_ranks_are_set_in_each_task() -> None:
+    """Bug 10, improvement 7: exported in the batch script the rank is 0 on every node."""
+    text = script(nodes=2)
+    batch, _, task = text.partition("srun ")
+    assert "MASTER_ADDR=" in batch
+    assert "MASTER_PORT=" in batch
+    for name in ("NODE_RANK", "RANK", "WORLD_SIZE"):
+        assert f'{name}="$SLURM_' in task
+        assert f"export {name}=" not in batch
+    assert "NODE_RANK" not in script(nodes=1)
+
+
+def test_a_segment_works_for_a_minute_at_least() -> None:
+    """Bug 9, improvement 6: a notice longer than the segment made one resubmission after another."""
+    assert [notice(JobSpec(commands=(), time=time)) for time in (1, 2, 10)] == [0, 60, 120]
+
+
+def test_values_of_variables_are_not_in_the_script() -> None:
+    """They may be secret, and Slurm keeps scripts."""
+    spec = JobSpec(commands=("true",), env={"TOKEN": "hush'\nhush"})
+    assert "hush" not in render(spec, name="x", run_id=RUN, folder="/f")
+    done = subprocess.run(
+        ["bash", "-c", f'{variables(spec)}printf %s "$TOKEN"'], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "hush'\nhush"
+
+
+@pytest.mark.parametrize("lock", ["uv.lock", "sub dir/requirements.txt", "pyproject.toml"])
+def test_the_script_is_valid_bash(lock: str) -> None:
+    """With and without an environment, nodes, checkpoints."""
+    task = {"commands": ["echo 'a b'"], "environment": f"{lock}@0123456789ab", "snapshot": "it's/x", "workers": 8}
+    for more in ({}, {"nodes": 2}, {"checkpoint": "10m", "max_duration": "10m", "total_time": "1h"}):
+        text = render(spec_of({**task, **more}), name="x", run_id=RUN, folder="/a b/steno")
+        assert subprocess.run(["bash", "-n"], input=text, text=True, check=False).returncode == 0
+        assert "--only-binary :all:" in text
+        assert 'PATH="$HOME/.local/bin:$PATH"' in text
+
+
+@pytest.mark.parametrize(
+    ("asked", "gpus", "slices", "odd"),
+    [
+        ("v100:2", "NVIDIA RTX A6000, 49140;NVIDIA RTX A6000, 49140", "", "got NVIDIA RTX A6000 × 2"),
+        ("v100:1", "Tesla V100-SXM2-32GB, 32768", "", None),
+        ("a6000:2", "NVIDIA RTX A6000, 49140", "", "asked for a6000 × 2, got NVIDIA RTX A6000 × 1"),
+        ("rtx3090:1", "NVIDIA GeForce RTX 3090, 24576", "", None),
+        ("a100_80:1", "NVIDIA A100-SXM4-80GB, 81920", "", None),
+        ("a100_80:1", "NVIDIA A100-PCIE-40GB, 40960", "", "got NVIDIA A100-PCIE-40GB"),
+        ("1g.10gb:1", "NVIDIA A100-SXM4-80GB, 81920", "MIG 1g.10gb", None),
+        ("1g.10gb:1", "NVIDIA A100-SXM4-80GB, 81920", "MIG 2g.20gb", "got MIG 2g.20gb"),
+        ("tesla:1", "Whatever, 1", "", None),
+        (":1", "Whatever, 1", "", None),
+        (":0", "Whatever, 1", "", None),
+        ("a6000:1", "", "", None),
+    ],
+)
+def test_gpus_that_are_there_against_those_asked_for(asked: str, gpus: str, slices: str, odd: str | None) -> None:
+    """Test 6 of the seeds, remaining improvement 3: a V100 partition gave A6000s."""
+    found = mismatch(NodeReport(node="n1", asked=asked, gpus=gpus, slices=slices))
+    assert (found is None) == (odd is None), found
+    assert (odd or "") in (found or "")
+
+
+def test_what_is_no_report_is_left_out() -> None:
+    """A file cut by a full disk."""
+    assert read("/f/reports/12:{") is None
+    assert read("") is None
+    job, report = read('/f/reports/12_3:{"phase":"command","at":5}') or ("", NodeReport())
+    assert (job, report.phase, report.at) == ("12_3", "command", 5)
