@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,17 +10,26 @@ from stenolab.slurm import Cluster
 from stenolab.steno import Steno
 
 
-@pytest.fixture
-def on_slurm(slurm_cluster: Cluster, tmp_path: Path) -> Iterator[Steno]:
-    """Our command, set up for the cluster."""
-    steno = Steno(
-        folder=tmp_path,
+@pytest.fixture(scope="session")
+def steno_on_slurm(slurm_cluster: Cluster) -> Callable[[Path], Steno]:
+    """Our command with a home and a record in that folder, set up for the cluster."""
+    return lambda folder: Steno(
+        folder=folder,
         STENO_PROVIDER="slurm",
-        STENO_SLURM_FOLDER=str(slurm_cluster.folder / "jobs" / tmp_path.name),
+        STENO_SLURM_FOLDER=str(slurm_cluster.folder / "jobs" / folder.name),
         STENO_SLURM_CLUSTER="lab",
         STENO_SLURM_RATES="a6000=100,v100=60,a40=80,usd=0.01",
         **slurm_cluster.environment,
     )
+
+
+@pytest.fixture
+def on_slurm(
+    slurm_cluster: Cluster, steno_on_slurm: Callable[[Path], Steno], tmp_path: Path, slow_endings: Steno
+) -> Iterator[Steno]:
+    """Our command; its jobs are cancelled when the test ends."""
+    del slow_endings  # they go on beside the test
+    steno = steno_on_slurm(tmp_path)
     yield steno
     steno.close()
-    slurm_cluster.run("scancel", "-u", "root", check=False)
+    slurm_cluster.cancel_in(f"/jobs/{tmp_path.name}")

@@ -286,8 +286,8 @@ def together(before: RunFacts, views: Mapping[str, RunFacts | None]) -> RunFacts
         return replace(before, state=State.FINISHING, status=before.status, reason=AWAITING, requeued=False)
     if controller is not None and controller.final:
         return controller
-    shown = _merged(accounting, controller)
-    newer = controller is not None and (controller.submitted_at or 0) > _newest(accounting)
+    shown = _merged(accounting, controller, before)
+    newer = _newest(shown) > _newest(accounting)
     newest = accounting.jobs[0].newest
     requeued = newest is not None and newest.retried
     # Of an end after which a job is requeued the controller must have been asked: it lists the job, or no longer.
@@ -297,7 +297,7 @@ def together(before: RunFacts, views: Mapping[str, RunFacts | None]) -> RunFacts
     live = controller if lists_it or newer else None
     if live is not None:
         return _unended(shown, state=live.state, status=live.status, reason=live.reason, requeued=live.requeued)
-    if accounting.final:
+    if accounting.final and not newer:
         return _unended(shown, state=State.FINISHING, status=accounting.status, reason=accounting.reason)
     gone = CONTROLLER in views
     if gone:
@@ -323,10 +323,16 @@ def _fuller(text: RunFacts | None, other: RunFacts | None) -> RunFacts | None:
     return other if (_newest(other), other.final) > (_newest(text), text.final) else text
 
 
-def _merged(accounting: RunFacts, controller: RunFacts | None) -> RunFacts:
-    """Accounting's attempts, and one more where the controller has it in its queue again and accounting not yet."""
+def _merged(accounting: RunFacts, controller: RunFacts | None, before: RunFacts) -> RunFacts:
+    """Accounting's attempts, and those it has not yet: one the controller has in its queue again, and what was known
+    before. A database that was down answers with old rows at first, which must not end a job that was tried again.
+    """
     attempts = accounting.jobs[0].attempts
-    if controller is not None and (controller.submitted_at or 0) > _newest(accounting):
+    newest = _newest(accounting)
+    for one in before.jobs[0].attempts if before.jobs else ():
+        if (one.submitted_at or 0) > newest:
+            attempts, newest = (*attempts, replace(one, num=len(attempts))), one.submitted_at or 0
+    if controller is not None and (controller.submitted_at or 0) > newest:
         again = AttemptFacts(num=len(attempts), status=controller.status, submitted_at=controller.submitted_at)
         attempts = (*attempts, again)
     listed = accounting if controller is None else controller

@@ -8,12 +8,14 @@ import shlex
 from collections.abc import Iterator
 from typing import Final
 
-from engine.providers.slurm.spec import JobSpec
+from engine.providers.slurm.spec import SHORTEST_SEGMENT, JobSpec
 
-LEAST_S: Final = 60
-"""Seconds a segment works at least before it is told to write its checkpoint; a shorter one would only resubmit."""
+_LEAST_S: Final = 60
+"""Seconds a segment has at least before it is told to write its checkpoint; Slurm may tell it up to a minute early."""
 _NOTICE_S: Final = 120
 """How long before its time limit a segment is told."""
+OUT_OF_TIME: Final = 124
+"""Exit status of a program that was told to stop, did so with 0, and may not go on; the same as that of `timeout`."""
 _PORT: Final = 29500
 _JOB: Final = "${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}}"
 
@@ -31,9 +33,9 @@ MARK: Final = "steno:"
 
 
 def notice(spec: JobSpec) -> int:
-    """Seconds before the end of a segment at which the program gets SIGUSR1; it works `LEAST_S` before that."""
+    """Seconds before the end of a segment at which the program gets SIGUSR1; it works `_LEAST_S` before that."""
     limit = (spec.time or 0) * 60
-    return max(0, min(_NOTICE_S, limit - LEAST_S))
+    return max(0, min(_NOTICE_S, limit - _LEAST_S))
 
 
 def variables(spec: JobSpec) -> str:
@@ -194,7 +196,9 @@ def _packages(spec: JobSpec) -> Iterator[str]:
 
 
 def _body(spec: JobSpec) -> Iterator[str]:
-    program = "\n".join(("set -e", *spec.commands))
+    # A shell that is told dies of it, and its program with it unheard: this one leaves the signal to its program.
+    heed = ("trap : USR1",) if spec.checkpoint else ()
+    program = "\n".join((*heed, "set -e", *spec.commands))
     if spec.nodes > 1:
         # Set in the batch script the rank would be 0 on every node: each task sets its own.
         ranks = 'export NODE_RANK="$SLURM_PROCID" RANK="$SLURM_PROCID" WORLD_SIZE="$SLURM_NTASKS"'
@@ -209,20 +213,30 @@ def _body(spec: JobSpec) -> Iterator[str]:
 
 def _checkpointed(spec: JobSpec, run: str) -> Iterator[str]:
     """The program is told to write its checkpoint, and the job requeued, while there is time and a segment left."""
-    total = (spec.total or 0) * 60
     yield 'steno_state="$STENO_CHECKPOINT_DIR/.steno-elapsed"'
     yield 'steno_before="$(cat "$steno_state" 2>/dev/null || echo 0)"; steno_start="$(date +%s)"'
     yield 'export STENO_TOTAL_ELAPSED="$steno_before" RV_TOTAL_ELAPSED="$steno_before"'
-    yield f"{run} &"
+    left = "true"
+    if spec.total:
+        # The last segment gets what is left, and never so little that it would be told before it has begun.
+        yield f"steno_left=$(( ({spec.total * 60} - steno_before + 59) / 60 ))"
+        yield f'[ "$steno_left" -ge {SHORTEST_SEGMENT} ] || steno_left={SHORTEST_SEGMENT}'
+        yield f'[ "$steno_left" -ge {spec.time} ] || scontrol update JobId="$SLURM_JOB_ID" TimeLimit="$steno_left"'
+        left = f'[ "$steno_elapsed" -lt {spec.total * 60} ]'
+    # A process group of its own (srun tells all its tasks itself): the signal reaches the program, not only a shell.
+    yield f"{run} &" if spec.nodes > 1 else f"setsid {run} &"
     yield "steno_program=$!"
     yield "steno_again=no"
-    yield 'steno_told() { kill -USR1 "$steno_program" 2>/dev/null; steno_again=yes; }'
+    whom = '"$steno_program"' if spec.nodes > 1 else '-- "-$steno_program"'
+    yield f"steno_told() {{ steno_again=yes; kill -USR1 {whom} 2>/dev/null; }}"
     yield "trap steno_told USR1"
     yield 'wait "$steno_program"; steno_status=$?'
     yield 'while kill -0 "$steno_program" 2>/dev/null; do wait "$steno_program"; steno_status=$?; done'
     yield 'steno_elapsed=$((steno_before + $(date +%s) - steno_start)); echo "$steno_elapsed" > "$steno_state"'
-    left = f'[ "$steno_elapsed" -lt {total} ]' if total else "true"
     yield f'if [ "$steno_again" = yes ] && [ "${{SLURM_RESTART_COUNT:-0}}" -lt {spec.resubmissions} ] && {left}; then'
     yield '    scontrol requeue "$SLURM_JOB_ID" && sleep 60'
+    yield 'elif [ "$steno_again" = yes ]; then'
+    yield '    echo "steno: out of time after $steno_elapsed s and ${SLURM_RESTART_COUNT:-0} resubmissions" >&2'
+    yield f'    [ "$steno_status" -ne 0 ] || steno_status={OUT_OF_TIME}'
     yield "fi"
     yield 'exit "$steno_status"'

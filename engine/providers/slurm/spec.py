@@ -16,6 +16,11 @@ _MINUTES: Final = re.compile(r"(?:(\d+)-)?(\d+):(\d{2})(?::(\d{2}))?")
 _UNITS: Final = {"s": 1 / 60, "m": 1, "h": 60, "d": 1440, "w": 10080}
 _WORD: Final = re.compile(r"[A-Za-z0-9_.@:+,\[\]%-]+")
 
+SHORTEST_SEGMENT: Final = 2
+"""Minutes: a program is told to write its checkpoint within the last of them, so a shorter segment does nothing."""
+MOST_SEGMENTS: Final = 20
+"""Behind the first, where the task says nothing."""
+
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One job. Memory in MiB, time in minutes."""
@@ -45,11 +50,11 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     workers: int | None = None
     """Data workers that its command asks for."""
     requeue: bool | None = None
-    checkpoint: int | None = None
-    """Minutes of one segment: shortly before its end the program gets SIGUSR1, and the job is submitted again."""
+    checkpoint: bool = False
+    """`time` is that of a segment: shortly before its end the program gets SIGUSR1, and the job is requeued."""
     total: int | None = None
-    """Minutes of all segments."""
-    resubmissions: int = 20
+    """Minutes of all segments; None: as many as `resubmissions` allows."""
+    resubmissions: int = MOST_SEGMENTS
     """The most segments behind the first."""
 
 
@@ -136,6 +141,16 @@ def spec_of(task: Mapping[str, object], *, partition: str | None = None, account
     nodes = task.get("nodes") or 1
     if not isinstance(nodes, int) or not 1 <= nodes <= 10_000:
         raise TaskInvalid(f"`nodes`: {nodes!r} must be a whole number from 1")
+    segment = None if task.get("checkpoint") is None else minutes(task["checkpoint"], "checkpoint")
+    if segment is not None and segment < SHORTEST_SEGMENT:
+        raise TaskInvalid(
+            f"`checkpoint`: a segment of {segment} min has no time for one; write {SHORTEST_SEGMENT}m or more"
+        )
+    time = None if limit in (None, "", "off") else minutes(limit, "max_duration")
+    total = time if task.get("total_time") is None else minutes(task["total_time"], "total_time")
+    again = task.get("resubmissions", MOST_SEGMENTS)
+    if not isinstance(again, int) or not 0 <= again <= 10_000:
+        raise TaskInvalid(f"`resubmissions`: {again!r} must be a whole number from 0")
     return JobSpec(
         commands=tuple(str(line) for line in commands),
         env={str(name): str(value) for name, value in env.items()},
@@ -144,7 +159,7 @@ def spec_of(task: Mapping[str, object], *, partition: str | None = None, account
         nodes=nodes,
         cpus=cpus,
         memory=None if memory in (None, "") else mebibytes(memory, "resources.memory"),
-        time=None if limit in (None, "", "off") else minutes(limit, "max_duration"),
+        time=segment or time,
         partition=_word(task, "partition") or partition,
         account=_word(task, "account") or account,
         qos=_word(task, "qos"),
@@ -155,6 +170,7 @@ def spec_of(task: Mapping[str, object], *, partition: str | None = None, account
         snapshot=None if task.get("snapshot") is None else str(task["snapshot"]),
         workers=_count(task.get("workers")),
         workdir=None if task.get("working_dir") is None else str(task["working_dir"]),
-        checkpoint=None if task.get("checkpoint") is None else minutes(task["checkpoint"], "checkpoint"),
-        total=None if task.get("total_time") is None else minutes(task["total_time"], "total_time"),
+        checkpoint=segment is not None,
+        total=None if segment is None else total,
+        resubmissions=again,
     )

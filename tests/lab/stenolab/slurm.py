@@ -1,23 +1,36 @@
-"""A real Slurm on this machine, by hand of the tests: four nodes, five partitions, accounting."""
+"""A real Slurm on this machine, by hand of the tests: four nodes, five partitions, accounting or none.
+
+Any number of them run side by side: each has its own folder, ports and job ids. Its daemons leave the session of
+whoever starts them, so a process of its own takes a cluster down as soon as the one that brought it up has ended,
+`kill -9` included (see `child.py`): everything with the cluster's configuration in its environment, jobs too.
+"""
 
 from __future__ import annotations
 
 import os
+import random
 import shutil
+import signal
 import socket
 import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 CLUSTER = Path(__file__).parents[2] / "slurm" / "cluster"
-
-
 PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "sbatch", "munged", "mariadbd", "rsync", "sshd")
 PACKAGES = "slurmctld slurmd slurmdbd slurm-client munge mariadb-server rsync openssh-server"
-PORTS = range(17_100, 17_700, 10)
-"""Where clusters begin: each takes seven ports, below those that the system hands out."""
+
+
+PORTS = 7
+"""Of the controller, the database daemon, the database and four nodes."""
+FIRST_PORTS = range(17_100, 32_000, 10)
+"""Below those that the system hands out. A cluster begins at one of them by chance: others look at the same time."""
+PATIENCE_S = 10.0
+"""How long the daemons of a cluster may take to end before they are killed."""
 
 
 def lacking() -> str | None:
@@ -33,25 +46,12 @@ def lacking() -> str | None:
 @contextmanager
 def running(*, accounting: bool = True) -> Iterator[Cluster]:
     """A cluster that is up, in a folder of its own."""
-    folder = Path(tempfile.mkdtemp(prefix="steno-slurm-"))
-    folder.chmod(0o755)  # its daemons have users of their own
-    cluster = Cluster(folder, accounting=accounting)
+    cluster = Cluster(Path(tempfile.mkdtemp(prefix="steno-slurm-")), accounting=accounting)
     try:
         cluster.up()
         yield cluster
     finally:
         cluster.down()
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _free_port() -> int:
-    for first in PORTS:
-        with suppress(OSError):
-            for port in range(first, first + 7):
-                with socket.socket() as tried:
-                    tried.bind(("", port))
-            return first
-    raise RuntimeError(f"no free ports from {PORTS.start} to {PORTS.stop}")
 
 
 class Cluster:
@@ -59,37 +59,57 @@ class Cluster:
 
     def __init__(self, folder: Path, *, accounting: bool = True) -> None:
         self.folder = folder
-        port = _free_port()
+        self._keeper: subprocess.Popen[bytes] | None = None
+        self._accounting = accounting
         self.environment = {
-            "STENO_SLURM_PORT": str(port),
-            "STENO_SLURM_ACCOUNTED": "yes" if accounting else "no",
-            # Clusters on one machine share the cgroups of nodes with the same names: their jobs must not.
-            "STENO_SLURM_FIRST": str(1 + (port - PORTS.start) * 1000),
-            "STENO_SLURM_LAB": str(folder),
             "SLURM_CONF": str(folder / "etc" / "slurm.conf"),
             "PATH": f"/usr/sbin:/sbin:{os.environ['PATH']}",
         }
 
     def up(self) -> None:
-        """Start what is not up; a fresh one has no jobs."""
-        done = self._bash("up.sh", "--fresh")
-        assert "4 nodes idle" in done.stdout, done.stdout[-2000:] + done.stderr[-2000:]
+        """Start it, without a job.
+
+        Raises:
+            AssertionError: it does not come up; what it said is in the message.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.chmod(0o755)  # its daemons have users of their own
+        self._keeper = subprocess.Popen(
+            [sys.executable, __file__, str(self.folder)], stdin=subprocess.PIPE, start_new_session=True
+        )
+        done = self._bash("up.sh", str(self.folder), str(_free_port()), "yes" if self._accounting else "no")
+        logs = "".join(f"\n{log}:\n{log.read_text()[-1500:]}" for log in sorted(self.folder.glob("log/slurm*.log")))
+        assert "4 nodes idle" in done.stdout, done.stdout[-2000:] + done.stderr[-2000:] + logs
 
     def down(self) -> None:
-        self._bash("down.sh")
+        """End it and every job, and remove its folder."""
+        if self._keeper is not None:
+            self._keeper.communicate()
 
-    def stop(self, daemon: str, signal: str = "TERM") -> None:
+    def stop(self, daemon: str, sign: signal.Signals = signal.SIGTERM) -> None:
         """End one daemon: `slurmdbd`, `slurmctld`, `slurmd-node1`."""
-        self._bash("stop.sh", daemon, signal)
+        pid = int((self.folder / "run" / f"{daemon}.pid").read_text())
+        os.kill(pid, sign)
+        _await_end([pid], PATIENCE_S * 3)
 
     def start_accounting(self) -> None:
-        self._bash("dbd-start.sh")
+        """Start slurmdbd and wait until it answers."""
+        self.run("slurmdbd")
+        while not self.run("sacctmgr", "-nP", "list", "cluster", check=False):
+            time.sleep(0.1)
 
     def start_controller(self) -> None:
         self.run("slurmctld", "-f", self.environment["SLURM_CONF"])
 
     def start_node(self, node: str) -> None:
         self.run("slurmd", "-N", node, "-f", self.environment["SLURM_CONF"])
+
+    def cancel_in(self, folder: str) -> None:
+        """Cancel the jobs whose working folder ends like that: those of one test."""
+        for line in self.run("squeue", "-h", "-o", "%A|%Z", check=False).splitlines():
+            job, _, where = line.partition("|")
+            if where.endswith(folder):
+                self.run("scancel", job, check=False)
 
     def run(self, *words: str, check: bool = True) -> str:
         """One of Slurm's own commands; its output."""
@@ -106,5 +126,65 @@ class Cluster:
             text=True,
             env={**os.environ, **self.environment},
             check=False,
-            timeout=300,
+            timeout=400,
         )
+
+
+def take_down(folder: Path) -> None:
+    """End every process of that cluster, and remove its folder."""
+    _signal(found := _processes(folder), signal.SIGTERM)
+    _await_end(found, PATIENCE_S)
+    while left := _processes(folder):  # a daemon may start one more while it is told to go
+        _signal(left, signal.SIGKILL)
+        _await_end(left, PATIENCE_S)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _processes(folder: Path) -> list[int]:
+    """Those that have the cluster's configuration in their environment."""
+    mark = f"SLURM_CONF={folder}/etc/slurm.conf".encode()
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (process / "environ").read_bytes().split(b"\0"):
+                found.append(int(process.name))
+        except OSError:  # it has ended meanwhile
+            continue
+    return found
+
+
+def _signal(processes: list[int], sign: signal.Signals) -> None:
+    for pid in processes:
+        try:
+            os.kill(pid, sign)
+        except ProcessLookupError:
+            continue
+
+
+def _await_end(processes: list[int], seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and any(_lives(pid) for pid in processes):
+        time.sleep(0.05)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def _free_port() -> int:
+    """The first of seven that are free."""
+    while True:
+        first = random.choice(FIRST_PORTS)
+        with suppress(OSError):
+            for port in range(first, first + PORTS):
+                with socket.socket() as tried:
+                    tried.bind(("", port))
+            return first
+
+
+if __name__ == "__main__":
+    sys.stdin.buffer.read()  # until whoever brought it up ends
+    take_down(Path(sys.argv[1]))

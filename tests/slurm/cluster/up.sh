@@ -1,27 +1,33 @@
 #!/bin/bash
-# Repeatable one-host Slurm 22.05 lab: munged + mariadbd + slurmdbd + slurmctld + 4 slurmd, all under $STENO_SLURM_LAB.
-# Starts daemons by hand, records PIDs in run/*.pid; stop with down.sh (PID files only). --fresh wipes state.
-set -u; S=$(cd "$(dirname "$0")" && pwd)
-L=${STENO_SLURM_LAB:-${TMPDIR:-/tmp}/steno-slurm-lab}; mkdir -p $L; cd $L; export SLURM_CONF=$L/etc/slurm.conf
-T0=$(date +%s.%N); t(){ printf '%6.2fs  %s\n' "$(python3 -c "import time;print(time.time()-$T0)")" "$*"; }
+# up.sh FOLDER PORT yes|no: Slurm 22.05 on one host: munged, mariadbd, slurmdbd, slurmctld, four slurmd; all it has is in
+# FOLDER. Of seven ports the first is PORT: controller, slurmdbd, MariaDB, four nodes. `no`: without accounting.
+# It goes down as stenolab/slurm.py says.
+set -u; L=$1; P=$2; A=$3; cd "$L" || exit 1; export SLURM_CONF=$L/etc/slurm.conf
+T0=$EPOCHREALTIME; t(){ awk -v a="$T0" -v b="$EPOCHREALTIME" -v w="$*" 'BEGIN { printf "%6.2fs  %s\n", b - a, w }'; }
 U=${LABUSER:-games}
-# Ports: the controller's, slurmdbd's and MariaDB's, then one a node. Without accounting: STENO_SLURM_ACCOUNTED=no.
-P=${STENO_SLURM_PORT:-16817}; A=${STENO_SLURM_ACCOUNTED:-yes}
-if [ "${1:-}" = --fresh ]; then rm -rf mysql spool run/state; fi
-mkdir -p etc run run/state log spool dev jobs traces; chmod 755 . etc run log dev; chmod 1777 jobs; chown $U jobs
+mkdir -p etc run run/state log spool dev jobs; chmod 755 . etc run log dev; chmod 1777 jobs; chown $U jobs
 # --- fake GPU device files (character devices, so gres.conf accepts them and sets CUDA_VISIBLE_DEVICES)
 for i in 0 1 2 3; do [ -c dev/fakegpu$i ] || { rm -f dev/fakegpu$i; mknod -m 666 dev/fakegpu$i c 1 3; }; done   # clones of /dev/null
 [ -s etc/munge.key ] || { dd if=/dev/urandom of=etc/munge.key bs=128 count=1 status=none; chmod 400 etc/munge.key; }
+# Memory is held by a cgroup where this machine lets us make one, and looked at every second where it does not.
+C=/sys/fs/cgroup/memory/steno-$$; MEMORY='TaskPlugin=task/none
+JobAcctGatherFrequency=task=1
+JobAcctGatherParams=OverMemoryKill'
+mkdir $C 2>/dev/null && echo 64M 2>/dev/null >$C/memory.limit_in_bytes && [ -z "${STENO_SLURM_NO_CGROUP:-}" ] && MEMORY='TaskPlugin=task/cgroup
+JobAcctGatherFrequency=task=2'
+rmdir $C 2>/dev/null
+# cred_expire is also how long a job that was requeued waits: two minutes by default. Job ids are of this cluster alone,
+# for a machine has one tree of cgroups.
 cat > etc/slurm.conf <<C
 ClusterName=lab
 SlurmctldHost=$(hostname -s)(127.0.0.1)
 SlurmctldPort=$P
-FirstJobId=${STENO_SLURM_FIRST:-1}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket=$L/run/munge.sock
+AuthInfo=socket=$L/run/munge.sock,cred_expire=15
 CredType=cred/munge
+FirstJobId=$((1 + P * 1000))
 StateSaveLocation=$L/run/state
 SlurmdSpoolDir=$L/spool/%n
 SlurmctldPidFile=$L/run/slurmctld.pid
@@ -31,9 +37,8 @@ SlurmdLogFile=$L/log/slurmd-%n.log
 SlurmctldDebug=verbose
 SlurmdDebug=verbose
 ProctrackType=proctrack/linuxproc
-TaskPlugin=task/cgroup
 JobAcctGatherType=jobacct_gather/linux
-JobAcctGatherFrequency=task=2
+$MEMORY
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU_Memory
 SlurmdParameters=config_overrides
@@ -60,10 +65,10 @@ AccountingStorageEnforce=associations,limits,qos
 AccountingStorageTRES=gres/gpu,gres/gpu:a6000,gres/gpu:v100,gres/gpu:a40
 JobCompType=jobcomp/filetxt
 JobCompLoc=$L/log/jobcomp.txt
-NodeName=node1 NodeHostname=$(hostname -s) NodeAddr=127.0.0.1 Port=$((P+2+1)) CPUs=16 RealMemory=64000 Gres=gpu:a6000:4 State=UNKNOWN
-NodeName=node2 NodeHostname=$(hostname -s) NodeAddr=127.0.0.1 Port=$((P+2+2)) CPUs=16 RealMemory=64000 Gres=gpu:a6000:4 State=UNKNOWN
-NodeName=node3 NodeHostname=$(hostname -s) NodeAddr=127.0.0.1 Port=$((P+2+3)) CPUs=16 RealMemory=64000 Gres=gpu:v100:4 State=UNKNOWN
-NodeName=node4 NodeHostname=$(hostname -s) NodeAddr=127.0.0.1 Port=$((P+2+4)) CPUs=16 RealMemory=64000 Gres=gpu:a40:4 State=UNKNOWN
+NodeName=node1 NodeHostname=$(hostname -s) NodeAddr=127.0.0.1 Port=$((P+3)) CPUs=16 RealMemory=64000 Gres=gpu:a6000:4 State=UNKNOWN
+NodeName=node2 NodeHostname=$(hostname -s) NodeAddr=127.0.0.1 Port=$((P+4)) CPUs=16 RealMemory=64000 Gres=gpu:a6000:4 State=UNKNOWN
+NodeName=node3 NodeHostname=$(hostname -s) NodeAddr=127.0.0.1 Port=$((P+5)) CPUs=16 RealMemory=64000 Gres=gpu:v100:4 State=UNKNOWN
+NodeName=node4 NodeHostname=$(hostname -s) NodeAddr=127.0.0.1 Port=$((P+6)) CPUs=16 RealMemory=64000 Gres=gpu:a40:4 State=UNKNOWN
 PartitionName=gpu-a6000 Nodes=node[1-2] Default=YES MaxTime=1-00:00:00 DefaultTime=10 DefMemPerCPU=1000 PriorityTier=10 PreemptMode=OFF State=UP TRESBillingWeights="CPU=1.0,Mem=0.25G,GRES/gpu:a6000=100"
 PartitionName=gpu-v100 Nodes=node3 MaxTime=1-00:00:00 DefaultTime=10 DefMemPerCPU=1000 PriorityTier=10 PreemptMode=OFF State=UP TRESBillingWeights="CPU=1.0,GRES/gpu:v100=60"
 PartitionName=gpu-a40 Nodes=node4 MaxTime=1-00:00:00 DefaultTime=10 DefMemPerCPU=1000 PriorityTier=10 PreemptMode=OFF State=UP TRESBillingWeights="CPU=1.0,GRES/gpu:a40=80"
@@ -109,25 +114,23 @@ wait_for(){ for i in $(seq 1 600); do eval "$1" >/dev/null 2>&1 && return 0; sle
 wait_for "munge -n -S $L/run/munge.sock" && t munged up
 if [ $A = yes ]; then
 # --- mariadb
-FRESHDB=0
-if [ ! -d mysql/mysql ]; then FRESHDB=1; mkdir -p mysql; chown mysql mysql; mariadb-install-db --no-defaults --user=mysql --datadir=$L/mysql --auth-root-authentication-method=normal --skip-test-db >log/mysql-install.log 2>&1; t mariadb datadir installed; fi
-chown mysql mysql; touch log/mariadb.log; chown mysql log/mariadb.log
+mkdir -p mysql; chown mysql mysql; mariadb-install-db --no-defaults --user=mysql --datadir=$L/mysql --auth-root-authentication-method=normal --skip-test-db >log/mysql-install.log 2>&1; t mariadb datadir installed
+touch log/mariadb.log; chown mysql log/mariadb.log
 mkdir -p run/my; chown mysql run/my
 setsid /usr/sbin/mariadbd --no-defaults --user=mysql --datadir=$L/mysql --socket=$L/run/my/my.sock --pid-file=$L/run/my/mariadbd.pid --port=$((P+2)) --bind-address=127.0.0.1 --innodb-buffer-pool-size=128M --innodb-lock-wait-timeout=900 --innodb-log-file-size=32M --skip-log-bin >>log/mariadb.log 2>&1 &
-echo $! > run/mariadbd.pid
 wait_for "mariadb-admin --no-defaults -uroot -S $L/run/my/my.sock ping" && t mariadbd up
-if [ $FRESHDB = 1 ]; then mariadb --no-defaults -uroot -S $L/run/my/my.sock -e "create database slurm_acct_db; create user 'slurm'@'127.0.0.1' identified by 'lab'; create user 'slurm'@'localhost' identified by 'lab'; grant all on slurm_acct_db.* to 'slurm'@'127.0.0.1'; grant all on slurm_acct_db.* to 'slurm'@'localhost';"; fi
+mariadb --no-defaults -uroot -S $L/run/my/my.sock -e "create database slurm_acct_db; create user 'slurm'@'127.0.0.1' identified by 'lab'; create user 'slurm'@'localhost' identified by 'lab'; grant all on slurm_acct_db.* to 'slurm'@'127.0.0.1'; grant all on slurm_acct_db.* to 'slurm'@'localhost';"
 # --- slurmdbd
-bash $S/dbd-start.sh && t slurmdbd up
+/usr/sbin/slurmdbd
+wait_for 'sacctmgr -nP list cluster' && t slurmdbd up
 # --- slurmctld
 sacctmgr -i add cluster lab >/dev/null 2>&1
-if ! sacctmgr -nP list qos format=name | grep -q capped; then
 sacctmgr -i add account lab Description=lab Organization=lab >/dev/null
 sacctmgr -i add qos capped set MaxTRESPerJob=cpu=2 >/dev/null
 sacctmgr -i add qos cappeddeny set MaxTRESPerJob=cpu=2 Flags=DenyOnLimit >/dev/null
 sacctmgr -i add user root Account=lab >/dev/null; sacctmgr -i modify user root set qos+=capped,cappeddeny >/dev/null
 sacctmgr -i add user $U Account=lab >/dev/null; sacctmgr -i modify user $U set qos+=capped,cappeddeny >/dev/null
-t accounting set up; fi
+t accounting set up
 else sed -i '/^Accounting/d; s/ QOS=capped//' etc/slurm.conf; fi
 /usr/sbin/slurmctld -f $SLURM_CONF
 wait_for "scontrol ping | grep -q UP" || { tail -5 log/slurmctld.log; exit 1; }; t slurmctld up

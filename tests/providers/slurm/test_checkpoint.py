@@ -1,0 +1,107 @@
+"""The script of a checkpointed job, run by bash: what it asks of Slurm, and when it stops. `scontrol` is played."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from stenolab.waiting import wait
+
+from engine.errors import TaskInvalid
+from engine.providers.slurm.script import notice, render
+from engine.providers.slurm.spec import JobSpec, spec_of
+
+PROGRAM = """
+import os, signal, sys, time
+from pathlib import Path
+def told(*_):
+    Path("told").touch()
+    sys.exit(0)
+signal.signal(signal.SIGUSR1, told)
+Path("ready").touch()
+time.sleep(60)
+"""
+
+
+def segment(folder: Path, *, before: int, restarts: int, **limits: int) -> tuple[int, list[str], str]:
+    """One segment that is told at once: exit status, what was asked of scontrol, standard error.
+
+    Args:
+        before: seconds that earlier segments took.
+        restarts: how often it was requeued already.
+    """
+    spec = JobSpec(commands=("python3 program.py",), time=10, checkpoint=True, **limits)
+    (folder / "program.py").write_text(PROGRAM)
+    state = folder / "checkpoints" / "a-000000000001" / ".steno-elapsed"
+    state.parent.mkdir(parents=True)
+    state.write_text(str(before))
+    played = folder / "bin" / "scontrol"
+    played.parent.mkdir()
+    played.write_text(f'#!/bin/sh\necho "$*" >> {folder}/asked\nexit 1\n')  # it fails, so the script does not wait
+    played.chmod(0o755)
+    script = render(spec, name="a", run_id="00000000-0000-4000-8000-000000000001", folder=str(folder))
+    process = subprocess.Popen(
+        ["bash", "-c", script],
+        cwd=folder,
+        env={
+            "PATH": f"{folder}/bin:{os.environ['PATH']}",
+            "HOME": str(folder),
+            "SLURM_JOB_ID": "7",
+            "SLURM_RESTART_COUNT": str(restarts),
+        },
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        wait((folder / "ready").exists, seconds=60, what="the program")
+        process.send_signal(signal.SIGUSR1)
+        said = process.communicate(timeout=60)[1]
+    finally:
+        process.kill()
+    assert (folder / "told").exists(), "the program was not told"
+    asked = folder / "asked"
+    return process.returncode, asked.read_text().splitlines() if asked.exists() else [], said
+
+
+def test_a_segment_that_is_told_is_requeued(tmp_path: Path) -> None:
+    """The program itself hears the signal, not only the shell around it."""
+    assert segment(tmp_path, before=0, restarts=0, total=30)[1] == ["requeue 7"]
+
+
+def test_the_last_segment_gets_what_is_left(tmp_path: Path) -> None:
+    """26 of 30 minutes are over: 4 are left of a segment of 10."""
+    assert segment(tmp_path, before=26 * 60, restarts=2, total=30)[1] == ["update JobId=7 TimeLimit=4", "requeue 7"]
+
+
+def test_bug_9_no_time_is_ever_negative(tmp_path: Path) -> None:
+    """The first tool's timeout went below zero and resubmitted five times in six seconds."""
+    code, asked, said = segment(tmp_path, before=100_000, restarts=2, total=30)
+    assert asked == ["update JobId=7 TimeLimit=2"]
+    assert code == 124
+    assert "out of time" in said
+
+
+def test_resubmissions_are_bounded(tmp_path: Path) -> None:
+    code, asked, said = segment(tmp_path, before=0, restarts=3, resubmissions=3)
+    assert (code, asked) == (124, [])
+    assert "3 resubmissions" in said
+
+
+@pytest.mark.parametrize(("minutes", "seconds"), [(2, 60), (3, 120), (240, 120)])
+def test_bug_9_every_segment_works_before_it_is_told(minutes: int, seconds: int) -> None:
+    assert notice(JobSpec(commands=("true",), time=minutes, checkpoint=True)) == seconds
+
+
+def test_a_segment_without_time_for_a_checkpoint_is_refused() -> None:
+    with pytest.raises(TaskInvalid, match="2m or more"):
+        spec_of({"commands": ["true"], "checkpoint": "1m", "max_duration": "1h"})
+
+
+def test_the_time_of_a_job_is_that_of_a_segment() -> None:
+    """`max_duration: 12h` in segments of four hours, as people write it, and as a strategy does."""
+    for task in ({"max_duration": "12h"}, {"max_duration": "4h", "total_time": "12h"}):
+        spec = spec_of({"commands": ["true"], "checkpoint": "4h", **task})
+        assert (spec.time, spec.total) == (240, 720)
