@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from stenolab import slurm_slow as slow
 from stenolab.slurm import Cluster
 from stenolab.steno import Steno
 
@@ -33,3 +34,15 @@ def on_slurm(
     yield steno
     steno.close()
     slurm_cluster.cancel_in(f"/jobs/{tmp_path.name}")
+
+
+@pytest.fixture(scope="session")
+def slow_endings(
+    slurm_cluster: Cluster, steno_on_slurm: Callable[[Path], Steno], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Steno]:
+    """Jobs that take a minute or two to end, begun before the first test, and a recorder that follows them."""
+    steno = steno_on_slurm(tmp_path_factory.mktemp("slow"))
+    steno.follow("1s")
+    slow.begin(steno, slurm_cluster)
+    yield steno
+    steno.close()

@@ -40,7 +40,7 @@ def settled(steno: Steno, name: str, seconds: float = LONG_S) -> dict[str, Any]:
 @pytest.fixture
 def recorded(on_slurm: Steno) -> Steno:
     """Our command while `steno record` follows the cluster."""
-    on_slurm.start("record", "--interval", "1s")
+    on_slurm.follow("1s")
     return on_slurm
 
 

@@ -290,8 +290,10 @@ def together(before: RunFacts, views: Mapping[str, RunFacts | None]) -> RunFacts
     newer = _newest(shown) > _newest(accounting)
     newest = accounting.jobs[0].newest
     requeued = newest is not None and newest.retried
-    # Of an end after which a job is requeued the controller must have been asked: it lists the job, or no longer.
-    over = accounting.final and not newer and (not requeued or (CONTROLLER in views and not lists_it))
+    # After some ends the controller may have the job in its queue again: it must have been asked, and have made up its
+    # mind. While the attempt's processes end (COMPLETING) it has not.
+    decided = CONTROLLER in views and not lists_it and (controller is None or controller.status not in LIVE)
+    over = accounting.final and not newer and (not requeued or decided)
     if over and not (requeued and newest is not None and newest.status == "REQUEUED"):
         return replace(shown, final=True)
     live = controller if lists_it or newer else None

@@ -58,17 +58,21 @@ def real_lab(tmp_path: Path) -> Iterator[Lab]:
 
 
 @pytest.fixture(scope="session")
-def slurm_cluster() -> Iterator[Cluster]:
+def needs_slurm() -> None:
+    """Slurm's programs, and root, who may start them."""
+    _skip(lacking())
+
+
+@pytest.fixture(scope="session")
+def slurm_cluster(needs_slurm: None) -> Iterator[Cluster]:
     """A Slurm of four nodes and five partitions that is up, with accounting."""
-    _needs_slurm()
     with running() as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="session")
-def slurm_unaccounted() -> Iterator[Cluster]:
+def slurm_unaccounted(needs_slurm: None) -> Iterator[Cluster]:
     """A Slurm that has no accounting: `sacct` is there and knows nothing."""
-    _needs_slurm()
     with running(accounting=False) as cluster:
         yield cluster
 
@@ -176,10 +180,6 @@ def _running(version: str, folders: pytest.TempPathFactory) -> Iterator[Lab]:
     yield lab
     if _labs.pop(version, None) is not None:
         lab.close()
-
-
-def _needs_slurm() -> None:
-    _skip(lacking())
 
 
 def _needs(version: str) -> None:

@@ -132,15 +132,15 @@ class Cluster:
 
 def take_down(folder: Path) -> None:
     """End every process of that cluster, and remove its folder."""
-    _signal(found := _processes(folder), signal.SIGTERM)
+    _signal(found := processes_of(folder), signal.SIGTERM)
     _await_end(found, PATIENCE_S)
-    while left := _processes(folder):  # a daemon may start one more while it is told to go
+    while left := processes_of(folder):  # a daemon may start one more while it is told to go
         _signal(left, signal.SIGKILL)
         _await_end(left, PATIENCE_S)
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _processes(folder: Path) -> list[int]:
+def processes_of(folder: Path) -> list[int]:
     """Those that have the cluster's configuration in their environment."""
     mark = f"SLURM_CONF={folder}/etc/slurm.conf".encode()
     found = []

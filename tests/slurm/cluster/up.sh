@@ -131,7 +131,7 @@ sacctmgr -i add qos cappeddeny set MaxTRESPerJob=cpu=2 Flags=DenyOnLimit >/dev/n
 sacctmgr -i add user root Account=lab >/dev/null; sacctmgr -i modify user root set qos+=capped,cappeddeny >/dev/null
 sacctmgr -i add user $U Account=lab >/dev/null; sacctmgr -i modify user $U set qos+=capped,cappeddeny >/dev/null
 t accounting set up
-else sed -i '/^Accounting/d; s/ QOS=capped//' etc/slurm.conf; fi
+else sed -i '/^Accounting/d; s/ QOS=capped//; s/ TRESBillingWeights=.*//' etc/slurm.conf; fi
 /usr/sbin/slurmctld -f $SLURM_CONF
 wait_for "scontrol ping | grep -q UP" || { tail -5 log/slurmctld.log; exit 1; }; t slurmctld up
 # --- nodes

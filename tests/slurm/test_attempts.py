@@ -1,0 +1,81 @@
+"""Jobs of a real cluster that end slowly or are tried again: one run each, with its attempts, and the right verdict."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from stenolab.slurm import Cluster
+from stenolab.slurm_slow import batch
+from stenolab.steno import Steno
+from stenolab.waiting import wait
+
+LONG_S = 240.0
+ENDS = ("succeeded", "failed", "stopped")
+
+
+def ended(steno: Steno, name: str) -> dict[str, Any]:
+    """The run of that name once it has its verdict."""
+
+    def look() -> dict[str, Any] | None:
+        run = steno.world().runs.get(name)
+        return run if run is not None and run["state"] in ENDS else None
+
+    return wait(look, seconds=LONG_S, what=f"the verdict of {name}", pause=0.5)
+
+
+def verdict(run: dict[str, Any]) -> tuple[str, str, int | None, int]:
+    """State, reason, exit status, attempts."""
+    return run["state"], run["reason"], run["exit_status"], run["attempts"]
+
+
+def test_an_array_is_one_run_per_task(slow_endings: Steno, slurm_cluster: Cluster) -> None:
+    """Submitted outside Steno, two tasks at a time."""
+    batch(slurm_cluster, "array", "exit $SLURM_ARRAY_TASK_ID", "-p", "gpu-a6000", "--array=0-3%2")
+
+    def tasks() -> list[dict[str, Any]] | None:
+        runs = slow_endings("ps", "--all", "--json").json()["runs"]
+        found = [run for run in runs if run["name"] == "array"]
+        return found if len(found) == 4 and all(run["state"] in ENDS for run in found) else None
+
+    found = sorted(wait(tasks, seconds=LONG_S, what="four tasks", pause=0.5), key=lambda run: run["provider_id"])
+    array = found[0]["provider_id"].partition("_")[0]
+    assert [run["provider_id"] for run in found] == [f"{array}_{task}" for task in range(4)]
+    assert [verdict(run) for run in found] == [
+        ("succeeded", "exit_zero", 0, 1),
+        *(("failed", "exit_nonzero", task, 1) for task in (1, 2, 3)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("requeued", ("failed", "exit_nonzero", 4, 2)),
+        ("gives-way", ("succeeded", "exit_zero", 0, 2)),
+        ("gives-way-for-good", ("failed", "interrupted", None, 1)),
+        ("too-long", ("failed", "timed_out", None, 1)),
+        ("node-dies-for-good", ("failed", "node_failed", None, 1)),
+    ],
+)
+def test_how_a_slow_job_ends(slow_endings: Steno, name: str, expected: tuple[str, str, int | None, int]) -> None:
+    """Requeued by hand, preempted with and without another attempt, at its time limit, on a node that died."""
+    assert verdict(ended(slow_endings, name)) == expected
+
+
+def test_a_checkpoint_chain_is_one_run(slow_endings: Steno) -> None:
+    """Told before its time limit, requeued, gone on in the same folder: two attempts, one log, one verdict."""
+    assert verdict(ended(slow_endings, "chain")) == ("succeeded", "exit_zero", 0, 2)
+    said = slow_endings("logs", "chain").out
+    assert [said.count(words) for words in ("began", "wrote a checkpoint", "went on after")] == [1, 1, 1]
+
+
+def test_the_last_segment_of_a_chain_has_not_succeeded(slow_endings: Steno) -> None:
+    """It wrote its checkpoint and exited 0, but the work is not done, and no resubmission is left."""
+    assert verdict(ended(slow_endings, "last-segment")) == ("failed", "exit_nonzero", 124, 1)
+    assert "out of time" in slow_endings("logs", "last-segment").out
+
+
+def test_no_slow_ending_is_a_contradiction(slow_endings: Steno) -> None:
+    """No verdict was ever taken back, and no attempt moved a run where it cannot go."""
+    kinds = {one["kind"] for one in slow_endings.world().anomalies}
+    assert not kinds & {"contradiction", "illegal_transition"}

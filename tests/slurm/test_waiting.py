@@ -1,0 +1,82 @@
+"""Jobs of a real cluster that wait: held, for another job, or for ever; and requests that Slurm refuses."""
+
+from __future__ import annotations
+
+import pytest
+from stenolab.slurm import Cluster
+from stenolab.slurm_slow import batch
+from stenolab.steno import Steno
+from stenolab.waiting import wait
+
+LONG_S = 120.0
+NEVER = {
+    "too-much-time": (("-p", "gpu-a6000", "-t", "2-00:00:00"), "PartitionTimeLimit"),
+    "too-many-nodes": (("-p", "gpu-a6000", "-N", "3"), "PartitionNodeLimit"),
+    "too-large": (("-p", "gpu-a6000", "-c", "64"), "PartitionConfig"),
+    "too-many-cpus": (("-p", "capped", "-c", "8"), "QOSMaxCpuPerJobLimit"),  # bug 1 of the first tool
+}
+"""Accepted by Slurm, then pending for ever: options, and Slurm's own reason."""
+
+
+def test_a_job_that_never_runs_waits_and_says_why(on_slurm: Steno, slurm_cluster: Cluster) -> None:
+    """It is neither lost nor failed, however long it waits."""
+    on_slurm.follow("1s")
+    for name, (options, _) in NEVER.items():
+        batch(slurm_cluster, name, "true", *options)
+    try:
+        for name, (_, reason) in NEVER.items():
+            wait(
+                lambda name=name, reason=reason: name in on_slurm.world().runs and reason in on_slurm("show", name).out,
+                seconds=LONG_S,
+                what=f"{name} to say {reason}",
+                pause=0.5,
+            )
+            assert on_slurm.world().runs[name]["state"] == "queued"
+    finally:
+        slurm_cluster.run("scancel", "-n", ",".join(NEVER))
+
+
+def test_a_held_job_and_one_that_waits_for_it(on_slurm: Steno, slurm_cluster: Cluster) -> None:
+    """Both wait, with the reason; released, one after the other succeeds."""
+    on_slurm.follow("1s")
+    held = batch(slurm_cluster, "held", "true", "-p", "gpu-a6000", "--hold")
+    batch(slurm_cluster, "after-it", "true", "-p", "gpu-a6000", f"--dependency=afterok:{held}")
+    for name in ("held", "after-it"):
+        on_slurm.wait(name, "queued", seconds=LONG_S)
+    assert "JobHeldUser" in on_slurm("show", "held").out
+    assert "Dependency" in on_slurm("show", "after-it").out
+    slurm_cluster.run("scontrol", "release", held)
+    for name in ("held", "after-it"):
+        run = on_slurm.wait(name, "succeeded", "failed", "stopped", seconds=LONG_S)
+        assert (run["state"], run["exit_status"]) == ("succeeded", 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--partition", "no-such-partition"), "partition"),
+        (("--partition", "gpu-a6000", "--gpu", "h900:1"), "not available"),
+        (("--partition", "gpu-a6000", "--account", "no-such-account"), "account"),
+    ],
+)
+def test_a_request_that_slurm_refuses(on_slurm: Steno, options: tuple[str, ...], says: str) -> None:
+    """One clear line and the exit code of a wrong task; nothing is left behind."""
+    said = on_slurm("submit", "--name", "refused", *options, "--", "true", code=None)
+    assert said.code == 2, said.err
+    assert says in said.err
+    assert "Traceback" not in said.err
+
+
+def test_ranks_on_two_nodes(on_slurm: Steno) -> None:
+    """Bug 10 of the first tool: every node has its own NODE_RANK, and all have one master."""
+    file = on_slurm.work / "ranks.yml"
+    file.write_text(
+        "type: task\nname: ranks\npartition: gpu-a6000\nnodes: 2\nmax_duration: 5m\n"
+        'resources: {gpu: "a6000:1", memory: 200M}\n'
+        "commands: ['echo $NODE_RANK/$RANK of $WORLD_SIZE at $MASTER_ADDR:$MASTER_PORT']\n"
+    )
+    run = on_slurm("submit", "--wait", "--json", "-f", file).json()
+    assert (run["state"], run["reason"]) == ("succeeded", "exit_zero")
+    lines = sorted(on_slurm("logs", "ranks").out.splitlines())
+    assert [line.split(":")[0] for line in lines] == ["0/0 of 2 at node1", "1/1 of 2 at node1"]
+    assert len({line.rpartition(":")[2] for line in lines}) == 1
