@@ -96,7 +96,9 @@ def test_every_flip_of_a_history_is_a_verdict_of_the_rules(history: History) -> 
         hold_true(facts(item))
 
 
-@pytest.mark.parametrize("trace", sorted(TRACES.glob("dstack-*/*.zst")), ids=lambda path: f"{path.parent.name}-{path.stem}")
+@pytest.mark.parametrize(
+    "trace", sorted(TRACES.glob("dstack-*/*.zst")), ids=lambda path: f"{path.parent.name}-{path.stem}"
+)
 def test_every_flip_of_a_recording_is_a_verdict_of_the_rules(trace: Path) -> None:
     """Of whatever a genuine server said of any run."""
     reader, seen = PollReader(READINGS), set()
