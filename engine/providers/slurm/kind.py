@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.providers.kind import Option, ProviderKind
+from engine.providers.kind import Checkup, Option, ProviderKind
 from engine.providers.slurm.settings import BLOCK, site_of
 
 if TYPE_CHECKING:
@@ -44,6 +44,11 @@ class SlurmKind(ProviderKind):
         from engine.providers.slurm.provider import SlurmProvider
 
         return SlurmProvider(site_of(settings), clock=clock)
+
+    def checkup(self, settings: Settings, *, clock: Clock, ids: Ids, wanted: bool) -> Checkup:  # noqa: ARG002
+        from engine.providers.slurm.doctor import checkup
+
+        return checkup(site_of(settings), clock) if wanted else Checkup()
 
     def project(self, settings: Settings) -> str:
         return site_of(settings).cluster

@@ -8,11 +8,20 @@ from typing import Final
 
 import msgspec
 
-from engine.errors import NameInUse, ProviderError, ProviderUnreachable, RunNotFound, TaskInvalid
+from engine.errors import (
+    NameInUse,
+    ProviderError,
+    ProviderRefused,
+    ProviderUnreachable,
+    RunNotFound,
+    TaskInvalid,
+    VmInUse,
+    VmNotFound,
+)
 from engine.providers.base import Named, Provider, Submission, Submitted
 from engine.providers.slurm import node_report
 from engine.providers.slurm.reading import PREFIX, SlurmReading
-from engine.providers.slurm.rows import REPORTS, Row, question, rows
+from engine.providers.slurm.rows import ENDS, REPORTS, Row, question, rows
 from engine.providers.slurm.script import MARK, render, variables
 from engine.providers.slurm.settings import Site
 from engine.providers.slurm.shell import Done, Shell
@@ -23,8 +32,14 @@ from events.poll import Poll
 
 _SQUEUE: Final = "%i|%T|%r|%P|%u|%V|%S|%N|%k|%j"
 _SACCT: Final = (
-    "JobID,State,ExitCode,DerivedExitCode,Submit,Start,End,AllocTRES,NodeList,Partition,User,Reason,Comment,JobName"
-)
+    "JobID", "State", "ExitCode", "DerivedExitCode", "Submit", "Start", "End", "AllocTRES", "NodeList", "Partition",
+    "User", "Reason", "Comment", "JobName",
+)  # fmt: skip
+"""What is asked of accounting, as far as its version has it; the name last, for it may hold the separator."""
+_MORE: Final = ("SubmitLine",)
+NO_ACCOUNTING: Final = ("disabled", "not enabled", "Access denied", "permission denied", "Permission denied")
+"""What sacct says where it may not be asked, or there is no accounting."""
+_JOB: Final = re.compile(r"\d+(_\d+|\+\d+)?")
 _SINFO: Final = "%N|%T|%E|%C|%m|%G|%R"
 _SUBMITTED: Final = re.compile(r"(\d+)(?:;.*)?")
 _MARKED: Final = re.compile(rf"--comment=[\"']?{MARK}([0-9a-f-]+)")
@@ -47,6 +62,7 @@ class SlurmProvider(Provider):
         self.client = Shell(site)
         self._clock = clock
         self._accounting = site.accounting
+        self._known: tuple[str, ...] | None = None
         self._listed: frozenset[str] = frozenset()
         """Jobs the controller listed in the last round."""
         self._unreported: frozenset[str] = frozenset()
@@ -61,7 +77,7 @@ class SlurmProvider(Provider):
         try:
             commands = self._commands({job for one in follow for job in (one.partition("_")[0],)}, since)
             commands += self._reports(self._unreported & set(follow))
-        except ProviderUnreachable as error:
+        except (ProviderUnreachable, ProviderRefused) as error:
             yield self._poll(self.client.words("squeue"), self._clock.now(), str(error))
             return
         with ThreadPoolExecutor(len(commands), "steno-slurm") as pool:
@@ -85,15 +101,14 @@ class SlurmProvider(Provider):
     def _commands(self, follow: set[str], since: int | None) -> list[tuple[str, ...]]:
         sinfo = self.client.words("sinfo", "-h", "-N", "-o", _SINFO)
         if not self.has_accounting():
-            words = self.client.words("scontrol", "-o", "show", "job", STENO_ACCOUNTING="none", **self._rates())
-            ends = self.client.words(
-                "grep", "-rHs", "", f"{self.client.folder()}/ends", STENO_ACCOUNTING="none", **self._rates()
-            )
+            told = {"STENO_ACCOUNTING": "none", "STENO_USER": self.client.user(), **self._rates()}
+            words = self.client.words("scontrol", "-o", "show", "job", **told)
+            ends = self.client.words("grep", "-rHs", "", self._ends(), **told)
             return [words, ends, sinfo]
         squeue = self.client.words("squeue", "-h", "-t", "all", "--me", "-o", _SQUEUE)
         jobs = sorted(follow | self._listed, key=lambda job: (len(job), job))
         which = ("-j", ",".join(jobs)) if jobs else ("-S", _moment(since, self._clock.now()))
-        sacct = self.client.words("sacct", *_PROOF, *which, "-o", _SACCT, **self._rates())
+        sacct = self.client.words("sacct", *_PROOF, *which, "-o", self._fields(), **self._rates())
         return [squeue, sacct, sinfo]
 
     def _reports(self, jobs: Collection[str]) -> list[tuple[str, ...]]:
@@ -109,23 +124,27 @@ class SlurmProvider(Provider):
         return {"STENO_RATES": msgspec.json.encode(self.site.rates).decode()}
 
     def has_accounting(self) -> bool:
-        """Whether sacct can be asked here; found out once.
+        """Whether sacct can be asked here; found out once. A database that is down is not one that is not there.
 
         Raises:
             ProviderUnreachable: nobody answers.
         """
         if self._accounting is None:
             done = self.client.run(self.client.words("sacct", "-X", "-n", "-P", "-S", "now", "-o", "JobID"))
-            down = done.status != 0 and "disabled" not in done.err and "not enabled" not in done.err
-            if down and "Problem talking" not in done.err and "refused" not in done.err:
-                raise ProviderUnreachable(f"sacct on {self.client.where}: {done.problem}")
-            self._accounting = done.status == 0 or down
+            self._accounting = not any(word in done.err for word in NO_ACCOUNTING)
         return self._accounting
+
+    def _fields(self, *more: str) -> str:
+        """The columns of accounting that this version has: one name it does not know fails the whole call."""
+        if self._known is None:
+            listed = self.client.run(self.client.words("sacct", "--helpformat")).out.lower().split()
+            self._known = tuple(name for name in (*_SACCT, *_MORE) if name.lower() in listed) or (*_SACCT, *_MORE)
+        return ",".join(name for name in self._known if name in (*_SACCT, *more))
 
     def _asked(self, words: tuple[str, ...]) -> Done | str:
         try:
             return self.client.run(words)
-        except (ProviderUnreachable, ProviderError) as error:
+        except (ProviderUnreachable, ProviderRefused) as error:
             return str(error)
 
     def _poll(self, words: tuple[str, ...], started: int, answer: Done | str) -> Poll:
@@ -134,7 +153,10 @@ class SlurmProvider(Provider):
         body = None if done is None else msgspec.json.encode(done.out)
         status = None if done is None else done.status
         error = answer if isinstance(answer, str) else (answer.problem if answer.status else None)
+        if done is not None and question(words).tool == ENDS and not done.err:
+            error = None  # no file yet, or none with a line
         extra = {"err": msgspec.Raw(msgspec.json.encode(done.err))} if done is not None and done.err else {}
+        answered = self._reading.answered(path, req, status, body, error)
         return Poll(
             source=self.source,
             path=path,
@@ -145,7 +167,8 @@ class SlurmProvider(Provider):
             error=error,
             body=body,
             text=body is not None,
-            answered=self._reading.answered(path, req, status, body, error),
+            answered=answered,
+            complete=answered,  # each answer is a whole list
             extra=extra,
         )
 
@@ -178,28 +201,45 @@ class SlurmProvider(Provider):
 
     def find(self, name: str, since: int) -> tuple[Named, ...]:
         """Jobs of that name: those the controller has, and those of accounting, whose own command line is the proof."""
-        found: dict[str, Named] = {}
-        listed = self.client.ask("squeue", "-h", "-t", "all", "--me", "-n", name, "-o", _SQUEUE)
-        for line in listed.out.splitlines():
-            for row in _rows(listed.words, line):
-                found[row.job] = _named(row, (row.comment or "").removeprefix(MARK) or None)
+        found = {row.job: _named(row) for row in self._listed_as(name, "-t", "all")}
+        now = self._clock.now()
+        if since > now + _LOOK_BACK:
+            return ()
         if self.has_accounting():
-            start = _moment(since, self._clock.now())
-            asked = self.client.ask("sacct", *_PROOF, "--name", name, "-S", start, "-o", f"{_SACCT},SubmitLine")
-            if asked.status != 0:
-                raise ProviderUnreachable(f"sacct on {self.client.where}: {asked.problem}")
-            for line in asked.out.splitlines():
-                columns, mark = line.rpartition("|")[0], _MARKED.search(line)
-                for row in _rows((*asked.words[:-1], _SACCT), columns):
+            asked = ("sacct", *_PROOF, "--name", name, "-S", _moment(since, now))
+            done = self.client.must(*asked, "-o", self._fields("SubmitLine"))
+            for line in done.out.splitlines():
+                mark = _MARKED.search(line)
+                for row in _rows(done.words, line):
                     found.setdefault(row.job, _named(row, mark[1] if mark is not None else None))
+        else:
+            written = self.client.ask("grep", "-rHs", "-e", f" {name}$", "-e", f" {name} ", self._ends())
+            for row in self._read(written):
+                if row.name == name:
+                    found.setdefault(row.job, _named(row))
         early = since - _LOOK_BACK
         kept = [one for one in found.values() if one.submitted_at is None or one.submitted_at >= early]
         return tuple(sorted(kept, key=lambda one: one.submitted_at or 0, reverse=True))
 
     def holder(self, name: str) -> Named | None:
-        listed = self.client.ask("squeue", "-h", "--me", "-n", name, "-o", _SQUEUE)
-        found = [row for line in listed.out.splitlines() for row in _rows(listed.words, line)]
-        return _named(found[0], (found[0].comment or "").removeprefix(MARK) or None) if found else None
+        return next((_named(row) for row in self._listed_as(name)), None)
+
+    def _listed_as(self, name: str, *options: str) -> list[Row]:
+        return self._read(self.client.must("squeue", "-h", *options, "--me", "-n", name, "-o", _SQUEUE))
+
+    def _read(self, done: Done) -> list[Row]:
+        """The rows of an answer.
+
+        Raises:
+            ProviderError: it is none of this command.
+        """
+        found = [row for line in done.out.splitlines() for row in _rows(done.words, line)]
+        if not found and done.out.strip() and done.status == 0:
+            raise ProviderError(f"{question(done.words).tool} on {self.client.where} answers {done.problem[:80]!r}")
+        return found
+
+    def _ends(self) -> str:
+        return f"{self.client.folder()}/ends"
 
     def stop(self, provider_id: str, name: str, abort: bool) -> None:
         """`scancel`: SIGTERM, then SIGKILL after the cluster's KillWait; `abort`: SIGKILL at once, then the same."""
@@ -216,17 +256,28 @@ class SlurmProvider(Provider):
         Raises:
             RunNotFound: neither the controller nor accounting knows it.
         """
-        listed = self.client.ask("squeue", "-h", "-t", "all", "-j", provider_id, "-o", _SQUEUE)
-        states = [row.state for line in listed.out.splitlines() for row in _rows(listed.words, line)]
-        if states:
-            return any(state in LIVE for state in states)
-        if self.has_accounting():
-            known = self.client.ask("sacct", *_PROOF, "-j", provider_id, "-o", "JobID")
-            if known.status == 0 and known.out.strip():
-                return False
-        elif self.client.tail(f"{self.client.folder()}/ends/{provider_id}", 0):
-            return False
-        raise RunNotFound(f"Slurm on {self.client.where} knows no job {provider_id}")
+        rows = self._read(self.client.must("squeue", "-h", "-t", "all", "-j", provider_id, "-o", _SQUEUE))
+        if rows:
+            return any(row.state in LIVE for row in rows)
+        if not _JOB.fullmatch(provider_id):
+            known = False
+        elif self.has_accounting():
+            known = bool(self.client.must("sacct", *_PROOF, "-j", provider_id, "-o", "JobID").out.strip())
+        else:
+            known = bool(self.client.tail(f"{self._ends()}/{provider_id}", 0))
+        if not known:
+            raise RunNotFound(f"Slurm on {self.client.where} knows no job {provider_id}")
+        return False
+
+    def stop_vm(self, provider_id: str) -> None:
+        """What a job has ends with the job, and in no other way."""
+        job = provider_id.partition("@")[0]
+        try:
+            busy = self._expect(job)
+        except RunNotFound:
+            raise VmNotFound(f"{self.client.where} has no allocation {provider_id}") from None
+        if busy:
+            raise VmInUse(f"job {job} has it: stop that run")
 
     def logs(self, provider_id: str, name: str, *, follow: bool) -> Iterator[bytes]:
         going = self._expect(provider_id)
@@ -259,8 +310,10 @@ def _rows(words: tuple[str, ...], line: str) -> list[Row]:
         return []
 
 
-def _named(row: Row, mark: str | None) -> Named:
-    return Named(provider_id=row.job, mark=mark, ended=row.state not in LIVE, submitted_at=row.submitted)
+def _named(row: Row, mark: str | None = None) -> Named:
+    comment = row.comment or ""
+    mark = comment.removeprefix(MARK) if comment.startswith(MARK) else mark
+    return Named(provider_id=row.job, mark=mark, ended=row.state not in LIVE, submitted_at=row.submitted or row.ended)
 
 
 def _moment(since: int | None, now: int) -> str:

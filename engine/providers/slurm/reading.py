@@ -38,10 +38,12 @@ _WITNESSES: Final = {
 }  # fmt: skip
 _TEXT: Final = BodyShape(kind="run", items=LINES, identity="0")
 _WHOLE: Final = BodyShape(kind="run", items="")
-_UNKNOWN_JOB: Final = "Invalid job id specified"
+_UNKNOWN_JOB: Final = "Invalid job id"
 _UNNAMED: Final = "allocation"
 """What accounting calls a job until it has its name."""
 AWAITING: Final = "awaiting accounting"
+UNSEEN: Final = "the controller has forgotten the job, and its script wrote no end"
+"""Without accounting nothing can say more: a node that died, or SIGKILL, while nobody asked."""
 
 
 class _Task(msgspec.Struct):
@@ -73,10 +75,13 @@ class SlurmReading(Reading):
         """Exit code 0, and no `errors` in a JSON answer: `squeue --json` exits 0 where the controller is down. That it
         knows none of the jobs asked for is an answer too.
         """
+        if self._question(req).tool == read.ENDS:
+            return body is not None and error is None
         if status != 0 or body is None:
             return status == 1 and body is not None and _UNKNOWN_JOB in (error or "")
-        if not self._question(req).json:
-            return True
+        asked = self._question(req)
+        if not asked.json:
+            return _sensible(asked, _text(body))
         answer = read.decode(_text(body))
         return answer is not None and not read.has_errors(answer)
 
@@ -86,6 +91,8 @@ class SlurmReading(Reading):
             return _reported(_text(item), scope)
         found: dict[str, list[RunFacts]] = {}
         for row in read.rows(asked, _text(item)):
+            if asked.tool == read.ENDS and row.state in LIVE:
+                continue  # that a script has begun does not keep a job alive
             found.setdefault(row.job, []).append(_facts(row, asked, scope))
         return tuple(self.joined(same) if len(same) > 1 else same[0] for same in found.values())
 
@@ -177,6 +184,17 @@ def _scope(req: bytes) -> Scope:
 def _text(item: bytes) -> str:
     text = msgspec.json.decode(item)
     return text if isinstance(text, str) else item.decode()
+
+
+def _sensible(asked: Question, text: str) -> bool:
+    """Whether an answer says nothing, or has one readable line: a page of a proxy or a notice is no empty list."""
+    if asked.tool == "sinfo" and "STENO_CLUSTER" in asked.environment:
+        return "|" in text or not text.strip()
+    if asked.tool != "scontrol" and not asked.columns:
+        return True
+    if any(line.startswith(read.NONE) or read.is_row(asked, line) for line in text.splitlines()):
+        return True
+    return not text.strip()
 
 
 def _accounted(asked: Question) -> bool:
@@ -283,7 +301,7 @@ def together(before: RunFacts, views: Mapping[str, RunFacts | None]) -> RunFacts
     if accounting is None:
         if controller is not None:
             return controller
-        return replace(before, state=State.FINISHING, status=before.status, reason=AWAITING, requeued=False)
+        return replace(before, state=State.FINISHING, reason=UNSEEN if before.jobs else AWAITING, requeued=False)
     if controller is not None and controller.final:
         return controller
     shown = _merged(accounting, controller, before)

@@ -79,6 +79,8 @@ ENDS: Final = "grep"
 """Reads the files into which job scripts write their exit status."""
 REPORTS: Final = "find"
 """Reads the files into which job scripts write what they found, and when they began what."""
+NONE: Final = "No jobs"
+"""How an answer of `scontrol show job` begins that has none."""
 _UNREADABLE: Final = "a line without the columns that were asked for"
 _VALUED: Final = {
     "squeue": frozenset("jutpwnqAMrRSLOo"),
@@ -168,11 +170,17 @@ def rows(asked: Question, item: str) -> Iterator[Row]:
     if asked.json:
         yield from _json_rows(asked, item)
     elif asked.tool == "scontrol":
-        yield from _scontrol_rows(item)
+        mine = asked.environment.get("STENO_USER")
+        yield from (row for row in _scontrol_rows(item) if mine is None or row.user == mine)
     elif asked.tool == ENDS:
         yield from _written(item)
     elif asked.columns:
         yield from _text_rows(asked, item)
+
+
+def is_row(asked: Question, line: str) -> bool:
+    """Whether a line is one of the answer asked for, if only its header or a step."""
+    return "JobId=" in line if asked.tool == "scontrol" else line.count(asked.separator) >= len(asked.columns) - 1
 
 
 def _text_rows(asked: Question, line: str) -> Iterator[Row]:
@@ -184,8 +192,8 @@ def _text_rows(asked: Question, line: str) -> Iterator[Row]:
         at = asked.columns.index("name")
         values[at : at + more + 1] = [asked.separator.join(values[at : at + more + 1])]
     if len(values) != len(asked.columns):
-        if not line.strip():
-            return
+        if asked.separator not in line.strip():
+            return  # a notice before the answer, or the second line of a name
         raise ValueError(_UNREADABLE)
     found = {name: value.strip() for name, value in zip(asked.columns, values, strict=True) if name}
     if found.get("job", "").upper() in ("JOBID", ""):
@@ -197,17 +205,26 @@ def _text_rows(asked: Question, line: str) -> Iterator[Row]:
 
 def _scontrol_rows(line: str) -> Iterator[Row]:
     marks = list(_PAIR.finditer(line))
+    if not marks:
+        return  # `No jobs in the system`
     pairs = {
         mark[1]: line[mark.end() : after.start() if after is not None else len(line)].strip()
         for mark, after in zip(marks, [*marks[1:], None], strict=True)
     }
     if "JobId" not in pairs:
-        if not line.strip() or line.startswith("No jobs"):
-            return
+        return  # a notice, or the second line of a job whose name has two
+    if "JobState" not in pairs:
         raise ValueError(_UNREADABLE)
     found = {ours: pairs[theirs] for theirs, ours in _SCONTROL.items() if theirs in pairs}
     found["user"] = pairs.get("UserId", "").partition("(")[0]
     found["job"] = pairs["JobId"]
+    asked, nodes = pairs.get("TresPerNode", ""), pairs.get("NumNodes", "")
+    if asked.startswith("gres:gpu") and "tres" in found and "gres/gpu" not in found["tres"]:
+        # Without accounting GPUs are no resource that is counted.
+        *model, count = asked.partition(",")[0].split(":")[1:]
+        number = int(count) if count.isdecimal() else 1
+        many = number * (int(nodes) if nodes.isdecimal() else 1)
+        found["tres"] += f",gres/{':'.join(model if count.isdecimal() else [*model, count])}={many}"
     if "ArrayTaskId" in pairs and "ArrayJobId" in pairs:
         tasks = pairs["ArrayTaskId"]
         found["job"] = f"{pairs['ArrayJobId']}_{tasks if tasks.isdecimal() else f'[{tasks}]'}"
@@ -215,12 +232,24 @@ def _scontrol_rows(line: str) -> Iterator[Row]:
 
 
 def _written(line: str) -> Iterator[Row]:
-    """`/home/u/steno/ends/12:1 1795182548`: the exit status that a job script wrote, and when."""
+    """`/home/u/steno/ends/12:1 1795182548 RUN NAME`: what a job script wrote of its end, and when.
+
+    The exit status is `-` while it runs; a fifth word is Slurm's own for an end that Slurm made (`TIMEOUT`).
+    """
     path, _, said_there = line.rpartition(":")
-    status, _, at = said_there.partition(" ")
-    if path and status.isdecimal():
-        state = "COMPLETED" if status == "0" else "FAILED"
-        yield Row(job=path.rpartition("/")[2], state=state, exit_code=f"{status}:0", ended=time(at.strip()))
+    status, at, run, name, state, *_ = [*said_there.split(" "), *([""] * 5)]
+    if not path or not (status == "-" or status.isdecimal()):
+        return
+    state = state or ("RUNNING" if status == "-" else "COMPLETED" if status == "0" else "FAILED")
+    yield Row(
+        job=path.rpartition("/")[2],
+        state=state,
+        reason=f"as its script wrote: exit status {status}",
+        exit_code=None if status == "-" else f"{status}:0",
+        ended=time(at),
+        name=name or None,
+        comment=f"steno:{run}" if run else None,
+    )
 
 
 def _made(found: dict[str, str], restarts: int | None = None) -> Iterator[Row]:

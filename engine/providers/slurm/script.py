@@ -1,7 +1,8 @@
 """The job script of a job: rendered from its specification and nothing else. Pure.
 
 All options stand in `#SBATCH` lines, so that they survive when the job is requeued. Where the job ends in a way that
-bash sees, its exit status is written to `ends/<job>`: the only evidence there is on a cluster without accounting.
+bash sees, its exit status is written to `ends/<job>`: on a cluster without accounting that is the only evidence once
+the controller has forgotten the job.
 """
 
 import shlex
@@ -20,12 +21,24 @@ _PORT: Final = 29500
 _JOB: Final = "${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}}"
 
 _ENDING: Final = (
+    "steno_cause=",
+    "steno_say() {",
+    '    printf "%s %s %s %s\n" "$1" "$(date +%s)" "$steno_run" "$2" > "$steno_folder/ends/$steno_job.new" &&',
+    '        mv "$steno_folder/ends/$steno_job.new" "$steno_folder/ends/$steno_job"',
+    "}",
     "steno_end() {",
-    '    status=$?; printf "%s %s\\n" "$status" "$(date +%s)" > "$steno_folder/ends/$steno_job"',
+    '    status=$?; steno_say "$status" "$steno_name${steno_cause:+ $steno_cause}"',
     "    # Slurm keeps seven bits of an exit status: one of a signal must be a signal, or 139 would read 11.",
-    '    [ "$status" -le 128 ] || { trap - EXIT; kill -"$((status - 128))" $$; }',
+    '    [ "$status" -le 128 ] || { trap - EXIT TERM; kill -"$((status - 128))" $$; }',
     "}",
     "trap steno_end EXIT",
+    "# Slurm itself ends the job: its reason is gone with the job, and a cluster without accounting keeps it nowhere.",
+    "steno_terminated() {",
+    "    steno_cause=CANCELLED",
+    '    ! scontrol -o show job "$SLURM_JOB_ID" 2>/dev/null | grep -q "Reason=TimeLimit" || steno_cause=TIMEOUT',
+    "}",
+    "trap steno_terminated TERM",
+    'steno_say - "$steno_name"',
 )
 
 MARK: Final = "steno:"
@@ -96,6 +109,7 @@ def _environment(spec: JobSpec, name: str, run_id: str, folder: str) -> Iterator
     place = shlex.quote(folder)
     yield f"steno_folder={place}"
     yield f'steno_job="{_JOB}"; steno_job="${{steno_job:-$SLURM_JOB_ID}}"'
+    yield f"steno_run={run_id} steno_name={shlex.quote(name)}"
     yield 'mkdir -p "$steno_folder/ends"'
     yield from _ENDING
     yield f"export STENO_RUN_ID={run_id}"

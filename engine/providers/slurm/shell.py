@@ -1,17 +1,20 @@
 """Runs Slurm's commands, on this machine or on a login node over ssh."""
 
 import os
+import re
 import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+import threading
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from engine.errors import ProviderRefused, ProviderUnreachable
+from engine.errors import ProviderError, ProviderRefused, ProviderUnreachable
 from engine.providers.slurm.settings import Site
 
 _SSH: Final = (
@@ -21,7 +24,14 @@ _SSH: Final = (
 _SSH_FAILED: Final = 255
 _PLAIN: Final = ("env", "TZ=UTC", "LC_ALL=C", "SLURM_TIME_FORMAT=standard")
 """Times come in the zone of whoever asks, with no offset, and messages in their language."""
+_OPTIONS: Final = ("SQUEUE_", "SACCT_", "SINFO_", "SBATCH_", "SCANCEL_", "SCONTROL_")
+"""Variables of these names are options of Slurm's commands: a user's own would narrow or reshape our answers."""
+_SOCKET: Final = "c"
 _LARGEST: Final = 64 << 20
+UNKNOWN_JOB: Final = "Invalid job id"
+_DOWN: Final = ("Unable to contact slurm controller", "Problem talking to the database", "Connection refused")
+_NOT_CONNECTED: Final = re.compile(r"Could not resolve|Connection (refused|timed out)|No route to host|unreachable")
+_NOTICE: Final = re.compile(r"warning|\*\*|\S+: (debug|info)\b", re.IGNORECASE)
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,8 +45,9 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def problem(self) -> str:
-        """Its first line of trouble."""
-        return (self.err.strip() or self.out.strip() or f"exit code {self.status}").splitlines()[0]
+        """Its first line of trouble; a warning only where it says nothing else."""
+        lines = [one.strip() for text in (self.err, self.out) for one in text.splitlines() if one.strip()]
+        return next((one for one in lines if not _NOTICE.match(one)), (lines or [f"exit code {self.status}"])[0])
 
 
 class Shell:
@@ -45,7 +56,8 @@ class Shell:
     def __init__(self, site: Site) -> None:
         self.site = site
         self._sockets: tempfile.TemporaryDirectory[str] | None = None
-        self._home: str | None = None
+        self._connecting = threading.Lock()
+        self._user: tuple[str, str] | None = None
 
     def words(self, *command: str, **environment: str) -> tuple[str, ...]:
         """A command as it is run there and recorded: in UTC and in English."""
@@ -59,10 +71,9 @@ class Shell:
             ProviderUnreachable: it is not there, took too long, or ssh does not get there.
             ProviderRefused: the login node does not let us in.
         """
-        found = self.local(self._reach(words), given=given, timeout=timeout or self.site.timeout)
-        found = msgspec.structs.replace(found, words=tuple(words))
-        self._check(found)
-        return found
+        done = self._done(words, self._call(words, given, timeout or self.site.timeout))
+        self._check(done)
+        return done
 
     def local(self, words: Sequence[str], *, given: bytes = b"", timeout: float | None = None) -> Done:
         """Run it on this machine; `timeout` None: however long it takes.
@@ -70,19 +81,15 @@ class Shell:
         Raises:
             ProviderUnreachable: it is not there, or took too long.
         """
-        try:
-            done = subprocess.run(
-                list(words), input=given, capture_output=True, timeout=timeout, check=False, start_new_session=True
-            )
-        except FileNotFoundError as error:
-            raise ProviderUnreachable(f"there is no {error.filename} on this machine", sent=False) from None
-        except subprocess.TimeoutExpired:
-            raise ProviderUnreachable(f"{_tool(words)} gave no answer for {timeout:g} s") from None
-        out, err = (text[:_LARGEST].decode(errors="replace") for text in (done.stdout, done.stderr))
-        return Done(words=tuple(words), status=done.returncode, out=out, err=err)
+        return self._done(words, self._spawn(words, words, given, timeout))
+
+    @staticmethod
+    def _done(words: Sequence[str], answer: tuple[int, bytes, bytes]) -> Done:
+        out, err = (text[:_LARGEST].decode(errors="replace") for text in answer[1:])
+        return Done(words=tuple(words), status=answer[0], out=out, err=err)
 
     def ask(self, *command: str, given: bytes = b"") -> Done:
-        """Run a command of ours that must succeed.
+        """Run a command of ours; what it says of our question is for the caller.
 
         Raises:
             ProviderUnreachable: as `run`; or the controller or the database does not answer.
@@ -90,6 +97,18 @@ class Shell:
         done = self.run(self.words(*command), given=given)
         if done.status != 0 and any(word in done.err for word in _DOWN):
             raise ProviderUnreachable(f"Slurm on {self.where} does not answer: {done.problem}")
+        return done
+
+    def must(self, *command: str) -> Done:
+        """Run a question that must be answered; that there is no such job is an answer.
+
+        Raises:
+            ProviderUnreachable: as `ask`.
+            ProviderError: the command failed.
+        """
+        done = self.ask(*command)
+        if done.status != 0 and UNKNOWN_JOB not in done.err:
+            raise ProviderError(f"{command[0]} on {self.where} failed: {done.problem}")
         return done
 
     @property
@@ -103,19 +122,36 @@ class Shell:
             ProviderUnreachable: as `run`.
         """
         path = self.site.folder
-        if path.startswith("/"):
-            return path
-        if self._home is None:
-            self._home = self.run(self.words("sh", "-c", "echo $HOME")).out.strip() or "/"
-        return f"{self._home}/{path.removeprefix('~/')}"
+        return path if path.startswith("/") else f"{self._whoami()[1]}/{path.removeprefix('~/')}"
+
+    def user(self) -> str:
+        """Whose jobs ours are there.
+
+        Raises:
+            ProviderUnreachable: as `run`.
+        """
+        return self._whoami()[0]
+
+    def _whoami(self) -> tuple[str, str]:
+        if self._user is None:
+            # Behind a mark, for a login shell may print a greeting first.
+            said = self.run(self.words("sh", "-c", 'echo "steno $(id -un) $HOME"'))
+            found = re.search(r"^steno (\S+) (/.*)$", said.out, re.MULTILINE)
+            if found is None:
+                raise ProviderUnreachable(f"a shell on {self.where} gives no home folder: {said.problem}")
+            self._user = found[1], found[2].rstrip("/")
+        return self._user
 
     def tail(self, path: str, offset: int) -> bytes:
-        """What a file there has behind `offset`; b"" where it is not there."""
-        done = subprocess.run(
-            self._reach(("tail", "-c", f"+{offset + 1}", "--", path)), capture_output=True, check=False,
-            timeout=self.site.timeout, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-        return done.stdout
+        """What a file there has behind `offset`; b"" where it is not there.
+
+        Raises:
+            ProviderUnreachable, ProviderRefused: as `run`.
+        """
+        words = ("tail", "-c", f"+{offset + 1}", "--", path)
+        status, out, err = self._call(words, b"", self.site.timeout)
+        self._check(Done(words=words, status=status, out="", err=err.decode(errors="replace")))
+        return out
 
     def copy(self, root: str, names: Iterable[str], folder: str, before: str | None) -> Done:
         """Copy files below `root` into a new folder there, read-only.
@@ -145,42 +181,71 @@ class Shell:
     def close(self) -> None:
         """End the shared connection."""
         if self._sockets is not None and self.site.host is not None:
-            subprocess.run([*self._ssh(), "-O", "exit", self.site.host], capture_output=True, check=False)
+            with suppress(FileNotFoundError):
+                subprocess.run([*self._ssh(), "-O", "exit", self.site.host], capture_output=True, check=False)
             self._sockets.cleanup()
             self._sockets = None
+
+    def _call(self, words: Sequence[str], given: bytes, limit: float | None) -> tuple[int, bytes, bytes]:
+        if self.site.host is not None:
+            with self._connecting:  # the first to come opens the connection that the others then share
+                command = self._ssh()
+                if self._sockets is not None and not (Path(self._sockets.name) / _SOCKET).exists():
+                    self._spawn((*command, self.site.host, "--", "true"), ("ssh",), b"", limit)
+        return self._spawn(self._reach(words), words, given, limit)
 
     def _reach(self, words: Sequence[str]) -> list[str]:
         if self.site.host is None:
             return list(words)
         return [*self._ssh(), self.site.host, "--", shlex.join(words)]
 
-    def _ssh(self) -> Iterator[str]:
+    def _ssh(self) -> tuple[str, ...]:
         if self._sockets is None:
             self._sockets = tempfile.TemporaryDirectory(prefix="steno-ssh-")
-        yield from (*_SSH, "-o", f"ControlPath={Path(self._sockets.name) / 'c'}")
+        return (*_SSH, "-o", f"ControlPath={Path(self._sockets.name) / _SOCKET}")
+
+    def _spawn(
+        self, command: Sequence[str], words: Sequence[str], given: bytes, limit: float | None
+    ) -> tuple[int, bytes, bytes]:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(_OPTIONS)}
+        try:
+            done = subprocess.run(
+                command, input=given, capture_output=True, timeout=limit, check=False, start_new_session=True,
+                env=environment,
+            )  # fmt: skip
+        except FileNotFoundError as error:
+            raise ProviderUnreachable(f"there is no {error.filename} on this machine: install it", sent=False) from None
+        except subprocess.TimeoutExpired:
+            raise ProviderUnreachable(f"{_tool(words)} on {self.where} gave no answer for {limit:g} s") from None
+        return done.returncode, done.stdout, done.stderr
 
     def _check(self, done: Done) -> None:
-        if self.site.host is not None and done.status == _SSH_FAILED:
-            if "Permission denied" in done.err or "Host key verification failed" in done.err:
-                raise ProviderRefused(
-                    f"{self.site.host} does not let us in ({done.problem}): `ssh {self.site.host}` must work "
-                    f"without a question"
-                )
-            raise ProviderUnreachable(f"ssh to {self.site.host} failed: {done.problem}", sent=False)
-        if done.status == 127 and (self.site.host is not None or "No such file" in done.err):
-            tool = _tool(done.words)
+        tool = _tool(done.words)
+        # sbatch has 255 of its own: then the trouble begins with its name.
+        if self.site.host is not None and done.status == _SSH_FAILED and f"{tool}: " not in done.err:
+            raise self._not_reached(done)
+        if done.status == 127:
             raise ProviderUnreachable(
-                f"there is no {tool} on {self.where}: install Slurm's commands, or set slurm.host", sent=False
+                f"there is no {tool} on {self.where}: install Slurm's commands, or set slurm.host to a login node",
+                sent=False,
             )
 
-
-_DOWN: Final = ("Unable to contact slurm controller", "Problem talking to the database", "Connection refused")
+    def _not_reached(self, done: Done) -> ProviderRefused | ProviderUnreachable:
+        host, said = self.site.host, done.err.strip().splitlines() or ["no message"]
+        if "IDENTIFICATION HAS CHANGED" in done.err:
+            return ProviderRefused(
+                f"the host key of {host} has changed: if its administrator says so, `ssh-keygen -R` its name, "
+                f"then `ssh {host}` once"
+            )
+        if "Host key verification failed" in done.err:
+            return ProviderRefused(f"the host key of {host} is not known here: `ssh {host}` once and accept it")
+        if "Permission denied" in done.err:
+            return ProviderRefused(
+                f"{host} refuses our key ({said[-1]}): `ssh -o BatchMode=yes {host}` must work without a password"
+            )
+        sent = _NOT_CONNECTED.search(done.err) is None
+        return ProviderUnreachable(f"ssh to {host} failed: {said[-1]}", sent=sent)
 
 
 def _tool(words: Sequence[str]) -> str:
     return next((word for word in words if word != "env" and "=" not in word), "?")
-
-
-def environment() -> dict[str, str]:
-    """The variables of this process."""
-    return dict(os.environ)

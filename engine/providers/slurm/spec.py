@@ -137,6 +137,8 @@ def spec_of(task: Mapping[str, object], *, partition: str | None = None, account
     env, commands = task.get("env") or {}, task.get("commands") or ()
     assert isinstance(env, Mapping)  # noqa: S101 - `complete_plain` has made it so
     assert isinstance(commands, list | tuple)  # noqa: S101
+    if not commands:
+        raise TaskInvalid("commands is empty: there is nothing to run")
     cpus = None if cpu in (None, "") else int(str(cpu).partition(".")[0] or 1)
     nodes = task.get("nodes") or 1
     if not isinstance(nodes, int) or not 1 <= nodes <= 10_000:

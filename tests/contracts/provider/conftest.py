@@ -1,4 +1,6 @@
-"""The providers that the contract runs against: this machine, genuine dstack servers, and the example package."""
+"""The providers that the contract runs against: this machine, genuine dstack servers, a genuine Slurm, and the example
+package.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import ClassVar
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar
 
 import pytest
 from stenolab.bad import Bad, respond
 from stenolab.lab import GPU, IMAGE, Lab
+from stenolab.slurm import Cluster
+from stenolab.sshd import SshServer
 from stenolab.waiting import wait
 
 from engine.errors import ProviderError, ProviderRefused, ProviderUnreachable
@@ -31,6 +36,8 @@ from engine.providers.local.placement import LocalOffer
 from engine.providers.local.provider import LocalProvider
 from engine.providers.local.tree import kill_marked
 from engine.providers.readings import READINGS
+from engine.providers.slurm.provider import SlurmProvider
+from engine.providers.slurm.settings import Site as SlurmPlace
 from engine.replay.record import world_of
 from events.clock import RandomIds, SystemClock
 from events.store.record import Record
@@ -68,6 +75,7 @@ class Site(ABC):
             folder / "record.db", write=True, create=True, shapes=READINGS.shape, clock=SystemClock()
         )
         self.sent: list[Submission] = []
+        self.ids: list[str] = []
 
     def submission(self, *commands: str, name: str | None = None, **fields: object) -> Submission:
         """A task of these commands under a run id of its own."""
@@ -92,7 +100,8 @@ class Site(ABC):
         preparation = self.provider.plan(wanted)
         if preparation is not None:
             self.provider.prepare(preparation)
-        return self.provider.submit(wanted).provider_id
+        self.ids.append(self.provider.submit(wanted).provider_id)
+        return self.ids[-1]
 
     def submit(self, *commands: str, name: str | None = None, **fields: object) -> str:
         """`send` of a new submission."""
@@ -100,7 +109,7 @@ class Site(ABC):
 
     def look(self) -> tuple[dict[str, Run], tuple[Vm, ...]]:
         """One round of polls, recorded and folded: runs by the provider's id, and machines."""
-        self.record.append_polls(list(self.provider.poll((), since=None)))
+        self.record.append_polls(list(self.provider.poll(self.ids, since=None)))
         state = world_of(self.record).state
         return {run.provider_id: run for run in state.runs.values() if run.provider_id}, tuple(state.vms.values())
 
@@ -117,6 +126,18 @@ class Site(ABC):
         """Verdict, reason and exit status of a run at its end."""
         run = self.until(provider_id, "succeeded", "failed", "stopped")
         return run.state.value, None if run.reason is None else run.reason.value, run.exit_status
+
+    def machine_of(self, provider_id: str) -> Vm:
+        """The machine that the run is on, as soon as both are known."""
+
+        def found() -> Vm | None:
+            runs, vms = self.look()
+            return next((vm for vm in vms if runs[provider_id].run_id in vm.runs), None)
+
+        return wait(found, seconds=LOADED_S, what="the run's machine", pause=0.05)
+
+    tells_abort = True
+    """Its answers tell a run that was aborted from one that was stopped."""
 
     def free(self, name: str) -> None:
         """Wait until no active run has that name: a provider may call a run active after its exit status is known."""
@@ -250,6 +271,76 @@ class DstackSite(Site):
         return len(self.lab.runs(self.provider.project))
 
 
+_GARBAGE = "echo '<html>no'"
+_BROKEN = "echo 'fatal: no such plugin' >&2; exit 1"
+
+
+class SlurmSite(Site):
+    """Jobs of a genuine cluster; without accounting, too."""
+
+    tells_abort = False  # both are CANCELLED
+
+    def __init__(self, folder: Path, cluster: Cluster, patch: pytest.MonkeyPatch) -> None:
+        self.cluster = cluster
+        for name, value in cluster.environment.items():
+            patch.setenv(name, value)
+        self.before = set(self._jobs())
+        super().__init__(folder, self.over(cluster.folder / "jobs" / folder.name))
+
+    @staticmethod
+    def over(folder: Path, **more: Any) -> SlurmProvider:
+        rates = {"a6000": 100.0, "cpu": 1.0, "usd": 0.01}
+        return SlurmProvider(SlurmPlace(cluster="lab", folder=str(folder), rates=rates, **more), clock=SystemClock())
+
+    def configuration(self, *commands: str) -> dict[str, object]:
+        return {
+            "type": "task",
+            "commands": list(commands),
+            "env": {},
+            "partition": "gpu-a6000",
+            "resources": {"gpu": "a6000:1", "memory": "500M"},
+        }
+
+    @staticmethod
+    def _among(script: str | None, **more: Any) -> Callable[[ExitStack, Path], tuple[Provider, type[Exception]]]:
+        """Where all of Slurm's commands are this script; None: there are none."""
+
+        def meet(stack: ExitStack, folder: Path) -> tuple[Provider, type[Exception]]:
+            tools = Path(stack.enter_context(TemporaryDirectory(dir=folder)))
+            for name in ("env", "sh", "mkdir", "id"):
+                (tools / name).symlink_to(shutil.which(name))
+            for name in ("squeue", "sacct", "scontrol", "sinfo", "sbatch", "scancel"):
+                if script is not None:
+                    (tools / name).write_text(f"#!/bin/sh\n{script}\n")
+                    (tools / name).chmod(0o755)
+            stack.enter_context(pytest.MonkeyPatch.context()).setenv("PATH", str(tools))
+            error = ProviderError if script in (_GARBAGE, _BROKEN) else ProviderUnreachable
+            return SlurmSite.over(folder / "jobs", **more), error
+
+        return meet
+
+    @staticmethod
+    def _refused(stack: ExitStack, folder: Path) -> tuple[Provider, type[Exception]]:
+        server = stack.enter_context(SshServer.running())
+        stack.enter_context(pytest.MonkeyPatch.context()).setenv("PATH", server.path(key=server.stranger))
+        return SlurmSite.over(folder / "jobs", host=server.host), ProviderRefused
+
+    troubles: ClassVar = {
+        "missing": _among.__func__(None),
+        "garbage": _among.__func__(_GARBAGE),
+        "broken": _among.__func__(_BROKEN),
+        "down": _among.__func__("echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1"),
+        "slow": _among.__func__("while :; do read -r _ || read -r _ <&2 || :; done", timeout=0.2),
+        "refused": _refused.__func__,
+    }
+
+    def _jobs(self) -> list[str]:
+        return self.cluster.run("squeue", "-h", "-t", "all", "-o", "%A").split()
+
+    def count(self) -> int:
+        return len({*self._jobs()} - self.before)
+
+
 class ExampleSite(Site):
     """The third provider."""
 
@@ -301,6 +392,8 @@ def _forget() -> None:
         "example",
         pytest.param("dstack_22", id="dstack-0.22.5"),
         pytest.param("dstack_19", id="dstack-0.19.37"),
+        pytest.param("slurm_cluster", id="slurm"),
+        pytest.param("slurm_unaccounted", id="slurm-without-accounting"),
     ]
 )
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
@@ -310,6 +403,9 @@ def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
             found: Site = LocalSite(tmp_path)
         elif request.param == "example":
             found = stack.enter_context(_example(tmp_path))
+        elif request.param.startswith("slurm"):
+            patch = stack.enter_context(pytest.MonkeyPatch.context())
+            found = SlurmSite(tmp_path, request.getfixturevalue(request.param), patch)
         else:
             found = DstackSite(tmp_path, request.getfixturevalue(request.param))
         stack.callback(found.close)

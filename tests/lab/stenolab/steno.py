@@ -113,7 +113,7 @@ class Steno:
 
     def __init__(self, *, folder: Path, home: Path | None = None, **environment: str) -> None:
         self.folder = folder
-        self._more = environment
+        self.more = environment
         self.home = home or folder / "home"
         self.work = folder / "work"
         self.record = folder / "record.steno"
@@ -258,7 +258,7 @@ class Steno:
             "STENO_RECORD": str(self.record),
             "NO_COLOR": "1",
             "STENO_API_PORT": "0",  # many run side by side
-            **self._more,
+            **self.more,
             **more,
         }
 

@@ -1,0 +1,101 @@
+"""`steno doctor` for a cluster: its commands, controller, accounting, partitions and folder; nothing changes."""
+
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from time import monotonic
+from typing import Final
+
+from engine.errors import TaskInvalid
+from engine.providers.kind import Check, CheckState, Checkup
+from engine.providers.slurm.provider import NO_ACCOUNTING
+from engine.providers.slurm.settings import Site
+from engine.providers.slurm.shell import Shell
+from engine.providers.slurm.survey import Survey
+from events.clock import Clock
+from events.errors import StenoError
+
+_UNACCOUNTED: Final = (
+    "runs are followed by scontrol and by the exit status that their scripts write; a job that dies with its node, or "
+    "by SIGKILL, stays unknown if no poll sees it before the controller forgets it{age}"
+)
+_FORGETS: Final = re.compile(r"^MinJobAge\s*=\s*(\d+)", re.MULTILINE)
+_CONTROLLER: Final = re.compile(r"^SlurmctldHost\[0\]\s*=\s*(.*)", re.MULTILINE)
+_WRITABLE: Final = (
+    'd=$1; while [ ! -e "$d" ]; do d=$(dirname "$d"); done; [ -d "$d" ] && [ -w "$d" ] && '
+    "df -Pm \"$d\" | awk 'NR == 2 { print $4 }'"
+)
+
+
+def checkup(site: Site, clock: Clock) -> Checkup:
+    """All checks; the first that keeps every task from running ends them."""
+    checks: list[Check] = []
+    with closing(Shell(site)) as client:
+        try:
+            checks += _checks(site, client, clock)
+        except StenoError as error:
+            return Checkup(checks=tuple(checks), problem=error)
+    return Checkup(checks=tuple(checks))
+
+
+def _checks(site: Site, client: Shell, clock: Clock) -> Iterator[Check]:
+    began = monotonic()
+    version = client.must("sbatch", "--version").out.strip()
+    if site.host is not None:
+        again = monotonic()
+        client.must("sbatch", "--version")
+        message = f"{site.host} lets us in without a password; a command takes {monotonic() - again:.2f} s"
+        yield Check(name="ssh", message=f"{message} (the first {again - began:.2f} s)")
+    yield Check(name="slurm", message=f"{version} on {client.where}")
+    told = client.ask("scontrol", "show", "config")
+    host = _CONTROLLER.search(told.out)
+    if told.status != 0 or host is None:
+        message = f"the controller does not answer: {told.problem}; nothing can be submitted until it does"
+        yield Check(name="controller", state=CheckState.FAILED, message=message)
+        return
+    yield Check(name="controller", message=f"{host[1].strip()} answers")
+    yield _accounting(site, client, told.out)
+    yield from _partitions(site, client, clock)
+    yield _folder(client)
+
+
+def _accounting(site: Site, client: Shell, config: str) -> Check:
+    age = _FORGETS.search(config)
+    unknown = _UNACCOUNTED.format(age="" if age is None else f" (MinJobAge: {age[1]} s)")
+    if site.accounting is False:
+        return Check(name="accounting", state=CheckState.WARNING, message=f"not asked (slurm.accounting); {unknown}")
+    asked = client.run(client.words("sacct", "-X", "-n", "-P", "-S", "now", "-o", "JobID"))
+    if asked.status == 0:
+        return Check(name="accounting", message="sacct answers: it has every job's end and exit status")
+    if any(word in asked.err for word in NO_ACCOUNTING):
+        return Check(name="accounting", state=CheckState.WARNING, message=f"there is none here; {unknown}")
+    return Check(
+        name="accounting",
+        state=CheckState.WARNING,
+        message=f"sacct does not answer ({asked.problem}): verdicts wait for it; if this cluster has none, set "
+        f"slurm.accounting to none",
+    )
+
+
+def _partitions(site: Site, client: Shell, clock: Clock) -> Iterator[Check]:
+    cluster = Survey(client, clock).cluster()
+    if site.partition is not None and site.partition not in cluster.partitions:
+        message = f"slurm.partition is {site.partition!r}; there are: {', '.join(cluster.partitions)}"
+        yield Check(name="partitions", state=CheckState.FAILED, message=message, error=TaskInvalid(message))
+        return
+    gpus = sorted({f"{one.partition} ({one.nodes} × {one.gpus_per_node} {one.gpu})" for one in cluster.pools})
+    if gpus:
+        yield Check(name="partitions", message=f"with GPUs: {', '.join(gpus)}")
+        return
+    message = f"none has GPUs; there are: {', '.join(cluster.partitions) or 'none'}"
+    yield Check(name="partitions", state=CheckState.WARNING, message=message)
+
+
+def _folder(client: Shell) -> Check:
+    path = client.folder()
+    done = client.ask("sh", "-c", _WRITABLE, "sh", path)
+    free = done.out.strip()
+    if done.status != 0 or not free.isdecimal():
+        message = f"{path} on {client.where} cannot be written: set slurm.folder"
+        return Check(name="folder", state=CheckState.FAILED, message=message)
+    return Check(name="folder", message=f"{path} on {client.where}, {int(free) / 1024:.0f} GB free")

@@ -1,0 +1,90 @@
+"""An OpenSSH server on loopback with keys of its own, and `ssh` as its user has it set up."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from stenolab.waiting import wait
+
+ALIAS = "login-node"
+
+
+class SshServer:
+    """One server; `path()` has an `ssh` that knows it under the name `login-node`, and nothing of the user's."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.host = ALIAS
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            self.port = taken.getsockname()[1]
+        for name in ("host", "other-host", "mine", "stranger"):
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
+        self.mine, self.stranger = folder / "mine", folder / "stranger"
+        shutil.copy(folder / "mine.pub", folder / "authorized_keys")
+        self.log = folder / "log"
+        lines = (
+            f"Port {self.port}", "ListenAddress 127.0.0.1", f"HostKey {folder}/host", f"PidFile {folder}/pid",
+            f"AuthorizedKeysFile {folder}/authorized_keys", "PasswordAuthentication yes", "UsePAM no",
+            "PermitRootLogin yes", "StrictModes no", "LogLevel VERBOSE", "PermitUserEnvironment no",
+        )  # fmt: skip
+        (folder / "sshd_config").write_text("\n".join(lines) + "\n")
+
+    @classmethod
+    @contextmanager
+    def running(cls, **environment: str) -> Iterator[SshServer]:
+        """A server that takes connections; `environment` is what its sessions have."""
+        with tempfile.TemporaryDirectory(prefix="steno-sshd-") as folder:
+            server = cls(Path(folder))
+            with (server.folder / "sshd_config").open("a") as file:
+                for name, value in environment.items():
+                    file.write(f'SetEnv {name}="{value}"\n')
+            Path("/run/sshd").mkdir(exist_ok=True)
+            daemon = shutil.which("sshd", path=f"/usr/sbin:{os.environ['PATH']}")
+            assert daemon is not None
+            process = subprocess.Popen([daemon, "-D", "-f", server.folder / "sshd_config", "-E", server.log])
+            try:
+                wait(server._takes, seconds=60, what="sshd", pause=0.05)
+                yield server
+            finally:
+                process.terminate()
+                process.wait()
+
+    @property
+    def logins(self) -> int:
+        """Connections that were let in."""
+        return self.log.read_text().count("Accepted publickey")
+
+    def path(self, *, key: Path | None = None, known: str | None = "host", answers: bool = True) -> str:
+        """A `PATH` whose ssh has a configuration of its own.
+
+        Args:
+            key: what it shows; None: the right one.
+            known: whose host key it expects: `host`, or `other-host` as if that had changed; None: no known host.
+            answers: else the name leads to a port where nobody listens.
+        """
+        folder = Path(tempfile.mkdtemp(dir=self.folder))
+        hosts = folder / "known_hosts"
+        public = "" if known is None else (self.folder / f"{known}.pub").read_text()
+        hosts.write_text(f"[127.0.0.1]:{self.port} {public}" if public else "")
+        lines = (
+            f"Host {ALIAS}", "HostName 127.0.0.1", f"Port {self.port if answers else 1}", "User root",
+            f"IdentityFile {key or self.mine}", "IdentitiesOnly yes", f"UserKnownHostsFile {hosts}",
+            "GlobalKnownHostsFile /dev/null", "StrictHostKeyChecking ask",
+        )  # fmt: skip
+        (folder / "config").write_text("\n".join(lines) + "\n")
+        real = shutil.which("ssh")
+        (folder / "ssh").write_text(f'#!/bin/sh\nexec {real} -F {folder}/config "$@"\n')
+        (folder / "ssh").chmod(0o755)
+        return f"{folder}:{os.environ['PATH']}"
+
+    def _takes(self) -> bool:
+        with socket.socket() as tried:
+            return tried.connect_ex(("127.0.0.1", self.port)) == 0

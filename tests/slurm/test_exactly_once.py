@@ -1,0 +1,47 @@
+"""A submission that is killed between the call and its answer is one job, found again by our mark."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from stenolab.slurm import Cluster
+from stenolab.steno import Steno
+from stenolab.waiting import wait
+
+JOB = ("--partition", "gpu-a6000", "--gpu", "a6000:1", "--memory", "500M")
+LONG_S = 200.0
+
+
+@pytest.mark.parametrize("cluster", ["slurm_cluster", "slurm_unaccounted"])
+@pytest.mark.parametrize("forgotten", [False, True], ids=["it waits or runs", "the controller forgot it"])
+def test_a_crash_between_the_call_and_its_answer(
+    request: pytest.FixtureRequest, tmp_path: Path, cluster: str, forgotten: bool
+) -> None:
+    """Accounting has the command line of sbatch; without it the job's own script wrote whose it was."""
+    slurm: Cluster = request.getfixturevalue(cluster)
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    real = shutil.which("sbatch", path=slurm.environment["PATH"])
+    (tools / "sbatch").write_text(f'#!/bin/sh\n{real} "$@" >> {tmp_path}/answers; kill -9 $PPID\n')
+    (tools / "sbatch").chmod(0o755)
+    folder = str(slurm.folder / "jobs" / tmp_path.name)
+    where = {"STENO_PROVIDER": "slurm", "STENO_SLURM_FOLDER": folder, "STENO_SLURM_CLUSTER": "lab"}
+    steno = Steno(folder=tmp_path, **where, **slurm.environment)
+    path = f"{tools}:{slurm.environment['PATH']}"
+    command = "exit 6" if forgotten else "sleep 20; exit 6"
+    steno("submit", "--name", "once", *JOB, "--", command, code=-9, PATH=path)
+    (job,) = (tmp_path / "answers").read_text().split()
+
+    def gone() -> bool:
+        return job not in slurm.run("squeue", "-h", "-t", "all", "-o", "%i").split()
+
+    if forgotten:
+        wait(gone, seconds=LONG_S, what="the controller to forget it")
+    steno.follow("0.5", PATH=path)
+    run = steno.wait("once", "failed", "succeeded", "stopped")
+    steno.close()
+
+    assert (run["provider_id"], run["state"], run["exit_status"]) == (job, "failed", 6)
+    assert (tmp_path / "answers").read_text().split() == [job]

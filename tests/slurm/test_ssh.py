@@ -1,0 +1,60 @@
+"""A cluster behind ssh: one connection for all, no question to anybody, and one clear line for each trouble."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from stenolab.slurm import Cluster
+from stenolab.sshd import SshServer
+from stenolab.steno import Steno
+
+JOB = ("--partition", "gpu-a6000", "--gpu", "a6000:1", "--memory", "500M")
+UNREACHABLE = 3
+
+
+@pytest.fixture(scope="module")
+def login_node(slurm_cluster: Cluster) -> Iterator[SshServer]:
+    """A login node of the cluster."""
+    with SshServer.running(**slurm_cluster.environment) as server:
+        yield server
+
+
+@pytest.fixture
+def far(on_slurm: Steno, login_node: SshServer) -> Steno:
+    """Our command on a machine that reaches the cluster by ssh only."""
+    on_slurm.more = {**on_slurm.more, "STENO_SLURM_HOST": login_node.host, "PATH": login_node.path()}
+    return on_slurm
+
+
+TROUBLES: dict[str, tuple[dict[str, Any], str]] = {
+    "host unknown": ({"known": None}, "the host key of login-node is not known here: `ssh login-node` once"),
+    "key refused": ({"key": "stranger"}, "login-node refuses our key (root@127.0.0.1: Permission denied"),
+    "host key changed": ({"known": "other-host"}, "the host key of login-node has changed"),
+    "nobody listens": ({"answers": False}, "ssh to login-node failed: ssh: connect to host 127.0.0.1 port 1: "),
+}
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+def test_a_trouble_is_one_line(far: Steno, login_node: SshServer, trouble: str) -> None:
+    """And exit code 3; nothing waits for an answer of a person."""
+    options, message = TROUBLES[trouble]
+    more = {**options, "key": login_node.stranger} if "key" in options else options
+    for command in (("submit", "--name", "never", *JOB, "--", "true"), ("slurm", "gpus")):
+        said = far(*command, code=UNREACHABLE, PATH=login_node.path(**more))
+        assert message in said.out + said.err
+        if command[0] != "doctor":
+            assert [line for line in said.err.splitlines() if "No price" not in line][-1].count(message) == 1
+
+
+def test_slurm_not_installed_there(far: Steno) -> None:
+    """The login node is a machine without Slurm's commands."""
+    with SshServer.running(PATH="/nowhere:/bin.empty") as bare:
+        said = far("slurm", "gpus", code=UNREACHABLE, PATH=bare.path())
+    assert len(said.err.splitlines()) == 1
+    assert "on login-node" in said.err
+
+
+def test_ssh_not_installed_here(far: Steno) -> None:
+    assert far("slurm", "gpus", code=UNREACHABLE, PATH="/nowhere").err.count("there is no ssh on this machine") == 1
