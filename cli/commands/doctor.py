@@ -45,7 +45,7 @@ def doctor_command(app: App, provision: bool, yes: bool) -> None:
         wanted = next(kind for kind in registry.built_in() if kind.has_trial)
     found = {
         kind.name: kind.checkup(app.settings, clock=app.clock, ids=app.ids, wanted=kind is wanted)
-        for kind in (*registry.built_in(), wanted)
+        for kind in dict.fromkeys((*registry.built_in(), wanted))
     }
     mine = found[wanted.name]
     app.exit_code = (
