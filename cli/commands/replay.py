@@ -11,29 +11,67 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.shell_completion import CompletionItem
 
-from cli.wiring.app import App, steno_command
+from cli.wiring.app import App, StenoCommand
 from cli.wiring.errors import NOT_SUCCEEDED, say
 from cli.wiring.output import emit, emit_json, show
 from cli.wiring.terminal import columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from engine.fold.tick import Until
     from engine.replay.result import Replay, Step
+    from engine.rules.sets import RuleSet
 
     History = tuple[Callable[[str, Until | None], Replay], Callable[[str, Until | None], Iterator[Step]]]
     """What folds all of it, and what folds it poll by poll, up to a limit."""
 
-_NAMES = ("current", "2025-12-sdk", "2025-12-sdk-enum", "2025-12-sdk-stale", "2025-12-fix")
 _SQLITE = b"SQLite format 3\0"
 
 
-@steno_command("replay")
+class RuleSetName(click.ParamType):
+    """The name of a rule set, of any provider; looked up only where one is given or asked for."""
+
+    name = "rules"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value != "current":
+            from engine.providers.readings import UnknownRules, rules_named
+
+            try:
+                rules_named(value)
+            except UnknownRules as error:
+                self.fail(str(error), param, ctx)
+        return value
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        del ctx, param
+        return [CompletionItem(one.name, help=one.summary) for one in _rule_sets() if one.name.startswith(incomplete)]
+
+
+class ReplayCommand(StenoCommand):
+    """Its help lists the rule sets there are."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Rule sets"):
+            formatter.write_dl([(one.name, one.summary) for one in _rule_sets()])
+        super().format_epilog(ctx, formatter)
+
+
+def _rule_sets() -> Iterable[RuleSet]:
+    from engine.providers.readings import every_rule_set
+
+    return every_rule_set().values()
+
+
+@click.command("replay", cls=ReplayCommand)
 @click.argument("history", metavar="[RECORD|TRACE]", required=False)
-@click.option("--rules", type=click.Choice(_NAMES), default="current", show_default=True, help="The rule set.")
-@click.option("--diff", "other", type=click.Choice(_NAMES), help="Show the runs that this rule set judges differently.")
+@click.option("--rules", metavar="NAME", type=RuleSetName(), default="current", show_default=True, help="The rule set.")
+@click.option(
+    "--diff", "other", metavar="NAME", type=RuleSetName(), help="Show the runs that this rule set judges differently."
+)
 @click.option("--until", metavar="TIME|POSITION", help="Stop here.")
 @click.option("--step", is_flag=True, help="Show the transitions one by one.")
 @click.option("--lenient", is_flag=True, help="Skip broken lines of a trace.")
@@ -47,14 +85,6 @@ def replay_command(
 
     With --json: {"rules", "events", "runs", "vms", "anomalies", "blind"}; with --diff {"rules", "events", "runs",
     "differences"}; with --step JSON Lines {"position", "at", "run_id", "name", "from", "to", "rule"}.
-
-    \b
-    Rule sets:
-      current             Steno's: the newest decisive observation decides
-      2025-12-sdk         the first poller: terminating or terminated means failed
-      2025-12-sdk-enum    no status matches: every run fails after ten minutes
-      2025-12-sdk-stale   only the first observation of a name counts
-      2025-12-fix         the first poller, repaired
 
     \b
     Examples:

@@ -49,8 +49,8 @@ provider_option = setting_option(
     metavar="NAME",
     callback=_keep_provider,
     shell_complete=_providers,
-    help="Where tasks run: local, dstack, or one that another package registers; else STENO_PROVIDER, steno.toml, "
-    "local.",
+    help="Where tasks run: local, dstack, slurm, or one that another package registers; else STENO_PROVIDER, "
+    "steno.toml, local.",
 )
 project_option = setting_option(
     "--project",

@@ -26,12 +26,15 @@ class UnknownRules(StenoError):
     """There is no rule set of that name."""
 
 
+def every_rule_set() -> dict[str, RuleSet]:
+    """Every rule set by name, those of other packages too."""
+    kinds = map(registry.kind, registry.names())
+    return RULE_SETS | {one.name: one for kind in kinds for one in kind.rule_sets()}
+
+
 def rules_named(name: str) -> RuleSet:
     """The rule set of that name, of whatever provider; UnknownRules, which lists those there are."""
-    if name in RULE_SETS:
-        return RULE_SETS[name]
-    kinds = map(registry.kind, registry.names())
-    every = RULE_SETS | {one.name: one for kind in kinds for one in kind.rule_sets()}
+    every = RULE_SETS if name in RULE_SETS else every_rule_set()
     if name not in every:
         raise UnknownRules(f"No rule set {name!r}. Use one of: {', '.join(every)}.")
     return every[name]

@@ -44,3 +44,12 @@ def test_a_limit_beyond_every_position_is_no_limit(steno: Steno, home: Path) -> 
         assert (done.returncode, done.stderr) == (0, "")
         assert json.loads(done.stdout)["runs"][0]["state"] == "succeeded"
     refused(steno("replay", "--until", "9" * 5000), 2)
+
+
+def test_rule_sets_come_from_the_registry(steno: Steno, broken: Path) -> None:
+    """Those of every provider are listed with what they are, and can be named; a wrong name lists them."""
+    shown = steno("replay", "--help").stdout
+    for name in ("current", "2025-12-sdk-enum", "2026-02-rv"):
+        assert f"\n  {name} " in shown
+    assert steno("replay", broken, "--lenient", "--rules", "2026-02-rv", "--json").returncode == 0
+    assert "2026-02-rv" in refused(steno("replay", broken, "--diff", "2026"), 2)

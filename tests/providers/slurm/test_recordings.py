@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.replay.result import Replay
+from engine.replay.result import Replay, diff
 from engine.replay.trace import NumberedPoll, open_trace, replay_polls
 
 TRACES = Path(__file__).parents[2] / "traces" / "slurm-22.05"
@@ -128,3 +128,11 @@ def test_the_first_tools_rules_call_finished_jobs_failed() -> None:
         for job, expected in EXPECTED[name].items():
             right, wrong = right + (theirs.get(job) == expected), wrong + (theirs.get(job) != expected)
     assert wrong > right
+
+
+def test_a_diff_lists_the_first_tools_wrong_verdicts() -> None:
+    """Bugs 2 and 7: `steno replay --diff 2026-02-rv` names each job it got wrong, with both verdicts."""
+    polls = polls_of("fast_job")
+    found = diff(replay_polls(polls), replay_polls(polls, "2026-02-rv"))
+    reasons = {one.name: (one.left and one.left.reason, one.right and one.right.reason) for one in found}
+    assert reasons == {"fast": ("exit_zero", "unknown_reason"), "fast2": ("exit_nonzero", "unknown_reason")}
