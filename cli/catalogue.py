@@ -89,6 +89,7 @@ _EXAMPLES = """\
   steno demo                              a tour: no account, no network
   steno submit --wait -- make test        run a command here, recorded
   steno submit --provider dstack --wait   run ./.dstack.yml on your dstack
+  steno slurm run --gpu 2 train.py        whichever GPUs start first
   steno explain my-run                    why it failed, and by which poll
   steno up --provider dstack              keep machines warm, stop idle ones
   steno costs --by run                    cost of each run; idle time apart"""

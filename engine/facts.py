@@ -9,6 +9,20 @@ import msgspec
 from engine.states import Reason, State, VmReason, VmState
 
 
+class Waits(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """Why a run waits at its provider, in plain words: for people; no rule looks at it."""
+
+    why: str
+    remedy: str | None = None
+    """What to do about it."""
+    never: bool = False
+    """It never runs as it was asked for."""
+
+    def __str__(self) -> str:
+        said = f"never runs as it is: {self.why}" if self.never else self.why
+        return f"{said}; {self.remedy}" if self.remedy else said
+
+
 class AttemptFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One attempt at one job: the provider may try a job again."""
 
@@ -30,7 +44,11 @@ class AttemptFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """It ended because the machine, or the provider's agent on it, no longer answered."""
     exit_status: int | None = None
     submitted_at: int | None = None
+    started_at: int | None = None
+    """When it got what it runs on, where the provider says."""
     finished_at: int | None = None
+    hosts: str | None = None
+    """What it runs on, as people call it: one host, or several."""
     hostname: str | None = None
     price: int | None = None
     """Micro-dollars an hour of the machine it runs on, where the provider says."""
@@ -79,6 +97,10 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """
     finite: bool = True
     """It ends by itself: a task, not a service."""
+    waits: Waits | None = None
+    """What it waits for; None: it does not, or the provider does not say."""
+    group: str | None = None
+    """What it was submitted as a part of: runs of one group fold up in lists."""
     mark: str | None = None
     """The run id that whoever submitted it told the provider to keep with it; None: it carries none."""
     submitted_at: int | None = None

@@ -10,6 +10,7 @@ from itertools import groupby
 import msgspec
 
 from engine.amounts import money
+from engine.facts import Waits
 from engine.fold.change import Blind
 from engine.fold.run import Reported, Run
 from engine.fold.state_machines import TERMINAL
@@ -27,6 +28,23 @@ class TransitionObject(msgspec.Struct, frozen=True, kw_only=True, rename={"origi
     origin: str | None
     target: str
     rule: str | None
+
+
+class AttemptObject(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt at a run, of a provider that dates its attempts."""
+
+    number: int
+    status: str | None
+    """The provider's own word."""
+    exit_status: int | None
+    hosts: str | None
+    """What it ran on."""
+    submitted_at: str | None
+    started_at: str | None
+    """When it got what it runs on."""
+    finished_at: str | None
+    waited_seconds: float | None
+    """From its submission to its start."""
 
 
 class RunObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -54,6 +72,14 @@ class RunObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     transitions: tuple[TransitionObject, ...]
     archive: str | None = None
     """The archive that holds it; no key for a live run."""
+    waits: Waits | None = None
+    """What it waits for at its provider, in words; no key where the provider does not say."""
+    group: str | None = None
+    """The provider's id of what it was submitted as a part of; no key for a run of its own."""
+    strategy: str | None = None
+    """What sets it apart from the runs it was asked for together with; no key without such."""
+    attempt_list: tuple[AttemptObject, ...] = ()
+    """Each attempt, oldest first; no key where the provider does not date them."""
 
     @property
     def ended(self) -> bool:
@@ -119,7 +145,7 @@ def run_object(run: Run, rules: RuleSet, cost: int | None = None) -> RunObject:
         vm_id=run.vm_id,
         start=run.start,
         submitted_at=_time(run.submitted_at if run.submitted_at is not None else run.requested_at),
-        started_at=_time(run.started_at),
+        started_at=_time(_started(run)),
         finished_at=_time(run.finished_at),
         execution_seconds=_execution_seconds(run),
         cost_usd=money(cost) if rules.metadata else None,
@@ -135,6 +161,33 @@ def run_object(run: Run, rules: RuleSet, cost: int | None = None) -> RunObject:
             for step in run.transitions
         ),
         archive=run.archive,
+        waits=None if run.facts is None or run.terminal else run.facts.waits,
+        group=None if run.facts is None else run.facts.group,
+        strategy=None if run.terms is None else run.terms.strategy,
+        attempt_list=_attempts(run),
+    )
+
+
+def _attempts(run: Run) -> tuple[AttemptObject, ...]:
+    attempts = run.facts.jobs[0].attempts if run.facts is not None and run.facts.jobs else ()
+    if all(one.hosts is None for one in attempts):
+        return ()
+    return tuple(
+        AttemptObject(
+            number=number,
+            status=one.status,
+            exit_status=one.exit_status,
+            hosts=one.hosts,
+            submitted_at=_time(one.submitted_at),
+            started_at=_time(one.started_at),
+            finished_at=_time(one.finished_at),
+            waited_seconds=(
+                None
+                if one.started_at is None or one.submitted_at is None
+                else max(0, one.started_at - one.submitted_at) / SECOND
+            ),
+        )
+        for number, one in enumerate(attempts, max(1, run.attempts - len(attempts) + 1))
     )
 
 
@@ -171,10 +224,17 @@ def blind_object(blind: Blind) -> BlindObject:
 
 
 def _execution_seconds(run: Run) -> float | None:
-    """Seconds from the first poll that showed the last attempt running to the end, at least 0; None if unknown."""
-    if run.started_at is None or run.finished_at is None:
+    """Seconds from the start of the last attempt to the end, at least 0; None if unknown."""
+    started = _started(run)
+    if started is None or run.finished_at is None:
         return None
-    return max(0, run.finished_at - run.started_at) / SECOND
+    return max(0, run.finished_at - started) / SECOND
+
+
+def _started(run: Run) -> int | None:
+    """When the last attempt started: by its provider where that says so, else at the first poll that showed it."""
+    dated = () if run.facts is None else (one.started_at for one in run.facts.newest if one.started_at is not None)
+    return max(dated, default=run.started_at)
 
 
 def _time(moment: int | None) -> str | None:

@@ -68,3 +68,5 @@ class Requirements(msgspec.Struct, frozen=True, kw_only=True):
     """GPU models to ask for after the task's own."""
     race: str | None = None
     """Runs with the same one were asked for together, and the first that runs is wanted."""
+    strategy: str | None = None
+    """What sets it apart from the others of its race, in a few words."""

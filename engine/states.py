@@ -72,6 +72,7 @@ class VmReason(StrEnum):
     IDLE_TIMEOUT = "idle_timeout"
     STOPPED_BY_POLICY = "stopped_by_policy"  # our own decision
     STOPPED_BY_USER = "stopped_by_user"
+    RUN_ENDED = "run_ended"  # it was one run's own
     INTERRUPTED = "interrupted"
     UNREACHABLE = "unreachable"
     PROVISIONING_FAILED = "provisioning_failed"

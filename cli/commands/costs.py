@@ -94,7 +94,7 @@ def _report(app: App, view: View, by: By) -> None:
     if report.rows or app.json:
         show(app, wire(report) | {"position": view.position}, lambda: costs_table(report, columns()))
     else:
-        hint("nothing has cost anything yet; `steno vms` lists machines")
+        hint(_unpriced(app) or "nothing has cost anything yet; `steno vms` lists machines")
 
 
 def _performance(app: App, found: Books) -> None:
@@ -118,7 +118,14 @@ def _reconciliation(app: App, view: View) -> None:
         value = {"runs": [wire(one) for one in runs], "total": wire(everything), "position": view.position}
         show(app, value, lambda: reconciliation_page(runs, everything, columns()))
     else:
-        hint("nothing has cost anything yet, by either side")
+        hint(_unpriced(app) or "nothing has cost anything yet, by either side")
+
+
+def _unpriced(app: App) -> str | None:
+    missing = app.settings.unpriced(app.settings.provider)
+    if missing is None:
+        return None
+    return f"no rate set: {missing} says what a machine of {app.settings.provider} costs; without it nothing is billed"
 
 
 def _projection(app: App) -> None:

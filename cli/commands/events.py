@@ -77,10 +77,11 @@ def events_command(
 def polls_command(
     app: App, start: str | None, end: str | None, failed: bool, source: str | None, last: int | None
 ) -> None:
-    """List the record's polls: position, time, HTTP status, milliseconds, source, path, and what changed.
+    """List the record's polls: position, time, HTTP status or exit code, milliseconds, source, path, and what changed.
 
-    With --json, JSON Lines: {"position", "t", "source", "path", "req", "status", "ms", "changed"}; "changed" lists the
-    streams of the runs and machines whose answer changed.
+    With --json, JSON Lines: {"position", "t", "source", "path", "req", "status", "ms", "changed",
+    "answered", "asked"}; "changed" lists the streams of the runs and machines whose answer changed, "asked" is the path
+    as the list prints it.
 
     \b
     Examples:
@@ -98,10 +99,10 @@ def polls_command(
                 continue
             status, changed = row["status"], row["changed"]
             assert isinstance(changed, list)  # noqa: S101 - made above
-            answer = click.style(f"{status or 'none':>4}", fg="green" if status == 200 else "red")
+            answer = click.style(f"{'none' if status is None else status:>4}", fg="green" if row["answered"] else "red")
             what = paint.dim(f"  changed {', '.join(changed)}") if changed else ""
             front = f"{row['position']:>8}  {moment(str(row['t']))}  {answer}  {row['ms']:>7} ms"
-            emit(f"{front}  {row['source']}  {row['path']}{what}")
+            emit(f"{front}  {row['source']}  {row['asked']}{what}")
 
 
 @steno_command("poll")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _SQLITE = b"SQLite format 3\0"
 
 
-class RuleSetName(click.ParamType):
+class RuleSetName(click.ParamType[str]):
     """The name of a rule set, of any provider; looked up only where one is given or asked for."""
 
     name = "rules"

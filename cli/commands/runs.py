@@ -16,12 +16,13 @@ from engine.wire import wire
 
 @steno_command("ps")
 @click.option("--all", "-a", "everything", is_flag=True, help="Also runs that ended more than a day ago.")
+@click.option("--unfold", is_flag=True, help="A line for each run of an array.")
 @hidden_option
 @at_option
-def ps_command(app: App, everything: bool, hidden: bool, at: str | None) -> None:
+def ps_command(app: App, everything: bool, unfold: bool, hidden: bool, at: str | None) -> None:
     """List runs, newest first: those that have not ended, and those submitted within the last day.
 
-    Imported runs are marked `archive`.
+    Imported runs are marked `archive`. Runs that were submitted as one array share a line that counts them by state.
 
     A run in Steno's queue shows its place and its estimated start. COST is the cost of its machine's time, or the
     provider's figure in brackets if the machine is unknown.
@@ -50,7 +51,7 @@ def ps_command(app: App, everything: bool, hidden: bool, at: str | None) -> None
 
         if runs:
             names = {run.vm_id: view.vm(run.vm_id).name or run.vm_id[:8] for run in runs if run.vm_id is not None}
-            emit(listing(runs, now, columns(), waiting=waiting, machines=names))
+            emit(listing(runs, now, columns(), waiting=waiting, machines=names, unfold=unfold))
         total = view.store.runs.count()
         if total == 0:
             hint("no runs yet; `steno submit -- COMMAND` runs one here, `steno up` watches dstack")
@@ -141,9 +142,10 @@ def explain_command(app: App, run: str, at: str | None) -> None:
     For a run that started cold or is waiting, also why it got no warm machine. For a machine: why it still runs, and
     what would stop it.
 
-    With --json: {"run", "sentence", "rule", "evidence": [{"position", "kind", "at", "source", "path", "fields":
-    [{"path", "value"}]}], "steps", "flips", "anomalies", "blind", "not_warm": [sentences]}; of a machine {"vm",
-    "why_up": [sentences], "anomalies", "position"}. A field's path is that of its value in `steno poll POSITION`.
+    With --json: {"run", "sentence", "rule", "evidence": [{"position", "kind", "at", "source", "path", "asked",
+    "fields": [{"path", "value"}]}], "steps", "flips", "anomalies", "blind", "witnesses": [sentences], "not_warm":
+    [sentences]}; of a machine {"vm", "why_up": [sentences], "anomalies", "position"}. A field's path is that of its
+    value in `steno poll POSITION`.
     Evidence of kind "event" is one of Steno's own events, where no poll decided.
 
     \b

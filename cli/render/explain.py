@@ -24,8 +24,9 @@ def page(found: Explanation, not_warm: Sequence[str], columns: int) -> str:
     sentence = textwrap.wrap(found.sentence, width, initial_indent=_MARGIN, subsequent_indent=_MARGIN)
     lines += _titled("Why", [*sentence, paint.dim(f"{_MARGIN}rule {run.rule or '–'}")])
     for one in found.evidence:
-        at = f"{words.moment(one.observed_at)}, {one.source} {one.endpoint}"
+        at = f"{words.moment(one.observed_at)}, {one.source} {one.asked}"
         lines += _titled(f"{one.kind.capitalize()} {one.position}, {at}", fields(one, width))
+    lines += _items("Which source says what", found.witnesses, width)
     lines += _titled("How it got there", [_step(step, width) for step in found.steps])
     lines += _items("Why not warm", not_warm, width)
     lines += _items("What would have changed it", map(_flip, found.flips), width)

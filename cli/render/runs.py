@@ -1,9 +1,11 @@
 """Runs in tables, one in full, two rule sets side by side; anomalies and gaps."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from cli.render import paint, words
 from engine.decide.queue import Queued
+from engine.facts import Waits
 from engine.fold.change import Anomaly
 from engine.objects import BlindObject, RunObject
 from events.clock import SECOND, parse_time
@@ -68,21 +70,34 @@ def identity(run: RunObject) -> list[str]:
 
 
 def listing(
-    runs: Sequence[RunObject], now: int, columns: int, *, waiting: Mapping[str, Queued], machines: Mapping[str, str]
+    runs: Sequence[RunObject],
+    now: int,
+    columns: int,
+    *,
+    waiting: Mapping[str, Queued],
+    machines: Mapping[str, str],
+    unfold: bool = False,
 ) -> str:
     """The table of `ps`, in the order given; a narrow terminal shows fewer columns.
 
     Args:
+        unfold: a line for each run of a group, not one for the group.
         waiting: run id → its place in Steno's queue.
         machines: machine id → its name.
     """
     head = ("RUN", "VERDICT", "WHERE", "MACHINE", "START", "SUBMITTED", "RAN", "COST", "ID")
+    groups: dict[tuple[str, str], list[RunObject]] = {}
+    for run in runs:
+        groups.setdefault((run.provider, run.run_id if unfold or run.group is None else run.group), []).append(run)
     rows = [
-        (
+        _group(found, now)
+        if len(found) > 1
+        else (
             paint.cut(called(run), 40),
             verdict(run)
             + (f" · attempt {run.attempts}" if run.attempts > 1 else "")
-            + (f" · {place(waiting[run.run_id], now)}" if run.run_id in waiting else ""),
+            + (f" · {place(waiting[run.run_id], now)}" if run.run_id in waiting else "")
+            + ("" if run.waits is None else f" · {paint.cut(_waits(run.waits), 48)}"),
             run.provider if run.archive is None else f"{run.provider}, archive",
             "–" if run.vm_id is None else machines.get(run.vm_id, run.vm_id[:8]),
             run.start or "–",
@@ -91,9 +106,36 @@ def listing(
             cost_cell(run),
             paint.dim(run.run_id[:8]),
         )
-        for run in runs
+        for found in groups.values()
+        for run in found[:1]
     ]
     return paint.fitted(head, rows, columns, right=(6, 7), spare=(8, 2, 3, 5, 4, 7, 6))
+
+
+def _group(runs: Sequence[RunObject], now: int) -> tuple[str, ...]:
+    """The line of several runs that were submitted as one: how many are in each state, and what all cost."""
+    states = Counter(run.state for run in runs)
+    waits = dict.fromkeys(_waits(run.waits) for run in runs if run.waits is not None)
+    said = [paint.state(state, f"{number} {state}") for state, number in states.items()]
+    submitted = [parse_time(run.submitted_at) for run in runs if run.submitted_at]
+    paid_for = [float(run.cost_usd) for run in runs if run.cost_usd is not None]
+    machines = {run.vm_id for run in runs if run.vm_id is not None}
+    return (
+        f"{paint.cut(called(runs[0]), 28)} {paint.dim(f'[{len(runs)} runs]')}",
+        " · ".join([*said, *(paint.cut(why, 48) for why in [*waits][:1])]),
+        runs[0].provider if runs[0].archive is None else f"{runs[0].provider}, archive",
+        words.count(len(machines), "machine") if machines else "–",
+        "–",
+        words.ago(min(submitted), now) if submitted else "–",
+        "–",
+        words.short(f"{sum(paid_for):.6f}") if paid_for else "–",
+        paint.dim(runs[0].group or ""),
+    )
+
+
+def _waits(waits: Waits) -> str:
+    """In brief: what to do about it is said by `show`."""
+    return f"never runs: {waits.why}" if waits.never else waits.why
 
 
 def place(queued: Queued, now: int) -> str:
@@ -124,8 +166,11 @@ def in_full(run: RunObject, now: int, *, queued: Queued | None = None, machine: 
         ("evidence", _evidence(run, ", ")),
         *_reported(run),
         *([] if queued is None else [("waits", f"{place(queued, now)}: {queued.detail or queued.why}")]),
+        *([] if run.waits is None else [("waits", str(run.waits))]),
         ("machine", "–" if run.vm_id is None else f"{machine or run.vm_id}, {run.start or 'unknown'} start"),
         ("attempts", str(run.attempts)),
+        *([] if run.strategy is None else [("strategy", run.strategy)]),
+        *([] if run.group is None else [("part of", run.group)]),
         ("submitted", words.moment(run.submitted_at)),
         ("started", words.moment(run.started_at)),
         ("finished", words.moment(run.finished_at)),
@@ -136,6 +181,8 @@ def in_full(run: RunObject, now: int, *, queued: Queued | None = None, machine: 
         ("provider's id", run.provider_id or "–"),
     ]
     lines = [paint.bold(called(run)) + paint.dim(f"  {run.provider}"), "", *paint.facts(facts)]
+    if run.attempt_list:
+        lines += ["", attempt_table(run)]
     moves = []
     for move in run.transitions:
         origin = "" if move.origin is None else f"{move.origin} → "
@@ -144,6 +191,25 @@ def in_full(run: RunObject, now: int, *, queued: Queued | None = None, machine: 
     if moves:
         lines += ["", paint.table(("POSITION", "AT", "TRANSITION", "RULE"), moves, right=(0,))]
     return "\n".join(lines)
+
+
+def attempt_table(run: RunObject) -> str:
+    """One line for each attempt that the provider dates: where it ran, and how long it waited for that."""
+    rows = [
+        (
+            str(one.number),
+            _said(one.status, None, one.exit_status),
+            one.hosts or "–",
+            words.moment(one.submitted_at),
+            "–" if one.waited_seconds is None else words.duration(round(one.waited_seconds * SECOND)),
+            words.moment(one.started_at),
+            words.moment(one.finished_at),
+        )
+        for one in run.attempt_list
+    ]
+    return paint.table(
+        ("ATTEMPT", "PROVIDER SAYS", "ON", "SUBMITTED", "WAITED", "STARTED", "FINISHED"), rows, right=(4,)
+    )
 
 
 def _evidence(run: RunObject, between: str) -> str:

@@ -75,10 +75,11 @@ def _first(app: App, here: RunSession, asked: Sequence[str], give_up_after: int 
                 if all(run.terminal for run in runs):
                     return runs[0]
                 for run in runs:
-                    why = run.reported.reason or run.state.value
+                    waits = None if run.facts is None else run.facts.waits
+                    why = run.state.value if waits is None else str(waits)
                     if said.get(run.run_id) != why:
                         said[run.run_id] = why
-                        hint(f"{run.name}: {here.waits_for(run)}")
+                        hint(f"{run.name}: {why}")
                 left = None if give_up_after is None else began + give_up_after - app.clock.now()
                 if left is not None and left <= 0:
                     raise WaitEnded("none of them ran in time; all were stopped: `steno ps` lists them")

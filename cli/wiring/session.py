@@ -155,11 +155,6 @@ class RunSession:
         """A run that was requested here."""
         return self._recorder.world.state.runs[run_id]
 
-    def waits_for(self, run: Run) -> str:
-        """What a run waits for, in words."""
-        reason = run.reported.reason
-        return run.state.value if reason is None else self._provider.waits_for(reason, run.provider_id or "")
-
     def to_the_end(self, submitted: SubmittedRun, *, timeout: int | None = None) -> RunObject:
         """As `follow`, for a person who waits.
 

@@ -163,10 +163,5 @@ class Provider(ABC):
         """
         raise VmNotFound(f"{self.name} has no machine {provider_id}")
 
-    def waits_for(self, reason: str, provider_id: str) -> str:
-        """The provider's reason why a run waits, in words, with what can be done."""
-        del provider_id
-        return reason
-
     def close(self) -> None:  # noqa: B027 - not every provider has connections
         """Close connections; the runs go on."""

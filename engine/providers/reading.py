@@ -68,6 +68,8 @@ class Reading(ABC):
 
     makes_all_vms: bool = False
     """Every machine of this provider was made by Steno."""
+    own_machines: bool = False
+    """Each run has a machine of its own, which ends with it: none is ever warm for the next."""
     joins_items: bool = False
     """Several items of one answer can describe one run: `joined` makes one run of them."""
 
@@ -112,6 +114,18 @@ class Reading(ABC):
             views: by `Scope.witness`; None: that source listed it, or another did, and it lists it no more.
         """
         return before
+
+    def testimony(self, views: Mapping[str, RunFacts | None]) -> tuple[str, ...]:
+        """Which of several sources says what of one run, and what remains unknown: a sentence each, for people.
+
+        Args:
+            views: as `together` gets them.
+        """
+        return ()
+
+    def title(self, path: str, req: bytes) -> str:
+        """A question as people read it, where its path is long."""
+        return path
 
     def machines(self, item: bytes, scope: Scope) -> tuple[VmFacts, ...]:
         """The machines that an item about runs shows, where each run has its own while it runs."""
@@ -196,24 +210,14 @@ class Readings:
     def source(self, path: str, req: bytes) -> str:
         return self.scope(path, req).source
 
+    def title(self, path: str, req: bytes) -> str:
+        """A question as people read it."""
+        reading = self.asked(path, req)[1]
+        return path if reading is None else reading.title(path, req)
+
     def shape(self, path: str, req: bytes) -> BodyShape | None:
         reading = self.asked(path, req)[1]
         return None if reading is None else reading.shape(path, req)
-
-    def together(self, before: RunFacts, views: Mapping[str, RunFacts | None]) -> RunFacts:
-        """One run, as the newest answers of several sources describe it.
-
-        Args:
-            before: what was last known of it.
-            views: by `Scope.witness`; None: that source listed it, or another did, and it lists it no more.
-        """
-        del views
-        return before
-
-    def machines(self, item: bytes, scope: Scope) -> tuple[VmFacts, ...]:
-        """The machines that an item about runs shows, where each run has its own while it runs."""
-        del item, scope
-        return ()
 
     def answered(self, path: str, req: bytes, status: int | None, body: bytes | None, error: str | None = None) -> bool:
         """Whether the source told us something with this answer; of a path nobody reads, whether it is a 2xx."""

@@ -43,6 +43,8 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     user's home. Gives the error to be raised if a value that is needed is then missing."""
     schedules: bool = False
     """It has a queue of its own and gives each run its machine: Steno's limit of machines holds nothing back."""
+    rates: str | None = None
+    """The setting without which none of its machines has a price; None: it gives prices itself."""
     hourly: str | None = None
     """The setting that says what each of its machines costs, micro-dollars an hour (0: free); None: each has its own
     price."""

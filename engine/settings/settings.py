@@ -80,6 +80,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         named = next((block.hourly for block in self.blocks if block.provider == provider), None)
         return None if named is None else self.parsed(named)
 
+    def unpriced(self, provider: str | None) -> str | None:
+        """The variable that must be set for machines of that provider to have a price; None: none."""
+        block = next((block for block in self.blocks if block.provider == provider and block.rates is not None), None)
+        if block is None or self.value(block.rates or "") is not None:
+            return None
+        return next(one.variables[0] for one in block.known if one.name == block.rates)
+
     def schedules(self, provider: str | None) -> bool:
         """Whether that provider has a queue of its own, so that Steno holds no run back for want of a machine."""
         return any(block.schedules for block in self.blocks if block.provider == provider)

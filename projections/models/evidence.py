@@ -41,6 +41,8 @@ class Quote(Shape, frozen=True, kw_only=True, rename={"observed_at": "at", "endp
     source: str
     endpoint: str
     """The path that was asked; of an event, its type."""
+    asked: str
+    """The same as people read it, where it is long."""
     fields: tuple[Field, ...]
     """Empty where the answer does not show the run."""
 
@@ -53,6 +55,7 @@ def quote(poll: Poll, position: int, provider_id: str | None) -> Quote:
         observed_at=poll.observed_at,
         source=poll.source,
         endpoint=poll.path,
+        asked=READINGS.title(poll.path, poll.req),
         fields=tuple(_fields(poll, provider_id)),
     )
 
@@ -66,6 +69,7 @@ def quote_event(stored: "Stored") -> Quote:
         observed_at=stored.observed_at,
         source="steno",
         endpoint=stored.type,
+        asked=stored.type,
         fields=tuple(
             Field(path=f".{name}", value=_moment(name, value))
             for name, value in said.items()
@@ -105,6 +109,8 @@ def brief(one: Quote) -> tuple[str, ...]:
             told.append(f"{who} {field.value}")
         else:
             told.append(f"exit {field.value}" if name == "exit_status" else str(field.value))
+    if not told:  # a line of a text
+        told = [field.value for field in one.fields[:1] if isinstance(field.value, str)]
     return tuple(told)
 
 

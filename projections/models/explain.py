@@ -57,6 +57,7 @@ _RULES: dict[str, str] = {
     "submit-abandoned": "The task was never handed to the provider: it never ran, no poll is about it.",
 }
 """By the last part of a rule's name."""
+_WAITING = "The run is in the provider's queue."
 
 
 def sentence(
@@ -126,6 +127,8 @@ class Explanation(Shape, frozen=True, kw_only=True, rename={"gaps": "blind"}):
     """One sentence each: had the provider said this instead, the verdict would be another."""
     anomalies: tuple[Anomaly, ...]
     gaps: tuple[Gap, ...]
+    witnesses: tuple[str, ...]
+    """One sentence for each of several sources, and for what remains unknown; empty where one source says all."""
 
 
 def explain(record: "Record", view: View, row: RunRow, now: int) -> Explanation:
@@ -148,10 +151,15 @@ def explain(record: "Record", view: View, row: RunRow, now: int) -> Explanation:
     decided = polls[run.evidence[-1]] if run.evidence else None
     facts = None if decided is None else _facts(decided, run.provider_id)
     said_by_rule = sentence(run.rule, facts, run.provider, stop_requested=folded.stop_by is not None)
+    waits = None if run.waits is None else f"It waits: {run.waits}."
+    if waits is not None and run.attempts == 1 and said_by_rule == _RULES["pending"]:
+        said_by_rule = _WAITING
     capacity = capacity_sentence(folded, policy_of(view.state, source_of(folded)), now)
+    reading = READINGS.of(run.provider)
     return Explanation(
         run=run,
-        sentence=" ".join(part for part in (said_by_rule, capacity) if part is not None),
+        witnesses=() if reading is None else reading.testimony(folded.views),
+        sentence=" ".join(part for part in (said_by_rule, waits, capacity) if part is not None),
         rule=run.rule,
         evidence=tuple(found for position in run.evidence if (found := said(position)) is not None),
         steps=tuple(

@@ -33,6 +33,8 @@ class PollObject(Shape, frozen=True, kw_only=True):
     status: int | None
     ms: float
     changed: Annotated[list[str], Meta(description="The streams whose state changed.")]
+    answered: Annotated[bool, Meta(description="Whether the answer says something: false for a failed poll.")]
+    asked: Annotated[str | None, Meta(description="The path as people read it, where it is long.")]
 
 
 class EventObject(Shape, frozen=True, kw_only=True):
@@ -82,6 +84,8 @@ def _polls(source: str | None, *, failed: bool) -> tuple[frozenset[str], str | N
 
 def poll_row(record: Record, stored: Stored, changed: list[str]) -> dict[str, Any]:
     """One poll as JSON values of a `PollObject`."""
+    from engine.providers.readings import READINGS
+
     scope = record.scope(stored.scope) if stored.scope is not None else None
     return wire(
         PollObject(
@@ -93,6 +97,8 @@ def poll_row(record: Record, stored: Stored, changed: list[str]) -> dict[str, An
             status=None if scope is None else scope.status,
             ms=stored.took / 1000,
             changed=changed,
+            answered=stored.type == "PollRecorded",
+            asked=None if scope is None else READINGS.title(scope.path, bytes(scope.req)),
         )
     )
 

@@ -18,6 +18,7 @@ from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState, policy_of, source_of
 from engine.objects import BlindObject, RunObject, VmObject, blind_object
 from engine.policy import DAY
+from engine.providers.readings import READINGS
 from engine.rules.current import CURRENT
 from engine.wire import Shape, Time
 from events.clock import format_time
@@ -212,14 +213,16 @@ class View:
         return msgspec.structs.replace(self.state, vms=machines), rest
 
     def why_not_warm(self, run_id: str) -> tuple[str, ...]:
-        """Why a run has no warm machine, in sentences; empty: it has one, or machines cost nothing there and none is
-        kept.
+        """Why a run has no warm machine, in sentences; empty: it has one, or none is kept there: machines cost nothing,
+        or each is its run's own.
         """
         from engine.decide.why import why_not_warm
 
         state = self.state
         run = state.runs[run_id]
-        return () if policy_of(state, source_of(run)).free else why_not_warm(state, run)
+        reading = READINGS.of(run.provider)
+        own = policy_of(state, source_of(run)).free or (reading is not None and reading.own_machines)
+        return () if own else why_not_warm(state, run)
 
     def why_up(self, vm_id: str, now: int) -> tuple[str, ...]:
         """Why a machine has not gone, in sentences; of one that has, when and why it did."""

@@ -78,7 +78,9 @@ def test_a_command_that_succeeds(steno: Steno) -> None:
     assert list(drawn) == spanned
 
     found = json.loads(steno("explain", "fine", "--json").stdout)
-    assert list(found) == ["run", "sentence", "rule", "evidence", "steps", "flips", "anomalies", "blind", "not_warm"]
+    assert list(found) == [
+        *("run", "sentence", "rule", "evidence", "steps", "flips", "anomalies", "blind", "witnesses", "not_warm")
+    ]
     fields = {field["path"]: field["value"] for field in found["evidence"][0]["fields"]}
     assert fields[".[0].exit_status"] == 0
 

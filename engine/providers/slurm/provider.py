@@ -26,7 +26,7 @@ from engine.providers.slurm.script import MARK, render, variables
 from engine.providers.slurm.settings import Site
 from engine.providers.slurm.shell import Done, Shell
 from engine.providers.slurm.spec import spec_of
-from engine.providers.slurm.words import LIVE, pending
+from engine.providers.slurm.words import LIVE
 from events.clock import SECOND, Clock, format_time
 from events.poll import Poll
 
@@ -295,9 +295,6 @@ class SlurmProvider(Provider):
                 return
             if not piece:
                 self._clock.sleep(_PACE)
-
-    def waits_for(self, reason: str, provider_id: str) -> str:
-        return pending(reason, provider_id)
 
     def close(self) -> None:
         self.client.close()

@@ -14,13 +14,13 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from engine.facts import AttemptFacts, JobFacts, RunFacts, VmFacts
+from engine.facts import AttemptFacts, JobFacts, RunFacts, VmFacts, Waits
 from engine.providers.reading import Listing, Reading, Scope
 from engine.providers.slurm import node_report
 from engine.providers.slurm import rows as read
 from engine.providers.slurm.money import price_of
 from engine.providers.slurm.rows import Question, Row
-from engine.providers.slurm.words import LIVE, REQUEUED, cause, exit_status
+from engine.providers.slurm.words import LIVE, REQUEUED, cause, exit_status, waits
 from engine.requirements import Requirements
 from engine.states import Reason, State, VmReason, VmState
 from events.shape.shape import LINES, BodyShape
@@ -44,18 +44,21 @@ _UNNAMED: Final = "allocation"
 AWAITING: Final = "awaiting accounting"
 UNSEEN: Final = "the controller has forgotten the job, and its script wrote no end"
 """Without accounting nothing can say more: a node that died, or SIGKILL, while nobody asked."""
+_AWAITED: Final = Waits(why=AWAITING)
 
 
 class _Task(msgspec.Struct):
     """What decisions look at of a task."""
 
     race: str | None = None
+    strategy: str | None = None
 
 
 class SlurmReading(Reading):
     """Answers of Slurm 22.05 to 25.x, text or JSON."""
 
     makes_all_vms = True
+    own_machines = True
     joins_items = True
 
     def __init__(self) -> None:
@@ -116,6 +119,17 @@ class SlurmReading(Reading):
         found = together(before, others) if others else before
         return found if report is None else replace(found, phases=report.phases, mismatch=report.mismatch)
 
+    def testimony(self, views: Mapping[str, RunFacts | None]) -> tuple[str, ...]:
+        return tuple(_testimony(views))
+
+    def title(self, path: str, req: bytes) -> str:
+        """The tool and the jobs it was asked about: `sacct 17, 18, 19 and 40 more`."""
+        asked = self._question(req)
+        jobs = sorted(asked.jobs or (), key=lambda job: (len(job), job))
+        more = f" and {len(jobs) - 3} more" if len(jobs) > 3 else ""
+        tool = "exit statuses of scripts" if asked.tool == read.ENDS else asked.tool
+        return f"{tool} {', '.join(jobs[:3])}{more}".rstrip()
+
     def machines(self, item: bytes, scope: Scope) -> tuple[VmFacts, ...]:
         """What a job has while it runs is a machine of its own, which lives from its start to its end."""
         asked = self._asked(scope)
@@ -150,7 +164,7 @@ class SlurmReading(Reading):
             task = msgspec.json.decode(configuration, type=_Task)
         except msgspec.MsgspecError:
             task = _Task()
-        return Requirements(submitter=submitter, any_machine=True, race=task.race)
+        return Requirements(submitter=submitter, any_machine=True, race=task.race, strategy=task.strategy)
 
     def _asked(self, scope: Scope) -> Question:
         return self._question(scope.asked)
@@ -235,6 +249,7 @@ def _ended_or_not(row: Row, asked: Question, scope: Scope) -> RunFacts:
     status = exit_status(row.state, row.exit_code)
     # 22.05's JSON has no exit code of a failed job.
     over = why is not None and not (asked.json and row.state == "FAILED" and status is None)
+    waiting = LIVE.get(row.state) is State.QUEUED  # the start of a pending job is a prediction
     attempt = AttemptFacts(
         num=row.restarts or 0,
         status=row.state,
@@ -246,7 +261,9 @@ def _ended_or_not(row: Row, asked: Question, scope: Scope) -> RunFacts:
         cut_off=over and row.state == "NODE_FAIL",
         exit_status=status if over else None,
         submitted_at=row.submitted,
+        started_at=None if waiting else row.started,
         finished_at=row.ended if over else None,
+        hosts=None if waiting else row.nodes,
         hostname=_hostname(row) if row.started is not None else None,
     )
     return RunFacts(
@@ -261,7 +278,7 @@ def _ended_or_not(row: Row, asked: Question, scope: Scope) -> RunFacts:
 
 
 def _common(row: Row, scope: Scope) -> dict[str, Any]:
-    comment = row.comment or ""
+    comment, (array, task, _) = row.comment or "", row.job.partition("_")
     return {
         "provider_id": row.job,
         "project": scope.project,
@@ -271,6 +288,8 @@ def _common(row: Row, scope: Scope) -> dict[str, Any]:
         "reason": row.reason,
         "mark": comment.removeprefix(MARK) if comment.startswith(MARK) else None,
         "submitted_at": row.submitted,
+        "group": array if task else None,
+        "waits": waits(row.reason, row.job) if LIVE.get(row.state) is State.QUEUED else None,
     }
 
 
@@ -301,7 +320,8 @@ def together(before: RunFacts, views: Mapping[str, RunFacts | None]) -> RunFacts
     if accounting is None:
         if controller is not None:
             return controller
-        return replace(before, state=State.FINISHING, reason=UNSEEN if before.jobs else AWAITING, requeued=False)
+        why = UNSEEN if before.jobs else AWAITING
+        return replace(before, state=State.FINISHING, reason=why, waits=Waits(why=why), requeued=False)
     if controller is not None and controller.final:
         return controller
     shown = _merged(accounting, controller, before)
@@ -316,13 +336,51 @@ def together(before: RunFacts, views: Mapping[str, RunFacts | None]) -> RunFacts
         return replace(shown, final=True)
     live = controller if lists_it or newer else None
     if live is not None:
-        return _unended(shown, state=live.state, status=live.status, reason=live.reason, requeued=live.requeued)
+        return _unended(
+            shown,
+            state=live.state,
+            status=live.status,
+            reason=live.reason,
+            waits=live.waits,
+            requeued=live.requeued,
+        )
     if accounting.final and not newer:
         return _unended(shown, state=State.FINISHING, status=accounting.status, reason=accounting.reason)
     gone = CONTROLLER in views
     if gone:
-        return _unended(shown, state=State.FINISHING, status=accounting.status, reason=AWAITING)
+        return _unended(shown, state=State.FINISHING, status=accounting.status, reason=AWAITING, waits=_AWAITED)
     return shown
+
+
+def _testimony(views: Mapping[str, RunFacts | None]) -> Iterator[str]:
+    """What each source said last, the controller first."""
+    if not views:
+        return
+    controller, script = views.get(CONTROLLER), views.get(SCRIPT)
+    accounting = _fuller(views.get(ACCOUNTING), views.get(ACCOUNTING_JSON))
+    without = accounting is None and (script is not None or (controller is not None and bool(controller.jobs)))
+    if controller is not None:
+        why = f" ({controller.reason})" if controller.reason else ""
+        yield f"The controller lists it as {controller.status}{why}."
+    else:
+        yield "The controller no longer lists it." if CONTROLLER in views else "The controller has not been heard."
+    if accounting is not None:
+        end = "that is its record of the end" if accounting.final else "no end yet"
+        yield f"Accounting says {accounting.status}{_exited(accounting)}: {end}."
+    elif not without:
+        yield "Accounting has no record of it yet; until it has, there is no verdict."
+    if without:
+        yield "This cluster has no accounting: the verdict rests on the controller and on the job's own script."
+        wrote = "has written no exit status" if script is None else f"wrote its end{_exited(script)}"
+        yield f"The job's script {wrote}."
+    known = controller if without and controller is not None and controller.final else accounting or script
+    if known is not None and known.final and not _exited(known):
+        yield "Unknown: the exit status of the script; Slurm keeps none for such an end."
+
+
+def _exited(facts: RunFacts) -> str:
+    status = next((one.exit_status for one in facts.newest), None)
+    return "" if status is None else f", exit status {status}"
 
 
 def _by_script(before: RunFacts, script: RunFacts, controller: RunFacts | None) -> RunFacts:
@@ -385,7 +443,7 @@ def _allocation(row: Row, asked: Question, scope: Scope) -> VmFacts | None:
         status=row.state,
         reason=row.reason,
         state=VmState.TERMINATED if over else VmState.BUSY,
-        cause=VmReason.INTERRUPTED if row.state in REQUEUED else VmReason.STOPPED_BY_USER,
+        cause=VmReason.INTERRUPTED if row.state in REQUEUED else VmReason.RUN_ENDED,
         created=row.started,
         finished_at=row.ended if over else None,
         price=price_of(tres, asked.environment.get("STENO_RATES")),

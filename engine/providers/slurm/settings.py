@@ -71,6 +71,7 @@ def _aliases(text: str) -> dict[str, tuple[str, ...]]:
 BLOCK = Block(
     provider="slurm",
     schedules=True,
+    rates="slurm.rates",
     known=(
         Known(
             name="slurm.host",

@@ -1,8 +1,10 @@
 """Slurm's own words, and what they are in ours (22.05 to 25.x)."""
 
 import re
+from functools import lru_cache
 from typing import Final
 
+from engine.facts import Waits
 from engine.states import Reason, State
 
 LIVE: Final = {
@@ -133,22 +135,24 @@ def never_runs(reason: str) -> bool:
     return word in NEVER or word.endswith(("PerJobLimit", "PerJob")) or "MaxWallDuration" in word
 
 
-def pending(reason: str, job: str = "JOB") -> str:
-    """Why a job waits, in words, and what to do: `it asks for more time than its partition allows; ask for less time`.
+@lru_cache(maxsize=1024)
+def waits(reason: str | None, job: str = "JOB") -> Waits:
+    """Why a job waits and what to do: `it asks for more time than its partition allows`, `ask for less time`.
 
     An unknown reason comes back as it is.
     """
-    word, _, rest = reason.strip("() ").partition(",")
-    known = PENDING.get(word.strip())
+    word, _, rest = (reason or "None").strip("() ").partition(",")
+    known, never = PENDING.get(word.strip()), never_runs(word)
     if known is None:
         for pattern, what, option in _LIMITS:
             if pattern.match(word):
-                known = f"it asks for more {what} than {'one job' if never_runs(word) else 'you'} may have", ""
-                if never_runs(word):
-                    known = known[0], f"ask for less ({option})"
+                known = f"it asks for more {what} than {'one job' if never else 'you'} may have", ""
+                if never:
+                    known = known[0], f"ask for less ({option})" if option else ""
                 break
         else:
-            return reason
+            return Waits(why=reason or word, never=never)
     means, remedy = known
-    detail = f" ({rest.strip()})" if rest.strip() else ""
-    return f"{means}{detail}" + (f"; {remedy.format(job=job)}" if remedy else "")
+    detail = rest.replace("_", " ").strip()
+    why = f"{means} ({detail})" if detail else means
+    return Waits(why=why, remedy=remedy.format(job=job) or None, never=never)

@@ -8,7 +8,7 @@ import { called } from "../core/words.js";
 import { Await, Empty, Loading, PageHead, Panel, Problem, Tabs } from "../ui/all.js";
 import { Costs } from "./run/costs.js";
 import { Events } from "./run/events.js";
-import { Facts, Watched } from "./run/facts.js";
+import { Attempts, Facts, Watched } from "./run/facts.js";
 import { Logs } from "./run/logs.js";
 import { StopButtons } from "./run/stop.js";
 import { Timeline } from "./run/timeline.js";
@@ -48,6 +48,7 @@ export default function Page({ params }) {
     <${Watched} run=${run} found=${why.data} />
     <${Facts} run=${run} />
     <${Panel} title="Timeline"><${Await} read=${life} height="3">${(drawn) => html`<${Timeline} run=${run} life=${drawn} open=${open} live=${at === null} />`}<//><//>
+    <${Attempts} run=${run} />
     <div><${Tabs} name="tab" label="About this run" tabs=${TABS}>${(tab) => html`
       ${tab === "why" && html`<div class="columns"><${Await} read=${why} height="5">${(said) => html`<${Verdict} found=${said} />`}<//><${Reported} run=${run} /></div>`}
       ${tab === "output" && html`<${Logs} run=${run} open=${open} past=${at !== null} />`}

@@ -42,7 +42,7 @@ function Poll({ poll }) {
   const good = poll.status !== null && poll.status !== undefined && poll.status < 400;
   return html`<${Panel} title="Request"><dl class="facts">
       <dt>at</dt><dd><${Time} at=${poll.t} /></dd><dt>path</dt><dd><code>${poll.path}</code></dd>
-      <dt>answer</dt><dd><span class=${good ? "good" : "bad"}>${poll.status ? `HTTP ${poll.status}` : "none"}</span> <span class="dim">after ${took(poll.ms)}</span></dd>
+      <dt>answer</dt><dd><span class=${good ? "good" : "bad"}>${poll.status === null ? "none" : poll.status < 100 ? `exit ${poll.status}` : `HTTP ${poll.status}`}</span> <span class="dim">after ${took(poll.ms)}</span></dd>
       ${poll.error && html`<dt>why</dt><dd>${poll.error}</dd>`}</dl>
       ${poll.req !== null && poll.req !== undefined && html`<details class="request"><summary>Request body</summary><${JsonTree} value=${poll.req} label="Request body" /></details>`}<//>
     <${Panel} title="Answer">${poll.body === null || poll.body === undefined ? html`<p class="dim">No answer.</p>` : html`<${JsonTree} value=${poll.body} label="The answer" />`}<//>`;

@@ -1,9 +1,9 @@
 // The figures people look for first, and whether anybody is looking at all.
 import { html } from "../../core/dom.js";
 import { moment, money } from "../../core/words.js";
-import { Elapsed, StartMark, Time, VmLink } from "../../ui/all.js";
+import { Elapsed, Panel, StartMark, Table, Time, VmLink } from "../../ui/all.js";
 import { CopyButton } from "../record/copy.js";
-import { costs, ended, seconds } from "./words.js";
+import { costs, ended, seconds, waits } from "./words.js";
 
 const Fact = ({ name, children }) => html`<div><dt>${name}</dt><dd>${children}</dd></div>`;
 
@@ -14,10 +14,25 @@ export const Facts = ({ run }) => html`<dl class="run-facts">
   <${Fact} name="ran">${run.execution_seconds === null && run.started_at && !ended(run) ? html`<${Elapsed} from=${run.started_at} />` : seconds(run.execution_seconds)}<//>
   <${Fact} name="attempts">${run.attempts}<//>
   <${Fact} name="machine"><${VmLink} id=${run.vm_id} />${run.start && html` <${StartMark} start=${run.start} />`}<//>
+  ${run.strategy && html`<${Fact} name="strategy">${run.strategy}<//>`}
+  ${run.group && html`<${Fact} name="part of">${run.group}<//>`}
   <${Fact} name="cost">${costs(run) ? money(run.cost_usd) : "–"}<//>
   ${run.provider !== "local" && html`<${Fact} name="${run.provider} says">${money(run.provider_cost_usd)}<//>`}
   <div class="wide"><dt>run id</dt><dd><code>${run.run_id}</code> <${CopyButton} text=${() => run.run_id} /></dd></div>
 </dl>`;
+
+const ATTEMPTS = [
+  { head: "Attempt", cell: (one) => one.number },
+  { head: "Provider says", cell: (one) => html`<code>${one.status ?? "–"}</code>${one.exit_status !== null && html` <span class="dim">exit ${one.exit_status}</span>`}` },
+  { head: "On", cell: (one) => one.hosts ?? "–" },
+  { head: "Submitted", hide: "phone", cell: (one) => html`<${Time} at=${one.submitted_at} />` },
+  { head: "Waited", right: true, cell: (one) => seconds(one.waited_seconds) },
+  { head: "Started", hide: "phone", cell: (one) => html`<${Time} at=${one.started_at} />` },
+  { head: "Finished", hide: "phone", cell: (one) => html`<${Time} at=${one.finished_at} />` },
+];
+
+// Each attempt that the provider dates: where it ran, and how long it waited for that.
+export const Attempts = ({ run }) => (run.attempt_list ? html`<${Panel} title="Attempts"><${Table} caption="Attempts, oldest first" columns=${ATTEMPTS} rows=${run.attempt_list} rowKey=${(one) => one.number} /><//>` : null);
 
 const UNSEEN = {
   stale: "the last answer is more than 30 seconds old; the state above is the last one seen.",
@@ -27,7 +42,7 @@ const UNSEEN = {
 export function Watched({ run, found }) {
   if (!found || ended(run)) return null;
   const { queued, observability } = found;
-  return html`${queued && html`<p class="warning s-queued"><strong>#${queued.position} in Steno's queue</strong>: ${queued.detail || queued.why}${queued.estimated_start
+  return html`${run.waits && html`<p class=${`warning s-${run.waits.never ? "failed" : "queued"}`}><strong>${run.provider}</strong>: ${waits(run)}.</p>`}${queued && html`<p class="warning s-queued"><strong>#${queued.position} in Steno's queue</strong>: ${queued.detail || queued.why}${queued.estimated_start
       ? `; estimated start ${moment(queued.estimated_start)}` : ""}.</p>`}
     ${UNSEEN[observability] && html`<p class=${`warning s-${observability}`}><strong>${observability}</strong>: ${UNSEEN[observability]}</p>`}`;
 }

@@ -3,7 +3,7 @@ import { html } from "../../core/dom.js";
 import { PollLink, Time } from "../../ui/all.js";
 
 export const Quote = ({ quote }) => html`<figure class="quote">
-  <figcaption><${PollLink} position=${quote.position}>${quote.kind} #${quote.position}<//> <${Time} at=${quote.at} /> <span class="dim">${quote.source} <code>${quote.path}</code></span></figcaption>
+  <figcaption><${PollLink} position=${quote.position}>${quote.kind} #${quote.position}<//> <${Time} at=${quote.at} /> <span class="dim">${quote.source} <code title=${quote.path}>${quote.asked}</code></span></figcaption>
   ${quote.fields.length === 0 ? html`<p class="dim">does not show the run</p>` : grouped(quote.fields).map((group) => html`<div class="quote-group" key=${group.parent}>
     <p class="quote-parent"><code>${group.parent || "."}</code></p>
     <dl class="quote-fields">${group.fields.map((field) => html`<dt title=${field.path}><code>${field.name}</code></dt><dd><code>${JSON.stringify(field.value)}</code></dd>`)}</dl></div>`)}
@@ -28,7 +28,8 @@ export function brief(quote) {
   if (quote.kind === "event") {
     return [quote.path, ...quote.fields.filter((field) => SHORT.has(field.path) && field.value).map((field) => field.value)].join(", ");
   }
-  return quote.fields.map(word).filter(Boolean).join(", ");
+  const line = quote.fields[0]?.value; // of a text
+  return quote.fields.map(word).filter(Boolean).join(", ") || (typeof line === "string" ? line : "");
 }
 
 function word({ path, value }) {

@@ -22,6 +22,9 @@ export function paid(run) {
   return theirs === null ? `cost ${money(run.cost_usd)}` : `cost ${money(run.cost_usd)}, ${run.provider} says ${money(theirs)}`;
 }
 
+// What it waits for at its provider, in words.
+export const waits = ({ waits }) => (!waits ? "" : `${waits.never ? "never runs as it is: " : ""}${waits.why}${waits.remedy ? `; ${waits.remedy}` : ""}`);
+
 export const seconds = (value) => (value === null || value === undefined ? "–" : duration(value * 1000));
 
 // The time of day to the tenth of a second, UTC.

@@ -1,0 +1,93 @@
+"""What people are told of Slurm's runs: what they wait for, which source says what, attempts, arrays."""
+
+from pathlib import Path
+
+import click
+import msgspec
+import pytest
+
+from cli.render.runs import listing
+from engine.facts import Waits
+from engine.objects import RunObject, run_object
+from engine.providers.slurm.reading import SlurmReading
+from engine.providers.slurm.words import waits
+from engine.replay.trace import NumberedPoll, open_trace, replay_polls
+from engine.rules.current import CURRENT
+
+TRACES = Path(__file__).parents[2] / "traces" / "slurm-22.05"
+
+
+def polls_of(name: str) -> list[NumberedPoll]:
+    return list(open_trace(TRACES / f"{name}.jsonl.zst"))
+
+
+@pytest.mark.parametrize(
+    ("reason", "never", "said"),
+    [
+        ("(PartitionTimeLimit)", True, "ask for less time"),
+        ("QOSMaxCpuPerJobLimit", True, "ask for less (--cpus-per-task)"),
+        ("Resources", False, "the nodes it asks for are in use"),
+        ("ReqNodeNotAvail,_Reserved_for_maintenance", False, "(Reserved for maintenance)"),
+        ("JobHeldUser", False, "scontrol release 17"),
+        ("SomethingNew", False, "SomethingNew"),
+        (None, False, "Slurm has not looked at it yet"),
+    ],
+)
+def test_a_reason_is_said_in_words_with_what_to_do(reason: str | None, never: bool, said: str) -> None:
+    """Bug 1 and its like: a job that never runs is marked as such; an unknown reason comes back as it is."""
+    found = waits(reason, "17")
+    assert (found.never, said in str(found)) == (never, True)
+    assert str(found).startswith("never runs as it is: ") == never
+
+
+def seen(name: str, until: int | None = None) -> dict[str | None, RunObject]:
+    return {run.name: run_object(run, CURRENT) for run in replay_polls(polls_of(name)[:until]).runs}
+
+
+def test_a_job_that_squeue_forgot_awaits_accounting() -> None:
+    """Bugs 2 and 7: it is finishing until its record is there, and every list says so."""
+    polls = len(polls_of("fast_job"))
+    waited = {str(seen("fast_job", cut)["fast"].waits) for cut in range(10, polls) if "fast" in seen("fast_job", cut)}
+    assert "awaiting accounting" in waited
+    assert seen("fast_job")["fast"].waits is None
+
+
+def test_an_attempt_has_its_node_and_its_wait() -> None:
+    """By accounting's own times: seconds from its submission to its allocation."""
+    (attempt,) = seen("fast_job")["fast"].attempt_list
+    assert attempt.hosts is not None
+    assert attempt.waited_seconds is not None
+    assert seen("fast_job")["fast"].execution_seconds is not None
+
+
+def test_an_array_folds_up() -> None:
+    """One line counts its runs by state; unfolded, or in JSON, each has its own."""
+    run = seen("fast_job")["fast"]
+    tasks = [
+        msgspec.structs.replace(run, run_id=f"r{number}", group="7", name="sweep", state=state)
+        for number, state in enumerate(("succeeded", "failed", "succeeded"))
+    ]
+    shown = click.unstyle(listing(tasks, 0, 200, waiting={}, machines={}))
+    assert "sweep [3 runs]" in shown
+    assert "2 succeeded · 1 failed" in shown
+    assert len(listing(tasks, 0, 200, waiting={}, machines={}, unfold=True).splitlines()) == 4
+
+
+def test_each_source_says_what_it_knows() -> None:
+    """And what remains unknown: here the exit status of a job that was cancelled."""
+    (run,) = (run for run in replay_polls(polls_of("cancel")).runs if run.name == "canrun")
+    said = SlurmReading().testimony(run.views)
+    assert said[-1].startswith("Unknown: the exit status")
+    assert any(one.startswith("Accounting says CANCELLED: that is its record") for one in said)
+    assert SlurmReading().testimony({}) == ()
+
+
+def test_a_long_question_is_shortened() -> None:
+    """The tool and the first jobs; the poll itself has the whole."""
+    req = msgspec.json.encode(["env", "TZ=UTC", "STENO_CLUSTER=lab", "sacct", "-X", "-j", "1,2,30,4,5", "-o", "JobID"])
+    assert SlurmReading().title("slurm:…", req) == "sacct 1, 2, 4 and 2 more"
+
+
+def test_an_unread_wait_has_no_keys_of_its_own() -> None:
+    """`never` and `remedy` are left out where they say nothing."""
+    assert msgspec.to_builtins(Waits(why="so")) == {"why": "so"}
