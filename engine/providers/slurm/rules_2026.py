@@ -7,7 +7,7 @@ the number before the colon is the exit status, whatever Slurm ended the job for
 from typing import Final
 
 from engine.facts import RunFacts
-from engine.providers.slurm.reading import AWAITING
+from engine.providers.slurm.witnesses import AWAITING
 from engine.rules.sets import Live, Move, ObservationFilter, RuleSet, Verdict
 from engine.states import Reason, State
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from engine.facts import RunFacts
-from engine.providers.slurm.reading import ACCOUNTING, AWAITING, CONTROLLER, SlurmReading, together
+from engine.providers.slurm.reading import SlurmReading
+from engine.providers.slurm.witnesses import ACCOUNTING, AWAITING, CONTROLLER, together
 from engine.states import Reason, State
 
 SACCT = b'["sacct","-X","-D","-P","-n","-j","7","-o","JobID,State,ExitCode,Submit,Start,End"]'

@@ -1,0 +1,132 @@
+"""What Slurm's sources say of one job together, and who of them says what. Pure; rules as in `reading`."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from msgspec.structs import replace
+
+from engine.facts import AttemptFacts, JobFacts, RunFacts, Waits
+from engine.providers.slurm.words import LIVE
+from engine.states import State
+
+CONTROLLER: Final = "controller"
+ACCOUNTING: Final = "accounting"
+ACCOUNTING_JSON: Final = "accounting-json"
+SCRIPT: Final = "script"
+AWAITING: Final = "awaiting accounting"
+UNSEEN: Final = "the controller has forgotten the job, and its script wrote no end"
+"""Without accounting nothing can say more: a node that died, or SIGKILL, while nobody asked."""
+_AWAITED: Final = Waits(why=AWAITING)
+
+
+def newest_of(facts: RunFacts) -> int:
+    return max((one.submitted_at or 0 for job in facts.jobs for one in job.attempts), default=facts.submitted_at or 0)
+
+
+def together(before: RunFacts, views: Mapping[str, RunFacts | None]) -> RunFacts:
+    """What all sources say of a job, each by its newest answer; None: that one does not list it any more."""
+    controller = views.get(CONTROLLER)
+    accounting = _fuller(views.get(ACCOUNTING), views.get(ACCOUNTING_JSON))
+    lists_it = controller is not None and controller.state is not State.FINISHING
+    script = views.get(SCRIPT)
+    if script is not None and not lists_it:
+        return _by_script(before, script, controller)
+    if accounting is None:
+        if controller is not None:
+            return controller
+        why = UNSEEN if before.jobs else AWAITING
+        return replace(before, state=State.FINISHING, reason=why, waits=Waits(why=why), requeued=False)
+    if controller is not None and controller.final:
+        return controller
+    shown = _merged(accounting, controller, before)
+    newer = newest_of(shown) > newest_of(accounting)
+    newest = accounting.jobs[0].newest
+    requeued = newest is not None and newest.retried
+    # After some ends the controller may have the job in its queue again: it must have been asked, and have made up its
+    # mind. While the attempt's processes end (COMPLETING) it has not.
+    decided = CONTROLLER in views and not lists_it and (controller is None or controller.status not in LIVE)
+    over = accounting.final and not newer and (not requeued or decided)
+    if over and not (requeued and newest is not None and newest.status == "REQUEUED"):
+        return replace(shown, final=True)
+    live = controller if lists_it or newer else None
+    if live is not None:
+        return _unended(
+            shown,
+            state=live.state,
+            status=live.status,
+            reason=live.reason,
+            waits=live.waits,
+            requeued=live.requeued,
+        )
+    if accounting.final and not newer:
+        return _unended(shown, state=State.FINISHING, status=accounting.status, reason=accounting.reason)
+    gone = CONTROLLER in views
+    if gone:
+        return _unended(shown, state=State.FINISHING, status=accounting.status, reason=AWAITING, waits=_AWAITED)
+    return shown
+
+
+def testimony(views: Mapping[str, RunFacts | None]) -> Iterator[str]:
+    """What each source said last, the controller first."""
+    if not views:
+        return
+    controller, script = views.get(CONTROLLER), views.get(SCRIPT)
+    accounting = _fuller(views.get(ACCOUNTING), views.get(ACCOUNTING_JSON))
+    without = accounting is None and (script is not None or (controller is not None and bool(controller.jobs)))
+    if controller is not None:
+        why = f" ({controller.reason})" if controller.reason else ""
+        yield f"The controller lists it as {controller.status}{why}."
+    else:
+        yield "The controller no longer lists it." if CONTROLLER in views else "The controller has not been heard."
+    if accounting is not None:
+        end = "that is its record of the end" if accounting.final else "no end yet"
+        yield f"Accounting says {accounting.status}{_exited(accounting)}: {end}."
+    elif not without:
+        yield "Accounting has no record of it yet; until it has, there is no verdict."
+    if without:
+        yield "This cluster has no accounting: the verdict rests on the controller and on the job's own script."
+        wrote = "has written no exit status" if script is None else f"wrote its end{_exited(script)}"
+        yield f"The job's script {wrote}."
+    known = controller if without and controller is not None and controller.final else accounting or script
+    if known is not None and known.final and not _exited(known):
+        yield "Unknown: the exit status of the script; Slurm keeps none for such an end."
+
+
+def _exited(facts: RunFacts) -> str:
+    status = next((one.exit_status for one in facts.newest), None)
+    return "" if status is None else f", exit status {status}"
+
+
+def _by_script(before: RunFacts, script: RunFacts, controller: RunFacts | None) -> RunFacts:
+    """Without accounting: what the controller says of an end stands, and gets the exit status that the script wrote."""
+    if controller is None or not controller.final:
+        return replace(script, name=before.name, mark=before.mark, submitted_at=before.submitted_at)
+    return controller
+
+
+def _unended(facts: RunFacts, *, requeued: bool = False, **said: object) -> RunFacts:
+    return replace(facts, final=False, failed=False, cause=None, requeued=requeued, **said)
+
+
+def _fuller(text: RunFacts | None, other: RunFacts | None) -> RunFacts | None:
+    """The text of accounting before its JSON, unless only that knows of the newest attempt's end."""
+    if text is None or other is None:
+        return text or other
+    return other if (newest_of(other), other.final) > (newest_of(text), text.final) else text
+
+
+def _merged(accounting: RunFacts, controller: RunFacts | None, before: RunFacts) -> RunFacts:
+    """Accounting's attempts, and those it has not yet: one the controller has in its queue again, and what was known
+    before. A database that was down answers with old rows at first, which must not end a job that was tried again.
+    """
+    attempts = accounting.jobs[0].attempts
+    newest = newest_of(accounting)
+    for one in before.jobs[0].attempts if before.jobs else ():
+        if (one.submitted_at or 0) > newest:
+            attempts, newest = (*attempts, replace(one, num=len(attempts))), one.submitted_at or 0
+    if controller is not None and (controller.submitted_at or 0) > newest:
+        again = AttemptFacts(num=len(attempts), status=controller.status, submitted_at=controller.submitted_at)
+        attempts = (*attempts, again)
+    listed = accounting if controller is None else controller
+    jobs = (JobFacts(attempts=attempts),)
+    return replace(accounting, jobs=jobs, mark=accounting.mark or listed.mark, name=accounting.name or listed.name)
