@@ -28,6 +28,7 @@ class SourceLanes:
     at: int = 0  # the newest `observed_at` of a poll that only repeated
     position: int = 0  # of that poll
     changes: int = 0  # how often something changed a run or a machine
+    changed_at: int = 0  # `observed_at` of the newest poll that did
     gap: int = BLIND_AFTER
     """How long after the last answer a poll may only repeat; below zero while any poll may end a grace."""
 
@@ -109,9 +110,11 @@ class Lane:
             sweep_ended(open_sweeps, self.scope, self.source.state.name, self.started, self.page)
         if self.newest:
             self.source.state.machines_position, self.source.state.machines_at = self.position, self.started
-        name = self.source.state.name
+        name, witness = self.source.state.name, self.scope.witness
         for thing in self.listed:
             thing.shown_again(name, self.started, self.position, self.at)
+            if witness is not None:
+                thing.shown_again(f"{name} {witness}", self.started, self.position, self.at)
         for run in self.costed:
             run.cost_at = max(self.position, run.cost_at or 0)
         self.position = 0

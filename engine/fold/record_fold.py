@@ -121,17 +121,20 @@ class RecordFold:
         source = lane.source
         self._write_down()
         tick = self._tick(lane, position, kind, at, took, listing_id)
-        skew = source.state.skew
+        skew, changed_at = source.state.skew, source.changed_at
         found_again = self._absent and any(one.missing is not None for one in self._listed(tick))
         changes = self.world.apply(tick)
         if changes or found_again:
             source.changed(lane if source.state.skew == skew else None)
+            source.changed_at = at
         if len(self._sources) > 1:
             self._tell_others(source, changes, at)
         if lane.shows is not None and kind == _RECORDED:
             listed, paged = lane.listing, lane.page
             # A late answer may have moved nothing: what it shows was not taken, and its like may not be skipped.
-            lane.listing = listing_id if tick.started_at >= source.newest else None
+            # Nor one asked before what it leaves out was known: its like may prove absence.
+            late = tick.started_at < source.newest or (lane.scope.covers is not None and tick.started_at < changed_at)
+            lane.listing = None if late else listing_id
             lane.changes = source.changes
             source.newest = max(source.newest, tick.started_at)
             lane.listed = self._listed(tick)

@@ -41,6 +41,9 @@ def not_listed(turn: Turn, run: Run, tick: Tick) -> None:
     """One of several sources lists the run no more; the others may say more now that this is known."""
     if run.facts is None or run.views.get(tick.scope.witness or "", run.facts) is None:
         return
+    if tick.started_at < run.started.get(tick.asked, tick.started_at):
+        return
+    run.started[tick.asked] = tick.started_at
     facts, begin = _from_all_sources(turn, run, tick.scope, None), len(turn.changes)
     if facts != run.facts:
         _write(turn, run, facts)
@@ -55,6 +58,8 @@ def _from_all_sources(turn: Turn, run: Run, scope: Scope, said: RunFacts | None)
     assert before is not None  # noqa: S101 - no run is missed before it was seen
     if reading is None or scope.witness is None:
         return said or before
+    if said is not None and run.facts is not None and run.views.get(scope.witness) is said:
+        return run.facts
     run.views = {**run.views, scope.witness: said}
     return reading.together(before, run.views)
 
@@ -178,7 +183,7 @@ def ask_again(turn: Turn, run: Run, why: str) -> None:
     step(turn, run, Trigger.QUEUE if run.state is State.REQUESTED else begun, rule)
     run.reason = run.exit_status = run.finished_at = run.attempt = run.facts = run.started_at = None
     run.cost = run.cost_at = run.missing = None
-    run.links, run.vm_id, run.start = {}, None, None
+    run.links, run.views, run.vm_id, run.start = {}, {}, None, None
     run.whole_evidence = False
     run.said = None if run.said is None else Said(mark=run.said.mark)
     run.later_attempts = (*run.later_attempts, Attempt(number=run.attempts + 1, position=turn.position))

@@ -22,6 +22,8 @@ _LAST: Final = 2**63 - 1
 """No history has a greater position."""
 _REMEMBERED: Final = 128
 """Items whose facts are remembered, or twice as many as one answer lists; and answers."""
+_QUESTIONS: Final = 16
+"""Questions whose items are remembered."""
 _FIELDS: Final = {Listing.RUNS: "runs", Listing.RUN: "runs", Listing.VMS: "vms", Listing.EVENTS: "events"}
 """Listings whose answers are read → the field of `Tick` with what they list."""
 
@@ -57,6 +59,11 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The provider's id → how its rows differ, of each thing that the answer lists with several; likewise."""
 
     @property
+    def asked(self) -> str:
+        """Who was asked: the source, and which of the provider's own sources where it has several."""
+        return self.source if self.scope.witness is None else f"{self.source} {self.scope.witness}"
+
+    @property
     def ids(self) -> tuple[str, ...]:
         """The provider's ids of what the answer lists, in its order."""
         return tuple([seen.facts.provider_id for seen in self.runs] or [facts.provider_id for facts in self.vms])
@@ -69,8 +76,10 @@ class PollReader:
         self._readings = readings
         self._answers: dict[tuple[str, str, bytes], tuple[tuple[bytes | None, int | None, bool], Tick]] = {}
         """The newest answer to each question of each source: most answers are the one before again."""
-        self._known: dict[Listing, dict[Any, Sequence[Any]]] = {listing: {} for listing in _FIELDS}
-        """What items say, by their text, or by their id in the record."""
+        self._known: dict[tuple[Listing, bytes], dict[Any, Sequence[Any]]] = {}
+        """(listing, what was asked where that changes what an item says) → what items say, by their text, or by their
+        id in the record.
+        """
 
     def read(self, position: int, poll: Poll) -> Tick:
         """The poll as the fold sees it. Never raises: what cannot be read is named in `odd`."""
@@ -113,8 +122,8 @@ class PollReader:
             costs: read the provider's costs too; a record keeps them apart from the items.
         """
         listing, odd, found = tick.scope.listing, list[str](), list[Any]()
-        # What an item says may depend on its question.
-        known = {} if tick.scope.asked else _bounded(self._known[listing], len(items))
+        questions = _bounded(self._known, 1, _QUESTIONS)
+        known = _bounded(questions.setdefault((listing, tick.scope.asked), {}), len(items))
         for item in items:
             try:
                 if item not in known:
@@ -162,9 +171,9 @@ def _joined(reading: Reading, runs: Sequence[Seen]) -> list[Seen]:
     return [one for (one,) in found.values()]
 
 
-def _bounded(known: dict[KeyT, T], listed: int) -> dict[KeyT, T]:
+def _bounded(known: dict[KeyT, T], listed: int, most: int = _REMEMBERED) -> dict[KeyT, T]:
     """What is remembered, emptied where it has grown beyond bounds."""
-    if len(known) > max(_REMEMBERED, 2 * listed):
+    if len(known) > max(most, 2 * listed):
         known.clear()
     return known
 

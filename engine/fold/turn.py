@@ -80,9 +80,10 @@ class Turn:
 
     def sees(self, thing: Run | Vm, tick: Tick, facts: RunFacts | VmFacts) -> bool:
         """Take down that this poll shows it; False for an answer older than the newest one of the same source."""
-        if tick.started_at < thing.started.get(tick.source, tick.started_at):
+        if tick.started_at < thing.started.get(tick.asked, tick.started_at):
             return False
-        thing.started[tick.source] = tick.started_at
+        for asked in (tick.asked, tick.source):
+            thing.started[asked] = max(tick.started_at, thing.started.get(asked, 0))
         thing.last_position, thing.last_at, thing.missing = self.position, self.at, None
         if tick.unlike and facts.provider_id in tick.unlike:
             self.note(thing, AnomalyKind.CONTRADICTION, tick.unlike[facts.provider_id], once=True)

@@ -92,6 +92,20 @@ def test_cancelled_while_it_waits_and_while_it_runs(recorded: Steno, listed: Cal
         assert (run["state"], run["reason"], run["exit_status"]) == ("stopped", "stopped_by_user", None)
 
 
+def test_a_requeued_job_is_one_run_of_two_attempts(
+    recorded: Steno, slurm_cluster: Cluster, listed: Callable[[], str]
+) -> None:
+    """The end of its first attempt, which accounting shows at once, is not its own."""
+    job = submitted(recorded, "again", "sleep 8; exit 3")
+    wait(lambda: f"{job}|RUNNING" in listed(), seconds=LONG_S, what="the job to run")
+    slurm_cluster.run("scontrol", "requeue", job)
+    wait(lambda: f"{job}|PENDING" in listed(), seconds=LONG_S, what="the job to be queued again")
+    wait(lambda: runs_of(recorded)["again"]["state"] == "queued", seconds=LONG_S, what="the run to be queued again")
+    slurm_cluster.run("scontrol", "update", f"JobId={job}", "StartTime=now")
+    run = settled(recorded, "again", 3 * LONG_S)
+    assert (run["state"], run["exit_status"], run["attempts"]) == ("failed", 3, 2)
+
+
 def test_its_output_its_machine_and_its_bill(recorded: Steno) -> None:
     """Logs are the job's output; the bill is what it had, for as long as it had it."""
     submitted(recorded, "says", "echo one; echo two >&2; sleep 2")

@@ -44,6 +44,8 @@ _SINFO: Final = "%N|%T|%E|%C|%m|%G|%R"
 _SUBMITTED: Final = re.compile(r"(\d+)(?:;.*)?")
 _MARKED: Final = re.compile(rf"--comment=[\"']?{MARK}([0-9a-f-]+)")
 _PROOF: Final = ("-X", "-D", "-P", "-n")
+_AT_ONCE: Final = 2000
+"""Ids of one call of sacct."""
 _LOOK_BACK: Final = 60 * SECOND
 """A cluster's clock may be behind ours."""
 _PACE: Final = SECOND
@@ -76,12 +78,12 @@ class SlurmProvider(Provider):
         """The sources at the same time, each answer in the order of the questions: the controller's first."""
         try:
             commands = self._commands({job for one in follow for job in (one.partition("_")[0],)}, since)
-            commands += self._reports(self._unreported & set(follow))
+            commands += [(words, b"") for words in self._reports(self._unreported & set(follow))]
         except (ProviderUnreachable, ProviderRefused) as error:
             yield self._poll(self.client.words("squeue"), self._clock.now(), str(error))
             return
         with ThreadPoolExecutor(len(commands), "steno-slurm") as pool:
-            asked = [(words, self._clock.now(), pool.submit(self._asked, words)) for words in commands]
+            asked = [(words, self._clock.now(), pool.submit(self._asked, words, ids)) for words, ids in commands]
             for words, started, answer in asked:
                 poll = self._poll(words, started, answer.result())
                 if question(words).tool in ("squeue", "scontrol") and poll.answered and poll.body is not None:
@@ -98,18 +100,25 @@ class SlurmProvider(Provider):
                     self._unreported -= self._reported
                 yield poll
 
-    def _commands(self, follow: set[str], since: int | None) -> list[tuple[str, ...]]:
+    def _commands(self, follow: set[str], since: int | None) -> list[tuple[tuple[str, ...], bytes]]:
+        """The commands of a round, each with what it reads: accounting is asked for many ids, which change in every
+        round; on standard input they change neither the question nor the record, and there is no limit to them.
+        """
         sinfo = self.client.words("sinfo", "-h", "-N", "-o", _SINFO)
         if not self.has_accounting():
             told = {"STENO_ACCOUNTING": "none", "STENO_USER": self.client.user(), **self._rates()}
             words = self.client.words("scontrol", "-o", "show", "job", **told)
             ends = self.client.words("grep", "-rHs", "", self._ends(), **told)
-            return [words, ends, sinfo]
+            return [(words, b""), (ends, b""), (sinfo, b"")]
         squeue = self.client.words("squeue", "-h", "-t", "all", "--me", "-o", _SQUEUE)
         jobs = sorted(follow | self._listed, key=lambda job: (len(job), job))
-        which = ("-j", ",".join(jobs)) if jobs else ("-S", _moment(since, self._clock.now()))
-        sacct = self.client.words("sacct", *_PROOF, *which, "-o", self._fields(), **self._rates())
-        return [squeue, sacct, sinfo]
+        if not jobs:
+            start = _moment(since, self._clock.now())
+            sacct = self.client.words("sacct", *_PROOF, "-S", start, "-o", self._fields(), **self._rates())
+            return [(squeue, b""), (sacct, b""), (sinfo, b"")]
+        sacct = self.client.words("xargs", "-n1", "sacct", *_PROOF, "-o", self._fields(), "-j", **self._rates())
+        ids = "\n".join(",".join(jobs[at : at + _AT_ONCE]) for at in range(0, len(jobs), _AT_ONCE))
+        return [(squeue, b""), (sacct, ids.encode()), (sinfo, b"")]
 
     def _reports(self, jobs: Collection[str]) -> list[tuple[str, ...]]:
         """One question for all of them; `find`, unlike `grep`, succeeds where a file is not there yet."""
@@ -141,9 +150,9 @@ class SlurmProvider(Provider):
             self._known = tuple(name for name in (*_SACCT, *_MORE) if name.lower() in listed) or (*_SACCT, *_MORE)
         return ",".join(name for name in self._known if name in (*_SACCT, *more))
 
-    def _asked(self, words: tuple[str, ...]) -> Done | str:
+    def _asked(self, words: tuple[str, ...], given: bytes) -> Done | str:
         try:
-            return self.client.run(words)
+            return self.client.run(words, given=given)
         except (ProviderUnreachable, ProviderRefused) as error:
             return str(error)
 

@@ -98,6 +98,8 @@ def question(words: tuple[str, ...]) -> Question:
         while rest and "=" in rest[0]:
             name, _, value = rest.pop(0).partition("=")
             environment[name] = value
+    if rest[:1] == ["xargs"]:  # the ids come from standard input
+        rest = [*rest[2:], ""]
     tool = rest.pop(0).rpartition("/")[2] if rest else ""
     if tool == "scontrol":
         shows = [word for word in rest if not word.startswith("-")]
@@ -122,13 +124,15 @@ def question(words: tuple[str, ...]) -> Question:
     narrowing = {"u", "user", "users", "p", "partition", "A", "account", "w", "nodelist", "n", "name", "s", "E"}
     if "STENO_CLUSTER" not in environment:  # all that Steno asks is of one user
         narrowing.add("me")
+    if tool == "sacct":  # a window leaves out what was cancelled while it was held
+        narrowing |= {"S", "starttime"}
     states = values.get("t") or values.get("states") or values.get("state")
     return Question(
         tool=tool,
         columns=columns,
         separator=separator,
         json="json" in flags,
-        jobs=None if jobs is None else frozenset(jobs.split(",")),
+        jobs=frozenset(jobs.split(",")) if jobs else None,
         # `squeue --json` of 22.05 ignores -j, -u and -t.
         filtered=bool(narrowing & {*values, *flags}) or (states is not None and states.lower() != "all"),
         duplicates=bool({"D", "duplicates"} & flags),

@@ -248,4 +248,4 @@ class Shell:
 
 
 def _tool(words: Sequence[str]) -> str:
-    return next((word for word in words if word != "env" and "=" not in word), "?")
+    return next((word for word in words if word not in ("env", "xargs", "-n1") and "=" not in word), "?")

@@ -49,7 +49,7 @@ def together(before: RunFacts, views: Mapping[str, RunFacts | None]) -> RunFacts
     if over and not (requeued and newest is not None and newest.status == "REQUEUED"):
         return replace(shown, final=True)
     live = controller if lists_it or newer else None
-    if live is not None:
+    if live is not None and live.state is not None:
         return _unended(
             shown,
             state=live.state,
@@ -104,8 +104,13 @@ def _by_script(before: RunFacts, script: RunFacts, controller: RunFacts | None) 
     return controller
 
 
-def _unended(facts: RunFacts, *, requeued: bool = False, **said: object) -> RunFacts:
-    return replace(facts, final=False, failed=False, cause=None, requeued=requeued, **said)
+def _unended(facts: RunFacts, *, state: State, requeued: bool = False, **said: object) -> RunFacts:
+    """A job that goes on, whatever accounting says of its newest attempt: that may be followed by another."""
+    *earlier, newest = facts.jobs[0].attempts
+    if newest.ended and not requeued:
+        newest = replace(newest, state=state, over=False, failed=False, cause=None, cut_off=False, exit_status=None)
+    jobs = (JobFacts(attempts=(*earlier, newest)),)
+    return replace(facts, state=state, final=False, failed=False, cause=None, requeued=requeued, jobs=jobs, **said)
 
 
 def _fuller(text: RunFacts | None, other: RunFacts | None) -> RunFacts | None:
