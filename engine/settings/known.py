@@ -45,6 +45,9 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     """It has a queue of its own and gives each run its machine: Steno's limit of machines holds nothing back."""
     rates: str | None = None
     """The setting without which none of its machines has a price; None: it gives prices itself."""
+    prices: Callable[[Callable[[str], str | None]], Mapping[str, int]] = lambda _value: {}
+    """What one GPU of each model costs by the provider's settings, micro-dollars an hour; the argument gives a value.
+    """
     hourly: str | None = None
     """The setting that says what each of its machines costs, micro-dollars an hour (0: free); None: each has its own
     price."""

@@ -25,6 +25,7 @@ def policy_from(settings: Settings, provider: str | None = None) -> Policy:
     for entry in settings.entries:
         if entry.name.startswith("rates.") and entry.value is not None:
             rates[entry.given] += (Rate(gpu=entry.name.removeprefix("rates."), hourly=entry.parsed),)
+    rates[False] += tuple(Rate(gpu=gpu, hourly=price) for gpu, price in settings.prices(provider).items())
     hourly = settings.hourly(provider)
     if hourly is not None:
         rates[False] = (Rate(gpu="", hourly=hourly),) if hourly else ()

@@ -87,6 +87,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             return None
         return next(one.variables[0] for one in block.known if one.name == block.rates)
 
+    def prices(self, provider: str | None) -> Mapping[str, int]:
+        """Micro-dollars an hour of one GPU of each model of that provider, where its settings say."""
+        return next((block.prices(self.value) for block in self.blocks if block.provider == provider), {})
+
     def schedules(self, provider: str | None) -> bool:
         """Whether that provider has a queue of its own, so that Steno holds no run back for want of a machine."""
         return any(block.schedules for block in self.blocks if block.provider == provider)

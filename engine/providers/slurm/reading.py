@@ -20,6 +20,7 @@ from engine.providers.slurm import node_report
 from engine.providers.slurm import rows as read
 from engine.providers.slurm.money import price_of
 from engine.providers.slurm.rows import Question, Row
+from engine.providers.slurm.spec import spec_of
 from engine.providers.slurm.witnesses import (
     ACCOUNTING,
     ACCOUNTING_JSON,
@@ -32,6 +33,8 @@ from engine.providers.slurm.witnesses import (
 from engine.providers.slurm.words import LIVE, REQUEUED, cause, exit_status, waits
 from engine.requirements import Requirements
 from engine.states import Reason, State, VmReason, VmState
+from events.clock import SECOND
+from events.errors import StenoError
 from events.shape.shape import LINES, BodyShape
 
 PREFIX: Final = "slurm:"
@@ -46,13 +49,6 @@ _WHOLE: Final = BodyShape(kind="run", items="")
 _UNKNOWN_JOB: Final = "Invalid job id"
 _UNNAMED: Final = "allocation"
 """What accounting calls a job until it has its name."""
-
-
-class _Task(msgspec.Struct):
-    """What decisions look at of a task."""
-
-    race: str | None = None
-    strategy: str | None = None
 
 
 class SlurmReading(Reading):
@@ -161,11 +157,23 @@ class SlurmReading(Reading):
                 yield change, replace(facts, status=word, cause=why, failed=_fails(why), jobs=jobs)
 
     def terms(self, configuration: bytes, submitter: str, fallback: tuple[str, ...] = ()) -> Requirements:
+        """What it has, is for this job alone: it goes with it, and never idles. All its nodes are one allocation."""
+        asked = Requirements(submitter=submitter, fallback=fallback, any_machine=True, idle=0)
         try:
-            task = msgspec.json.decode(configuration, type=_Task)
-        except msgspec.MsgspecError:
-            task = _Task()
-        return Requirements(submitter=submitter, any_machine=True, race=task.race, strategy=task.strategy)
+            task = msgspec.json.decode(configuration, type=dict[str, Any])
+            spec = spec_of({**task, "commands": (), "env": {}})
+        except (msgspec.MsgspecError, ValueError, TypeError, StenoError):
+            return asked
+        lasts = spec.total or spec.time
+        race, strategy = task.get("race"), task.get("strategy")
+        return replace(
+            asked,
+            gpu=() if spec.gpu is None else (spec.gpu,),
+            gpu_count=spec.gpus * spec.nodes,
+            max_duration=None if lasts is None else lasts * 60 * SECOND,
+            race=race if isinstance(race, str) else None,
+            strategy=strategy if isinstance(strategy, str) else None,
+        )
 
     def _asked(self, scope: Scope) -> Question:
         return self._question(scope.asked)

@@ -13,8 +13,11 @@ from engine.settings.values import one_of, positive_duration
 from events.clock import SECOND, parse_duration
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from engine.settings.settings import Settings
 
+_MICRO = 1_000_000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _HOST = re.compile(r"(?:[A-Za-z0-9._-]+@)?[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -57,6 +60,13 @@ def _rates(text: str) -> dict[str, float]:
     return found
 
 
+def _prices(value: Callable[[str], str | None]) -> dict[str, int]:
+    """What one of each thing that has a rate costs, in micro-dollars an hour."""
+    rates = _rates(value("slurm.rates") or "usd=0")
+    unit = rates.pop("usd", 1.0)
+    return {name: round(units * unit * _MICRO) for name, units in rates.items()}
+
+
 def _aliases(text: str) -> dict[str, tuple[str, ...]]:
     """`a100=a100_80, big=h200+a100_80` → the types of each."""
     found: dict[str, tuple[str, ...]] = {}
@@ -72,6 +82,7 @@ BLOCK = Block(
     provider="slurm",
     schedules=True,
     rates="slurm.rates",
+    prices=_prices,
     known=(
         Known(
             name="slurm.host",
