@@ -17,12 +17,16 @@ from events.types import StopRequested
 def losers(scene: Scene) -> Iterator[StopRequested]:
     """The stop of every run that another one of its race has beaten."""
     going = [run for run in scene.live if race_of(run) is not None and run.stop_by is None]
-    for race in dict.fromkeys(map(race_of, going)):
-        won = winner(run for run in scene.state.runs.values() if race_of(run) == race)
-        for run in going:
-            if won is not None and race_of(run) == race and run is not won:
-                project = run.project or scene.source.partition("/")[2]
-                yield stop_request(run, project, by="policy", submitter=STENO)
+    races: dict[str | None, list[Run]] = {race_of(run): [] for run in going}
+    for run in scene.state.runs.values() if races else ():
+        if race_of(run) in races:
+            races[race_of(run)].append(run)
+    won = {race: winner(runs) for race, runs in races.items()}
+    for run in going:
+        first = won[race_of(run)]
+        if first is not None and run is not first:
+            project = run.project or scene.source.partition("/")[2]
+            yield stop_request(run, project, by="policy", submitter=STENO)
 
 
 def race_of(run: Run) -> str | None:
@@ -31,8 +35,11 @@ def race_of(run: Run) -> str | None:
 
 
 def winner(runs: Iterable[Run]) -> Run | None:
-    """The run of a race that is wanted; None: none has run yet."""
-    ran = [run for run in runs if _ran(run)]
+    """The run of a race that is wanted; None: none has run yet.
+
+    One that was beaten stays beaten: a winner that is queued again, as if it had never run, has not lost to it.
+    """
+    ran = [run for run in runs if _ran(run) and run.stop_by != "policy"]
     return min(ran, key=lambda run: (_started(run), run.first_position), default=None)
 
 
