@@ -20,8 +20,9 @@ from engine.errors import (
 )
 from engine.providers.base import Named, Provider, Submission, Submitted
 from engine.providers.slurm import node_report
+from engine.providers.slurm.question import ENDS, REPORTS, question
 from engine.providers.slurm.reading import PREFIX, SlurmReading
-from engine.providers.slurm.rows import ENDS, REPORTS, Row, question, rows
+from engine.providers.slurm.rows import Row, rows
 from engine.providers.slurm.script import MARK, render, variables
 from engine.providers.slurm.settings import Site
 from engine.providers.slurm.shell import Done, Shell

@@ -19,7 +19,8 @@ from engine.providers.reading import Listing, Reading, Scope
 from engine.providers.slurm import node_report
 from engine.providers.slurm import rows as read
 from engine.providers.slurm.money import price_of
-from engine.providers.slurm.rows import Question, Row
+from engine.providers.slurm.question import ENDS, REPORTS, Question, command_of, question
+from engine.providers.slurm.rows import Row
 from engine.providers.slurm.spec import spec_of
 from engine.providers.slurm.witnesses import (
     ACCOUNTING,
@@ -42,7 +43,7 @@ MARK: Final = "steno:"
 """How the comment of a job begins that Steno submitted; its run id follows."""
 REPORT: Final = "report"
 _WITNESSES: Final = {
-    "squeue": CONTROLLER, "scontrol": CONTROLLER, "sacct": ACCOUNTING, read.ENDS: SCRIPT, read.REPORTS: REPORT,
+    "squeue": CONTROLLER, "scontrol": CONTROLLER, "sacct": ACCOUNTING, ENDS: SCRIPT, REPORTS: REPORT,
 }  # fmt: skip
 _TEXT: Final = BodyShape(kind="run", items=LINES, identity="0")
 _WHOLE: Final = BodyShape(kind="run", items="")
@@ -75,7 +76,7 @@ class SlurmReading(Reading):
         """Exit code 0, and no `errors` in a JSON answer: `squeue --json` exits 0 where the controller is down. That it
         knows none of the jobs asked for is an answer too.
         """
-        if self._question(req).tool == read.ENDS:
+        if self._question(req).tool == ENDS:
             return body is not None and error is None
         if status != 0 or body is None:
             return status == 1 and body is not None and _UNKNOWN_JOB in (error or "")
@@ -87,11 +88,11 @@ class SlurmReading(Reading):
 
     def runs(self, item: bytes, scope: Scope) -> tuple[RunFacts, ...]:
         asked = self._asked(scope)
-        if asked.tool == read.REPORTS:
+        if asked.tool == REPORTS:
             return _reported(_text(item), scope)
         found: dict[str, list[RunFacts]] = {}
         for row in read.rows(asked, _text(item)):
-            if asked.tool == read.ENDS and row.state in LIVE:
+            if asked.tool == ENDS and row.state in LIVE:
                 continue  # that a script has begun does not keep a job alive
             found.setdefault(row.job, []).append(_facts(row, asked, scope))
         return tuple(self.joined(same) if len(same) > 1 else same[0] for same in found.values())
@@ -124,13 +125,13 @@ class SlurmReading(Reading):
         asked = self._question(req)
         jobs = sorted(asked.jobs or (), key=lambda job: (len(job), job))
         more = f" and {len(jobs) - 3} more" if len(jobs) > 3 else ""
-        tool = "exit statuses of scripts" if asked.tool == read.ENDS else asked.tool
+        tool = "exit statuses of scripts" if asked.tool == ENDS else asked.tool
         return f"{tool} {', '.join(jobs[:3])}{more}".rstrip()
 
     def machines(self, item: bytes, scope: Scope) -> tuple[VmFacts, ...]:
         """What a job has while it runs is a machine of its own, which lives from its start to its end."""
         asked = self._asked(scope)
-        if asked.tool in ("squeue", read.REPORTS) or (asked.tool == "scontrol" and _accounted(asked)):
+        if asked.tool in ("squeue", REPORTS) or (asked.tool == "scontrol" and _accounted(asked)):
             return ()
         found = (_allocation(row, asked, scope) for row in read.rows(asked, _text(item)))
         return tuple(one for one in found if one is not None)
@@ -161,7 +162,7 @@ class SlurmReading(Reading):
         asked = Requirements(submitter=submitter, fallback=fallback, any_machine=True, idle=0)
         try:
             task = msgspec.json.decode(configuration, type=dict[str, Any])
-            spec = spec_of({**task, "commands": (), "env": {}})
+            spec = spec_of({**task, "commands": ("true",), "env": {}})
         except (msgspec.MsgspecError, ValueError, TypeError, StenoError):
             return asked
         lasts = spec.total or spec.time
@@ -180,7 +181,7 @@ class SlurmReading(Reading):
 
 
 def _question(req: bytes) -> Question:
-    return read.question(read.command_of(req))
+    return question(command_of(req))
 
 
 def _scope(req: bytes) -> Scope:
@@ -188,7 +189,7 @@ def _scope(req: bytes) -> Scope:
     source = asked.environment.get("STENO_CLUSTER")
     name = f"slurm/{source}" if source else "slurm"
     witness = _WITNESSES.get(asked.tool)
-    if witness is None or not (asked.json or asked.columns or asked.tool in ("scontrol", read.ENDS, read.REPORTS)):
+    if witness is None or not (asked.json or asked.columns or asked.tool in ("scontrol", ENDS, REPORTS)):
         return Scope(provider="slurm", source=name, listing=Listing.OTHER, endpoint=asked.tool or "other")
     return Scope(
         provider="slurm",
@@ -239,7 +240,7 @@ def _reported(line: str, scope: Scope) -> tuple[RunFacts, ...]:
 
 
 def _facts(row: Row, asked: Question, scope: Scope) -> RunFacts:
-    if asked.tool in ("sacct", read.ENDS) or (asked.tool == "scontrol" and not _accounted(asked)):
+    if asked.tool in ("sacct", ENDS) or (asked.tool == "scontrol" and not _accounted(asked)):
         return _ended_or_not(row, asked, scope)
     state = LIVE.get(row.state)
     known = state is not None or cause(row.state, None) is not None

@@ -1,14 +1,13 @@
 """Answers of squeue, sacct and scontrol as rows: text by its own format, or JSON of 22.05 to 25.x. Pure."""
 
 import re
-import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 
+from engine.providers.slurm.question import ENDS, Question
 from engine.providers.slurm.words import said, state_word
 from events.clock import SECOND
 
@@ -39,130 +38,16 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int | None = None
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """A command, read."""
-
-    tool: str
-    """`squeue`, `sacct`, `scontrol`, `sinfo`; or anything else."""
-    columns: tuple[str, ...] = ()
-    """Names of the columns of a text answer, ours where we use them: see `_SQUEUE` and `_SACCT`."""
-    separator: str = "|"
-    json: bool = False
-    jobs: frozenset[str] | None = None
-    """The ids it asks for; None: all."""
-    filtered: bool = False
-    """Something else narrows the answer: a user, a partition, states."""
-    duplicates: bool = False
-    """`sacct -D`: every attempt."""
-    environment: Mapping[str, str] = {}
-    """Variables that `env` sets for it."""
-
-
-_SQUEUE: Final = {
-    "i": "job", "T": "state", "r": "reason", "j": "name", "u": "user", "P": "partition", "k": "comment",
-    "V": "submitted", "S": "started", "e": "ended", "N": "nodes", "A": "id", "F": "array", "K": "task",
-}  # fmt: skip
-_SACCT: Final = {
-    "jobid": "job", "state": "state", "jobname": "name", "user": "user", "partition": "partition",
-    "comment": "comment", "exitcode": "exit_code", "derivedexitcode": "derived", "submit": "submitted",
-    "start": "started", "end": "ended", "nodelist": "nodes", "alloctres": "tres", "reason": "reason",
-}  # fmt: skip
 _SCONTROL: Final = {
     "JobState": "state", "Reason": "reason", "Partition": "partition", "Comment": "comment", "ExitCode": "exit_code",
     "DerivedExitCode": "derived", "SubmitTime": "submitted", "StartTime": "started", "EndTime": "ended",
     "NodeList": "nodes", "TRES": "tres", "AllocTRES": "tres", "JobName": "name",
 }  # fmt: skip
 _TIMES: Final = frozenset({"submitted", "started", "ended"})
-_FORMAT: Final = re.compile(r"%[.\-]?\d*([A-Za-z])")
 _PAIR: Final = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z/:]*)=")
-ENDS: Final = "grep"
-"""Reads the files into which job scripts write their exit status."""
-REPORTS: Final = "find"
-"""Reads the files into which job scripts write what they found, and when they began what."""
 NONE: Final = "No jobs"
 """How an answer of `scontrol show job` begins that has none."""
 _UNREADABLE: Final = "a line without the columns that were asked for"
-_VALUED: Final = {
-    "squeue": frozenset("jutpwnqAMrRSLOo"),
-    "sacct": frozenset("jusSEoAkrwNqTx"),
-}
-
-
-@lru_cache(maxsize=4096)
-def question(words: tuple[str, ...]) -> Question:
-    """What a command asks; never raises."""
-    environment: dict[str, str] = {}
-    rest = list(words)
-    if rest[:1] == ["env"]:
-        rest.pop(0)
-        while rest and "=" in rest[0]:
-            name, _, value = rest.pop(0).partition("=")
-            environment[name] = value
-    if rest[:1] == ["xargs"]:  # the ids come from standard input
-        rest = [*rest[2:], ""]
-    tool = rest.pop(0).rpartition("/")[2] if rest else ""
-    if tool == "scontrol":
-        shows = [word for word in rest if not word.startswith("-")]
-        ids = frozenset(shows[2].split(",")) if shows[:2] == ["show", "job"] and len(shows) > 2 else None
-        tool = "scontrol" if shows[:2] in (["show", "job"], ["show", "jobs"]) else "scontrol-other"
-        return Question(tool=tool, jobs=ids, environment=environment)
-    if tool not in ("squeue", "sacct"):
-        return Question(tool=tool, environment=environment)
-    flags, values = _options(tool, rest)
-    columns: tuple[str, ...] = ()
-    separator = "|"
-    given = values.get("o") or values.get("format")
-    if tool == "squeue" and given is not None:
-        columns = tuple(_SQUEUE.get(letter, "") for letter in _FORMAT.findall(given))
-        between = {text for text in _FORMAT.split(given)[2:-1:2] if text}
-        separator = between.pop() if len(between) == 1 else " "
-    elif tool == "sacct":
-        names = [name.partition("%")[0].lower() for name in (given or "").split(",")]
-        columns = tuple(_SACCT.get(name, "") for name in names)
-        separator = values.get("delimiter", "|")
-    jobs = values.get("j") or values.get("jobs") or values.get("job")
-    narrowing = {"u", "user", "users", "p", "partition", "A", "account", "w", "nodelist", "n", "name", "s", "E"}
-    if "STENO_CLUSTER" not in environment:  # all that Steno asks is of one user
-        narrowing.add("me")
-    if tool == "sacct":  # a window leaves out what was cancelled while it was held
-        narrowing |= {"S", "starttime"}
-    states = values.get("t") or values.get("states") or values.get("state")
-    return Question(
-        tool=tool,
-        columns=columns,
-        separator=separator,
-        json="json" in flags,
-        jobs=frozenset(jobs.split(",")) if jobs else None,
-        # `squeue --json` of 22.05 ignores -j, -u and -t.
-        filtered=bool(narrowing & {*values, *flags}) or (states is not None and states.lower() != "all"),
-        duplicates=bool({"D", "duplicates"} & flags),
-        environment=environment,
-    )
-
-
-def _options(tool: str, words: Sequence[str]) -> tuple[set[str], dict[str, str]]:
-    flags: set[str] = set()
-    values: dict[str, str] = {}
-    left = iter(words)
-    for word in left:
-        if word.startswith("--"):
-            name, given, value = word[2:].partition("=")
-            if given:
-                values[name] = value
-            elif name in ("format", "jobs", "states", "user", "delimiter", "starttime", "endtime"):
-                values[name] = next(left, "")
-            else:
-                flags.add(name)
-        elif word.startswith("-"):
-            for index, letter in enumerate(word[1:], 1):
-                if letter in _VALUED[tool] and not (tool == "sacct" and letter == "n"):
-                    values[letter] = word[index + 1 :] or next(left, "")
-                    break
-                flags.add(letter)
-    return flags, values
-
-
-# -- rows --------------------------------------------------------------------------------------------------------------
 
 
 def rows(asked: Question, item: str) -> Iterator[Row]:
@@ -407,17 +292,3 @@ def _comment(given: object) -> str:
 def _tres(one: Mapping[str, Any]) -> str:
     name = f"/{one['name']}" if one.get("name") else ""
     return f"{one.get('type', '')}{name}={_number(one.get('count')) or 0}"
-
-
-def command_of(req: bytes) -> tuple[str, ...]:
-    """The words of the command that a poll's request holds; () where it holds none."""
-    try:
-        words = msgspec.json.decode(req, type=list[str] | str | None)
-    except msgspec.DecodeError:
-        return ()
-    if isinstance(words, str):
-        try:
-            words = shlex.split(words)
-        except ValueError:
-            return ()
-    return tuple(words or ())

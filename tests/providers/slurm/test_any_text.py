@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from engine.facts import RunFacts
 from engine.providers.slurm.reading import PREFIX, SlurmReading
-from engine.providers.slurm.words import ENDED, LIVE, exit_status, never_runs, pending, state_word
+from engine.providers.slurm.words import ENDED, LIVE, exit_status, never_runs, state_word, waits
 
 READING = SlurmReading()
 SQUEUE = ("squeue", "-h", "-t", "all", "--me", "-o", "%i|%T|%r|%P|%u|%V|%S|%N|%k|%j")
@@ -106,7 +106,7 @@ def test_words_take_any_text(text: str) -> None:
     for state in ("COMPLETED", "FAILED", "CANCELLED", text):
         found = exit_status(state, text)
         assert found is None or found >= 0
-    assert isinstance(pending(text), str)
+    assert isinstance(waits(text).why, str)
     assert never_runs(text) in (True, False)
 
 
