@@ -48,7 +48,7 @@ def not_listed(turn: Turn, run: Run, tick: Tick) -> None:
     if facts != run.facts:
         _write(turn, run, facts)
         judge(turn, run, facts)
-        turn.changed(run, begin)
+    turn.changed(run, begin)  # also where nothing follows yet: the other sources are read again
 
 
 def _from_all_sources(turn: Turn, run: Run, scope: Scope, said: RunFacts | None) -> RunFacts:
@@ -58,8 +58,10 @@ def _from_all_sources(turn: Turn, run: Run, scope: Scope, said: RunFacts | None)
     assert before is not None  # noqa: S101 - no run is missed before it was seen
     if reading is None or scope.witness is None:
         return said or before
-    if said is not None and run.facts is not None and run.views.get(scope.witness) is said:
+    last = next(reversed(run.views), None) == scope.witness
+    if last and said is not None and run.facts is not None and run.views[scope.witness] is said:
         return run.facts
+    run.views.pop(scope.witness, None)  # they stand in the order in which they were heard
     run.views = {**run.views, scope.witness: said}
     return reading.together(before, run.views)
 

@@ -24,7 +24,9 @@ def newest_of(facts: RunFacts) -> int:
 
 
 def together(before: RunFacts, views: Mapping[str, RunFacts | None]) -> RunFacts:
-    """What all sources say of a job, each by its newest answer; None: that one does not list it any more."""
+    """What all sources say of a job, each by its newest answer, in the order in which they were heard; None: that one
+    does not list it any more.
+    """
     controller = views.get(CONTROLLER)
     accounting = _fuller(views.get(ACCOUNTING), views.get(ACCOUNTING_JSON))
     lists_it = controller is not None and controller.state is not State.FINISHING
@@ -43,8 +45,13 @@ def together(before: RunFacts, views: Mapping[str, RunFacts | None]) -> RunFacts
     newest = accounting.jobs[0].newest
     requeued = newest is not None and newest.retried
     # After some ends the controller may have the job in its queue again: it must have been asked, and have made up its
-    # mind. While the attempt's processes end (COMPLETING) it has not.
-    decided = CONTROLLER in views and not lists_it and (controller is None or controller.status not in LIVE)
+    # mind. While the attempt's processes end (COMPLETING) it has not. Then accounting must have been asked once more: a
+    # further attempt may have come and gone since it last was.
+    heard = list(views)
+    since = CONTROLLER in views and max(map(heard.index, views.keys() & {ACCOUNTING, ACCOUNTING_JSON})) > heard.index(
+        CONTROLLER
+    )
+    decided = since and not lists_it and (controller is None or controller.status not in LIVE)
     over = accounting.final and not newer and (not requeued or decided)
     if over and not (requeued and newest is not None and newest.status == "REQUEUED"):
         return replace(shown, final=True)
