@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from stenolab.slurm import Cluster
 from stenolab.steno import Steno
 
 REJECTED, NOT_FOUND, UNREACHABLE = 2, 4, 3
@@ -49,6 +50,56 @@ def test_a_machine_without_slurm(on_slurm: Steno, tmp_path: Path) -> None:
     tools.mkdir()
     for name in ("env", "sh", "id", "mkdir"):
         (tools / name).symlink_to(shutil.which(name) or name)
-    for command in (("slurm", "gpus"), ("submit", "--name", "x", *JOB, "--", "true")):
+    for command in (("slurm", "gpus"), ("submit", "--name", "nowhere", *JOB, "--", "true")):
         said = on_slurm(*command, code=UNREACHABLE, PATH=str(tools))
         assert "on this machine: install Slurm's commands, or set slurm.host" in said.err.splitlines()[-1]
+
+
+def test_another_locale_another_zone_warnings_and_a_users_own_formats(
+    on_slurm: Steno, slurm_cluster: Cluster, tmp_path: Path
+) -> None:
+    """None of them reaches what is read: a run ends as it ended, and its times are those of the cluster in UTC."""
+    tools = tmp_path / "wrapped"
+    tools.mkdir()
+    path = slurm_cluster.environment["PATH"]
+    for name in ("squeue", "sacct", "sbatch", "scontrol", "sinfo"):
+        (tools / name).write_text(
+            f"#!/bin/sh\necho 'Warning: this site moves on Monday'\necho \"$0: warning\" >&2\n"
+            f'exec {shutil.which(name, path=path)} "$@"\n'
+        )
+        (tools / name).chmod(0o755)
+    odd = {"LC_ALL": "de_DE.UTF-8", "TZ": "America/New_York", "SQUEUE_FORMAT": "%i", "SACCT_FORMAT": "JobID"}
+    odd |= {"SQUEUE_PARTITION": "low", "SBATCH_PARTITION": "low", "PATH": f"{tools}:{path}"}
+    run = on_slurm("submit", "--wait", "--json", "--name", "odd", *JOB, "--", "exit 4", code=1, **odd).json()
+    assert (run["state"], run["reason"], run["exit_status"]) == ("failed", "exit_nonzero", 4)
+    plain = on_slurm("show", "odd", "--json").json()
+    assert plain["submitted_at"] <= plain["finished_at"]
+    assert on_slurm("replay", "--json").json()["anomalies"] == []
+
+
+def test_job_names_of_other_people(on_slurm: Steno, slurm_cluster: Cluster) -> None:
+    """Separators, quotes, blanks and newlines in a name or a comment neither hide the job nor its neighbours."""
+    for name in ("a|b", 'say "hi" it\'s', "  two  blanks ", "two\nlines", "JobId=5 JobState=FAILED"):
+        slurm_cluster.run("sbatch", "-J", name, "--comment=x|y", "--output=/dev/null", "--wrap", "true")
+    run = on_slurm("submit", "--wait", "--json", "--name", "mine", *JOB, "--", "true").json()
+    assert run["state"] == "succeeded"
+    names = {one["name"]: one["state"] for one in on_slurm("ps", "--json", "--all").json()["runs"]}
+    assert {"a|b", "two  blanks", "mine"} <= names.keys()
+    assert "failed" not in {names.get(name) for name in ("a|b", "two  blanks", "two", "JobId=5 JobState=FAILED")}
+
+
+def test_an_accounting_that_does_not_know_a_field(on_slurm: Steno, slurm_cluster: Cluster, tmp_path: Path) -> None:
+    """An older sacct fails a whole call for one name: what it knows is asked of it at the start."""
+    tools = tmp_path / "older"
+    tools.mkdir()
+    real = shutil.which("sacct", path=slurm_cluster.environment["PATH"])
+    (tools / "sacct").write_text(
+        '#!/bin/sh\ncase "$*" in *--helpformat*) '
+        f"{real} \"$@\" | sed 's/SubmitLine//; s/Reason //; s/Comment  //'; exit;;\n"
+        "*SubmitLine*|*,Reason*) echo 'sacct: error: Invalid field requested: \"SubmitLine\"' >&2; exit 1;; esac\n"
+        f'exec {real} "$@"\n'
+    )
+    (tools / "sacct").chmod(0o755)
+    path = f"{tools}:{slurm_cluster.environment['PATH']}"
+    run = on_slurm("submit", "--wait", "--json", "--name", "old", *JOB, "--", "exit 5", code=1, PATH=path).json()
+    assert (run["state"], run["exit_status"]) == ("failed", 5)

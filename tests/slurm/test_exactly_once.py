@@ -29,9 +29,10 @@ def test_a_crash_between_the_call_and_its_answer(
     folder = str(slurm.folder / "jobs" / tmp_path.name)
     where = {"STENO_PROVIDER": "slurm", "STENO_SLURM_FOLDER": folder, "STENO_SLURM_CLUSTER": "lab"}
     steno = Steno(folder=tmp_path, **where, **slurm.environment)
+    name = f"once-{cluster.partition('_')[2]}-{'gone' if forgotten else 'there'}"
     path = f"{tools}:{slurm.environment['PATH']}"
     command = "exit 6" if forgotten else "sleep 20; exit 6"
-    steno("submit", "--name", "once", *JOB, "--", command, code=-9, PATH=path)
+    steno("submit", "--name", name, *JOB, "--", command, code=-9, PATH=path)
     (job,) = (tmp_path / "answers").read_text().split()
 
     def gone() -> bool:
@@ -40,7 +41,7 @@ def test_a_crash_between_the_call_and_its_answer(
     if forgotten:
         wait(gone, seconds=LONG_S, what="the controller to forget it")
     steno.follow("0.5", PATH=path)
-    run = steno.wait("once", "failed", "succeeded", "stopped")
+    run = steno.wait(name, "failed", "succeeded", "stopped")
     steno.close()
 
     assert (run["provider_id"], run["state"], run["exit_status"]) == (job, "failed", 6)

@@ -28,6 +28,21 @@ def far(on_slurm: Steno, login_node: SshServer) -> Steno:
     return on_slurm
 
 
+def test_a_run_over_one_connection(far: Steno, login_node: SshServer) -> None:
+    """Submit, polls of three questions at once, verdict and output: one login for each of our processes."""
+    before = login_node.logins
+    run = far("submit", "--wait", "--json", "--name", "far", *JOB, "--", "echo there; exit 3", code=None).json()
+    assert (run["state"], run["reason"], run["exit_status"]) == ("failed", "exit_nonzero", 3)
+    assert login_node.logins == before + 1
+    assert far("logs", "far").out == "there\n"
+
+
+def test_doctor_says_that_ssh_works(far: Steno) -> None:
+    checks = {one["name"]: one for one in far("doctor", "--json").json()["checks"]}
+    assert "without a password" in checks["ssh"]["said"]
+    assert checks["controller"]["state"] == checks["accounting"]["state"] == checks["folder"]["state"] == "ok"
+
+
 TROUBLES: dict[str, tuple[dict[str, Any], str]] = {
     "host unknown": ({"known": None}, "the host key of login-node is not known here: `ssh login-node` once"),
     "key refused": ({"key": "stranger"}, "login-node refuses our key (root@127.0.0.1: Permission denied"),
@@ -41,7 +56,7 @@ def test_a_trouble_is_one_line(far: Steno, login_node: SshServer, trouble: str) 
     """And exit code 3; nothing waits for an answer of a person."""
     options, message = TROUBLES[trouble]
     more = {**options, "key": login_node.stranger} if "key" in options else options
-    for command in (("submit", "--name", "never", *JOB, "--", "true"), ("slurm", "gpus")):
+    for command in (("submit", "--name", "never", *JOB, "--", "true"), ("slurm", "gpus"), ("doctor",)):
         said = far(*command, code=UNREACHABLE, PATH=login_node.path(**more))
         assert message in said.out + said.err
         if command[0] != "doctor":

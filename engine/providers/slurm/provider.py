@@ -22,7 +22,7 @@ from engine.providers.base import Named, Provider, Submission, Submitted
 from engine.providers.slurm import node_report
 from engine.providers.slurm.question import ENDS, REPORTS, question
 from engine.providers.slurm.reading import PREFIX, SlurmReading
-from engine.providers.slurm.rows import Row, rows
+from engine.providers.slurm.rows import Row, is_silent, rows
 from engine.providers.slurm.script import MARK, render, variables
 from engine.providers.slurm.settings import Site
 from engine.providers.slurm.shell import Done, Shell
@@ -244,7 +244,7 @@ class SlurmProvider(Provider):
             ProviderError: it is none of this command.
         """
         found = [row for line in done.out.splitlines() for row in _rows(done.words, line)]
-        if not found and done.out.strip() and done.status == 0:
+        if not found and not is_silent(done.out) and done.status == 0:
             raise ProviderError(f"{question(done.words).tool} on {self.client.where} answers {done.problem[:80]!r}")
         return found
 

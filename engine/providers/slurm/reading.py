@@ -213,12 +213,12 @@ def _text(item: bytes) -> str:
 def _sensible(asked: Question, text: str) -> bool:
     """Whether an answer says nothing, or has one readable line: a page of a proxy or a notice is no empty list."""
     if asked.tool == "sinfo" and "STENO_CLUSTER" in asked.environment:
-        return "|" in text or not text.strip()
+        return "|" in text or read.is_silent(text)
     if asked.tool != "scontrol" and not asked.columns:
         return True
     if any(line.startswith(read.NONE) or read.is_row(asked, line) for line in text.splitlines()):
         return True
-    return not text.strip()
+    return read.is_silent(text)
 
 
 def _accounted(asked: Question) -> bool:

@@ -67,6 +67,11 @@ def rows(asked: Question, item: str) -> Iterator[Row]:
         yield from _text_rows(asked, item)
 
 
+def is_silent(text: str) -> bool:
+    """Whether an answer lists nothing: it is empty but for warnings that a wrapper of a site prints."""
+    return all(not line.strip() or "warning" in line.lower() for line in text.splitlines())
+
+
 def is_row(asked: Question, line: str) -> bool:
     """Whether a line is one of the answer asked for, if only its header or a step."""
     return "JobId=" in line if asked.tool == "scontrol" else line.count(asked.separator) >= len(asked.columns) - 1
