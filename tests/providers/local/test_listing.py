@@ -12,11 +12,13 @@ from engine.providers import registry
 from engine.providers.local import listing, reading, state
 from engine.providers.local.durable import write_json
 from engine.providers.local.state import read_state
+from engine.providers.reading import Listing, Scope
 from engine.providers.readings import READINGS
 from events.poll import Poll
 from projections.models.evidence import quote
 
 READING = registry.kind("local").reading()
+ASKED = Scope(provider="local", source="local/here", listing=Listing.RUNS)
 DONE = ("ended", "exited", 0)
 
 
@@ -67,7 +69,7 @@ def test_a_run_is_told_in_words_the_reading_knows(machine) -> None:
 
     def facts():
         (item,) = msgspec.json.decode(machine.poll().body, type=list[msgspec.Raw])
-        return READING.runs(bytes(item))[0]
+        return READING.runs(bytes(item), ASKED)[0]
 
     running = facts()
     assert (running.provider_id, running.name, running.project, running.finite) == (run_id, "mine", "here", True)
@@ -199,7 +201,7 @@ def test_every_end_reads_as_a_known_word(machine, reason: str) -> None:
         machine.state / run_id / "ended.json", {"reason": reason, "exit_status": None, "message": "", "at": START}
     )
     (item,) = msgspec.json.decode(machine.poll().body, type=list[msgspec.Raw])
-    (facts,) = READING.runs(bytes(item))
+    (facts,) = READING.runs(bytes(item), ASKED)
     assert facts.drift == ()
     assert facts.reason == facts.jobs[0].newest.reason == state._FORMER.get(reason, reason)
     assert (facts.status, facts.final) == ("ended", True)

@@ -11,6 +11,7 @@ import pytest
 from engine.errors import TaskInvalid, VmInUse, VmNotFound
 from engine.providers import registry
 from engine.providers.local.placement import gpu_label
+from engine.providers.reading import Listing, Scope
 from engine.providers.readings import READINGS
 
 pytestmark = pytest.mark.slow
@@ -19,6 +20,7 @@ DONE = ("ended", "exited", 0)
 STOPPED = ("ended", "stopped", None)
 NO_CAPACITY = ("ended", "no_capacity", None)
 READING = registry.kind("local").reading()
+ASKED = Scope(provider="local", source="local/here", listing=Listing.RUNS)
 
 
 def on(machine, run_id: str) -> object:
@@ -56,7 +58,7 @@ def test_a_machine_is_told_in_words_the_reading_knows(machine, monkeypatch: pyte
         machine.until(lambda: machine.is_at(status))
         _, poll = machine.provider.poll((), since=None)
         (item,) = msgspec.json.decode(poll.body, type=list[msgspec.Raw])
-        seen[status] = READING.vm(bytes(item))
+        seen[status] = READING.vm(bytes(item), ASKED)
         assert (seen[status].status, seen[status].drift) == (status, ())
 
     run_id = machine.send(machine.gated, slot="steno-slot-1", idle_duration="off")
@@ -80,7 +82,7 @@ def test_a_machine_is_told_in_words_the_reading_knows(machine, monkeypatch: pyte
     assert (made.price, made.gpu, made.gpu_count, made.gpu_memory_mib) == (1_990_000, "MI300X", 2, 196608)
     assert (made.name, made.fleet, made.instance_num, made.spot) == ("steno-slot-1-0", "steno-slot-1", 0, False)
     assert (made.hostname, made.backend, made.total_blocks) == (None, "local", 1)
-    run = READING.runs(msgspec.json.encode(machine.item(run_id)))[0].jobs[0].newest
+    run = READING.runs(msgspec.json.encode(machine.item(run_id)), ASKED)[0].jobs[0].newest
     assert run is not None
     assert (busy.hostname, made.price) == (run.hostname, run.price)
     assert busy.hostname is not None
