@@ -23,14 +23,14 @@ def test_built_in_providers_are_found_without_a_search() -> None:
     """A search through all installed packages would be the longest part of the start."""
     done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=False)
 
-    assert (done.stdout, done.stderr) == ("local dstack\n", "")
+    assert (done.stdout, done.stderr) == ("local dstack slurm\n", "")
 
 
 def test_built_in_providers_are_declared_as_entry_points_too() -> None:
     """So that a tool that lists the group sees all of them."""
     declared = {point.name: point.load() for point in entry_points(group=registry.GROUP)}
 
-    assert {name: declared[name] for name in ("local", "dstack")} == {one.name: one for one in registry.built_in()}
+    assert {name: declared[name] for name in ("local", "dstack", "slurm")} == {one.name: one for one in registry.built_in()}
 
 
 def test_a_wrong_name_lists_the_providers_there_are() -> None:
