@@ -1,4 +1,4 @@
-"""What people are told of Slurm's runs: what they wait for, which source says what, attempts, arrays."""
+"""What people are told of a Slurm run: why it waits, what each source says, its attempts, and its array."""
 
 from pathlib import Path
 
