@@ -13,7 +13,7 @@ from cli.wiring.errors import INTERRUPTED
 from cli.wiring.signals import Terminated, ending, stoppable
 from engine.act.executor import GLANCE
 from engine.decide.controller import Decision
-from engine.fold.change import Anomaly, Blind, Moved, Transition, VmMoved, VmStep
+from engine.fold.change import Anomaly, Blind, Heard, Moved, Transition, VmMoved, VmStep
 from engine.fold.world_codec import WorldState
 from engine.notify.messages import budget_text
 from engine.recorder.recorder import Recorder, Round
@@ -120,7 +120,7 @@ class DaemonLog:
                     _moved(_vm(state, vm_id), step, state.vms[vm_id].reason, ended=not state.vms[vm_id].billed)
                 case Anomaly():
                     _log.warning("%s at position %d: %s", change.kind.value, change.position, change.detail)
-                case Blind() | Moved() | VmMoved():
+                case Blind() | Heard() | Moved() | VmMoved():
                     pass
         for decision in found.decisions:
             level, line = said(decision, state)

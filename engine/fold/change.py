@@ -125,7 +125,13 @@ class VmMoved(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     step: VmStep | None
 
 
-Change = Moved | VmMoved | Anomaly | Blind
+class Heard(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One of several sources says something else of a run, whether anything follows from it or not."""
+
+    run_id: str
+
+
+Change = Moved | VmMoved | Heard | Anomaly | Blind
 
 
 class Touched:
@@ -146,7 +152,7 @@ class Touched:
         """What an event changed."""
         for change in changes:
             match change:
-                case Moved():
+                case Moved() | Heard():
                     self._now.add(change.run_id)
                 case VmMoved():
                     self._now.add(change.vm_id)

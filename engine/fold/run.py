@@ -104,6 +104,7 @@ class Run(Tracked, kw_only=True):
     facts: RunFacts | None = None  # the newest observation
     # what each of several sources said last; None: it does not list the run any more
     views: dict[str, RunFacts | None] = msgspec.field(default_factory=dict)
+    news_of: str | None = None  # which of them said something new last; those behind it have been heard since
     reported: Reported = Reported()
     submitted_at: int | None = None
     started_at: int | None = None

@@ -5,7 +5,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from engine.facts import RunFacts
-from engine.fold.change import AnomalyKind, Transition
+from engine.fold.change import AnomalyKind, Heard, Transition
 from engine.fold.run import Attempt, PhaseStep, Reported, ReportedJob, ReportedPhase, Run, Said
 from engine.fold.state_machines import TRIGGER_TO, Trigger
 from engine.fold.tick import Seen, Tick
@@ -48,7 +48,7 @@ def not_listed(turn: Turn, run: Run, tick: Tick) -> None:
     if facts != run.facts:
         _write(turn, run, facts)
         judge(turn, run, facts)
-    turn.changed(run, begin)  # also where nothing follows yet: the other sources are read again
+        turn.changed(run, begin)
 
 
 def _from_all_sources(turn: Turn, run: Run, scope: Scope, said: RunFacts | None) -> RunFacts:
@@ -58,9 +58,12 @@ def _from_all_sources(turn: Turn, run: Run, scope: Scope, said: RunFacts | None)
     assert before is not None  # noqa: S101 - no run is missed before it was seen
     if reading is None or scope.witness is None:
         return said or before
-    last = next(reversed(run.views), None) == scope.witness
-    if last and said is not None and run.facts is not None and run.views[scope.witness] is said:
-        return run.facts
+    order = list(run.views)
+    if scope.witness not in order or run.views[scope.witness] != said:
+        run.news_of = scope.witness
+        turn.changes.append(Heard(run_id=run.run_id))  # the other sources are read again
+    elif run.facts is not None and order.index(scope.witness) >= order.index(run.news_of or order[0]):
+        return run.facts  # it says again what it said, and nobody has said anything new since
     run.views.pop(scope.witness, None)  # they stand in the order in which they were heard
     run.views = {**run.views, scope.witness: said}
     return reading.together(before, run.views)
@@ -185,7 +188,7 @@ def ask_again(turn: Turn, run: Run, why: str) -> None:
     step(turn, run, Trigger.QUEUE if run.state is State.REQUESTED else begun, rule)
     run.reason = run.exit_status = run.finished_at = run.attempt = run.facts = run.started_at = None
     run.cost = run.cost_at = run.missing = None
-    run.links, run.views, run.vm_id, run.start = {}, {}, None, None
+    run.links, run.views, run.news_of, run.vm_id, run.start = {}, {}, None, None, None
     run.whole_evidence = False
     run.said = None if run.said is None else Said(mark=run.said.mark)
     run.later_attempts = (*run.later_attempts, Attempt(number=run.attempts + 1, position=turn.position))

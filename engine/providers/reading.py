@@ -111,8 +111,8 @@ class Reading(ABC):
 
         Args:
             before: what was last known of it.
-            views: by `Scope.witness`, in the order in which they were heard; None: that source listed it, or another
-                did, and it lists it no more.
+            views: by `Scope.witness`, in the order in which they were heard since one of them said something new; None:
+                that source listed it, or another did, and it lists it no more.
         """
         return before
 
