@@ -89,7 +89,7 @@ def test_a_stopped_run_ends_as_stopped(site, abort: bool) -> None:
     provider_id = site.send(wanted)
     site.until(provider_id, "running")
 
-    site.provider.stop(provider_id, wanted.name, abort)
+    site.stop(provider_id, wanted.name, abort)
     state, reason, exit_status = site.ended(provider_id)
     site.provider.stop(provider_id, wanted.name, True)
 

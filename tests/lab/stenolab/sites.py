@@ -106,6 +106,10 @@ class Site(ABC):
         run = self.until(provider_id, "succeeded", "failed", "stopped")
         return run.state.value, None if run.reason is None else run.reason.value, run.exit_status
 
+    def stop(self, provider_id: str, name: str, abort: bool) -> None:
+        """Ask the provider to stop a run."""
+        self.provider.stop(provider_id, name, abort)
+
     def machine_of(self, provider_id: str) -> Vm:
         """The machine that the run is on, as soon as both are known."""
 
@@ -241,6 +245,10 @@ class DstackSite(Site):
         "broken": lambda stack, _: (DstackSite._at(DstackSite._bad(stack, 500, b"")), ProviderError),
         "slow": _silent.__func__,
     }
+
+    def stop(self, provider_id: str, name: str, abort: bool) -> None:
+        """Ask until it has stopped: a busy 0.22.5 can forget a stop (`Lab.stopped`)."""
+        self.lab.stopped(self.provider.project, name, lambda: self.provider.stop(provider_id, name, abort))
 
     def of_nobody(self) -> Provider:
         where = address(self.lab.url, self.lab.token, "nobodys-project")
