@@ -13,10 +13,8 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=T
     """Why a run waits at its provider, in plain words: for people; no rule looks at it."""
 
     why: str
-    remedy: str | None = None
-    """What to do about it."""
-    never: bool = False
-    """It never runs as it was asked for."""
+    remedy: str | None = None  # what to do about it
+    never: bool = False  # it never runs as it was asked for
 
     def __str__(self) -> str:
         said = f"never runs as it is: {self.why}" if self.never else self.why
@@ -26,16 +24,13 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=T
 class AttemptFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One attempt at one job: the provider may try a job again."""
 
-    num: int = 0
-    """Counts the attempts from 0."""
+    num: int = 0  # counts the attempts from 0
     status: str | None = None
     reason: str | None = None
     state: State | None = None
     """Where it is before its end; None: the provider does not say, or in a word we do not know."""
-    over: bool = False
-    """By its status nothing more comes."""
-    failed: bool = False
-    """By its status it failed."""
+    over: bool = False  # by its status nothing more comes
+    failed: bool = False  # by its status it failed
     cause: Reason | None = None
     """Why it failed, by the provider's reason; None: that names no failure."""
     retried: bool = False
@@ -44,11 +39,9 @@ class AttemptFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """It ended because the machine, or the provider's agent on it, no longer answered."""
     exit_status: int | None = None
     submitted_at: int | None = None
-    started_at: int | None = None
-    """When it got what it runs on, where the provider says."""
+    started_at: int | None = None  # when it got what it runs on, where the provider says
     finished_at: int | None = None
-    hosts: str | None = None
-    """What it runs on, as people call it: one host, or several."""
+    hosts: str | None = None  # what it runs on, as people call it: one host, or several
     hostname: str | None = None
     price: int | None = None
     """Micro-dollars an hour of the machine it runs on, where the provider says."""
@@ -66,8 +59,7 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     job_num: int = 0
     retry_on: frozenset[str] = frozenset()
     """What the task's own retry policy covers, in the provider's words."""
-    attempts: tuple[AttemptFacts, ...] = ()
-    """Every attempt the answer carried, in order of `num`."""
+    attempts: tuple[AttemptFacts, ...] = ()  # every attempt the answer carried, in order of `num`
 
     @property
     def newest(self) -> AttemptFacts | None:
@@ -85,35 +77,27 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     reason: str | None = None
     state: State | None = None
     """Where the run itself is before its end; it may lag behind its jobs. None: as `AttemptFacts.state`."""
-    requeued: bool = False
-    """The provider has it in its queue, whatever it did before."""
-    final: bool = False
-    """By its status nothing more comes."""
-    failed: bool = False
-    """By its status it failed."""
+    requeued: bool = False  # the provider has it in its queue, whatever it did before
+    final: bool = False  # by its status nothing more comes
+    failed: bool = False  # by its status it failed
     cause: Reason | None = None
     """Why it ends, by its own status and reason: `exit_zero` where it says that all is done, who stopped it, whose
     fault it was, `unknown_reason` for any other reason of a failure; None: it says nothing.
     """
-    finite: bool = True
-    """It ends by itself: a task, not a service."""
-    waits: Waits | None = None
-    """What it waits for; None: it does not, or the provider does not say."""
+    finite: bool = True  # it ends by itself: a task, not a service
+    waits: Waits | None = None  # what it waits for; None: it does not, or the provider does not say
     group: str | None = None
     """What it was submitted as a part of: runs of one group fold up in lists."""
     mark: str | None = None
     """The run id that whoever submitted it told the provider to keep with it; None: it carries none."""
     submitted_at: int | None = None
-    jobs: tuple[JobFacts, ...] = ()
-    """In order of (replica_num, job_num)."""
+    jobs: tuple[JobFacts, ...] = ()  # in order of (replica_num, job_num)
     latest_exit_status: int | None = None
     """Of the first job's newest attempt, as the provider gives it beside the jobs."""
-    drift: tuple[str, ...] = ()
-    """Paths whose value had an unknown word or the wrong type."""
+    drift: tuple[str, ...] = ()  # paths whose value had an unknown word or the wrong type
     mismatch: str | None = None
     """How the GPUs that the run itself found differ from those it asked for; None: they do not, or it did not say."""
-    phases: tuple[tuple[str, int], ...] = ()
-    """What the run says it does, each from when."""
+    phases: tuple[tuple[str, int], ...] = ()  # what the run says it does, each from when
 
     @property
     def newest(self) -> list[AttemptFacts]:
@@ -134,8 +118,7 @@ class VmFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One machine as one poll showed it."""
 
     provider_id: str
-    name: str | None = None
-    """Given again to the next machine, so never a key."""
+    name: str | None = None  # given again to the next machine, so never a key
     project: str | None = None
     fleet: str | None = None
     instance_num: int | None = None
@@ -146,23 +129,19 @@ class VmFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     status: str | None = None
     reason: str | None = None
     message: str | None = None
-    state: VmState | None = None
-    """Where it is; None: no machine yet, or in a word we do not know."""
-    cause: VmReason = VmReason.UNKNOWN_REASON
-    """Why it goes or went, by the provider's reason."""
+    state: VmState | None = None  # where it is; None: no machine yet, or in a word we do not know
+    cause: VmReason = VmReason.UNKNOWN_REASON  # why it goes or went, by the provider's reason
     by_request: bool = True
     """The provider gives no other reason than that somebody asked for its end."""
     unreachable: bool = False
     created: int | None = None
     finished_at: int | None = None
-    gives_end: bool = True
-    """The provider says when a machine ended."""
+    gives_end: bool = True  # the provider says when a machine ended
     price: int | None = None
     """Micro-dollars an hour of the whole machine; None: a placeholder, no machine."""
     spot: bool | None = None
     instance_type: str | None = None
-    gpu: str | None = None
-    """Model of its GPUs, as the provider spells it; None: it has none."""
+    gpu: str | None = None  # model of its GPUs, as the provider spells it; None: it has none
     gpu_count: int = 0
     gpu_memory_mib: int | None = None
     cpus: int | None = None
@@ -170,5 +149,4 @@ class VmFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     disk_mib: int | None = None
     total_blocks: int | None = None
     busy_blocks: int | None = None
-    drift: tuple[str, ...] = ()
-    """Paths whose value had an unknown word or the wrong type."""
+    drift: tuple[str, ...] = ()  # paths whose value had an unknown word or the wrong type

@@ -25,8 +25,7 @@ class KernelMark(msgspec.Struct, frozen=True, kw_only=True):
     endpoint: str
     tests: int = 0
     benchmarks: int = 0
-    key_hash: str
-    """SHA-256 of the key that every frame of this run carries, as hex."""
+    key_hash: str  # SHA-256 of the key that every frame of this run carries, as hex
 
 
 class TaskFrame(msgspec.Struct, frozen=True, kw_only=True):

@@ -34,17 +34,13 @@ class AttemptObject(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt at a run, of a provider that dates its attempts."""
 
     number: int
-    status: str | None
-    """The provider's own word."""
+    status: str | None  # the provider's own word
     exit_status: int | None
-    hosts: str | None
-    """What it ran on."""
+    hosts: str | None  # what it ran on
     submitted_at: str | None
-    started_at: str | None
-    """When it got what it runs on."""
+    started_at: str | None  # when it got what it runs on
     finished_at: str | None
-    waited_seconds: float | None
-    """From its submission to its start."""
+    waited_seconds: float | None  # from its submission to its start
 
 
 class RunObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -70,8 +66,7 @@ class RunObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cost_usd: str | None
     provider_cost_usd: str | None
     transitions: tuple[TransitionObject, ...]
-    archive: str | None = None
-    """The archive that holds it; no key for a live run."""
+    archive: str | None = None  # the archive that holds it; no key for a live run
     waits: Waits | None = None
     """What it waits for at its provider, in words; no key where the provider does not say."""
     group: str | None = None
@@ -105,16 +100,13 @@ class VmObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     state: str
     reason: str | None
     price_usd_per_hour: str | None
-    runs: tuple[str, ...]
-    """Run ids, in the order they were on it."""
+    runs: tuple[str, ...]  # run ids, in the order they were on it
     cost_usd: str | None
     cost_low_usd: str | None
     cost_high_usd: str | None
     intervals: tuple[IntervalObject, ...]
-    source: str
-    """The source whose polls show it."""
-    archive: str | None = None
-    """The archive that holds it; no key for a live machine."""
+    source: str  # the source whose polls show it
+    archive: str | None = None  # the archive that holds it; no key for a live machine
 
 
 class BlindObject(msgspec.Struct, frozen=True, kw_only=True, rename={"start": "from", "end": "to"}):

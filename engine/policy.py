@@ -10,13 +10,11 @@ import msgspec
 from events.clock import SECOND
 
 MINUTE: Final = 60 * SECOND
-HOUR: Final = 3600 * SECOND
-"""Microseconds × micro-dollars an hour ÷ this = micro-dollars."""
+HOUR: Final = 3600 * SECOND  # microseconds × micro-dollars an hour ÷ this = micro-dollars
 DAY: Final = 24 * HOUR
 DOLLAR: Final = 1_000_000
 CENT: Final = DOLLAR // 100
-OFF: Final = -1
-"""`idle_duration: off`."""
+OFF: Final = -1  # `idle_duration: off`
 BACKSTOP: Final = 30 * SECOND
 """How much later than the policy's timeout the provider ends a machine, where somebody goes on recording: two polls at
 the slowest pace, in which Steno drains the machine, looks once more and ends it. The provider's timer takes no drain
@@ -28,18 +26,15 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True):
 
     gpu: str
     """The GPU model; compared without case. Of an assumed rate, empty: any whole machine of the source."""
-    hourly: int
-    """Of one GPU; a machine costs this times its GPUs."""
+    hourly: int  # of one GPU; a machine costs this times its GPUs
 
 
 class Billing(msgspec.Struct, frozen=True, kw_only=True):
     """How a backend rounds what it charges for one machine."""
 
     backend: str
-    minimum: int = 0
-    """The least time charged."""
-    granularity: int = 0
-    """Time charged is a multiple of this; 0: to the microsecond."""
+    minimum: int = 0  # the least time charged
+    granularity: int = 0  # time charged is a multiple of this; 0: to the microsecond
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,31 +42,25 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     mode: Literal["provider", "pool"] = "provider"
     """`provider`: the provider chooses among its idle machines; `pool`: Steno says which machine a run goes to."""
-    max_vms: int | None = 3
-    """The most machines of ours at once; None: no limit."""
+    max_vms: int | None = 3  # the most machines of ours at once; None: no limit
     idle_timeout: int | None = 600 * SECOND
     """How long a machine may idle; None: for ever. A task's shorter one wins for the machine it creates."""
-    share: Literal["any", "user"] = "any"
-    """Whose runs may follow one another on one machine."""
+    share: Literal["any", "user"] = "any"  # whose runs may follow one another on one machine
     queue_patience: int = 30 * MINUTE
     """How long after its request a run is asked for again where the provider has no capacity; 0: it fails at once."""
-    rates: tuple[Rate, ...] = ()
-    """Overrides that somebody set."""
+    rates: tuple[Rate, ...] = ()  # overrides that somebody set
     assumed: tuple[Rate, ...] = (Rate(gpu="MI300X", hourly=1_990_000),)
     """What a machine is taken to cost where no price was ever recorded: estimates only, never bills."""
     billing: tuple[Billing, ...] = ()
-    budget_total: int | None = 1400 * DOLLAR
-    """None: no budget."""
+    budget_total: int | None = 1400 * DOLLAR  # None: no budget
     thresholds: tuple[int, ...] = (800,)
     """Parts per thousand of the budget at which an alert is given, ascending."""
-    assumed_duration: int = 24 * HOUR
-    """What a run without `max_duration` is taken to last at worst."""
+    assumed_duration: int = 24 * HOUR  # what a run without `max_duration` is taken to last at worst
     free: bool = False
     """Machines of this source cost nothing: no cap, no budget, and none is kept warm unless its task says so."""
 
 
-dump_policy: Final = msgspec.json.Encoder().encode
-"""The policy as the JSON text its event carries."""
+dump_policy: Final = msgspec.json.Encoder().encode  # the policy as the JSON text its event carries
 
 load_policy: Final = msgspec.json.Decoder(Policy).decode
 """The policy of such a text; what a newer version added is left out. ValueError: the text is no policy."""

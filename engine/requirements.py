@@ -33,17 +33,12 @@ class Requirements(msgspec.Struct, frozen=True, kw_only=True):
     """What a run we submitted asks of its machine. Sizes are GB of 1024 MiB."""
 
     submitter: str
-    gpu: tuple[str, ...] = ()
-    """Models it takes, as written; empty: any, or none."""
-    gpu_count: int = 0
-    """The least number of GPUs a machine must have; 0: none asked for."""
-    gpu_counts: Range = ANY
-    """As `gpu_count`, with the most it may have."""
+    gpu: tuple[str, ...] = ()  # models it takes, as written; empty: any, or none
+    gpu_count: int = 0  # the least number of GPUs a machine must have; 0: none asked for
+    gpu_counts: Range = ANY  # as `gpu_count`, with the most it may have
     gpu_vendor: str | None = None
-    gpu_memory: Range = ANY
-    """Of one GPU."""
-    total_gpu_memory: Range = ANY
-    """Of all GPUs of a machine."""
+    gpu_memory: Range = ANY  # of one GPU
+    total_gpu_memory: Range = ANY  # of all GPUs of a machine
     cpus: Range = ANY
     memory: Range = ANY
     disk: Range = ANY
@@ -53,20 +48,15 @@ class Requirements(msgspec.Struct, frozen=True, kw_only=True):
     backends: tuple[str, ...] = ()
     regions: tuple[str, ...] = ()
     instance_types: tuple[str, ...] = ()
-    fleets: tuple[str, ...] = ()
-    """Fleets the task itself names."""
+    fleets: tuple[str, ...] = ()  # fleets the task itself names
     spot: Literal["spot", "on-demand", "auto"] | None = None
     """None: not said, which gets an on-demand machine."""
     creation: Literal["create", "reuse", "reuse-or-create"] = "reuse-or-create"
     idle: int | None = None
     """How long its machine may idle behind it, microseconds; -1: for ever; None: not said."""
-    max_duration: int | None = None
-    """Microseconds; None: no limit."""
-    max_price: int | None = None
-    """Micro-dollars an hour."""
-    fallback: tuple[str, ...] = ()
-    """GPU models to ask for after the task's own."""
+    max_duration: int | None = None  # microseconds; None: no limit
+    max_price: int | None = None  # micro-dollars an hour
+    fallback: tuple[str, ...] = ()  # GPU models to ask for after the task's own
     race: str | None = None
     """Runs with the same one were asked for together, and the first that runs is wanted."""
-    strategy: str | None = None
-    """What sets it apart from the others of its race, in a few words."""
+    strategy: str | None = None  # what sets it apart from the others of its race, in a few words

@@ -4,11 +4,9 @@ from typing import Final
 
 from events.clock import SECOND
 
-SKEW: Final = 2 * SECOND
-"""Clocks that differ by no more are equal."""
+SKEW: Final = 2 * SECOND  # clocks that differ by no more are equal
 
-RENEWED: Final = SECOND
-"""How old a `Date` usually is at most."""
+RENEWED: Final = SECOND  # how old a `Date` usually is at most
 
 OLDEST: Final = 60 * SECOND
 """How old a `Date` is at most: a source that answers nothing for so long is blind."""

@@ -10,8 +10,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Final, Protocol
 
-SECOND = 1_000_000
-"""Microseconds in a second."""
+SECOND = 1_000_000  # microseconds in a second
 UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 """Seconds of each unit of a duration."""
 

@@ -18,8 +18,7 @@ CODES: Final[dict[type, int]] = {}
 POLLS: Final = frozenset({1, 2})
 """The kinds of polls, answered (1) and failed; their facts are in the columns of their rows."""
 
-Fields: TypeAlias = dict[str, object]
-"""An event's fields before they are a typed event."""
+Fields: TypeAlias = dict[str, object]  # an event's fields before they are a typed event
 Upcasters: TypeAlias = Mapping[tuple[str, int], Callable[[Fields], Fields]]
 """Pure functions from the fields of one version to those of the next, by (type name, version read)."""
 UPCASTERS: Upcasters = {}

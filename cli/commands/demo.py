@@ -40,8 +40,7 @@ _SETTINGS = {name: value for name, (_, value) in _SHOWN.items()} | {
     "budget.total": "1400",
 }
 """Settings of the tour, whatever the user's own settings are."""
-_PATIENCE = 60 * SECOND
-"""Microseconds to wait for the machine to stop."""
+_PATIENCE = 60 * SECOND  # microseconds to wait for the machine to stop
 
 
 @steno_command("demo")

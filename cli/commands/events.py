@@ -11,8 +11,7 @@ from cli.wiring.options import from_option, last_option, to_option
 from cli.wiring.output import emit, emit_json, hint
 from cli.wiring.time_arguments import between
 
-_WAIT = 1_000_000
-"""How long one look for new events waits, microseconds."""
+_WAIT = 1_000_000  # how long one look for new events waits, microseconds
 
 
 @steno_command("events")

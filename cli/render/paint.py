@@ -9,8 +9,7 @@ import click
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 _STEERING = r"([\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff])"
 """Characters that move the cursor, set a title, reverse text or cannot be encoded."""
-_HIDDEN = re.compile(r"(\x1b\[(?:[0-3]|3[0-7]|9[0-7])m)|" + _STEERING)
-"""Our own colours stay."""
+_HIDDEN = re.compile(r"(\x1b\[(?:[0-3]|3[0-7]|9[0-7])m)|" + _STEERING)  # our own colours stay
 _OUTPUT = re.compile(r"(\x1b\[[0-9;]*m|\r)|" + _STEERING)
 """All colours stay, and returns, which progress bars need."""
 

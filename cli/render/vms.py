@@ -8,8 +8,7 @@ from engine.fold.vm import Vm
 from engine.objects import VmObject
 from events.clock import parse_time
 
-Machine = Callable[[str], Vm]
-"""The engine's machine of an id."""
+Machine = Callable[[str], Vm]  # the engine's machine of an id
 
 
 def verdict(vm: VmObject, machine: Vm) -> str:

@@ -27,11 +27,9 @@ class App:
     """One call of `steno`; everything heavy is created on first use."""
 
     def __init__(self) -> None:
-        self.flags: dict[str, str | None] = {}
-        """Settings given on the command line, by name."""
+        self.flags: dict[str, str | None] = {}  # settings given on the command line, by name
         self.json = False
-        self.exit_code = DONE
-        """The exit code of a command that raised nothing."""
+        self.exit_code = DONE  # the exit code of a command that raised nothing
         self.colour = colour_wanted(sys.stdout.isatty())
 
     def set_flag(self, name: str, value: str) -> None:

@@ -21,8 +21,7 @@ CONFLICT = 5
 REFUSED = 6
 DAMAGED = 7
 NOT_WRITABLE = 8
-BUG = 70
-"""A bug in Steno (EX_SOFTWARE of sysexits.h); scripts must not rely on it."""
+BUG = 70  # a bug in Steno (EX_SOFTWARE of sysexits.h); scripts must not rely on it
 INTERRUPTED = 130
 
 

@@ -105,8 +105,7 @@ class DaemonLog:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder, self._source = recorder, recorder.source
         self._silent_since: int | None = None
-        self._told: set[str] = set()
-        """Machines told to end whose outcome was not logged yet."""
+        self._told: set[str] = set()  # machines told to end whose outcome was not logged yet
 
     def round(self, found: Round) -> None:
         """Log what a round brought."""

@@ -38,25 +38,20 @@ OUTCOME_TIMEOUT = 60 * SECOND
 """Microseconds to wait for the outcome of a request while another process holds the lease."""
 END_TIMEOUT = 30 * SECOND
 """Microseconds to wait for the end after that: a server may take 2 s to stop a run and up to 30 to abort one."""
-SILENCE = 3.0
-"""Seconds without an answer after which a hint is printed."""
+SILENCE = 3.0  # seconds without an answer after which a hint is printed
 
 
 class SubmittedRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run that its provider has, or that waits in the queue."""
 
     run_id: str
-    provider_id: str | None
-    """None while it waits."""
+    provider_id: str | None  # None while it waits
     name: str
     provider: str
     project: str
-    position: int
-    """Of the request."""
-    state: str
-    """`queued` while it waits, else as the newest poll shows it."""
-    queued: str | None = None
-    """Its place in the queue and why it waits, in words."""
+    position: int  # of the request
+    state: str  # `queued` while it waits, else as the newest poll shows it
+    queued: str | None = None  # its place in the queue and why it waits, in words
 
 
 class RunSession:

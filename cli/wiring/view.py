@@ -22,10 +22,8 @@ from projections.models.view import SourceView, View
 if TYPE_CHECKING:
     from engine.money.costs import Costs
 
-DAY = 86_400_000_000
-"""Microseconds: lists leave out what ended longer ago."""
-_NEVER = 1 << 62
-"""Microseconds: later than any run was submitted."""
+DAY = 86_400_000_000  # microseconds: lists leave out what ended longer ago
+_NEVER = 1 << 62  # microseconds: later than any run was submitted
 
 
 @contextmanager

@@ -41,8 +41,7 @@ TOO_OLD: Final = 24 * 3600 * SECOND
 """A request that waited longer is abandoned: nobody expects it to start, and to be billed, any more (docs/adr/0005)."""
 LOOK_BACK: Final = 600 * SECOND
 """How long before its request a run may seem to have been submitted: more than any skew of two clocks."""
-_SAME: Final = 2 * SECOND
-"""Times of two clocks that differ by less count as equal."""
+_SAME: Final = 2 * SECOND  # times of two clocks that differ by less count as equal
 
 
 class NextStep(Enum):

@@ -14,8 +14,7 @@ from events.clock import SECOND
 if TYPE_CHECKING:
     from engine.recorder.recorder import Recorder
 
-LOOK = SECOND // 10
-"""Microseconds between looks for an outcome of another process."""
+LOOK = SECOND // 10  # microseconds between looks for an outcome of another process
 OUTAGE = 10 * SECOND
 """Microseconds without an answer to another process after which waiting for it ends."""
 LONG = 5 * SECOND

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from engine.settings.settings import Settings
 
 _NAMESPACE = uuid.UUID("5f0d7a52-91b5-5c7b-8f0e-57e000000002")
-_ID_DIGITS = 32
-"""Hexadecimal digits of an event id (16 bytes)."""
+_ID_DIGITS = 32  # hexadecimal digits of an event id (16 bytes)
 
 
 class AcceptedRequest(msgspec.Struct, frozen=True):
@@ -39,8 +38,7 @@ class Key(NamedTuple):
     """An idempotency key, as its sender chose it, bound to the sender and to the request it came with."""
 
     text: str
-    run_id: str
-    """Derived from record, sender and text, so it survives a restart."""
+    run_id: str  # derived from record, sender and text, so it survives a restart
     request_id: str
     """Derived from all of these and the request's content: the id of the request event."""
 

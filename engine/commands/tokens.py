@@ -29,8 +29,7 @@ _SECRET: Final = re.compile(r"(steno_[0-9a-f]{12}_)[A-Za-z0-9_-]+")
 """A token in any text; group 1 may be shown."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,39}")
 _DIGITS: Final = 12
-ANONYMOUS: Final = "loopback"
-"""The name of a caller without a token; no token can have it."""
+ANONYMOUS: Final = "loopback"  # the name of a caller without a token; no token can have it
 
 
 class Role(enum.StrEnum):
@@ -54,8 +53,7 @@ class StoredToken(msgspec.Struct, kw_only=True):
     role: Literal["read", "submit", "admin"]
     hash: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")] | None
     """Hex SHA-256 of the token's text; None once revoked."""
-    by: str
-    """Who created it."""
+    by: str  # who created it
     created_at: int
     expires_at: int | None = None
     revoked_at: int | None = None
@@ -65,8 +63,7 @@ class TokenBlob(msgspec.Struct, kw_only=True):
     """The content of the blob."""
 
     version: Literal[1] = 1
-    key: bytes = b""
-    """The key of session cookies; empty until the first login."""
+    key: bytes = b""  # the key of session cookies; empty until the first login
     tokens: list[StoredToken] = msgspec.field(default_factory=list)
     ended: dict[str, int] = msgspec.field(default_factory=dict)
     """Closed sessions: nonce → when the session would have expired (microseconds, UTC)."""
@@ -115,8 +112,7 @@ class TokenObject(msgspec.Struct, frozen=True, kw_only=True):
     token_id: str
     name: str
     role: str
-    state: str
-    """`valid`, `expired` or `revoked`."""
+    state: str  # `valid`, `expired` or `revoked`
     by: str
     created_at: str
     expires_at: str | None

@@ -25,28 +25,23 @@ from engine.wire import Position, Shape, Time, Usd
 from events.clock import SECOND, span
 from events.types import BudgetCrossed
 
-GRACE = 14 * 60 * SECOND
-"""How long a machine that was told to go may take before it is unconfirmed."""
+GRACE = 14 * 60 * SECOND  # how long a machine that was told to go may take before it is unconfirmed
 
 
 class WorstCase(NamedTuple):
     """What a submission may cost at most. Microseconds and micro-dollars."""
 
-    price: int | None
-    """An hour of one machine; None: nobody knows, so the budget does not guard it."""
+    price: int | None  # an hour of one machine; None: nobody knows, so the budget does not guard it
     idle: int
     amount: int | None
-    lines: tuple[str, ...]
-    """The arithmetic in words, term by term."""
+    lines: tuple[str, ...]  # the arithmetic in words, term by term
 
 
 class PastSpend(NamedTuple):
     """What the machines that a state leaves out have cost; none of them was there in the last 24 hours."""
 
-    spent: int = 0
-    """Micro-dollars."""
-    since: int | None = None
-    """When the first of them was created; None: none is left out."""
+    spent: int = 0  # micro-dollars
+    since: int | None = None  # when the first of them was created; None: none is left out
 
 
 class BudgetAlert(Shape, frozen=True, kw_only=True):
@@ -72,17 +67,12 @@ class Account(
 
     total: Usd | None
     spent: Usd
-    committed: Usd
-    """The worst still to come of what is live."""
-    remaining: Usd | None
-    """total − spent."""
-    available: Usd | None
-    """remaining − committed: what one more submission may cost at worst."""
+    committed: Usd  # the worst still to come of what is live
+    remaining: Usd | None  # total − spent
+    available: Usd | None  # remaining − committed: what one more submission may cost at worst
     used_pct: float | None
-    spent_day: Usd
-    """In the last 24 hours."""
-    rate_now: Usd
-    """An hour of all machines that may be billed now."""
+    spent_day: Usd  # in the last 24 hours
+    rate_now: Usd  # an hour of all machines that may be billed now
     burn_rate_hourly: Usd
     """The mean of the last 24 hours, or of the time since the first machine if that is shorter (an hour at least)."""
     exhausted_at: Time | None
@@ -210,16 +200,11 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
 
     total_cost_usd: float
     remaining_credits_usd: float | None
-    credits_used_pct: float | None
-    """Percent, to one decimal: 5.25 of 1400 is 0.4."""
-    tasks_completed: int
-    """`cold_starts` + `warm_reuses`."""
-    cold_starts: int
-    """Finished tasks that a machine was made for."""
-    warm_reuses: int
-    """Finished tasks that found one."""
-    active_vms: int
-    """Every machine that may be billed."""
+    credits_used_pct: float | None  # percent, to one decimal: 5.25 of 1400 is 0.4
+    tasks_completed: int  # `cold_starts` + `warm_reuses`
+    cold_starts: int  # finished tasks that a machine was made for
+    warm_reuses: int  # finished tasks that found one
+    active_vms: int  # every machine that may be billed
 
 
 def metrics(state: WorldState, account: Account) -> Metrics:

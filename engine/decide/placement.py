@@ -42,12 +42,9 @@ class Plan:
     landing: list[RunPlaced] = field(default_factory=list)
     decided: list[RunPlaced | RunHeld | IntentAbandoned] = field(default_factory=list)
     keeps: list[Keep] = field(default_factory=list)
-    waiting: list[Run] = field(default_factory=list)
-    """Those whose time has not come."""
-    head: Run | None = None
-    """The run that gets the next place and waits for one."""
-    closed: bool = False
-    """Nobody behind it gets anything."""
+    waiting: list[Run] = field(default_factory=list)  # those whose time has not come
+    head: Run | None = None  # the run that gets the next place and waits for one
+    closed: bool = False  # nobody behind it gets anything
 
     @property
     def wanting(self) -> int:

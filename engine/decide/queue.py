@@ -25,8 +25,7 @@ from events.types import IntentAbandoned, RunHeld, RunPlaced, RunRequeued
 
 BEHIND: Final = "another run is ahead in the queue"
 
-LOOK_BACK: Final = 20
-"""How many finished runs an estimate rests on."""
+LOOK_BACK: Final = 20  # how many finished runs an estimate rests on
 
 FIRST: Final = 15 * SECOND
 MOST: Final = 5 * MINUTE
@@ -118,8 +117,7 @@ class Queued(Shape, frozen=True):
     position: Annotated[int, Meta(ge=1, description="In the queue, from 1.")]
     why: str
     detail: str
-    estimated_start: Time | None
-    """None: nothing is known to estimate it from."""
+    estimated_start: Time | None  # None: nothing is known to estimate it from
 
 
 def queue(state: WorldState, source: str, policy: Policy, now: int) -> tuple[Queued, ...]:

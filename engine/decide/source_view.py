@@ -47,8 +47,7 @@ class Scene:
     source: str
     policy: Policy
     now: int
-    watched: bool = True
-    """Whoever decides goes on recording, and ends idle machines itself."""
+    watched: bool = True  # whoever decides goes on recording, and ends idle machines itself
 
     @property
     def provider(self) -> str:

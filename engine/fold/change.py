@@ -10,8 +10,7 @@ import msgspec
 
 from engine.states import State, VmState
 
-DETAIL: Final = 1000
-"""Characters of an anomaly's detail."""
+DETAIL: Final = 1000  # characters of an anomaly's detail
 NOTES: Final = 4_096
 """Anomalies and gaps kept by `Touched`; who is behind the oldest of them reads the record."""
 
@@ -138,8 +137,7 @@ class Touched:
     """Ids by the newest position at which each was touched, and the newest anomalies and gaps."""
 
     def __init__(self, floor: int = 0) -> None:
-        self.floor = floor
-        """It knows everything behind this position."""
+        self.floor = floor  # it knows everything behind this position
         self._ids: dict[str, int] = {}
         self._now: set[str] = set()
         self._notes: deque[tuple[int, Anomaly | Blind]] = deque()

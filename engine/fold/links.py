@@ -17,8 +17,7 @@ from engine.fold.world_codec import WorldState
 from engine.states import State, VmState
 
 _SAID_BY_MACHINE: Final = frozenset({State.PULLING, State.RUNNING})
-_WAITING: Final = 100
-"""Runs remembered for one hostname that no machine has."""
+_WAITING: Final = 100  # runs remembered for one hostname that no machine has
 
 
 def _key_of(job: JobFacts, submission: AttemptFacts) -> str:

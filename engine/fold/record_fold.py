@@ -46,8 +46,7 @@ class RecordFold:
         self._touched = touched
         self.world = world
         self._sources: dict[int, SourceLanes] = {}
-        self._lanes = 0
-        """How many, of all sources."""
+        self._lanes = 0  # how many, of all sources
         self._reader = PollReader(world.readings)
         self._repeats = world.rules.watch is not ObservationFilter.CLOCK
         self._follow()

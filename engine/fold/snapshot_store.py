@@ -46,8 +46,7 @@ class SnapshotStore:
     def __init__(self, record: "Record") -> None:
         self._record = record
         self._blob = record.store.blob("snapshot")
-        self._saved = 0
-        """The position of the snapshot that is known to be in the file."""
+        self._saved = 0  # the position of the snapshot that is known to be in the file
 
     def load(self) -> WorldState | None:
         """The newest snapshot that is proven to be of this record; None: there is none, fold from the start."""

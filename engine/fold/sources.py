@@ -93,8 +93,7 @@ def observability(source: Source | None, now: int) -> Observability:
 
 
 _LISTS = (Listing.RUNS, Listing.VMS)
-_KEPT = 16
-"""Unfinished sweeps remembered; a recorder has one at a time."""
+_KEPT = 16  # unfinished sweeps remembered; a recorder has one at a time
 
 
 class Sweep(msgspec.Struct, kw_only=True):

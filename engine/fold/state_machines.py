@@ -123,8 +123,7 @@ class Trigger(StrEnum):
     REOPEN = "reopen"  # the provider takes an end back
 
 
-TERMINAL: Final = (State.SUCCEEDED, State.FAILED, State.STOPPED)
-"""The states that are a verdict."""
+TERMINAL: Final = (State.SUCCEEDED, State.FAILED, State.STOPPED)  # the states that are a verdict
 
 
 def _before(state: State) -> tuple[State, ...]:

@@ -18,12 +18,10 @@ from events.shape.cut import items_of
 KeyT = TypeVar("KeyT", bound=Hashable)
 T = TypeVar("T")
 
-_LAST: Final = 2**63 - 1
-"""No history has a greater position."""
+_LAST: Final = 2**63 - 1  # no history has a greater position
 _REMEMBERED: Final = 128
 """Items whose facts are remembered, or twice as many as one answer lists; and answers."""
-_QUESTIONS: Final = 16
-"""Questions whose items are remembered."""
+_QUESTIONS: Final = 16  # questions whose items are remembered
 _FIELDS: Final = {Listing.RUNS: "runs", Listing.RUN: "runs", Listing.VMS: "vms", Listing.EVENTS: "events"}
 """Listings whose answers are read → the field of `Tick` with what they list."""
 

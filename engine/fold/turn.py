@@ -47,10 +47,8 @@ class Turn:
         fold.state.position = position
         fold.state.events += 1
         self.position = position
-        self.at = at
-        """When it was observed (microseconds, UTC)."""
-        self.changes: list[Change] = []
-        """In order."""
+        self.at = at  # when it was observed (microseconds, UTC)
+        self.changes: list[Change] = []  # in order
 
     def note(self, thing: Run | Vm, kind: AnomalyKind, detail: str, *, once: bool = False) -> None:
         """Write down an anomaly of a run or machine; with `once` only the first of its wording."""

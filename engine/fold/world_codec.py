@@ -63,8 +63,7 @@ class WorldState(msgspec.Struct, kw_only=True):
         return [self.vms[vm_id] for vm_id in self.open_vms]
 
 
-dump: Final = msgspec.msgpack.Encoder().encode
-"""The state as bytes; `load` gives it back equal."""
+dump: Final = msgspec.msgpack.Encoder().encode  # the state as bytes; `load` gives it back equal
 
 _decoder: Final = msgspec.msgpack.Decoder(WorldState)
 

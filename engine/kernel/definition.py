@@ -16,8 +16,7 @@ Dtype = Literal["float32", "float64", "float16", "bfloat16", "int32"]
 DTYPES: Final[tuple[str, ...]] = get_args(Dtype)
 TOLERANCES: Final = {"float32": 1e-4, "float64": 1e-9, "float16": 1e-2, "bfloat16": 5e-2, "int32": 0.0}
 """Absolute and relative, where a definition says none."""
-LARGEST: Final = 1 << 30
-"""Bytes of one tensor."""
+LARGEST: Final = 1 << 30  # bytes of one tensor
 
 Name = Annotated[str, msgspec.Meta(pattern="^[A-Za-z][A-Za-z0-9_]{0,31}$", description="a name C and Python can have")]
 Length = Annotated[int, msgspec.Meta(ge=1, le=1 << 30)]
@@ -35,8 +34,7 @@ _RESERVED: Final = frozenset(
         "virtual", "void", "volatile", "wchar_t", "while", "xor", "reference",
     }
 )  # fmt: skip
-_PARSING: Final = threading.Lock()
-"""Python's warnings are the whole process's."""
+_PARSING: Final = threading.Lock()  # Python's warnings are the whole process's
 
 
 class Wrong(Exception):
@@ -123,8 +121,7 @@ class Definition(_Strict, frozen=True, kw_only=True):
     reference: Reference
     tests: Annotated[tuple[Test, ...], msgspec.Meta(min_length=1, max_length=32)]
     benchmarks: Annotated[tuple[Benchmark, ...], msgspec.Meta(max_length=16)] = ()
-    tolerance: Tolerance | None = None
-    """None: that of the dtype (`TOLERANCES`)."""
+    tolerance: Tolerance | None = None  # None: that of the dtype (`TOLERANCES`)
     title: Annotated[str, msgspec.Meta(max_length=200)] = ""
     description: Annotated[str, msgspec.Meta(max_length=16_384)] = ""
 
@@ -218,8 +215,7 @@ class KernelProblem(msgspec.Struct, frozen=True, kw_only=True):
     problem: str
     title: str
     problem_def: Definition
-    example: str
-    """A solution for float32."""
+    example: str  # a solution for float32
 
 
 @cache

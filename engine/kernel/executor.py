@@ -16,19 +16,15 @@ from engine.kernel.definition import TOLERANCES, Definition, Test, Tolerance, Wr
 from engine.kernel.submission import KernelSubmission
 from engine.kernel_mark import KernelMark, hashed
 
-PACKAGE: Final = "steno_kernel"
-"""The name of the program on the machine."""
+PACKAGE: Final = "steno_kernel"  # the name of the program on the machine
 VARIABLE: Final = "STENO_KERNEL"
-LONGEST: Final = 120_000
-"""Bytes of one variable of a program's environment, below Linux's 128 KiB."""
-LIMITS: Final = {"compile": 300, "case": 60, "reference": 120}
-"""Seconds."""
+LONGEST: Final = 120_000  # bytes of one variable of a program's environment, below Linux's 128 KiB
+LIMITS: Final = {"compile": 300, "case": 60, "reference": 120}  # seconds
 ARCHITECTURES: Final = {"MI300X": "gfx942"}
 
 _FOLDER: Final = Path(__file__).parent / "machine"
 _SENT: Final = frozenset({".py", ".hpp", ".h"})
-_LONG_AGO: Final = (1980, 1, 1, 0, 0, 0)
-"""The same files are the same bytes."""
+_LONG_AGO: Final = (1980, 1, 1, 0, 0, 0)  # the same files are the same bytes
 _UNPACK: Final = (
     "import base64, io, os, runpy, sys, tempfile, zipfile; "
     "folder = tempfile.mkdtemp(prefix='steno-'); "
@@ -41,17 +37,14 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """What the settings say of every kernel's task."""
 
     image: str
-    compiler: str
-    """`auto`: hipcc, or where there is none, a C++ compiler with the stand-in for HIP."""
-    max_duration: int
-    """Seconds."""
+    compiler: str  # `auto`: hipcc, or where there is none, a C++ compiler with the stand-in for HIP
+    max_duration: int  # seconds
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
     """A kernel as its provider will carry it out."""
 
-    configuration: dict[str, object]
-    """A task; its `env` holds the solution, as a secret."""
+    configuration: dict[str, object]  # a task; its `env` holds the solution, as a secret
     mark: KernelMark
 
 

@@ -25,19 +25,14 @@ from events import types
 from events.clock import SECOND, Clock, backoff, foreign_run_id
 from events.errors import IdConflict
 
-LONGEST: Final = 256 * 1024
-"""Bytes of one line; a longer one is no frame."""
+LONGEST: Final = 256 * 1024  # bytes of one line; a longer one is no frame
 MOST_FRAMES: Final = 2_000
-MOST_BYTES: Final = 64 * 1024 * 1024
-"""Of one output; what is beyond is not read."""
-AT_ONCE: Final = 16
-"""Outputs read at the same time."""
-A_ROUND: Final = 200
-"""Frames of one run written in one round."""
+MOST_BYTES: Final = 64 * 1024 * 1024  # of one output; what is beyond is not read
+AT_ONCE: Final = 16  # outputs read at the same time
+A_ROUND: Final = 200  # frames of one run written in one round
 _PASSES: Final = 4
 """Passes over the output of a run that has ended and could not be read; after one more it is given up."""
-_LAST: Final = 16 * SECOND
-"""The longest pause between these passes; the first is two seconds."""
+_LAST: Final = 16 * SECOND  # the longest pause between these passes; the first is two seconds
 _LOOKED_TWICE: Final = 2
 """Passes over an output that is there and has no final status: its last lines may have come late."""
 _SLOW: Final = 15 * SECOND
@@ -79,8 +74,7 @@ class OutputReader:
         self._key_hash = key_hash
         self._found: SimpleQueue[tuple[int, bytes]] = SimpleQueue()
         self.stopped = False
-        self.trouble = False
-        """The output could not be read to its end."""
+        self.trouble = False  # the output could not be read to its end
         # A daemon: a process that ends does not wait for a log that hangs; the rest is read by the next.
         self._thread = threading.Thread(target=self._run, name="steno-task-output", daemon=True)
         self._thread.start()
@@ -125,12 +119,10 @@ class _Open:
 
     provider_id: str
     reader: OutputReader | None = None
-    passes: int = 0
-    """Passes since the run has ended."""
+    passes: int = 0  # passes since the run has ended
     failures: int = 0
     not_before: int = 0
-    written: int = 0
-    """The number of the newest frame handed to the record."""
+    written: int = 0  # the number of the newest frame handed to the record
 
     def stop(self) -> None:
         """Read no further; the thread ends with the next piece."""
@@ -145,8 +137,7 @@ class Reports:
         self._journal = journal
         self._provider = provider
         self._clock = clock
-        self._open: dict[str, _Open] = {}
-        """By run id."""
+        self._open: dict[str, _Open] = {}  # by run id
         self._awaited: set[str] = set()
         """Run ids of those that report and whose output is not there yet."""
         self._looked = False

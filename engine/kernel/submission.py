@@ -7,8 +7,7 @@ import msgspec
 
 from engine.kernel.definition import DTYPES, Definition, Dtype, Wrong, check, shipped
 
-LONGEST_SOURCE: Final = 65_536
-"""Bytes of a solution."""
+LONGEST_SOURCE: Final = 65_536  # bytes of a solution
 GPUS: Final = ("MI300X",)
 Endpoint = Literal["benchmark", "checker"]
 ENDPOINTS: Final[tuple[str, ...]] = get_args(Endpoint)

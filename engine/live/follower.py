@@ -13,10 +13,8 @@ from events.errors import StenoError
 from events.store.record import Record
 from events.store.store import Store, Where
 
-LOOK: Final = 0.01
-"""Seconds between looks at the record."""
-_AGAIN: Final = 1.0
-"""Seconds before a record that could not be read is tried again."""
+LOOK: Final = 0.01  # seconds between looks at the record
+_AGAIN: Final = 1.0  # seconds before a record that could not be read is tried again
 _LOOK_AT_STORE: Final = 100
 """Looks at the record between two looks at whether the store is still the same."""
 

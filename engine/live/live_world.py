@@ -27,18 +27,14 @@ if TYPE_CHECKING:
     from events.store.record import Record
 
 _log: Final = logging.getLogger("steno.fold")
-BATCH: Final = 500
-"""Positions folded before subscribers and readers have their turn."""
+BATCH: Final = 500  # positions folded before subscribers and readers have their turn
 RECENT: Final = 1_000
 """Positions before the head that an observer is shown at the start: who comes back after a restart asks for them."""
-_FIRST: Final = 20_000
-"""Positions of the first fold between two reports of progress."""
-LONG: Final = 50_000
-"""Positions whose fold takes so long that the log says how far it is."""
+_FIRST: Final = 20_000  # positions of the first fold between two reports of progress
+LONG: Final = 50_000  # positions whose fold takes so long that the log says how far it is
 
 T = TypeVar("T")
-Progress = Callable[[int, int], None]
-"""Called with (positions done, positions in all)."""
+Progress = Callable[[int, int], None]  # called with (positions done, positions in all)
 
 
 class ChangeSet(msgspec.Struct, frozen=True, kw_only=True):

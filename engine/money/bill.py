@@ -49,16 +49,13 @@ class Interval(Struct, frozen=True, kw_only=True):
 
     phase: Phase
     since: int
-    until: int | None
-    """None: it goes on; costed to the bill's `until`."""
-    hourly: int
-    """The price in force."""
+    until: int | None  # None: it goes on; costed to the bill's `until`
+    hourly: int  # the price in force
     cost: int
     """To the nearest micro-dollar; rounded so that the intervals of a bill sum to its cost."""
     low: int
     """If the phase began as late and was left as early as can be, at the lower price in doubt."""
-    high: int
-    """If the phase began as early as can be, at the higher price in doubt."""
+    high: int  # if the phase began as early as can be, at the higher price in doubt
     parts: tuple[tuple[str | None, Line, int], ...]
     """(run, what for, micro-dollars), what is nobody's last; they sum to `cost` without the backend's rounding."""
 
@@ -70,13 +67,10 @@ class Bill(Struct, frozen=True, kw_only=True):
     intervals: tuple[Interval, ...] = ()
     """They follow one another without gap from `since` to `until`."""
     since: int
-    until: int
-    """The end of its life, or of what is known of it where it is `open`."""
+    until: int  # the end of its life, or of what is known of it where it is `open`
     open: bool
-    charged: int = 0
-    """Microseconds charged: the life, rounded as its backend does."""
-    rounding: int = 0
-    """The part of `cost` that this rounding adds; it is in the last interval."""
+    charged: int = 0  # microseconds charged: the life, rounded as its backend does
+    rounding: int = 0  # the part of `cost` that this rounding adds; it is in the last interval
     cost: int = 0
     low: int = 0
     high: int = 0
@@ -86,10 +80,8 @@ class Bill(Struct, frozen=True, kw_only=True):
 
 # -- what no later poll changes ---------------------------------------------------------------------------------------
 
-OPEN: Final = 32
-"""Phases computed again with each poll, before they are settled too."""
-_MACHINES: Final = 64
-"""Machines remembered."""
+OPEN: Final = 32  # phases computed again with each poll, before they are settled too
+_MACHINES: Final = 64  # machines remembered
 
 
 class PhaseStart(NamedTuple):
@@ -105,16 +97,13 @@ class SettledPart(NamedTuple):
 
     mark: PhaseStart
     intervals: tuple[Interval, ...]
-    steps: tuple[VmStep, ...]
-    """Those that lie behind, and the one after them."""
+    steps: tuple[VmStep, ...]  # those that lie behind, and the one after them
     occupancies: tuple[Occupancy, ...]
     """Runs that have left, the last of which came when this was over."""
     holds: tuple[RunOccupancy, ...]
     """The last of these runs, and those before it that may still matter."""
-    dates: tuple[VmDate, ...]
-    """What the provider dated up to the last step behind."""
-    basis: tuple[object, ...]
-    """What else it was computed from."""
+    dates: tuple[VmDate, ...]  # what the provider dated up to the last step behind
+    basis: tuple[object, ...]  # what else it was computed from
 
 
 class BillCache:
@@ -126,8 +115,7 @@ class BillCache:
 
     def __init__(self, phases: int = OPEN) -> None:
         self._kept: dict[str, SettledPart] = {}
-        self.phases = phases
-        """How many stay open; more are settled when there are twice as many."""
+        self.phases = phases  # how many stay open; more are settled when there are twice as many
 
     def opened(self, vm: Vm, certain: int, basis: tuple[object, ...]) -> tuple[SettledPart | None, list[RunOccupancy]]:
         """Where to go on with the bill of a machine that was `certain`ly there up to then (None: at its beginning), and

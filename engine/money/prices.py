@@ -30,18 +30,15 @@ class Rung(NamedTuple):
 Bound = Literal[1, 2, 3]
 BEST: Final = 1
 LOW: Final = 2
-HIGH: Final = 3
-"""Which of a rung's prices."""
+HIGH: Final = 3  # which of a rung's prices
 
-Tariff = tuple[Rung, ...]
-"""In order of time; the first holds before its own moment too."""
+Tariff = tuple[Rung, ...]  # in order of time; the first holds before its own moment too
 
 
 class Book(msgspec.Struct, frozen=True, kw_only=True):
     """What the policies that were in force say about prices and rounding."""
 
-    policies: Mapping[str, tuple[PolicyStep, ...]] = {}
-    """Source → policies, oldest first."""
+    policies: Mapping[str, tuple[PolicyStep, ...]] = {}  # source → policies, oldest first
 
     @classmethod
     def of(cls, state: WorldState) -> "Book":

@@ -26,21 +26,16 @@ GAPS: Final = (0, 15 * SECOND, 30 * SECOND, 60 * SECOND, 120 * SECOND)
 class Inputs(msgspec.Struct, frozen=True, kw_only=True):
     """What the calculation starts from. Times are microseconds."""
 
-    hourly: int = 1_990_000
-    """Micro-dollars an hour of one machine."""
+    hourly: int = 1_990_000  # micro-dollars an hour of one machine
     provisioning: int = 2 * MINUTE
     provisioning_longest: int = 5 * MINUTE
     run: int = 30 * SECOND
     warm_start: int = 10 * SECOND
-    idle_timeout: int = 5 * MINUTE
-    """Of the worked example."""
-    idle_timeout_configured: int = 10 * MINUTE
-    """Of the monthly figures."""
-    runs: int = 3
-    """Of the worked example."""
+    idle_timeout: int = 5 * MINUTE  # of the worked example
+    idle_timeout_configured: int = 10 * MINUTE  # of the monthly figures
+    runs: int = 3  # of the worked example
     tasks_a_day: tuple[int, ...] = (10, 50, 200)
-    days: int = 30
-    """In a month."""
+    days: int = 30  # in a month
     grant: int = 1400 * DOLLAR
 
 
@@ -58,13 +53,11 @@ class Claim(NamedTuple):
 
     topic: str
     said: str
-    formula: str
-    """The calculation with its numbers."""
+    formula: str  # the calculation with its numbers
     result: str
     amount: int | None
     verdict: ClaimVerdict
-    why: str
-    """The correction, or the condition; empty where the estimate holds."""
+    why: str  # the correction, or the condition; empty where the estimate holds
 
 
 def project(inputs: Inputs | None = None) -> tuple[Claim, ...]:

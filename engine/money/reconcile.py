@@ -24,8 +24,7 @@ from engine.money.prices import Book, Tariff, exact, rung_at
 from engine.policy import CENT, HOUR
 from engine.wire import Shape, Usd
 
-HALF_STEP: Final = 50
-"""The provider rounds to 100 micro-dollars."""
+HALF_STEP: Final = 50  # the provider rounds to 100 micro-dollars
 
 
 class Cause(StrEnum):
@@ -61,8 +60,7 @@ _OF: Final = {
     Line.ROUNDING: Cause.MINIMUM,
 }
 """Where no run pays."""
-Sums = dict[Cause, Fraction]
-"""Micro-dollars by cause; 0 where there is none yet."""
+Sums = dict[Cause, Fraction]  # micro-dollars by cause; 0 where there is none yet
 
 
 class Difference(Shape, frozen=True, rename={"amount": "amount_usd"}):
@@ -80,17 +78,12 @@ class Reconciliation(
 ):
     """Our figure beside the provider's, of one run or of everything; the lines sum to the difference exactly."""
 
-    run_id: str | None
-    """None: everything."""
-    name: str | None
-    """The run's, else its id."""
+    run_id: str | None  # None: everything
+    name: str | None  # the run's, else its id
     ours: Usd
-    theirs: Usd | None
-    """None where the provider gives no figure."""
-    lines: tuple[Difference, ...]
-    """None of nothing."""
-    divergence: Usd
-    """What stays unexplained, if that is more than a cent; else 0."""
+    theirs: Usd | None  # None where the provider gives no figure
+    lines: tuple[Difference, ...]  # None of nothing
+    divergence: Usd  # what stays unexplained, if that is more than a cent; else 0
 
 
 def reconciliation(
@@ -111,11 +104,9 @@ def reconciliation(
 class Charged(NamedTuple):
     """One submission as the provider charges it."""
 
-    key: str
-    """As in `Occupancy.job`."""
+    key: str  # as in `Occupancy.job`
     since: int
-    until: int
-    """Its end; of one that goes on, the newest poll of the run."""
+    until: int  # its end; of one that goes on, the newest poll of the run
     price: int
 
     @property

@@ -39,8 +39,7 @@ def midnights(since: int, until: int) -> Iterator[int]:
 
 SLACK: Final = MINUTE
 """What an idle shutdown may take beyond its timeout: the poll that sees it, one more, and the tear-down."""
-_TASK: Final = ("$0.05", 50_000)
-"""The target of a task's cost."""
+_TASK: Final = ("$0.05", 50_000)  # the target of a task's cost
 
 
 class Measure(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,14 +51,11 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     median: int | None
     mean: int | None
-    p95: int | None
-    """The nearest rank: 95 % of the values are at most this."""
+    p95: int | None  # the nearest rank: 95 % of the values are at most this
     worst: int | None
-    target: str
-    """As the documents say it."""
+    target: str  # as the documents say it
     limit: int
-    met: bool | None
-    """Times: the 95th percentile is within the limit; money: the mean is."""
+    met: bool | None  # times: the 95th percentile is within the limit; money: the mean is
 
 
 def performance(costs: Costs) -> tuple[Measure, ...]:

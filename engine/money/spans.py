@@ -58,16 +58,11 @@ class _Edge(NamedTuple):
 class Begun(NamedTuple):
     """Where a machine's life is taken up: what lies before is known."""
 
-    step: int
-    """How many of its steps lie behind."""
-    edge: _Edge
-    """Where the phase begins that the last of them shows."""
-    since: int
-    """When that was shown: what the provider dates behind it is still to come."""
-    dates: tuple[VmDate, ...] = ()
-    """What the provider dated before, and no poll showed by then."""
-    shifts: tuple[VmDate, ...] = ()
-    """As `dates`, of the runs' own times."""
+    step: int  # how many of its steps lie behind
+    edge: _Edge  # where the phase begins that the last of them shows
+    since: int  # when that was shown: what the provider dates behind it is still to come
+    dates: tuple[VmDate, ...] = ()  # what the provider dated before, and no poll showed by then
+    shifts: tuple[VmDate, ...] = ()  # as `dates`, of the runs' own times
 
 
 Marked = tuple[Begun | None, _Edge]

@@ -20,13 +20,10 @@ from engine.rules.current import CURRENT
 from events.clock import SECOND, format_second, span
 from events.types import BudgetCrossed
 
-_LONGEST = 2900
-"""Characters of a block: Slack takes 3,000."""
+_LONGEST = 2900  # characters of a block: Slack takes 3,000
 _DETAIL = 300
-_NAMED = 10
-"""Facts a digest names; the others are counted."""
-_LATE = 300 * SECOND
-"""A run that ended longer ago than this is told with its time."""
+_NAMED = 10  # facts a digest names; the others are counted
+_LATE = 300 * SECOND  # a run that ended longer ago than this is told with its time
 
 Fields = dict[str, Any]
 

@@ -34,8 +34,7 @@ _POLLS = frozenset({"PollRecorded", "PollFailed"})
 class NewsItem:
     """One fact to report."""
 
-    fact_id: str
-    """Equal for the same fact in every process."""
+    fact_id: str  # equal for the same fact in every process
     kind: str
     subject: Run | Anomaly
 

@@ -27,12 +27,10 @@ Kind = Literal["budget", "orphan", "run_end", "anomaly", "test"]
 
 ROOM = 10
 """Notices that may be open at once; further facts are combined into a digest (docs/adr/0024)."""
-MOST = 200
-"""Facts of one digest."""
+MOST = 200  # facts of one digest
 PAUSES = (1 * SECOND, 5 * SECOND, 25 * SECOND, 125 * SECOND)
 """Microseconds between attempts; after the last there is no other."""
-_AT_ONCE = 4
-"""Attempts under way at the same time."""
+_AT_ONCE = 4  # attempts under way at the same time
 _PATIENCE = 3.0
 """Seconds a process that ends waits for an attempt under way: with its outcome recorded nothing is sent twice."""
 

@@ -8,8 +8,7 @@ from engine.deadline import Deadline
 from engine.settings.values import ALERTS
 from events import types
 
-TIMEOUT = 10.0
-"""Seconds for each of connecting, writing and waiting for the answer."""
+TIMEOUT = 10.0  # seconds for each of connecting, writing and waiting for the answer
 TOTAL = 30.0
 """Seconds for a whole attempt: at most four run at a time, and a slow answer would hold back every other notice."""
 Outcome = types.NoticeDelivered | types.NoticeFailed
@@ -22,8 +21,7 @@ class Webhook:
     url: str = field(repr=False)
     secret: str | None = field(default=None, repr=False)
     """The signing key; None: notices are not signed."""
-    kinds: frozenset[str] = ALERTS
-    """The kinds of news it receives."""
+    kinds: frozenset[str] = ALERTS  # the kinds of news it receives
     dashboard: str | None = None
     """The address of our own service, for links; None: notices have none."""
 

@@ -17,8 +17,7 @@ from events.poll import Poll
 class Submitted(msgspec.Struct, frozen=True, kw_only=True):
     """A provider's answer when it took a task."""
 
-    provider_id: str
-    """The provider's own id of the run; names can be used again, ids cannot."""
+    provider_id: str  # the provider's own id of the run; names can be used again, ids cannot
     name: str
     submitted_at: int | None = None
     """The provider's time of the submission, where it gives one (microseconds, UTC)."""
@@ -33,8 +32,7 @@ class Named(msgspec.Struct, frozen=True, kw_only=True):
     mark: str | None
     """The run id it was submitted with (`Submission.run_id`); None: whoever submitted it gave none."""
     ended: bool
-    submitted_at: int | None = None
-    """Microseconds, UTC, by our clock."""
+    submitted_at: int | None = None  # microseconds, UTC, by our clock
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,8 +51,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     """The pool slot of one machine it must go to; None: the provider chooses."""
     creation: str = "reuse-or-create"
     """`reuse` or `reuse-or-create`, whatever the configuration says."""
-    gpu: str | None = None
-    """The GPU model to ask for instead of the configuration's own."""
+    gpu: str | None = None  # the GPU model to ask for instead of the configuration's own
     idle: int | None = None
     """`idle_duration` where the configuration says none: microseconds, -1 for off; None: leave it to the provider."""
 
@@ -64,8 +61,7 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
 
     project: str
     name: str
-    configuration: dict[str, object]
-    """In the provider's own words; no secrets in it."""
+    configuration: dict[str, object]  # in the provider's own words; no secrets in it
 
 
 class Provider(ABC):
@@ -77,14 +73,10 @@ class Provider(ABC):
     RunNotFound if it does not know the run that is asked for.
     """
 
-    name: str
-    """As registered: `local`."""
-    source: str
-    """Whose answers these are: `<name>/<project>`."""
-    project: str
-    """Whose runs these are at the provider."""
-    nearby: bool = False
-    """It runs on this machine, so it can be polled several times a second."""
+    name: str  # as registered: `local`
+    source: str  # whose answers these are: `<name>/<project>`
+    project: str  # whose runs these are at the provider
+    nearby: bool = False  # it runs on this machine, so it can be polled several times a second
 
     @abstractmethod
     def poll(self, follow: Collection[str], *, since: int | None) -> Iterator[Poll]:

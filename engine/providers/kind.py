@@ -29,15 +29,12 @@ if TYPE_CHECKING:
 class Option(msgspec.Struct, frozen=True, kw_only=True):
     """An option of `steno submit` that sets a field of the task."""
 
-    flag: str
-    """`--backend`."""
-    field: str
-    """The field of the task's configuration."""
+    flag: str  # `--backend`
+    field: str  # the field of the task's configuration
     help: str
     metavar: str | None = None
     multiple: bool = False
-    choices: tuple[str, ...] = ()
-    """The values there are; empty: any text."""
+    choices: tuple[str, ...] = ()  # the values there are; empty: any text
 
 
 class CheckState(StrEnum):
@@ -54,8 +51,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     state: CheckState = CheckState.OK
-    message: str
-    """One line: what is, and what to do where it is not well."""
+    message: str  # one line: what is, and what to do where it is not well
     error: StenoError | None = None
     """The error that a failure of it stands for, where there is one: gives the exit code."""
 
@@ -63,30 +59,21 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """A task that shows a provider works, and what it can cost."""
 
-    file: Path
-    """The task file."""
-    hourly: int
-    """Micro-dollars an hour of the dearest machine it may get."""
-    run: int
-    """Longest time of the task, microseconds."""
-    idle: int
-    """How long its machine may idle afterwards, microseconds."""
-    worst_case: int
-    """Micro-dollars: start, run, idling and the end of the machine."""
+    file: Path  # the task file
+    hourly: int  # micro-dollars an hour of the dearest machine it may get
+    run: int  # longest time of the task, microseconds
+    idle: int  # how long its machine may idle afterwards, microseconds
+    worst_case: int  # micro-dollars: start, run, idling and the end of the machine
 
 
 class Checkup(msgspec.Struct, frozen=True, kw_only=True):
     """All checks of one provider, in order."""
 
     checks: tuple[Check, ...] = ()
-    problem: StenoError | None = None
-    """Why the provider cannot be asked at all."""
-    absent: bool = False
-    """Not configured, and the settings do not select it."""
-    details: Mapping[str, object] = {}
-    """Further keys of `--json`."""
-    note: str | None = None
-    """Text below the checks."""
+    problem: StenoError | None = None  # why the provider cannot be asked at all
+    absent: bool = False  # not configured, and the settings do not select it
+    details: Mapping[str, object] = {}  # further keys of `--json`
+    note: str | None = None  # text below the checks
     trial: Trial | None = None
     """What `--provision` can run; None: nothing, or the provider cannot be asked."""
 
@@ -143,10 +130,8 @@ class ProviderKind(ABC):
 
     name: ClassVar[str]
     """As in `--provider NAME`, in `RunRequested.provider` and at the start of its sources' names."""
-    summary: ClassVar[str]
-    """Where its tasks run, in a few words."""
-    settings: ClassVar[Block]
-    """Its settings; `Block(provider=name)` where it has none."""
+    summary: ClassVar[str]  # where its tasks run, in a few words
+    settings: ClassVar[Block]  # its settings; `Block(provider=name)` where it has none
     options: ClassVar[tuple[Option, ...]] = ()
     """Options of `steno submit` beside those that every provider has."""
     delete_run: ClassVar[str] = ""

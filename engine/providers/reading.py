@@ -31,25 +31,20 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     """The question of a poll: which list or thing, of whom, filtered how."""
 
     provider: str
-    source: str
-    """`<provider>/<project>`, or `<provider>` where no single project is named."""
+    source: str  # `<provider>/<project>`, or `<provider>` where no single project is named
     listing: Listing
-    endpoint: str = "other"
-    """The provider's own name of the question, for display."""
+    endpoint: str = "other"  # the provider's own name of the question, for display
     project: str | None = None
     watched: bool = False
     """Its polls show whether we are looking. False for a question that not every server answers."""
     only_active: bool = False
     filtered: bool = False
     """Something beside the project narrows the list: absence from the answer means nothing."""
-    page_after: str | None = None
-    """The id the page starts behind; None on the first page."""
-    limit: int = 1 << 62
-    """Items of a full page; a shorter page is the last one."""
+    page_after: str | None = None  # the id the page starts behind; None on the first page
+    limit: int = 1 << 62  # items of a full page; a shorter page is the last one
     by_id: str | None = None
     by_name: str | None = None
-    jobs_omitted: bool = False
-    """The answer shows no job of any run."""
+    jobs_omitted: bool = False  # the answer shows no job of any run
     attempts_limited: bool = False
     """Older attempts may be missing from the answer, and with them their cost."""
     asked: bytes = b""
@@ -66,8 +61,7 @@ class Reading(ABC):
     The paths of a provider begin with `/<its name>/`, unless it is built in.
     """
 
-    makes_all_vms: bool = False
-    """Every machine of this provider was made by Steno."""
+    makes_all_vms: bool = False  # every machine of this provider was made by Steno
     own_machines: bool = False
     """Each run has a machine of its own, which ends with it: none is ever warm for the next."""
     joins_items: bool = False

@@ -15,23 +15,17 @@ from engine.errors import TaskInvalid
 from events.errors import UnreadableInput
 
 _VARIABLE = re.compile("[a-zA-Z_][a-zA-Z0-9_]*")
-RESOURCES = ("gpu", "cpu", "memory", "disk")
-"""Flags that are fields of `resources`."""
+RESOURCES = ("gpu", "cpu", "memory", "disk")  # flags that are fields of `resources`
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
     """A task before its provider has completed it."""
 
-    configuration: dict[str, object]
-    """JSON values; `type: task` with `commands`."""
-    where: str
-    """What to call it in a message: the file's name, or `the flags`."""
-    environ: Mapping[str, str]
-    """Where `env: [NAME]` without a value gets it."""
-    fallback: tuple[str, ...] = ()
-    """GPU models that the same task may be submitted for later."""
-    bare: bool = False
-    """It is a command with flags, without a file."""
+    configuration: dict[str, object]  # JSON values; `type: task` with `commands`
+    where: str  # what to call it in a message: the file's name, or `the flags`
+    environ: Mapping[str, str]  # where `env: [NAME]` without a value gets it
+    fallback: tuple[str, ...] = ()  # GPU models that the same task may be submitted for later
+    bare: bool = False  # it is a command with flags, without a file
     folder: Path | None = None
     """The folder that relative paths start from; None: nothing of this machine may be read."""
 
@@ -41,8 +35,7 @@ class Completed(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     configuration: dict[str, object]
-    base: str | None = None
-    """The folder that relative `files:` and `repos:` paths start from."""
+    base: str | None = None  # the folder that relative `files:` and `repos:` paths start from
     fallback: tuple[str, ...] = ()
     """GPU models to ask for in turn where the provider has none of the task's own."""
 
@@ -178,8 +171,7 @@ def alternatives(name: str, run_id: str) -> tuple[str, ...]:
 LARGEST = 512 << 10
 """Bytes of a task file; usual ones have 1 kB, and YAML of this size is read in seconds."""
 _DEEPEST = 30
-_MOST = 10_000
-"""Values of a task; a dozen lines of aliases to aliases stand for a billion."""
+_MOST = 10_000  # values of a task; a dozen lines of aliases to aliases stand for a billion
 
 
 def read_task_file(path: Path) -> dict[str, object]:

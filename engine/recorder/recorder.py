@@ -57,8 +57,7 @@ class Round:
 Decide = Callable[[WorldState, str, Policy, int, bool], tuple[Decision, ...]]
 """(world, source, policy, now, whether it stays) → decisions."""
 
-_LOOK = SECOND // 5
-"""Microseconds between looks at a record that another process writes."""
+_LOOK = SECOND // 5  # microseconds between looks at a record that another process writes
 _TRIES = 5
 """Retries of a decision within a round when another process changed the same queue meanwhile."""
 _SETTLED = frozenset({VmState.IDLE, VmState.UNCONFIRMED})

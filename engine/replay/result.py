@@ -28,13 +28,11 @@ class Replay:
         """How many polls and intents were folded, and the last one; 0 if there was none."""
         self.runs, self.vms = tuple(state.runs.values()), tuple(state.vms.values())
         """In order of first sight."""
-        self.bills = costs.bills()
-        """By vm_id; open ones are costed to the last poll."""
+        self.bills = costs.bills()  # by vm_id; open ones are costed to the last poll
         self.costs = costs.of_runs()
         """run_id → micro-dollars, ours; a run whose cost is unknown is left out."""
         self.anomalies = (*state.anomalies, *(divergences(state) if world.rules.metadata else ()))
-        self.blind = (*state.blind, *still)
-        """In order of their end; those still open last."""
+        self.blind = (*state.blind, *still)  # in order of their end; those still open last
 
     def to_json(self) -> JsonObject:
         """The object `steno replay --json` prints."""

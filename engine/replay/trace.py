@@ -11,8 +11,7 @@ from events.poll import Poll
 from events.traces.trace import TraceReading, read_trace
 
 NumberedPoll = tuple[int, Poll | None]
-Broken = Callable[[int], object]
-"""Told the number of every broken line that is left out."""
+Broken = Callable[[int], object]  # told the number of every broken line that is left out
 
 
 def open_trace(path: str | Path, *, lenient: bool = False, broken: Broken | None = None) -> Iterator[NumberedPoll]:

@@ -54,8 +54,7 @@ _TERMINATING: Final = Live(state=State.FINISHING, rule=f"{NAME}/terminating")
 _EVERY_JOB_ENDING: Final = Live(state=State.FINISHING, rule=f"{NAME}/every-job-ending")
 _SOME_JOBS_ENDED: Final = Live(state=State.RUNNING, rule=f"{NAME}/some-jobs-ended")
 _MOST_ADVANCED: Final = f"{NAME}/most-advanced-job"
-_RUN_STATUS: Final = f"{NAME}/run-status"
-"""Made once: every run keeps the rules of its moves."""
+_RUN_STATUS: Final = f"{NAME}/run-status"  # made once: every run keeps the rules of its moves
 
 
 def progress(facts: RunFacts) -> Live:

@@ -8,8 +8,7 @@ import msgspec
 from engine.settings.values import Parse
 from events.errors import StenoError
 
-Values = dict[str, tuple[str, str]]
-"""Setting name → (value, where it comes from)."""
+Values = dict[str, tuple[str, str]]  # setting name → (value, where it comes from)
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,15 +16,12 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     """As in `steno.toml` (`api.url` is `url` under `[api]`), in flags and in `steno config`."""
-    variables: tuple[str, ...] = ()
-    """Environment variables that set it, the strongest first."""
+    variables: tuple[str, ...] = ()  # environment variables that set it, the strongest first
     default: str | None = None
     help: str
     secret: bool = False
-    presence_only: bool = False
-    """Only whether it is set is ever kept."""
-    parse: Parse | None = None
-    """Gives the value its text means; ValueError says what it must be."""
+    presence_only: bool = False  # only whether it is set is ever kept
+    parse: Parse | None = None  # gives the value its text means; ValueError says what it must be
     unused: bool = False
     """A variable of the project Steno began with that nothing of Steno reads: listed only where somebody sets it."""
 
@@ -34,8 +30,7 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of one provider, and what follows from them."""
 
     provider: str
-    known: tuple[Known, ...] = ()
-    """Their names begin with `<provider>.`."""
+    known: tuple[Known, ...] = ()  # their names begin with `<provider>.`
     variables: Mapping[str, tuple[str, ...]] = {}
     """Further variables of general settings, weaker than those of Steno: setting name → variables."""
     own_files: Callable[[Values, Path], StenoError | None] = lambda _values, _home: None

@@ -17,16 +17,13 @@ from engine.settings.known import Block, Known, Values
 from engine.settings.table import PROFILES, Table
 from events.errors import StenoError
 
-_SHOWN = 60
-"""Characters of a wrong value that a message repeats."""
+_SHOWN = 60  # characters of a wrong value that a message repeats
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
     name: str
-    value: str | None
-    """The text, as it was given."""
-    parsed: Any = None
-    """What the text means (`Known.parse`); without such a function, the text."""
+    value: str | None  # the text, as it was given
+    parsed: Any = None  # what the text means (`Known.parse`); without such a function, the text
     source: str
     """`default`, `flag`, a variable's name (`STENO_RECORD`, `STENO_RECORD in .env`) or a file."""
     secret: bool = False

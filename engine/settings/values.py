@@ -11,8 +11,7 @@ from urllib.parse import SplitResult, urlsplit
 from events.clock import SECOND, parse_duration
 
 _DOLLARS: Final = 1_000_000_000
-_RATE: Final = 10_000
-"""Dollars an hour that no machine costs."""
+_RATE: Final = 10_000  # dollars an hour that no machine costs
 _MACHINES: Final = 10_000
 _NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?")
 _OFF: Final = frozenset({"off", "none", "unlimited"})

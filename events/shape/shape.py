@@ -11,8 +11,7 @@ from typing import Final
 
 import msgspec
 
-LINES: Final = "lines"
-"""`BodyShape.items` of an answer that is a text."""
+LINES: Final = "lines"  # `BodyShape.items` of an answer that is a text
 
 
 class BodyShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,8 +24,7 @@ class BodyShape(msgspec.Struct, frozen=True, kw_only=True):
     """
     identity: str = "id"
     """The key of an item that names it; of a line, the number of its column, from 0."""
-    separator: str = "|"
-    """What stands between the columns of a line."""
+    separator: str = "|"  # what stands between the columns of a line
     volatile: tuple[str, ...] = ()  # paths whose values move without anything having happened; kept with the poll event
     cold: tuple[str, ...] = ()  # paths whose values hardly ever move; stored apart, once
     secret: tuple[str, ...] = ()

@@ -37,12 +37,10 @@ _BY_ID: Final = select(events.c.position, events.c.stream_id, events.c.kind, eve
 )
 _STREAMS_KEPT: Final = 100_000
 
-ANY: Final = None
-"""No expectation of a stream's version."""
+ANY: Final = None  # no expectation of a stream's version
 
 
-When: TypeAlias = tuple[int, int, int]
-"""observed_at, took, recorded_at."""
+When: TypeAlias = tuple[int, int, int]  # observed_at, took, recorded_at
 Shared: TypeAlias = tuple[int | None, int | None]
 """The parts of an event besides its data: scope and body."""
 
@@ -79,16 +77,13 @@ class Appender(Reader):
 
     def __init__(self, session: "Session", store: Store, clock: Clock, *, write: bool) -> None:
         super().__init__(session, cache=WRITER_CACHE if write else READER_CACHE)
-        self.store = store
-        """Where it is kept, and what is kept beside it."""
+        self.store = store  # where it is kept, and what is kept beside it
         self._clock = clock
         self._write = write
-        self._position = -1
-        """That of the newest event, inside a transaction."""
+        self._position = -1  # that of the newest event, inside a transaction
         self._hash = b""
         self._streams: dict[str, StreamHead] = {}
-        self._dirty: dict[int, StreamHead] = {}
-        """What `streams` does not say yet, by id."""
+        self._dirty: dict[int, StreamHead] = {}  # what `streams` does not say yet, by id
         self._pending: list[tuple[object, ...]] = []
         self._on_rollback: list[Callable[[], None]] = [self._parts.forget]
 

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
 WRITER_CACHE: Final = 4 << 20
 """Bytes a writer remembers at least: the newest part of everything it polls is compared with the next answer."""
-_ANSWERS: Final = 4
-"""How many answers as large as the largest so far it remembers at least."""
+_ANSWERS: Final = 4  # how many answers as large as the largest so far it remembers at least
 READER_CACHE: Final = 1 << 20
 _DEEPEST: Final = 8
 """How many parts deep a part may be compressed against others: bounds the cost of reading one."""

@@ -34,8 +34,7 @@ _T = TypeVar("_T")
 
 LAST: Final = (1 << 63) - 1
 _CHUNK: Final = 2000
-_SCANNED: Final = 500
-"""Rows a scan holds at a time: fewer than make Python look for garbage."""
+_SCANNED: Final = 500  # rows a scan holds at a time: fewer than make Python look for garbage
 _SCOPES_KEPT: Final = 10_000
 _OBSERVED: Final = {CODES[kind]: kind for kind in OBSERVED.values()}
 

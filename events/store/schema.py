@@ -13,14 +13,11 @@ from sqlalchemy import BigInteger, Column, ForeignKey, LargeBinary, SmallInteger
 if TYPE_CHECKING:
     from alembic.config import Config
 
-FORMAT: Final = 1
-"""How bytes inside the rows are to be read (codec, parts, chain); kept in `meta`."""
+FORMAT: Final = 1  # how bytes inside the rows are to be read (codec, parts, chain); kept in `meta`
 
-REVISIONS: Final = ("0001", "0002")
-"""The Alembic revisions this code reads."""
+REVISIONS: Final = ("0001", "0002")  # the Alembic revisions this code reads
 
-REVISION: Final = REVISIONS[-1]
-"""The one it writes."""
+REVISION: Final = REVISIONS[-1]  # the one it writes
 
 metadata = sa.MetaData()
 

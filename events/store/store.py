@@ -152,8 +152,7 @@ class Store(Protocol):
         """The URL of a disposable database that belongs to the record."""
 
 
-Where: TypeAlias = str | Path | Store
-"""A store, its URL, or a path, which means SQLite."""
+Where: TypeAlias = str | Path | Store  # a store, its URL, or a path, which means SQLite
 
 _KINDS: Final = frozenset({"sqlite"})
 """The folders here that hold a store: `STORE` of `store.py` makes it of the place that a URL names."""

@@ -25,8 +25,7 @@ _UNREADABLE: Final = (
 )  # fmt: skip
 """What damaged columns make of the functions that read them; a hand can put any type into any column."""
 
-_MOST: Final = 1000
-"""Damages named one by one; a record with more is beyond naming."""
+_MOST: Final = 1000  # damages named one by one; a record with more is beyond naming
 
 _META: Final = select(meta.c.key)
 _REVISION: Final = select(revision.c.version_num)

@@ -31,8 +31,7 @@ from events.poll import Poll, too_deep, too_wide
 if TYPE_CHECKING:
     from events.store.record import Record
 
-SLURM: Final = "slurm:"
-"""How the path of a Slurm poll begins; the command follows."""
+SLURM: Final = "slurm:"  # how the path of a Slurm poll begins; the command follows
 
 _NULL: Final = msgspec.Raw(b"null")
 _KNOWN: Final = ("t", "ep", "path", "req", "status", "ms", "body", "error", "exc", "sweep", "complete", "server_time")
@@ -41,19 +40,15 @@ _text: Final = msgspec.json.Decoder(str)
 _maybe_text: Final = msgspec.json.Decoder(str | None)
 _maybe_int: Final = msgspec.json.Decoder(int | None)
 _maybe_number: Final = msgspec.json.Decoder(float | None)
-_LONGEST: Final = 366 * 86_400 * SECOND
-"""No question waits a year for its answer."""
+_LONGEST: Final = 366 * 86_400 * SECOND  # no question waits a year for its answer
 _LAST: Final = parse_time("9999-12-31T23:59:59Z")
 
-LONGEST_LINE: Final = 64 << 20
-"""Bytes of a line; the answers we hold have at most half of that."""
-BLANK: Final = 1_000_000
-"""Blank lines of a file: a few kB of zstd unpack to a billion of them."""
+LONGEST_LINE: Final = 64 << 20  # bytes of a line; the answers we hold have at most half of that
+BLANK: Final = 1_000_000  # blank lines of a file: a few kB of zstd unpack to a billion of them
 _PIECE: Final = 1 << 20
 _PACKED: Final = 2 << 10
 """Bytes unpacked at a time: zstd makes up to 32,000 of one, so 64 MB of these."""
-CUT: Final = b"\0"
-"""Stands for what cannot be unpacked; no line of any trace."""
+CUT: Final = b"\0"  # stands for what cannot be unpacked; no line of any trace
 
 _BATCH: Final = 500
 _ID_BYTES: Final = 8
@@ -63,8 +58,7 @@ _ID_BYTES: Final = 8
 class TraceReading(msgspec.Struct, frozen=True, kw_only=True):
     """What a line alone does not say; the engine knows."""
 
-    source_of: Callable[[str, bytes], str]
-    """(path, req) → who was asked."""
+    source_of: Callable[[str, bytes], str]  # (path, req) → who was asked
     answered: Callable[[str, bytes, int | None, bytes | None, str | None], bool]
     """(path, req, status, body, error) → whether the source told us something."""
 
@@ -74,8 +68,7 @@ class BadTraceLine(UnreadableInput):
 
     def __init__(self, path: str, line: int, why: str) -> None:
         super().__init__(f"{path}: line {line} is not a poll ({why}): correct it, or skip it with --lenient.")
-        self.line = line
-        """Counted from 1."""
+        self.line = line  # counted from 1
 
 
 def read_trace(

@@ -12,11 +12,9 @@ from projections.api.problems import Problem
 
 T = TypeVar("T")
 JSON = "application/json"
-STENO_POSITION = "Steno-Position"
-"""The header that names the position an answer shows."""
+STENO_POSITION = "Steno-Position"  # the header that names the position an answer shows
 _TYPE = "Content-Type"
-_SHOWN = 60
-"""Characters of a field's name that a problem repeats."""
+_SHOWN = 60  # characters of a field's name that a problem repeats
 _AT = re.compile(r"(?P<what>.*) - at `\$\.?(?P<path>.+?)`$", re.DOTALL)
 _FIELD = re.compile(r"field `(?P<name>[^`]*)`")
 

@@ -13,10 +13,8 @@ import httpx
 from httpx_sse import SSEError, connect_sse
 
 BASE_URL = "http://127.0.0.1:8642"
-PATIENCE = 300.0
-"""Seconds without an answer of the service after which a client gives up."""
-_SILENCE = 45.0
-"""Seconds; the service sends something every 15."""
+PATIENCE = 300.0  # seconds without an answer of the service after which a client gives up
+_SILENCE = 45.0  # seconds; the service sends something every 15
 _PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0)
 _LATER = frozenset({502, 503, 504})
 """Statuses that a service being restarted, or a proxy in front of it, answers for a while."""
@@ -30,8 +28,7 @@ class Refused(Exception):
         self.status = status
         self.title = title
         self.detail = detail
-        self.field = field
-        """The part of the request that is wrong."""
+        self.field = field  # the part of the request that is wrong
 
 
 class Unreachable(Exception):
@@ -40,8 +37,7 @@ class Unreachable(Exception):
     def __init__(self, why: str, run_id: str | None, position: int | None) -> None:
         super().__init__(f"{why}; run {run_id} goes on" if run_id else why)
         self.run_id = run_id
-        self.position = position
-        """The last one heard of."""
+        self.position = position  # the last one heard of
 
 
 def submit_hip_kernel(

@@ -11,14 +11,11 @@ from projections.store.read_models import ReadModels
 from projections.store.store import ProjectionStore
 
 _PREFIX: Final = "/api/runs/"
-_AGAIN: Final = 1.0
-"""Seconds before a file that could not be opened is tried again."""
+_AGAIN: Final = 1.0  # seconds before a file that could not be opened is tried again
 _HELD: Final = 0.02
 """Seconds that one snapshot of the file is read from: every new one costs as much as ten look-ups."""
-_KEPT: Final = 4096
-"""Answers kept ready while nothing changes."""
-_MAPPED: Final = 1 << 28
-"""Bytes of the file that are read without asking the system each time."""
+_KEPT: Final = 4096  # answers kept ready while nothing changes
+_MAPPED: Final = 1 << 28  # bytes of the file that are read without asking the system each time
 
 
 class Ready:
@@ -56,10 +53,8 @@ class HotReads:
         self._models = ReadModels(service.store)
         self._store: ProjectionStore | None = None
         self._opening: asyncio.Task[None] | None = None
-        self._shown = -1
-        """The position of the snapshot that is being read; -1: none is."""
-        self._answers: dict[str, Ready] = {}
-        """By path, of the position last read."""
+        self._shown = -1  # the position of the snapshot that is being read; -1: none is
+        self._answers: dict[str, Ready] = {}  # by path, of the position last read
         self._of = -1
         service.closing.callback(self._drop)
 

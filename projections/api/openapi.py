@@ -14,8 +14,7 @@ from projections.api.bodies import JSON, read_answer
 from projections.api.parameters import asked_of, path_parameters
 from projections.api.problems import MEDIA_TYPE, ProblemObject
 
-OPEN = frozenset({"/healthz", "/readyz", "/api/session"})
-"""Paths that need no token."""
+OPEN = frozenset({"/healthz", "/readyz", "/api/session"})  # paths that need no token
 
 _ABOUT = (
     "The HTTP service of Steno. Reads take `at` (a position or a time) and show the state at that moment; the header "
@@ -70,17 +69,13 @@ class Reply(NamedTuple):
 class Operation(NamedTuple):
     """What a route does; the document adds the parameters of its path and the problems that any route answers."""
 
-    route: str
-    """`GET /api/runs/{id}`."""
+    route: str  # `GET /api/runs/{id}`
     summary: str
     tag: str
-    answers: Mapping[int, Reply]
-    """By status."""
-    name: str | None = None
-    """None: made of the route, as `getRunTimeline`."""
+    answers: Mapping[int, Reply]  # by status
+    name: str | None = None  # None: made of the route, as `getRunTimeline`
     parameters: Sequence[Mapping[str, Any]] = ()
-    body: Any = None
-    """The type of the request's body, which is required unless that may be None."""
+    body: Any = None  # the type of the request's body, which is required unless that may be None
     description: str | None = None
 
     @property

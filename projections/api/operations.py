@@ -38,8 +38,7 @@ from projections.models.projector import Building, Lag
 from projections.models.view import SourceView, waits
 
 _PRESENT: Final = tuple(state for state in VmState if state is not VmState.TERMINATED)
-_Figures = Iterator[tuple[str, str, float]]
-"""(name, what it is, number)."""
+_Figures = Iterator[tuple[str, str, float]]  # (name, what it is, number)
 
 
 def watched(state: WorldState) -> dict[str, Source]:
@@ -160,10 +159,8 @@ def _gauges(name: str, said: str, labels: tuple[str, ...], rows: Iterable[tuple[
     return family
 
 
-MOST_LAG: Final = 15.0
-"""Seconds that read models may be behind."""
-MOST_SILENCE: Final = 30.0
-"""Seconds since the record was last read by the feed."""
+MOST_LAG: Final = 15.0  # seconds that read models may be behind
+MOST_SILENCE: Final = 30.0  # seconds since the record was last read by the feed
 
 
 class Health(Shape, frozen=True, kw_only=True):
@@ -175,16 +172,12 @@ class Health(Shape, frozen=True, kw_only=True):
 class Readiness(Shape, frozen=True, kw_only=True):
     """What `/readyz` answers."""
 
-    status: str
-    """`ready` or `not_ready`."""
+    status: str  # `ready` or `not_ready`
     reasons: tuple[str, ...]
-    position: int
-    """The last position sent to listeners."""
-    head: int | None
-    """Where the record ends; None where it cannot be read."""
+    position: int  # the last position sent to listeners
+    head: int | None  # where the record ends; None where it cannot be read
     lag: Lag | None
-    building: Building | None
-    """How far read models are that have to be built first."""
+    building: Building | None  # how far read models are that have to be built first
     sources: tuple[SourceView, ...]
 
 

@@ -31,8 +31,7 @@ NAMED: Final = (
 A_TIME: Final = "time as 2026-11-20T15:00:00Z"
 MOST_POSITION: Final = 10**18 - 1
 _KEY: Final = re.compile("[!-~]{1,255}")
-_SHOWN: Final = 60
-"""Characters of a wrong value that an answer repeats."""
+_SHOWN: Final = 60  # characters of a wrong value that an answer repeats
 _INTEGER: Final = re.compile(r"-?[0-9]{1,18}")
 _TIME: Final = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.,][0-9]{1,9})?)?(Z|[+-][0-9:]{2,6})?)?"
@@ -49,10 +48,8 @@ class Parameter:
     name: str
     help: str
     schema: Mapping[str, object]
-    expected: str
-    """What the value must be."""
-    read: Callable[[str], Any]
-    """None: the text is not such a value."""
+    expected: str  # what the value must be
+    read: Callable[[str], Any]  # None: the text is not such a value
     default: object = None
 
     def described(self) -> dict[str, Any]:
@@ -223,8 +220,7 @@ def _cursor(pattern: str, made: Callable[..., object]) -> Parameter:
     )
 
 
-CURSOR = _cursor("[0-9]{1,18}", int)
-"""Of lists sorted by one number."""
+CURSOR = _cursor("[0-9]{1,18}", int)  # of lists sorted by one number
 SORTED_CURSOR = _cursor(r"[0-9]{1,18}\.[0-9]{1,18}", lambda *place: place)
 """Of lists sorted by a time, in which two rows may share one."""
 

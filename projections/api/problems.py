@@ -22,15 +22,12 @@ class Problem(Exception):
     """A request that is answered with a problem."""
 
     status: int
-    detail: str
-    """What is wrong and what to do."""
+    detail: str  # what is wrong and what to do
     _: KW_ONLY
     field: str | None = None
     """The part of the request that is wrong, as its sender wrote it: `limit`, `problem_def.tests[0].sizes`."""
-    headers: tuple[tuple[str, str], ...] = ()
-    """Further headers of the answer, as `Retry-After`."""
-    progress: Building | None = None
-    """How far the read models are built."""
+    headers: tuple[tuple[str, str], ...] = ()  # further headers of the answer, as `Retry-After`
+    progress: Building | None = None  # how far the read models are built
 
     def __str__(self) -> str:
         return self.detail
@@ -42,8 +39,7 @@ class ProblemObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     title: str
     status: int
     detail: str
-    field: str | None = None
-    """The part of the request that is wrong."""
+    field: str | None = None  # the part of the request that is wrong
     progress: Building | None = None
     """How far the read models are built, where the request has to wait for them."""
 

@@ -11,12 +11,10 @@ from engine.commands.tokens import ANONYMOUS, Role
 class Caller:
     """The caller of one request."""
 
-    name: str
-    """The token's name, or `loopback`; the record names it as the submitter."""
+    name: str  # the token's name, or `loopback`; the record names it as the submitter
     role: Role
     via: Literal["token", "session", "loopback"]
-    token_id: str | None = None
-    """The token it authenticated with; None on loopback without one."""
+    token_id: str | None = None  # the token it authenticated with; None on loopback without one
 
 
 LOOPBACK = Caller(name=ANONYMOUS, role=Role.ADMIN, via="loopback")

@@ -19,12 +19,10 @@ from starlette.types import ASGIApp
 from engine.errors import Conflict, NotConfigured
 from projections.api.access.protocol import Protocol
 
-GRACE: Final = 5
-"""Seconds that requests in flight may still take once the server is told to stop."""
+GRACE: Final = 5  # seconds that requests in flight may still take once the server is told to stop
 _BACKLOG: Final = 2048
 """Connections the system holds for us: 1,000 clients come back in one moment after a restart."""
-_FILES: Final = 65_536
-"""Open files asked for, if that many are allowed."""
+_FILES: Final = 65_536  # open files asked for, if that many are allowed
 _POLICY: Final = (
     "default-src 'self'; img-src 'self' data:; style-src 'self'; script-src 'self'; connect-src 'self'; "
     "frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
@@ -111,8 +109,7 @@ class Server:
         stopping: Callable[[], None] = lambda: None,
     ) -> None:
         address, self.port = sockets[0].getsockname()[:2]
-        self.url = f"http://{_bracketed(address)}:{self.port}"
-        """Where it listens."""
+        self.url = f"http://{_bracketed(address)}:{self.port}"  # where it listens
         here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)  # noqa: S104 - nothing is bound here
         self.url_here = f"http://{_bracketed(here)}:{self.port}"
         """How this machine itself reaches it."""
@@ -135,8 +132,7 @@ class Server:
         self._uvicorn.starting, self._uvicorn.stopping = starting, stopping
         self._thread = threading.Thread(target=self._run, name="steno-http", daemon=True)
         self._ended: Future[None] = Future()
-        self._told = False
-        """`stop` was called."""
+        self._told = False  # `stop` was called
 
     def start(self) -> None:
         """Serve in a thread; connections are taken when this returns.

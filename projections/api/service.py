@@ -72,12 +72,9 @@ class Service:
     ids: Ids
     settings: Settings
     store: Store
-    pool: Pool
-    """Read models, now or as they were."""
-    projector: Projector
-    """Keeps them caught up."""
-    feed: Feed
-    """The record as it grows, and the engine's own world at its head."""
+    pool: Pool  # read models, now or as they were
+    projector: Projector  # keeps them caught up
+    feed: Feed  # the record as it grows, and the engine's own world at its head
     tokens: Tokens
     outside: Outside
     closing: ExitStack = field(default_factory=ExitStack)

@@ -27,8 +27,7 @@ _HEADERS: Final = (
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
 )
-_PATIENCE: Final = 30.0
-"""Seconds until the feed must know where the record stands."""
+_PATIENCE: Final = 30.0  # seconds until the feed must know where the record stands
 _AFTER = position(
     "after",
     f"Start after this position (0: at the start). {LAST_EVENT_ID} takes precedence. Without either: from now on.",
@@ -126,19 +125,13 @@ class StreamMessage(msgspec.Struct, frozen=True, kw_only=True):
     """The `data` of one message; its `id` is the position."""
 
     position: int
-    event: str
-    """The type of the event there."""
+    event: str  # the type of the event there
     stream: str
-    at: str
-    """When it was observed."""
-    run: RunObject | UnsetType = UNSET
-    """Where the stream is a run's: the run after the event."""
-    vm: VmObject | UnsetType = UNSET
-    """Where the stream is a machine's: the machine after it."""
-    runs: tuple[RunObject, ...] | UnsetType = UNSET
-    """Other runs that the event moved."""
-    vms: tuple[VmObject, ...] | UnsetType = UNSET
-    """Other machines that the event moved."""
+    at: str  # when it was observed
+    run: RunObject | UnsetType = UNSET  # where the stream is a run's: the run after the event
+    vm: VmObject | UnsetType = UNSET  # where the stream is a machine's: the machine after it
+    runs: tuple[RunObject, ...] | UnsetType = UNSET  # other runs that the event moved
+    vms: tuple[VmObject, ...] | UnsetType = UNSET  # other machines that the event moved
 
 
 def last_event_header(what: str) -> dict[str, Any]:

@@ -43,12 +43,9 @@ class HttpSubmission:
     project: str | None
     configuration: dict[str, object]
     submitter: str
-    key: str | None
-    """Its Idempotency-Key."""
-    source: bytes | None = None
-    """What the sender wrote, if the configuration was built from that."""
-    kernel: bytes | None = None
-    """The mark of a task whose output is read."""
+    key: str | None  # its Idempotency-Key
+    source: bytes | None = None  # what the sender wrote, if the configuration was built from that
+    kernel: bytes | None = None  # the mark of a task whose output is read
 
     def body(self) -> bytes:
         if self.source is not None:

@@ -61,8 +61,7 @@ class Tally:
     """The metrics of what happens: of requests by the event loop's thread, of all else by the thread that folds."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        """All but the gaps."""
+        self.registry = CollectorRegistry()  # all but the gaps
         counter, gauge = partial(Counter, registry=self.registry), partial(Gauge, registry=self.registry)
         histogram = partial(Histogram, registry=self.registry, buckets=SHORT)
         self._answered = counter("steno_http_requests", "Requests answered.", ("method", "route", "status"))
@@ -80,8 +79,7 @@ class Tally:
         for state in LASTING:
             self._dwelt.labels(state.value)
         self._anomalies = counter("steno_anomalies", "Anomalies since the server started.", ("kind",))
-        self.blind = defaultdict[str, int](int)
-        """Source → microseconds of gaps that have ended."""
+        self.blind = defaultdict[str, int](int)  # source → microseconds of gaps that have ended
         # of all notices of the record
         self._delivered = counter("steno_notices_delivered", "Notices the webhook took.")
         self._not_taken = counter("steno_notice_failures", "Notices it did not take.", ("final",))
@@ -90,8 +88,7 @@ class Tally:
         self._given_up = gauge("steno_notices_given_up", "Notices given up since one was last delivered.")
         self._pending: set[str] = set()
         gauge("steno_notices_pending", "Notices with no outcome yet.").set_function(lambda: len(self._pending))
-        self._imported = False
-        """Whether the last poll was."""
+        self._imported = False  # whether the last poll was
 
     def request(self, method: str, path: str, status: int, seconds: float) -> None:
         """Count one answer; status 0 is none."""

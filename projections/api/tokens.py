@@ -24,8 +24,7 @@ _COOKIE: Final = re.compile(
 )
 LOOK_AGAIN: Final = SECOND // 4
 """How often the file is looked at, microseconds: a revoked token works for no longer."""
-SESSION: Final = 12 * 3600 * SECOND
-"""How long a browser stays logged in, microseconds."""
+SESSION: Final = 12 * 3600 * SECOND  # how long a browser stays logged in, microseconds
 
 
 class UsableToken(NamedTuple):
@@ -48,13 +47,11 @@ class Tokens:
         self._clock = clock
         self._lock = threading.Lock()
         self._stamp: object = None
-        self._looked_at, self._look_at = 0, 0
-        """When the file was looked at, and when it is again."""
+        self._looked_at, self._look_at = 0, 0  # when the file was looked at, and when it is again
         self._known: dict[str, UsableToken] = {}
         self._ended: dict[str, int] = {}
         self._key = b""
-        self.trouble: str | None = None
-        """Why the file cannot be used, if so."""
+        self.trouble: str | None = None  # why the file cannot be used, if so
 
     def expect_usable(self, now: int) -> None:
         """

@@ -45,8 +45,7 @@ _LIVE = ('<link rel="preload" as="fetch" crossorigin="anonymous" fetchpriority="
 _IMPORT = re.compile(
     r"""^\s*(?:import|export)\b[^;]*?\bfrom\s*["'](\.[^"']+)["']|^\s*import\s*["'](\.[^"']+)["']""", re.M
 )
-_WORTH = 600
-"""Bytes under which compressing saves nothing."""
+_WORTH = 600  # bytes under which compressing saves nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +129,7 @@ class Bundle:
         return list(met)
 
 
-OPERATIONS = ()
-"""None: pages are for people."""
+OPERATIONS = ()  # None: pages are for people
 
 
 def routes(service: Service) -> list[BaseRoute]:  # noqa: ARG001 - every part is made of the service

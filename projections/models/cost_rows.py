@@ -21,15 +21,11 @@ from projections.store.schema import VmRow
 class ChargeSum(msgspec.Struct, frozen=True, array_like=True):
     """Charges of one machine that are for the same, in one day."""
 
-    run_id: str | None
-    """Who pays; None: nobody."""
+    run_id: str | None  # who pays; None: nobody
     line: str
-    day: int
-    """In UTC, since 1970."""
-    cost: int
-    """Micro-dollars."""
-    time: int
-    """Microseconds of the machine."""
+    day: int  # in UTC, since 1970
+    cost: int  # micro-dollars
+    time: int  # microseconds of the machine
 
 
 class Paid(msgspec.Struct, frozen=True, array_like=True):
@@ -37,8 +33,7 @@ class Paid(msgspec.Struct, frozen=True, array_like=True):
 
     low: int
     high: int
-    gpu: str
-    """`MI300X:2`; `none`."""
+    gpu: str  # `MI300X:2`; `none`
     spot: bool
     parts: tuple[ChargeSum, ...]
 
@@ -49,8 +44,7 @@ class Against(msgspec.Struct, frozen=True, array_like=True):
     machines: dict[str, int]
     """Those it was ever on, it pays for these; and the basis on each that this rests on (`_Bases`)."""
     ours: int
-    theirs: int | None
-    """None: the provider gives no figure."""
+    theirs: int | None  # None: the provider gives no figure
     causes: tuple[tuple[str, int], ...]
 
 

@@ -20,10 +20,8 @@ LINES: Final = (
     Line.PROVISIONING, Line.BUSY, Line.IDLE, Line.TERMINATING, Line.UNCONFIRMED, Line.UNATTRIBUTED, Line.ROUNDING
 )  # fmt: skip
 """What money is for, in the order it is shown."""
-_EACH: Final = 1_000_000
-"""Places of one machine: more than it has parts."""
-_LAST: Final = 10**17
-"""What no run pays comes behind all else."""
+_EACH: Final = 1_000_000  # places of one machine: more than it has parts
+_LAST: Final = 10**17  # what no run pays comes behind all else
 
 
 class CostRow(Shape, frozen=True, kw_only=True):
@@ -31,8 +29,7 @@ class CostRow(Shape, frozen=True, kw_only=True):
 
     key: str
     """vm_id, run_id, `YYYY-MM-DD`, the user, `MI300X:2`; for what no run pays, the line's name in parentheses."""
-    label: str
-    """For people: the name of the machine or the run, else the key."""
+    label: str  # for people: the name of the machine or the run, else the key
     total_usd: Usd
     on_demand_usd: Usd
     spot_usd: Usd

@@ -36,15 +36,11 @@ class Quote(Shape, frozen=True, kw_only=True, rename={"observed_at": "at", "endp
 
     position: Position
     kind: Literal["poll", "event"]
-    observed_at: Time
-    """Our clock at the end of the answer."""
+    observed_at: Time  # our clock at the end of the answer
     source: str
-    endpoint: str
-    """The path that was asked; of an event, its type."""
-    asked: str
-    """The same as people read it, where it is long."""
-    fields: tuple[Field, ...]
-    """Empty where the answer does not show the run."""
+    endpoint: str  # the path that was asked; of an event, its type
+    asked: str  # the same as people read it, where it is long
+    fields: tuple[Field, ...]  # empty where the answer does not show the run
 
 
 def quote(poll: Poll, position: int, provider_id: str | None) -> Quote:

@@ -118,8 +118,7 @@ class Explanation(Shape, frozen=True, kw_only=True, rename={"gaps": "blind"}):
     """Everything that speaks for a verdict, and what would speak against it."""
 
     run: RunObject
-    sentence: str
-    """What the rule says, in one sentence."""
+    sentence: str  # what the rule says, in one sentence
     rule: str | None
     evidence: tuple[Quote, ...]
     steps: tuple[ExplainedStep, ...]

@@ -15,8 +15,7 @@ from projections.store.notes import Mark
 if TYPE_CHECKING:
     from events.store.record import Record
 
-_BLIND: Final = 200
-"""Gaps shown at most."""
+_BLIND: Final = 200  # gaps shown at most
 _anomaly: Final = msgspec.json.Decoder(Anomaly)
 _blind: Final = msgspec.json.Decoder(BlindObject)
 
@@ -35,10 +34,8 @@ class Incidents(msgspec.Struct, frozen=True, kw_only=True):
     """One page of them."""
 
     anomalies: tuple[DatedAnomaly, ...]
-    blind: tuple[BlindObject, ...]
-    """Those that last first; on the first page only."""
-    next: tuple[int, int] | None
-    """The place of the last anomaly, where there are more."""
+    blind: tuple[BlindObject, ...]  # those that last first; on the first page only
+    next: tuple[int, int] | None  # the place of the last anomaly, where there are more
 
 
 def incidents(look: Look, *, behind: tuple[int, int] | None = None, limit: int = 50) -> Incidents:
@@ -69,8 +66,7 @@ def _dated(record: "Record", text: bytes) -> DatedAnomaly:
     return DatedAnomaly(at=None if stored is None else stored.observed_at, **msgspec.structs.asdict(one))
 
 
-MARKS: Final = 400
-"""Shown at most; of a shorter stretch they are closer to each other."""
+MARKS: Final = 400  # shown at most; of a shorter stretch they are closer to each other
 
 
 class RecordObject(Shape, frozen=True, kw_only=True):
@@ -78,8 +74,7 @@ class RecordObject(Shape, frozen=True, kw_only=True):
 
     record_id: str
     position: Position
-    hash: str
-    """Of a past moment: the part of the hash that its event carries."""
+    hash: str  # of a past moment: the part of the hash that its event carries
     first_at: Time | None
     last_at: Time | None
     checkpoint: Annotated[Position, Meta(description="The position the read models show.")]

@@ -48,21 +48,18 @@ class KernelEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One event about the run."""
 
     position: int
-    at: int
-    """Microseconds, UTC."""
+    at: int  # microseconds, UTC
     event: types.Event
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """One step of the story."""
 
-    position: int
-    """Of the event it follows from."""
+    position: int  # of the event it follows from
     at: int
     status: str
     message: str
-    facts: dict[str, Any] = {}
-    """What else was said."""
+    facts: dict[str, Any] = {}  # what else was said
     final: bool = False
 
 

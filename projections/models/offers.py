@@ -33,8 +33,7 @@ class Offer(Shape, frozen=True, kw_only=True, rename={"hourly": "price_usd_per_h
     gpu: str
     count: int
     memory_gb: int | None
-    label: str
-    """As a person reads it: `AMD MI300X (192GB, $1.99/hr)`."""
+    label: str  # as a person reads it: `AMD MI300X (192GB, $1.99/hr)`
     hourly: Usd
     origin: Literal["recorded", "assumed"]
 

@@ -27,12 +27,10 @@ _RUNNING: Final = 500
 _RECENT: Final = 10
 _ANOMALIES: Final = 5
 WINDOW: Final = 6 * 3600 * SECOND
-_MOST: Final = 100
-"""Lanes shown: those that ended last are left out first where there are more."""
+_MOST: Final = 100  # lanes shown: those that ended last are left out first where there are more
 _run: Final = msgspec.json.Decoder(RunObject)
 POINTS: Final = 120
-Stretch = tuple[int, int, int]
-"""(since, until, micro-dollars) at one price."""
+Stretch = tuple[int, int, int]  # (since, until, micro-dollars) at one price
 _stretches: Final = msgspec.msgpack.Decoder(list[Stretch])
 
 

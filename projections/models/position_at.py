@@ -9,17 +9,14 @@ if TYPE_CHECKING:
     from engine.fold.world_codec import WorldState
     from events.store.record import Record
 
-Stretch = tuple[int, int]
-"""The first and the last of some positions."""
+Stretch = tuple[int, int]  # the first and the last of some positions
 
 
 class Beyond(NamedTuple):
     """What archives behind a position had come to by their own clocks."""
 
-    archives: tuple[Stretch, ...] = ()
-    """Stretches of positions, in order."""
-    time: int | None = None
-    """What is newer (microseconds, UTC) is not part of it."""
+    archives: tuple[Stretch, ...] = ()  # stretches of positions, in order
+    time: int | None = None  # what is newer (microseconds, UTC) is not part of it
 
 
 NOTHING: Final = Beyond()

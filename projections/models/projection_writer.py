@@ -53,20 +53,15 @@ if TYPE_CHECKING:
     from engine.live.live_world import LiveWorld
     from events.store.record import Record
 
-Progress = Callable[[int, int], None]
-"""Called with (done, total) while a fold goes on."""
+Progress = Callable[[int, int], None]  # called with (done, total) while a fold goes on
 
 RULES: Final = f"{NAME} {form()}"
 """Rules and schema of the read models; when either changes, they are rebuilt."""
 
-MOMENTS = 128
-"""How many worlds of the past are kept at most, and half as many at least."""
-SPACING = 1 << 13
-"""Positions between two of them, in a short record."""
-NO_MOMENTS: Final = 1 << 62
-"""A spacing at which none is kept."""
-_CHUNK: Final = 1 << 16
-"""Positions folded in one transaction at most."""
+MOMENTS = 128  # how many worlds of the past are kept at most, and half as many at least
+SPACING = 1 << 13  # positions between two of them, in a short record
+NO_MOMENTS: Final = 1 << 62  # a spacing at which none is kept
+_CHUNK: Final = 1 << 16  # positions folded in one transaction at most
 _MET: Final = 2000
 """Runs and machines kept in memory between two catch-ups, beside those that are not over."""
 
@@ -99,14 +94,11 @@ class ProjectionWriter:
         """The fold of that world; None where it was not begun, or the world came from elsewhere."""
         self._is_cut = False
         """The world has come from the live one: it has what rows are made of, and not all that a fold needs."""
-        self._cuts: dict[str, int] = {}
-        """Stream → the hash of what the live world had of it last."""
+        self._cuts: dict[str, int] = {}  # stream → the hash of what the live world had of it last
         self._costs: Costs
-        self.position = 0
-        """How far the store was when this last looked."""
+        self.position = 0  # how far the store was when this last looked
         self._lasting: bytes | None = None
-        self._rest: WorldState | None = None
-        """The live world's, decoded."""
+        self._rest: WorldState | None = None  # the live world's, decoded
         self._money: dict[str, Money] = {}
 
     def advance(self, until: int, progress: Progress | None = None, *, most: int | None = None) -> None:

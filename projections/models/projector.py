@@ -28,14 +28,11 @@ _log: Final = logging.getLogger(__name__)
 _SETTLE: Final = 0.15
 """Seconds after a wake until a catch-up while no reader waits: the polls of a round are taken together."""
 _MOST: Final = 1.0
-_REST: Final = 3
-"""Sleeps three times as long as it worked, to stay below 25 % CPU."""
-_IDLE: Final = 0.25
-"""Seconds after which it looks by itself."""
+_REST: Final = 3  # sleeps three times as long as it worked, to stay below 25 % CPU
+_IDLE: Final = 0.25  # seconds after which it looks by itself
 _PATIENCE: Final = 10.0
 """Seconds that a stop waits: another process may hold the lock while it catches up."""
-_AGAIN: Final = 1.0
-"""Seconds before a retry."""
+_AGAIN: Final = 1.0  # seconds before a retry
 _LONG: Final = 50_000
 """Positions whose reading takes so long that the log says how far it is, ten times."""
 
@@ -43,10 +40,8 @@ _LONG: Final = 50_000
 class Building(msgspec.Struct, frozen=True, kw_only=True):
     """Read models that are being built, counted in positions of the record."""
 
-    done: int | None
-    """None: another process builds them, and does not say how far it is."""
-    total: int
-    """The record's head when they were begun."""
+    done: int | None  # None: another process builds them, and does not say how far it is
+    total: int  # the record's head when they were begun
 
     @property
     def left(self) -> int:
@@ -68,8 +63,7 @@ class Lag(msgspec.Struct, frozen=True, kw_only=True):
     """How far the projections are behind the record."""
 
     positions: int
-    seconds: float
-    """The age of the oldest event they do not show yet; 0 where they show all."""
+    seconds: float  # the age of the oldest event they do not show yet; 0 where they show all
 
 
 def caught_up(record: Record, *, progress: Progress | None = None) -> ProjectionStore:
@@ -160,8 +154,7 @@ class Projector:
         self._writer: ProjectionWriter | None = None
         self.position = 0
         """The last position the projections show. Any thread may ask for this and the next."""
-        self.building: Building | None = None
-        """The progress of a build; None: there is none."""
+        self.building: Building | None = None  # the progress of a build; None: there is none
         self._stopping = threading.Event()
         self._woken = threading.Event()
         self._hurried = threading.Event()

@@ -20,14 +20,11 @@ from projections.store.database import StoreError, StoreUnreadable, is_damage
 from projections.store.read_models import ReadModels
 from projections.store.store import Checkpoint, ProjectionStore
 
-PATIENCE = 2 * SECOND
-"""How long a reader waits for a position it wants to see."""
+PATIENCE = 2 * SECOND  # how long a reader waits for a position it wants to see
 _DAMAGED = "The read models were damaged and are being rebuilt; retry in a moment."
 _STEP = SECOND // 100
-_SOON = 20_000
-"""Positions that are read in about the time a reader waits."""
-_KEPT = 16
-"""Readers kept open while nobody has them."""
+_SOON = 20_000  # positions that are read in about the time a reader waits
+_KEPT = 16  # readers kept open while nobody has them
 
 
 class Behind(StenoError):
@@ -45,14 +42,11 @@ class BeingBuilt(Behind):
 class Look(msgspec.Struct, frozen=True, kw_only=True):
     """The record and its projections, seen at one position."""
 
-    record: Record
-    """It may hold more than `position` by now."""
+    record: Record  # it may hold more than `position` by now
     view: View
     position: int
-    now: int
-    """The moment it is seen from (microseconds, UTC): now, or of a moment past, its own."""
-    past: bool = False
-    """It is the world as it was, not as it is."""
+    now: int  # the moment it is seen from (microseconds, UTC): now, or of a moment past, its own
+    past: bool = False  # it is the world as it was, not as it is
 
 
 class _Reader:

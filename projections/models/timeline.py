@@ -18,10 +18,8 @@ class TimelineSpan(Stretched, frozen=True, kw_only=True):
     attempt: int
     start: Time
     end: Time | None
-    seconds: float
-    """An open one is counted to the timeline's `until`."""
-    position: Position | None
-    """The poll that began it; None for the time before the first poll."""
+    seconds: float  # an open one is counted to the timeline's `until`
+    position: Position | None  # the poll that began it; None for the time before the first poll
 
 
 class Gap(Stretched, frozen=True, kw_only=True):
@@ -77,8 +75,7 @@ class Timeline(
     spans: tuple[TimelineSpan, ...]
     gaps: tuple[TimedGap, ...]
     machine: MachineOfRun
-    phases: tuple[TaskPhase, ...]
-    """What the task said it did; empty where it reports nothing."""
+    phases: tuple[TaskPhase, ...]  # what the task said it did; empty where it reports nothing
 
 
 def timeline(
@@ -147,8 +144,7 @@ def _is_ours(run: RunObject) -> bool:
     return run.provider_id is None or run.run_id != foreign_run_id(run.provider, run.provider_id)
 
 
-_Held = tuple[str, int, int, int | None, int | None]
-"""(state, attempt, start, end, position)."""
+_Held = tuple[str, int, int, int | None, int | None]  # (state, attempt, start, end, position)
 
 
 def _held(run: RunObject, later: Sequence[Attempt]) -> list[_Held]:
@@ -176,7 +172,7 @@ def _held(run: RunObject, later: Sequence[Attempt]) -> list[_Held]:
 
 def _task(said: Said, until: int) -> tuple[TaskPhase, ...]:
     """Each phase up to the next, the last one to the end: lines are read a moment after they were written."""
-    ends = [*(step.at for step in said.phases), until][1:]  # none where it has said nothing yet
+    ends = [*(step.at for step in said.phases), until][1:]  # None where it has said nothing yet
     return tuple(
         TaskPhase(
             phase=step.phase.value,

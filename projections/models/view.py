@@ -69,8 +69,7 @@ _vm = msgspec.json.Decoder(VmObject)
 _anomaly = msgspec.json.Decoder(Anomaly)
 _blind = msgspec.json.Decoder(BlindObject)
 _SUGGESTED = 5
-_LEARNT_FROM = 200
-"""Runs that an estimate of how long others last looks through."""
+_LEARNT_FROM = 200  # runs that an estimate of how long others last looks through
 
 
 class SourceView(Shape, frozen=True, kw_only=True):
@@ -78,8 +77,7 @@ class SourceView(Shape, frozen=True, kw_only=True):
 
     name: str
     observability: Observability
-    last_answered: Time | None
-    """None if it never did."""
+    last_answered: Time | None  # None if it never did
 
 
 class View:

@@ -13,8 +13,7 @@ from sqlalchemy import Executable, Insert, Table, UpdateBase, bindparam, insert
 
 from events.store.sqlite.connection import Dialect
 
-StoreError = sqlite3.Error
-"""A store cannot be read or written."""
+StoreError = sqlite3.Error  # a store cannot be read or written
 StoreUnreadable = sqlite3.DatabaseError
 """A `StoreError` of what is asked or of the file; `is_damage` tells which."""
 StoreRefused = sqlite3.OperationalError

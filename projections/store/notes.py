@@ -118,17 +118,14 @@ class Mark(Shape, frozen=True):
     at: Time
     kind: str
     """`run_succeeded`, `run_failed`, `run_stopped`, `vm_started`, `vm_ended`, or the kind of an anomaly."""
-    subject: str
-    """`run/<run_id>`, `vm/<vm_id>` or `source/<source>`."""
+    subject: str  # `run/<run_id>`, `vm/<vm_id>` or `source/<source>`
 
 
 class Marks(msgspec.Struct, frozen=True, kw_only=True):
     """Those of one stretch of time."""
 
-    marks: tuple[Mark, ...]
-    """In order of position."""
-    thinned: bool
-    """There are more than these."""
+    marks: tuple[Mark, ...]  # in order of position
+    thinned: bool  # there are more than these
 
 
 _ODD, _ENDS, _MACHINES = range(3)

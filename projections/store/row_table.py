@@ -15,8 +15,7 @@ from projections.store.schema import SHOWN, WAS
 
 Row = TypeVar("Row", bound=msgspec.Struct)
 _AFTER_ANY: Final = "\U0010ffff"
-_SEVERAL: Final = 6
-"""Rows told where the beginning of an id is that of more."""
+_SEVERAL: Final = 6  # rows told where the beginning of an id is that of more
 _LIVE_FIRST: Final = "archive IS NOT NULL, ordinal DESC"
 
 
@@ -24,23 +23,18 @@ class RowTable(Generic[Row]):
     """One table of an open store. Its statements are built once for each class."""
 
     _upsert: ClassVar[Insert]
-    _copy: ClassVar[Insert]
-    """Keeps a row that the newest moment shows, as it is."""
+    _copy: ClassVar[Insert]  # keeps a row that the newest moment shows, as it is
     _ordinal: ClassVar[Select[Any]]
     _delete: ClassVar[Delete]
     _count: ClassVar[Select[Any]]
     _names: ClassVar[Select[Any]]
 
-    row: type[Row]
-    """Its fields are the columns that are read."""
+    row: type[Row]  # its fields are the columns that are read
     table: ClassVar[sqlalchemy.Table]
     key: ClassVar[str]
-    live: ClassVar[str]
-    """The condition of what goes on: every list of the present has it."""
-    since: ClassVar[str]
-    """The time that decides about other rows."""
-    listed_by: ClassVar[str] = "ordinal"
-    """The order of a list of the present."""
+    live: ClassVar[str]  # the condition of what goes on: every list of the present has it
+    since: ClassVar[str]  # the time that decides about other rows
+    listed_by: ClassVar[str] = "ordinal"  # the order of a list of the present
     paged_by: ClassVar[tuple[str, ...]] = ("ordinal",)
 
     def __init__(self, database: Database) -> None:

@@ -32,24 +32,16 @@ class RunRow(msgspec.Struct, frozen=True):
     name: str | None
     state: str = ""
     ended: bool = False
-    sort_at: int = 0
-    """When it was submitted, else first seen."""
-    cost: int | None = None
-    """None: unknown."""
-    odd: bytes | None = None
-    """The anomaly that its cost is, as JSON."""
-    user: str | None = None
-    """Who submitted it."""
+    sort_at: int = 0  # when it was submitted, else first seen
+    cost: int | None = None  # None: unknown
+    odd: bytes | None = None  # the anomaly that its cost is, as JSON
+    user: str | None = None  # who submitted it
     against: bytes | None = None
     """Its cost beside the provider's figure, encoded by `cost_rows`; None: neither side charges it."""
-    archive: str | None = None
-    """The archive that alone shows it; None: it is live."""
-    hidden: bool = False
-    """Lists leave it out."""
-    object: bytes = b""
-    """The run object as JSON."""
-    folded: bytes = b""
-    """The engine's own run, so that the fold can go on; see `world_table`."""
+    archive: str | None = None  # the archive that alone shows it; None: it is live
+    hidden: bool = False  # lists leave it out
+    object: bytes = b""  # the run object as JSON
+    folded: bytes = b""  # the engine's own run, so that the fold can go on; see `world_table`
 
     @property
     def foreign(self) -> bool:
@@ -63,29 +55,18 @@ class VmRow(msgspec.Struct, frozen=True):
     vm_id: str
     provider_id: str
     name: str | None
-    billed: bool = False
-    """It may be billed now; never in an archive."""
-    ended_at: int | None = None
-    """None: it has not ended. In an archive, the end of its bill."""
+    billed: bool = False  # it may be billed now; never in an archive
+    ended_at: int | None = None  # None: it has not ended. In an archive, the end of its bill
     created: int = 0
-    cost: int = 0
-    """So far."""
-    last_at: int = 0
-    """The newest poll that showed it."""
-    kind: str = ""
-    """Machines of one kind cost the same."""
-    spans: bytes = b"\x90"
-    """(since, until, cost) of its stretches at one price, as msgpack."""
-    paid: bytes = b""
-    """What its bill is made of, encoded by `cost_rows`."""
-    archive: str | None = None
-    """The archive that alone shows it; None: it is live."""
-    hidden: bool = False
-    """Lists leave it out."""
-    object: bytes = b""
-    """The machine object as JSON."""
-    folded: bytes = b""
-    """The engine's own machine; see `world_table`."""
+    cost: int = 0  # so far
+    last_at: int = 0  # the newest poll that showed it
+    kind: str = ""  # machines of one kind cost the same
+    spans: bytes = b"\x90"  # (since, until, cost) of its stretches at one price, as msgpack
+    paid: bytes = b""  # what its bill is made of, encoded by `cost_rows`
+    archive: str | None = None  # the archive that alone shows it; None: it is live
+    hidden: bool = False  # lists leave it out
+    object: bytes = b""  # the machine object as JSON
+    folded: bytes = b""  # the engine's own machine; see `world_table`
 
 
 _TYPES: Final[dict[Any, Any]] = {str: Text, int: Integer, bool: Integer, bytes: LargeBinary}
@@ -197,8 +178,7 @@ moments = Table(
 gone = Table("gone", metadata, Column("run_id", Text, primary_key=True), sqlite_with_rowid=False)
 
 
-ORDERED: Final = (runs, vms, anomalies, blind, marks)
-"""Tables in order of first sight."""
+ORDERED: Final = (runs, vms, anomalies, blind, marks)  # tables in order of first sight
 
 
 @cache

@@ -19,8 +19,7 @@ from projections.store.notes import MarkTable, NoteTable
 from projections.store.schema import ORDERED, VERSION, WAS, ddl, meta, moments, views_below
 from projections.store.tables import RunTable, VmTable
 
-_BUSY: Final = 5.0
-"""Seconds that a writer waits for another."""
+_BUSY: Final = 5.0  # seconds that a writer waits for another
 _VALUE: Final = select(meta.c.value).where(meta.c.key == bindparam("key"))
 _KEYED: Final = insert(meta).values(key=bindparam("key"), value=bindparam("value"))
 _PUT: Final = _KEYED.on_conflict_do_update(index_elements=["key"], set_={"value": _KEYED.excluded.value})
@@ -44,10 +43,8 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     """What the projections are made of, and how far."""
 
     version: int = VERSION
-    rules: str
-    """Name and version of all that decides; a change rebuilds the read models."""
-    record: str = ""
-    """The record's own id: these projections belong to it and no other."""
+    rules: str  # name and version of all that decides; a change rebuilds the read models
+    record: str = ""  # the record's own id: these projections belong to it and no other
     position: int = 0
 
 
@@ -63,8 +60,7 @@ class ProjectionStore(NoteTable, MarkTable):
         self.vms = VmTable(self)
         self.stamp = stamp
         """`ReadModels.stamp` while it, or what is below it, is in use; None: all of it is in memory."""
-        self.base = 0
-        """The moment of another store that this one is attached above."""
+        self.base = 0  # the moment of another store that this one is attached above
 
     @classmethod
     def create(cls, path: Path | None) -> "ProjectionStore":

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 _WORLD: Final = "world"
 _LASTING: Final = "lasting"
 T = TypeVar("T")
-encode: Final = msgspec.msgpack.Encoder().encode
-"""A run or a machine as the store keeps it."""
+encode: Final = msgspec.msgpack.Encoder().encode  # a run or a machine as the store keeps it
 decode_run: Final = msgspec.msgpack.Decoder(Run).decode
 decode_vm: Final = msgspec.msgpack.Decoder(Vm).decode
 
@@ -75,8 +74,7 @@ class _Stored(_Lazy[T]):
         self._table = table
         self._decode = decode
         self._all = False
-        self.kept: dict[str, int] = {}
-        """id → the hash of what the store has of it."""
+        self.kept: dict[str, int] = {}  # id → the hash of what the store has of it
 
     def __missing__(self, key: str) -> T:
         row = None if self._all else self._table.get(key)
@@ -232,16 +230,12 @@ class LiveCut(msgspec.Struct, frozen=True, kw_only=True):
     """The world at `position`, as far as it may be other than at the position before."""
 
     position: int
-    runs: dict[str, bytes]
-    """Every run that may have changed; new ones in order of first sight."""
-    gone: tuple[str, ...]
-    """Runs that were taken into others."""
+    runs: dict[str, bytes]  # every run that may have changed; new ones in order of first sight
+    gone: tuple[str, ...]  # runs that were taken into others
     vms: dict[str, bytes]
-    world: bytes
-    """See `pieces`."""
+    world: bytes  # see `pieces`
     lasting: bytes
-    notes: tuple[Anomaly | Blind, ...]
-    """New ones, in order."""
+    notes: tuple[Anomaly | Blind, ...]  # new ones, in order
 
 
 def cut_of(live: "LiveWorld", after: int) -> LiveCut | None:

@@ -24,10 +24,8 @@ class Compiler(NamedTuple):
     """What compiles here."""
 
     program: str
-    words: str
-    """What it is, for a person."""
-    stands_in: bool
-    """Kernels run on the CPU: there is no GPU, or no compiler for it."""
+    words: str  # what it is, for a person
+    stands_in: bool  # kernels run on the CPU: there is no GPU, or no compiler for it
 
 
 def find_compiler(wanted: str) -> Compiler | None:

@@ -10,10 +10,8 @@ import threading
 import time
 from typing import IO, NamedTuple
 
-KEPT = 16_384
-"""Bytes kept of the beginning and of the end of an output."""
-_LINGER = 10.0
-"""Seconds for an output to close once its program is over."""
+KEPT = 16_384  # bytes kept of the beginning and of the end of an output
+_LINGER = 10.0  # seconds for an output to close once its program is over
 _MEANS = {
     "SIGSEGV": ": memory was used that is not there",
     "SIGABRT": ": the program gave up",

@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 
 MARK = "::steno:: "
-LONGEST = 8_000
-"""Characters of one text in a frame; of more, the end is kept."""
+LONGEST = 8_000  # characters of one text in a frame; of more, the end is kept
 
 
 class Teller:

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 CODES = {"float32": "f", "float64": "d", "int32": "i"}
 """What `array` calls a type; the 16-bit ones are packed by hand."""
-SIZES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int32": 4}
-"""Bytes of one number."""
+SIZES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int32": 4}  # bytes of one number
 BLOCK = 65_521
 """Entries made one by one; a longer tensor repeats them. A prime, so that no row of a usual length repeats."""
 
@@ -52,12 +51,10 @@ def unpacked(data: bytes, dtype: str) -> Sequence[float]:
 class Compared(NamedTuple):
     """How far a tensor is from what it should be."""
 
-    wrong: int
-    """Entries out of tolerance."""
+    wrong: int  # entries out of tolerance
     largest: float
     """The largest difference; infinite where an entry is not a number and should be one."""
-    first: dict[str, object] | None
-    """The first entry out of tolerance."""
+    first: dict[str, object] | None  # the first entry out of tolerance
 
 
 def compared(got: Sequence[float], expected: Sequence[float], absolute: float, relative: float) -> Compared:

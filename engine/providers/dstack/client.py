@@ -17,23 +17,16 @@ from events.clock import SECOND, Clock, parse_time
 from events.errors import StenoError
 from events.poll import too_deep, too_wide
 
-CONNECT_TIMEOUT = 5.0
-"""Seconds to a connection."""
-READ_TIMEOUT = 30.0
-"""Seconds without a byte."""
+CONNECT_TIMEOUT = 5.0  # seconds to a connection
+READ_TIMEOUT = 30.0  # seconds without a byte
 POLL_TIMEOUT = 20.0
 """Seconds without a byte that a poll waits, and twice as long for all of it: whoever else is asked in the same round is
 asked again before its source counts as stale."""
-TOTAL_TIMEOUT = 120.0
-"""Seconds for a question and its whole answer, a second try included."""
-UPLOAD_TIMEOUT = 900.0
-"""As `TOTAL_TIMEOUT`, where a file is sent."""
-LARGEST = 32 * 1024 * 1024
-"""Bytes of an answer we are ready to hold; a page of 100 runs has 0.6 MB."""
-KEEP_ALIVE = 4.0
-"""Seconds an idle connection is trusted; dstack's HTTP server closes it after 5."""
-PAGE = 100
-"""Rows of a page; dstack's limit."""
+TOTAL_TIMEOUT = 120.0  # seconds for a question and its whole answer, a second try included
+UPLOAD_TIMEOUT = 900.0  # as `TOTAL_TIMEOUT`, where a file is sent
+LARGEST = 32 * 1024 * 1024  # bytes of an answer we are ready to hold; a page of 100 runs has 0.6 MB
+KEEP_ALIVE = 4.0  # seconds an idle connection is trusted; dstack's HTTP server closes it after 5
+PAGE = 100  # rows of a page; dstack's limit
 MOST_PAGES = 1_000
 """Pages of one list read in a row: 100,000 rows. A server whose pages never end does not hold us."""
 FUTURE = 86_400 * SECOND
@@ -46,12 +39,9 @@ class PagedList(msgspec.Struct, frozen=True):
     """A list endpoint of the server and how it is paged."""
 
     path: str
-    project: str
-    """The key of its request that takes the project."""
-    time_key: str
-    """The key of its rows by whose time they are sorted."""
-    cursor: tuple[str, str]
-    """The keys of its request that take the last row's time and id."""
+    project: str  # the key of its request that takes the project
+    time_key: str  # the key of its rows by whose time they are sorted
+    cursor: tuple[str, str]  # the keys of its request that take the last row's time and id
 
     def request(self, project: str) -> dict[str, object]:
         return {self.project: [project] if self.project == "project_names" else project, "limit": PAGE}
@@ -70,10 +60,8 @@ class HttpAnswer(msgspec.Struct, frozen=True, kw_only=True):
     status: int | None
     body: bytes = b""
     error: str | None = None
-    sent: bool = True
-    """False where the question certainly never left: no connection was made."""
-    server_time: int | None = None
-    """HTTP `Date`, microseconds."""
+    sent: bool = True  # false where the question certainly never left: no connection was made
+    server_time: int | None = None  # HTTP `Date`, microseconds
 
     @property
     def ok(self) -> bool:
@@ -110,8 +98,7 @@ class ListPage(msgspec.Struct, frozen=True, kw_only=True):
     request: dict[str, object]
     answer: HttpAnswer
     rows: list[dict[str, object]] | None
-    whole: bool
-    """The list ends here."""
+    whole: bool  # the list ends here
     last: bool
     """No page follows: the list ends, cannot be read, brings the same rows again, or has `MOST_PAGES`."""
 

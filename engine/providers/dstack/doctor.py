@@ -28,16 +28,13 @@ from events.errors import StenoError, UnreadableInput
 OLDEST, NEWEST = (0, 19, 37), (0, 22, 5)
 """Servers Steno is tried with; others are polled all the same."""
 MOST_OFFERS = 20
-PRICING = 90.0
-"""Seconds the server may take to ask its clouds for offers."""
+PRICING = 90.0  # seconds the server may take to ask its clouds for offers
 CLOUD_KEY = "DSTACK_AMDDEVCLOUD_API_KEY"
-PLACE = "~/.dstack/server/config.yml"
-"""Where dstack's server reads it, on the machine it runs on."""
+PLACE = "~/.dstack/server/config.yml"  # where dstack's server reads it, on the machine it runs on
 
 BOOT = 15 * 60 * SECOND
 """Longest life of a machine before its task starts that a worst case counts; dstack gives up earlier."""
-END = 15 * 60 * SECOND
-"""How long dstack goes on trying to end a machine."""
+END = 15 * 60 * SECOND  # how long dstack goes on trying to end a machine
 _EXAMPLE = "rocm-dstack-hotaisle"
 
 _SHOWN = ("amddevcloud", "hotaisle")
@@ -63,10 +60,8 @@ class DstackOffer(msgspec.Struct, frozen=True, kw_only=True):
     backend: str
     instance: str
     region: str
-    gpu: str
-    """`1 × MI300X 192GB`; empty without one."""
-    price: int
-    """Micro-dollars an hour."""
+    gpu: str  # `1 × MI300X 192GB`; empty without one
+    price: int  # micro-dollars an hour
     spot: bool
     availability: str
     """As dstack has it: `available`, `idle`, `busy`, `not_available`, `no_quota`, `unknown`."""
@@ -123,10 +118,8 @@ class Diagnosis:
 
     client: Client
     task: Mapping[str, object]
-    nodes: int | None
-    """As for `fleet.plan_fleet`."""
-    timeout: IdleSetting | None = None
-    """Steno's own idle timeout; None: leave the idle check out."""
+    nodes: int | None  # as for `fleet.plan_fleet`
+    timeout: IdleSetting | None = None  # Steno's own idle timeout; None: leave the idle check out
     cloud_key_set: bool = False
     checks: list[Check] = field(default_factory=list)
     server_version: str | None = None

@@ -20,8 +20,7 @@ _LISTING: Final = {
     "instances/list": Listing.VMS,
     "events/list": Listing.EVENTS,
 }
-_PAGE: Final = {"instances/list": 1000}
-"""dstack's default `limit`; of other lists it is 100."""
+_PAGE: Final = {"instances/list": 1000}  # dstack's default `limit`; of other lists it is 100
 MOST_ITEMS: Final = 10_000
 """Items of a server's answer: a page that we ask for has 100, and each new item becomes a stream of the record."""
 

@@ -11,10 +11,8 @@ from engine.providers.base import Preparation
 from engine.providers.dstack.client import RUNS, Client
 from engine.providers.dstack.lenient import at, objects
 
-RUN_IDLE = 300
-"""Seconds dstack keeps a machine idle after a run that says nothing about it."""
-FLEET_IDLE = 72 * 3600
-"""Seconds dstack keeps a machine idle in a fleet that says nothing about it."""
+RUN_IDLE = 300  # seconds dstack keeps a machine idle after a run that says nothing about it
+FLEET_IDLE = 72 * 3600  # seconds dstack keeps a machine idle in a fleet that says nothing about it
 _GONE = frozenset({"terminating", "terminated"})
 
 

@@ -16,18 +16,15 @@ _LATER = BACKSTOP // SECOND
 class IdleSetting(msgspec.Struct, frozen=True, kw_only=True):
     """Steno's own idle timeout and who set it."""
 
-    limit: int | None
-    """Microseconds; None: for ever."""
-    origin: str
-    """Where the value is from: `default`, `steno.toml`, `AMD_VM_IDLE_TIMEOUT in .env` …"""
+    limit: int | None  # microseconds; None: for ever
+    origin: str  # where the value is from: `default`, `steno.toml`, `AMD_VM_IDLE_TIMEOUT in .env` …
 
 
 class Idling(msgspec.Struct, frozen=True, kw_only=True):
     """What becomes of the machine this task would make, and which fleets would do otherwise."""
 
     message: str
-    fleets: tuple[str, ...] = ()
-    """One line a fleet whose own `idle_duration` gets in the way."""
+    fleets: tuple[str, ...] = ()  # one line a fleet whose own `idle_duration` gets in the way
 
 
 def idling(task: Mapping[str, object], fleets: Sequence[Mapping[str, object]], timeout: IdleSetting) -> Idling:

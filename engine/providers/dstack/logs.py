@@ -11,10 +11,8 @@ from engine.providers.dstack.client import FINISHED, Client, time_of
 from engine.providers.dstack.lenient import at, objects
 from events.clock import SECOND, backoff, format_time
 
-PAGE = 1000
-"""Pieces of a page; dstack's limit."""
-EVERY = 1 * SECOND
-"""How long to wait for more, following."""
+PAGE = 1000  # pieces of a page; dstack's limit
+EVERY = 1 * SECOND  # how long to wait for more, following
 PATIENCE = 10
 """Failures in a row that following bears: some three minutes, where a restart takes 17 s."""
 EMPTY_PAGES = 100
@@ -27,8 +25,7 @@ class _Place(msgspec.Struct):
     """How far one submission's output has been read."""
 
     newest: int | None = None
-    seen: list[tuple[int, str]] = []
-    """Pieces read within the overlap before `newest`."""
+    seen: list[tuple[int, str]] = []  # pieces read within the overlap before `newest`
 
 
 def logs(client: Client, provider_id: str, *, follow: bool) -> Iterator[bytes]:

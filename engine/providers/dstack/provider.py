@@ -30,8 +30,7 @@ from engine.server_clock import skew_of
 from events.clock import SECOND, Clock, Ids
 from events.poll import Poll
 
-FLEET_NODES = 3
-"""Machines a fleet may hold where nobody says otherwise."""
+FLEET_NODES = 3  # machines a fleet may hold where nobody says otherwise
 _GOING = ("terminating", "terminated")
 """Words of an instance's status after which nothing need be asked any more."""
 

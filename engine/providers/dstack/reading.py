@@ -24,8 +24,7 @@ from engine.providers.reading import Reading, Scope
 from engine.states import State
 from events.shape.shape import BodyShape
 
-_KNOWN: Final = 2048
-"""Runs whose facts are remembered."""
+_KNOWN: Final = 2048  # runs whose facts are remembered
 
 
 def alternatives(facts: RunFacts) -> Iterator[tuple[str, RunFacts]]:

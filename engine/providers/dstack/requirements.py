@@ -14,13 +14,11 @@ from engine.providers.dstack.lenient import MICRO, mapping
 from engine.requirements import ANY, Range, Requirements
 from events.clock import SECOND, UNITS
 
-OFF: Final = -1
-"""`idle_duration: off`."""
+OFF: Final = -1  # `idle_duration: off`
 
 _DURATION: Final = re.compile(r"^(\d{1,12}) *([smhdw])$")
 _SECONDS: Final = re.compile(r"^-?\d{1,12}$")
-_LONGEST: Final = 100 * 365 * 86_400
-"""Seconds; a longer time is as good as none."""
+_LONGEST: Final = 100 * 365 * 86_400  # seconds; a longer time is as good as none
 VENDORS: Final = {"nvidia": "nvidia", "amd": "amd", "google": "google", "tpu": "google", "intel": "intel"}
 _OTHER_VENDORS: Final = ("tenstorrent", "tt")
 _Spot = Literal["spot", "on-demand", "auto"]

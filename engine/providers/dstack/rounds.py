@@ -53,8 +53,7 @@ class Rounds:
         self._living: dict[str, int] = {}
         """Machines not yet terminated when last seen, with the time they were created."""
         self._turn = 0
-        self._first = 0
-        """The endpoint the next round begins with."""
+        self._first = 0  # the endpoint the next round begins with
         self._no_events = False
         """The server has no list of events, or one that takes other questions; asked again only by a new process."""
         self._project_id: str | None = None

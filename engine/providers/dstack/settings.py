@@ -188,12 +188,10 @@ _PROJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,49}")
 class Address(msgspec.Struct, frozen=True, kw_only=True):
     """A server, a token and a project; made by `address()` only."""
 
-    url: str
-    """`http(s)://host[:port][/prefix]`, without a slash at the end."""
+    url: str  # `http(s)://host[:port][/prefix]`, without a slash at the end
     token: str
     project: str
-    loopback: bool
-    """The server is this machine: no proxy stands between."""
+    loopback: bool  # the server is this machine: no proxy stands between
 
     def __repr__(self) -> str:
         return f"Address(url={self.url!r}, project={self.project!r})"

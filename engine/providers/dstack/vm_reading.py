@@ -14,8 +14,7 @@ from engine.providers.dstack.lenient import MICRO, Identified, LenientDecoder
 from engine.providers.dstack.run_reading import read_time
 from engine.states import VmState
 
-DEAREST: Final = 1_000_000
-"""Dollars an hour; a price beyond it is no price."""
+DEAREST: Final = 1_000_000  # dollars an hour; a price beyond it is no price
 
 _Whole = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Price = Annotated[float, msgspec.Meta(ge=0, le=DEAREST)]

@@ -21,8 +21,7 @@ _STATE: Final = {
 RUN_STATE: Final = {"pending": State.QUEUED, **_STATE}
 """Where a run is before its end, by its status."""
 RUN_STATUSES: Final = FINAL_RUN_STATUSES | RUN_STATE.keys()
-JOB_STATE: Final = {"pulling": State.PULLING, **_STATE}
-"""As `RUN_STATE`, of a job."""
+JOB_STATE: Final = {"pulling": State.PULLING, **_STATE}  # as `RUN_STATE`, of a job
 ENDED_JOB_STATUSES: Final = FINAL_RUN_STATUSES | {"aborted"}
 JOB_STATUSES: Final = ENDED_JOB_STATUSES | JOB_STATE.keys()
 
@@ -142,8 +141,7 @@ _VM_CAUSE: Final[dict[str, VmReason]] = {
     "max_instances_limit": VmReason.STOPPED_BY_POLICY,
     "fleet_spec_mismatch": VmReason.STOPPED_BY_POLICY,
 }
-INSTANCE_REASONS: Final = frozenset(_VM_CAUSE)
-"""`InstanceTerminationReason` of dstack 0.22.5."""
+INSTANCE_REASONS: Final = frozenset(_VM_CAUSE)  # `InstanceTerminationReason` of dstack 0.22.5
 
 OLD_INSTANCE_REASONS: Final[dict[str, str]] = {
     "Idle timeout": "idle_timeout",

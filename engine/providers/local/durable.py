@@ -51,10 +51,8 @@ def sync_folder(path: Path) -> None:
 
 MACHINES = ".machines"
 """The folder of machines, below the provider's; the point keeps it apart from the runs."""
-LIFE = "lock"
-"""Held while the supervisor of a run, or the process that is a machine, lives."""
-BUSY = "busy"
-"""Held in a machine's folder by the supervisor of the run that is on it."""
+LIFE = "lock"  # held while the supervisor of a run, or the process that is a machine, lives
+BUSY = "busy"  # held in a machine's folder by the supervisor of the run that is on it
 
 
 def lock(folder: Path, name: str = LIFE) -> int | None:

@@ -14,8 +14,7 @@ from engine.providers.local.task import LocalTask
 
 _PROGRAM = "import sys; sys.path.append(sys.argv[1]); from engine.providers.local.supervisor import main; main()"
 _IMPORT_FOLDER = str(Path(__file__).parents[3])
-_PATIENCE = 30
-"""Seconds for a start that takes tens of milliseconds."""
+_PATIENCE = 30  # seconds for a start that takes tens of milliseconds
 
 
 def launch(folder: Path, gate: Path, taken: ClaimedRun, task: LocalTask, output_limit: int) -> None:

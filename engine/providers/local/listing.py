@@ -12,10 +12,8 @@ from engine.providers.local.state import Ended, RunState, StateDamaged, close_lo
 from engine.providers.local.store import RunFolders
 from events.clock import SECOND, Clock
 
-SHORT: Final = 100
-"""Ended things in a listing that is not the whole history."""
-WHOLE: Final = 1_000_000
-"""The `limit` that says: all of them."""
+SHORT: Final = 100  # ended things in a listing that is not the whole history
+WHOLE: Final = 1_000_000  # the `limit` that says: all of them
 _HOUR: Final = 3600 * SECOND
 _log = logging.getLogger(__name__)
 
@@ -23,18 +21,15 @@ _log = logging.getLogger(__name__)
 class AnswerPage(msgspec.Struct, frozen=True, kw_only=True):
     req: bytes
     body: bytes
-    complete: bool
-    """Nothing was left out."""
+    complete: bool  # nothing was left out
 
 
 class _Row(msgspec.Struct, frozen=True, kw_only=True):
     """A run or a machine."""
 
     id: str
-    run_id: str | None
-    """The run itself, or the one that the machine was there for alone."""
-    at: int
-    """When it came to be; the newest is listed first."""
+    run_id: str | None  # the run itself, or the one that the machine was there for alone
+    at: int  # when it came to be; the newest is listed first
     until: int | None
     """A first contact that reads history back to a later time leaves it out; None: it is not over."""
     item: bytes
@@ -105,10 +100,8 @@ class Lister:
         self._clock = clock
         self._runs = _Rows()
         self._machines = _Rows()
-        self._active: dict[str, RunState] = {}
-        """The runs that went on at the last reading."""
-        self._ended: list[RunState] = []
-        """Those found ended since machines were last read."""
+        self._active: dict[str, RunState] = {}  # the runs that went on at the last reading
+        self._ended: list[RunState] = []  # those found ended since machines were last read
 
     def runs(self, follow: Collection[str], since: int | None) -> AnswerPage:
         """Every active and followed run, and the newest ended ones; all of them where a followed one is not known."""

@@ -21,8 +21,7 @@ TYPE_CHECKING = False  # `typing` would double the time that the imports take
 if TYPE_CHECKING:
     from typing import Any
 
-_TICK = 0.2
-"""Seconds between two looks for a request to go."""
+_TICK = 0.2  # seconds between two looks for a request to go
 _SECOND = 1_000_000
 
 

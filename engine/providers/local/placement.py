@@ -19,10 +19,8 @@ _MOST_GPUS = 16
 class LocalOffer(msgspec.Struct, frozen=True, kw_only=True):
     """What a new machine is like and costs, as the settings have it."""
 
-    price: int = 0
-    """Micro-dollars an hour; 0: free."""
-    boot: int = 0
-    """Microseconds it takes to come up."""
+    price: int = 0  # micro-dollars an hour; 0: free
+    boot: int = 0  # microseconds it takes to come up
     gpu: str | None = None
     """The model it is said to have; a label only, for a process has what this host has."""
     gpu_count: int = 0
@@ -32,15 +30,12 @@ class MachineSpec(LocalOffer, frozen=True, kw_only=True):
     """One machine. Times are microseconds UTC."""
 
     id: str
-    name: str
-    """`steno-slot-1-0`, `local-0`: given again once its machine is gone."""
+    name: str  # `steno-slot-1-0`, `local-0`: given again once its machine is gone
     num: int
     slot: str | None
-    hostname: str
-    """Unique, and the only link from a run to its machine."""
+    hostname: str  # unique, and the only link from a run to its machine
     created: int
-    idle: int
-    """How long it may idle before it goes by itself; 0: it goes with its run; -1: never."""
+    idle: int  # how long it may idle before it goes by itself; 0: it goes with its run; -1: never
     cpus: int
     memory_mib: int
     disk_mib: int
@@ -71,23 +66,17 @@ def gpu_memory_mib(model: str) -> int:
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """What a run asks of its machine."""
 
-    slot: str | None = None
-    """The name whose one machine it must be; None: any."""
-    fresh: bool = False
-    """Never one that was used before."""
-    reuse: bool = False
-    """Only one that is there."""
-    idle: int = 0
-    """Of a machine made for it, as in `MachineSpec`."""
-    gpus: tuple[str, ...] = ()
-    """Models it takes; empty: any, or none."""
+    slot: str | None = None  # the name whose one machine it must be; None: any
+    fresh: bool = False  # never one that was used before
+    reuse: bool = False  # only one that is there
+    idle: int = 0  # of a machine made for it, as in `MachineSpec`
+    gpus: tuple[str, ...] = ()  # models it takes; empty: any, or none
     gpu_count: int = 0
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
     spec: MachineSpec
-    free: bool
-    """Nothing runs on it and nobody has told it to go."""
+    free: bool  # nothing runs on it and nobody has told it to go
 
 
 class NoCapacity(msgspec.Struct, frozen=True):

@@ -21,8 +21,7 @@ from engine.providers.readings import READINGS
 from events.clock import Clock, Ids
 from events.poll import Poll
 
-DEFAULT_OUTPUT_LIMIT = 1 << 30
-"""Bytes of output kept of one run (1 GiB)."""
+DEFAULT_OUTPUT_LIMIT = 1 << 30  # bytes of output kept of one run (1 GiB)
 
 _log = logging.getLogger(__name__)
 

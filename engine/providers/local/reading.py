@@ -84,10 +84,8 @@ class Asked(msgspec.Struct, kw_only=True):
 
 class RunMachine(msgspec.Struct, kw_only=True):
     id: str
-    hostname: str | None
-    """None until it is up."""
-    price: int
-    """Micro-dollars an hour."""
+    hostname: str | None  # None until it is up
+    price: int  # micro-dollars an hour
 
 
 class ListedRun(msgspec.Struct, kw_only=True):
@@ -105,8 +103,7 @@ class ListedRun(msgspec.Struct, kw_only=True):
     detail: str | None = None
     exit_status: int | None = None
     ended_at: int | None = None
-    cost: int = 0
-    """Micro-dollars, waiting included and idling left out."""
+    cost: int = 0  # micro-dollars, waiting included and idling left out
     machine: RunMachine | None
     command: tuple[str, ...]
     folder: str
@@ -128,14 +125,11 @@ class ListedMachine(msgspec.Struct, kw_only=True, rename=_KEYS.get):
     status: str
     reason: str | None = None
     message: str | None = None
-    unreachable: bool = False
-    """Its process died without a word."""
-    busy_blocks: int = 0
-    """Runs on it."""
+    unreachable: bool = False  # its process died without a word
+    busy_blocks: int = 0  # runs on it
     created: int
     finished_at: int | None = None
-    price: int
-    """Micro-dollars an hour."""
+    price: int  # micro-dollars an hour
     instance_type: str
     gpu: str | None
     gpu_count: int

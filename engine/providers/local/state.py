@@ -56,14 +56,10 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
     argv: tuple[str, ...]
     folder: str
-    max_duration: int | None
-    """Seconds; None: no limit."""
-    grace: int | None
-    """Seconds between SIGTERM and SIGKILL; None: SIGKILL only on abort."""
-    ignored: tuple[str, ...]
-    """Fields the task sets and this machine does not follow."""
-    configuration: dict[str, object]
-    """The task as it was given, every secret value null."""
+    max_duration: int | None  # seconds; None: no limit
+    grace: int | None  # seconds between SIGTERM and SIGKILL; None: SIGKILL only on abort
+    ignored: tuple[str, ...]  # fields the task sets and this machine does not follow
+    configuration: dict[str, object]  # the task as it was given, every secret value null
 
 
 class Accepted(Command, frozen=True, kw_only=True):
@@ -74,8 +70,7 @@ class Accepted(Command, frozen=True, kw_only=True):
     """The run id it was submitted with, which a new attempt's own differs from; None: taken by an older version."""
     name: str
     user: str
-    at: int
-    """Microseconds, UTC, as all times here."""
+    at: int  # microseconds, UTC, as all times here
     machine: MachineSpec | None = None
     """The machine it is on; None: no place was found (or it was taken before machines were told apart)."""
 
@@ -90,13 +85,11 @@ class Stopping(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    reason: str
-    """A key of `reading.CAUSES`; of a machine, of `reading.VM_CAUSES`."""
+    reason: str  # a key of `reading.CAUSES`; of a machine, of `reading.VM_CAUSES`
     message: str
     at: int
     exit_status: int | None = None
-    detail: str | None = None
-    """What the message leaves out."""
+    detail: str | None = None  # what the message leaves out
 
 
 class _State(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,8 +100,7 @@ class _State(msgspec.Struct, frozen=True, kw_only=True):
     """The machine can take runs; of a run that waits for its machine: its command exists, or is about to."""
     stopping: Stopping | None = None
     ended: Ended | None = None
-    lives: bool = False
-    """Its process lives, or its submitter is about to start one."""
+    lives: bool = False  # its process lives, or its submitter is about to start one
 
     @property
     def active(self) -> bool:
@@ -231,8 +223,7 @@ def _end_of(state: RunState | MachineState, now: int) -> Ended:
 
 
 _CHUNK = 1 << 18
-_PAUSE = 50_000
-"""Microseconds between two looks at a file that did not grow."""
+_PAUSE = 50_000  # microseconds between two looks at a file that did not grow
 
 
 def read_output(folder: Path, *, follow: bool, clock: Clock) -> Iterator[bytes]:

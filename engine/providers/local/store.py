@@ -43,8 +43,7 @@ class ClaimedRun:
     """The folder of the machine it is on, if that is kept warm; None: the run's own supervisor is the machine."""
     locks: dict[str, int]
     """Descriptors: `run` of its folder; of `machine` `busy`, and `life` where its process is still to be started."""
-    held: ExitStack
-    """Closes our copies of the locks: who was started has its own."""
+    held: ExitStack  # closes our copies of the locks: who was started has its own
 
 
 class RunFolders:

@@ -37,8 +37,7 @@ class OutputKeeper:
     """
 
     def __init__(self, path: Path, limit: int) -> None:
-        self.pipe: int | None
-        """The end to read; None once every writer has closed."""
+        self.pipe: int | None  # the end to read; None once every writer has closed
         self.pipe, self.writer = os.pipe()
         os.set_blocking(self.pipe, False)
         if sys.platform == "linux":
@@ -81,10 +80,8 @@ class OutputKeeper:
             os.fsync(self._file)
 
 
-_TICK = 0.2
-"""Seconds between two looks for a stop request."""
-_HURRY = 0.02
-"""Seconds between two looks while the run is being ended, or waits for its machine."""
+_TICK = 0.2  # seconds between two looks for a stop request
+_HURRY = 0.02  # seconds between two looks while the run is being ended, or waits for its machine
 _GRACES = {"killed": 0, "machine_lost": 0, "supervisor_lost": 2}
 """Seconds between SIGTERM and SIGKILL where the run's own grace does not count: a host going down waits little."""
 _UNKILLABLE = 10.0
@@ -121,8 +118,7 @@ class Supervisor:
         self._told_to_quit = False
         self._began = time.monotonic()
         self._up_at = self._began + plan["boot"] / 1_000_000
-        self._wake, writer = os.pipe()
-        """Becomes readable when a child has ended or SIGTERM came."""
+        self._wake, writer = os.pipe()  # becomes readable when a child has ended or SIGTERM came
         os.set_blocking(self._wake, False)
         os.set_blocking(writer, False)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)

@@ -16,8 +16,7 @@ from engine.providers.local.state import Command
 from engine.providers.task import resolve_env
 from events.clock import UNITS
 
-DEFAULT_GRACE = 10
-"""Seconds between SIGTERM and SIGKILL where the task sets no `stop_duration`."""
+DEFAULT_GRACE = 10  # seconds between SIGTERM and SIGKILL where the task sets no `stop_duration`
 
 INHERITED = (
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "LD_LIBRARY_PATH",
@@ -36,8 +35,7 @@ _DURATION = re.compile(r"(\d+) *([smhdw])")
 class LocalTask(Command, frozen=True, kw_only=True):
     """A task made ready for this machine."""
 
-    environment: dict[str, str]
-    """Holds secrets in clear: never written down."""
+    environment: dict[str, str]  # holds secrets in clear: never written down
 
 
 LONGEST = 128 * 1024

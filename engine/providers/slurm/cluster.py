@@ -31,11 +31,9 @@ class NodePool(msgspec.Struct, frozen=True, kw_only=True):
     """The nodes of one partition with GPUs of one type."""
 
     partition: str
-    gpu: str
-    """As Slurm calls the type: `a6000`, or `1g.10gb` for a slice of a GPU."""
+    gpu: str  # as Slurm calls the type: `a6000`, or `1g.10gb` for a slice of a GPU
     gpus_per_node: int
-    nodes: int
-    """Those that are up."""
+    nodes: int  # those that are up
     idle: int = 0
     cpus: int = 1
     memory: int = 1024

@@ -37,8 +37,7 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     line: str
     files: tuple[Path, ...] = ()
     """Files and folders that are there, absolute, in the order of the words."""
-    project: bool = False
-    """It runs code of the current folder, by a file, a module or `uv run`."""
+    project: bool = False  # it runs code of the current folder, by a file, a module or `uv run`
 
     @property
     def workers(self) -> int | None:

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from engine.providers.slurm.plan import Strategy
     from engine.providers.slurm.project import Project
 
-FAN_OUT = 16
-"""The most strategies submitted at once."""
+FAN_OUT = 16  # the most strategies submitted at once
 
 
 def task_of(

@@ -9,21 +9,17 @@ from events.clock import SECOND
 
 _NUMBERED: Final = re.compile(r"[a-z]+\d+|\d+g\.\d+gb")
 """A GPU type that is a model or a slice: `a6000`, `v100`, `1g.10gb`; another may be any name of the site."""
-_CLOSE: Final = 0.2
-"""A card of 80 GB says 81,559 MiB."""
+_CLOSE: Final = 0.2  # a card of 80 GB says 81,559 MiB
 
 
 class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
     """One line of `reports/<job>`: the machine, or (`phase`) when the script began something."""
 
-    at: int = 0
-    """Seconds since the epoch."""
+    at: int = 0  # seconds since the epoch
     phase: str | None = None
     node: str = ""
-    asked: str = ""
-    """`a6000:4`, `:2` of any type, `:0` none."""
-    slices: str = ""
-    """`MIG 1g.10gb MIG 1g.10gb`."""
+    asked: str = ""  # `a6000:4`, `:2` of any type, `:0` none
+    slices: str = ""  # `MIG 1g.10gb MIG 1g.10gb`
     gpus: str = ""
     """`NVIDIA RTX A6000, 49140;NVIDIA RTX A6000, 49140`, memory in MiB; empty: the machine cannot say."""
 

@@ -14,8 +14,7 @@ from engine.providers.slurm.cluster import Cluster, NodePool
 
 SOON: Final = 5 * 60
 """Seconds: a probe that starts within them fits into a gap of the schedule (backfill)."""
-MULTI_NODE_FROM: Final = 4
-"""GPUs from which two nodes are tried."""
+MULTI_NODE_FROM: Final = 4  # GPUs from which two nodes are tried
 MOST_CPUS: Final = 32
 CPUS_PER_GPU: Final = 4
 SLICE_CPUS, SLICE_MEMORY = 1, 16 * 1024
@@ -40,8 +39,7 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     gpus: int
     nodes: int
     minutes: int
-    start: int | None
-    """Seconds from the probe; None: refused."""
+    start: int | None  # seconds from the probe; None: refused
     said: str = ""
 
 
@@ -49,8 +47,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """What somebody asks for. Memory in MiB, time in minutes."""
 
     gpus: int = 1
-    types: tuple[str, ...] = ()
-    """Of the cluster, by preference; empty: any."""
+    types: tuple[str, ...] = ()  # of the cluster, by preference; empty: any
     mig: bool = False
     minutes: int = 60
     memory: int | None = None
@@ -66,17 +63,13 @@ class Strategy(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int
     gpus_per_node: int
     cpus: int
-    memory: int
-    """MiB of one node."""
-    minutes: int
-    """Of one segment, with `checkpoint`; else all."""
+    memory: int  # MiB of one node
+    minutes: int  # of one segment, with `checkpoint`; else all
     segments: int = 1
-    start: int | None = None
-    """Seconds until it may start, where a probe says soon; None: unknown."""
+    start: int | None = None  # seconds until it may start, where a probe says soon; None: unknown
     units: float | None = None
     """Service units of all of it; None: the site's table has no rate for it."""
-    why: str = ""
-    """The reason for its rank."""
+    why: str = ""  # the reason for its rank
 
     @property
     def label(self) -> str:

@@ -28,14 +28,11 @@ class Project(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     root: str
     """Of the repository, or the current folder where there is none; absolute, on this machine."""
-    workdir: str
-    """The current folder, from the root."""
-    files: dict[str, str]
-    """Path from the root → SHA-256, of a symbolic link that of its target."""
+    workdir: str  # the current folder, from the root
+    files: dict[str, str]  # path from the root → SHA-256, of a symbolic link that of its target
     untracked: tuple[str, ...] = ()
     """Python files, and folders that the command names, that git does not track and that stay here."""
-    environment: str | None = None
-    """`<lock file, from the root>@<hash>`; None: it has no lock file."""
+    environment: str | None = None  # `<lock file, from the root>@<hash>`; None: it has no lock file
 
     @property
     def digest(self) -> str:

@@ -45,10 +45,8 @@ _SINFO: Final = "%N|%T|%E|%C|%m|%G|%R"
 _SUBMITTED: Final = re.compile(r"(\d+)(?:;.*)?")
 _MARKED: Final = re.compile(rf"--comment=[\"']?{MARK}([0-9a-f-]+)")
 _PROOF: Final = ("-X", "-D", "-P", "-n")
-_AT_ONCE: Final = 2000
-"""Ids of one call of sacct."""
-_LOOK_BACK: Final = 60 * SECOND
-"""A cluster's clock may be behind ours."""
+_AT_ONCE: Final = 2000  # ids of one call of sacct
+_LOOK_BACK: Final = 60 * SECOND  # a cluster's clock may be behind ours
 _PACE: Final = SECOND
 _REFUSED: Final = "sbatch: error:"
 
@@ -66,8 +64,7 @@ class SlurmProvider(Provider):
         self._clock = clock
         self._accounting = site.accounting
         self._known: tuple[str, ...] | None = None
-        self._listed: frozenset[str] = frozenset()
-        """Jobs the controller listed in the last round."""
+        self._listed: frozenset[str] = frozenset()  # jobs the controller listed in the last round
         self._unreported: frozenset[str] = frozenset()
         """Jobs of ours that have not yet said what they found on their machine, and that they run their command."""
         self._reported: set[str] = set()

@@ -12,20 +12,15 @@ import msgspec
 class Question(msgspec.Struct, frozen=True, kw_only=True):
     """A command, read."""
 
-    tool: str
-    """`squeue`, `sacct`, `scontrol`, `sinfo`; or anything else."""
+    tool: str  # `squeue`, `sacct`, `scontrol`, `sinfo`; or anything else
     columns: tuple[str, ...] = ()
     """Names of the columns of a text answer, ours where we use them: see `_SQUEUE` and `_SACCT`."""
     separator: str = "|"
     json: bool = False
-    jobs: frozenset[str] | None = None
-    """The ids it asks for; None: all."""
-    filtered: bool = False
-    """Something else narrows the answer: a user, a partition, states."""
-    duplicates: bool = False
-    """`sacct -D`: every attempt."""
-    environment: Mapping[str, str] = {}
-    """Variables that `env` sets for it."""
+    jobs: frozenset[str] | None = None  # the ids it asks for; None: all
+    filtered: bool = False  # something else narrows the answer: a user, a partition, states
+    duplicates: bool = False  # `sacct -D`: every attempt
+    environment: Mapping[str, str] = {}  # variables that `env` sets for it
 
 
 _SQUEUE: Final = {
@@ -38,8 +33,7 @@ _SACCT: Final = {
     "start": "started", "end": "ended", "nodelist": "nodes", "alloctres": "tres", "reason": "reason",
 }  # fmt: skip
 _FORMAT: Final = re.compile(r"%[.\-]?\d*([A-Za-z])")
-ENDS: Final = "grep"
-"""Reads the files into which job scripts write their exit status."""
+ENDS: Final = "grep"  # reads the files into which job scripts write their exit status
 REPORTS: Final = "find"
 """Reads the files into which job scripts write what they found, and when they began what."""
 _VALUED: Final = {

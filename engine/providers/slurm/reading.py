@@ -39,8 +39,7 @@ from events.errors import StenoError
 from events.shape.shape import LINES, BodyShape
 
 PREFIX: Final = "slurm:"
-MARK: Final = "steno:"
-"""How the comment of a job begins that Steno submitted; its run id follows."""
+MARK: Final = "steno:"  # how the comment of a job begins that Steno submitted; its run id follows
 REPORT: Final = "report"
 _WITNESSES: Final = {
     "squeue": CONTROLLER, "scontrol": CONTROLLER, "sacct": ACCOUNTING, ENDS: SCRIPT, REPORTS: REPORT,
@@ -48,8 +47,7 @@ _WITNESSES: Final = {
 _TEXT: Final = BodyShape(kind="run", items=LINES, identity="0")
 _WHOLE: Final = BodyShape(kind="run", items="")
 _UNKNOWN_JOB: Final = "Invalid job id"
-_UNNAMED: Final = "allocation"
-"""What accounting calls a job until it has its name."""
+_UNNAMED: Final = "allocation"  # what accounting calls a job until it has its name
 
 
 class SlurmReading(Reading):

@@ -18,10 +18,8 @@ MOST_TASKS: Final = 100_000
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """One job, or one attempt at it, as one source shows it. Times are microseconds, UTC."""
 
-    job: str
-    """As people type it: `12`, `12_3` for a task of an array."""
-    state: str
-    """Slurm's own word, upper case."""
+    job: str  # as people type it: `12`, `12_3` for a task of an array
+    state: str  # Slurm's own word, upper case
     reason: str | None = None
     name: str | None = None
     user: str | None = None
@@ -33,8 +31,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     started: int | None = None
     ended: int | None = None
     nodes: str | None = None
-    tres: str | None = None
-    """What it has: `billing=101,cpu=1,gres/gpu:a6000=1,mem=500M,node=1`."""
+    tres: str | None = None  # what it has: `billing=101,cpu=1,gres/gpu:a6000=1,mem=500M,node=1`
     restarts: int | None = None
 
 
@@ -45,8 +42,7 @@ _SCONTROL: Final = {
 }  # fmt: skip
 _TIMES: Final = frozenset({"submitted", "started", "ended"})
 _PAIR: Final = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z/:]*)=")
-NONE: Final = "No jobs"
-"""How an answer of `scontrol show job` begins that has none."""
+NONE: Final = "No jobs"  # how an answer of `scontrol show job` begins that has none
 _UNREADABLE: Final = "a line without the columns that were asked for"
 
 

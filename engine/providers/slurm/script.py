@@ -13,8 +13,7 @@ from engine.providers.slurm.spec import SHORTEST_SEGMENT, JobSpec
 
 _LEAST_S: Final = 60
 """Seconds a segment has at least before it is told to write its checkpoint; Slurm may tell it up to a minute early."""
-_NOTICE_S: Final = 120
-"""How long before its time limit a segment is told."""
+_NOTICE_S: Final = 120  # how long before its time limit a segment is told
 OUT_OF_TIME: Final = 124
 """Exit status of a program that was told to stop, did so with 0, and may not go on; the same as that of `timeout`."""
 _PORT: Final = 29500
@@ -41,8 +40,7 @@ _ENDING: Final = (
     'steno_say - "$steno_name"',
 )
 
-MARK: Final = "steno:"
-"""How the comment begins; the run id follows."""
+MARK: Final = "steno:"  # how the comment begins; the run id follows
 
 
 def notice(spec: JobSpec) -> int:

@@ -25,24 +25,19 @@ _HOST = re.compile(r"(?:[A-Za-z0-9._-]+@)?[A-Za-z0-9][A-Za-z0-9._-]*")
 class Site(msgspec.Struct, frozen=True, kw_only=True):
     """One cluster, and how Steno reaches and uses it."""
 
-    cluster: str
-    """Whose jobs these are: the name in `slurm/<cluster>`."""
+    cluster: str  # whose jobs these are: the name in `slurm/<cluster>`
     host: str | None = None
     """`[USER@]HOST` of a login node, as ssh knows it; None: the commands are on this machine."""
     folder: str = "~/steno"
     """Where job scripts' output, synced files and environments go, on the cluster."""
     partition: str | None = None
     account: str | None = None
-    timeout: float = 30.0
-    """Seconds one command may take."""
-    accounting: bool | None = None
-    """None: asked of the cluster."""
+    timeout: float = 30.0  # seconds one command may take
+    accounting: bool | None = None  # None: asked of the cluster
     rates: dict[str, float] | None = None
     """Service units an hour of one GPU of that type or one `cpu`, and `usd`: dollars of a unit; None: nothing costs."""
-    quota: str | None = None
-    """A shell line that prints the user's quota."""
-    aliases: dict[str, tuple[str, ...]] = {}
-    """GPU names people type → types of the cluster."""
+    quota: str | None = None  # a shell line that prints the user's quota
+    aliases: dict[str, tuple[str, ...]] = {}  # GPU names people type → types of the cluster
 
 
 def _rates(text: str) -> dict[str, float]:

@@ -37,8 +37,7 @@ _NOTICE: Final = re.compile(r"warning|\*\*|\S+: (debug|info)\b", re.IGNORECASE)
 class Done(msgspec.Struct, frozen=True, kw_only=True):
     """A command that has ended."""
 
-    words: tuple[str, ...]
-    """As it ran at the cluster."""
+    words: tuple[str, ...]  # as it ran at the cluster
     status: int
     out: str
     err: str

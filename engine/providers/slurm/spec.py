@@ -18,8 +18,7 @@ _WORD: Final = re.compile(r"[A-Za-z0-9_.@:+,\[\]%-]+")
 
 SHORTEST_SEGMENT: Final = 2
 """Minutes: a program is told to write its checkpoint within the last of them, so a shorter segment does nothing."""
-MOST_SEGMENTS: Final = 20
-"""Behind the first, where the task says nothing."""
+MOST_SEGMENTS: Final = 20  # behind the first, where the task says nothing
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,14 +26,11 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     commands: tuple[str, ...]
     env: dict[str, str] = {}
-    gpu: str | None = None
-    """The type of the cluster (`a6000`), or a slice (`1g.10gb`); None: any."""
-    gpus: int = 0
-    """Of one node."""
+    gpu: str | None = None  # the type of the cluster (`a6000`), or a slice (`1g.10gb`); None: any
+    gpus: int = 0  # of one node
     nodes: int = 1
     cpus: int | None = None
-    memory: int | None = None
-    """Of one node."""
+    memory: int | None = None  # of one node
     time: int | None = None
     partition: str | None = None
     account: str | None = None
@@ -45,17 +41,13 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     workdir: str | None = None
     environment: str | None = None
     """`<lock file, from the top of the snapshot>@<hash>`: of the packages it needs; None: those of the machine."""
-    snapshot: str | None = None
-    """Of the files it runs on: `<project>/<time>-<digest>`."""
-    workers: int | None = None
-    """Data workers that its command asks for."""
+    snapshot: str | None = None  # of the files it runs on: `<project>/<time>-<digest>`
+    workers: int | None = None  # data workers that its command asks for
     requeue: bool | None = None
     checkpoint: bool = False
     """`time` is that of a segment: shortly before its end the program gets SIGUSR1, and the job is requeued."""
-    total: int | None = None
-    """Minutes of all segments; None: as many as `resubmissions` allows."""
-    resubmissions: int = MOST_SEGMENTS
-    """The most segments behind the first."""
+    total: int | None = None  # minutes of all segments; None: as many as `resubmissions` allows
+    resubmissions: int = MOST_SEGMENTS  # the most segments behind the first
 
 
 def minutes(text: object, where: str) -> int:

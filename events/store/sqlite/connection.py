@@ -23,8 +23,7 @@ from sqlalchemy.pool import NullPool
 
 from events.errors import NotARecord, RecordDamaged, RecordLocked, RecordNotWritable
 
-BUSY_TIMEOUT: Final = 5.0
-"""Seconds a writer waits for another before it gives up."""
+BUSY_TIMEOUT: Final = 5.0  # seconds a writer waits for another before it gives up
 
 _LOCKED: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _UNWRITABLE: Final = (

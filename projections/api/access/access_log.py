@@ -18,8 +18,7 @@ from projections.api.roles import Caller
 _log = logging.getLogger("steno.access")
 _KEPT: Final = 10_000
 """Lines waiting to be written; if the log blocks, the oldest are dropped and counted."""
-_PAUSE: Final = 0.2
-"""Seconds between writes."""
+_PAUSE: Final = 0.2  # seconds between writes
 _LONGEST: Final = 200
 _QUIET: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 """Requested every few seconds by machines: logged only if the answer is an error."""

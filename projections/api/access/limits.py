@@ -14,26 +14,20 @@ from events.poll import MAX_DEPTH, too_deep
 from projections.api.problems import Problem
 from projections.api.roles import Caller
 
-MAX_URL: Final = 8 * 1024
-"""Bytes of path and query together."""
+MAX_URL: Final = 8 * 1024  # bytes of path and query together
 MAX_HEADERS: Final = 100
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PATCH"})
 """Methods that some path may have; any other is answered with 405 everywhere."""
-MAX_BODY: Final = 1024 * 1024
-"""Bytes."""
-MAX_LOGIN: Final = 4096
-"""Bytes of the body of a caller that is not authenticated yet: a login."""
-BODY_SECONDS: Final = 30
-"""How long a body may take to arrive."""
+MAX_BODY: Final = 1024 * 1024  # bytes
+MAX_LOGIN: Final = 4096  # bytes of the body of a caller that is not authenticated yet: a login
+BODY_SECONDS: Final = 30  # how long a body may take to arrive
 
 _VERSIONS: Final = frozenset({"1.1", "1.0"})
 _PLAIN: Final = re.compile(rb"(?:/[A-Za-z0-9_~-][A-Za-z0-9._~:@-]*)*/?")
 _SECRETS: Final = frozenset({"token", "access_token", "api_key"})
 _ONCE: Final = (b"host", b"authorization", b"content-length", b"content-type", b"origin", b"idempotency-key")
-_CLOSE: Final = (("Connection", "close"),)
-"""The rest of the body is not read."""
-_CALLERS: Final = 1_000
-"""Buckets kept; the least recently used is evicted, and starts full again."""
+_CLOSE: Final = (("Connection", "close"),)  # the rest of the body is not read
+_CALLERS: Final = 1_000  # buckets kept; the least recently used is evicted, and starts full again
 
 
 def check_head(scope: Scope) -> dict[bytes, bytes]:

@@ -21,8 +21,7 @@ from projections.api.roles import Caller, needed, submits_a_run
 from projections.api.service import Service
 from projections.api.tokens import LOOK_AGAIN
 
-STREAM_GRACE: Final = 1.0
-"""Seconds that streams have to end by themselves once the server stops."""
+STREAM_GRACE: Final = 1.0  # seconds that streams have to end by themselves once the server stops
 _INSUFFICIENT: Final = 'Bearer realm="steno", error="insufficient_scope"'
 _WITHOUT_BODY: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _log = logging.getLogger("steno.access")
@@ -42,11 +41,9 @@ class Exchange:
     """
 
     caller: Caller | None = None
-    status = 0
-    """0: no answer has begun."""
+    status = 0  # 0: no answer has begun
     complete = False
-    extra: tuple[tuple[bytes, bytes], ...] = ()
-    """Headers to add to the answer."""
+    extra: tuple[tuple[bytes, bytes], ...] = ()  # headers to add to the answer
     body: bytes | None = None
     """The request's body, where it was read before the application asks for it."""
     _checked_at = 0

@@ -15,23 +15,19 @@ from uvicorn.server import ServerState
 
 from projections.api.problems import MEDIA_TYPE, Problem, problem_body
 
-MAX_HEAD: Final = 32 * 1024
-"""Bytes of request line and headers."""
+MAX_HEAD: Final = 32 * 1024  # bytes of request line and headers
 HEAD_SECONDS: Final = 10
 """How long the head of a request may take to come, from the connection or its first byte on."""
 WRITE_SECONDS: Final = 60
 """How long a client may take for `WRITE_LEAST` bytes of an answer before its connection is cut."""
 WRITE_LEAST: Final = 16 * 1024
-WAITING: Final = 100
-"""Requests that may wait on one connection for the answers before them."""
-MOST: Final = 8192
-"""Connections at once, where the process may have that many files."""
+WAITING: Final = 100  # requests that may wait on one connection for the answers before them
+MOST: Final = 8192  # connections at once, where the process may have that many files
 
 _TOO_LONG: Final = Problem(431, f"the head of a request, or its trailers, may have {MAX_HEAD} bytes")
 _AT_ONCE: Final = struct.pack("ii", 1, 0)
 _log = logging.getLogger("steno.access")
-_stood: list[Any] = [None, b""]
-"""A list of headers, and it as it is sent."""
+_stood: list[Any] = [None, b""]  # a list of headers, and it as it is sent
 
 
 def most_connections() -> int:
@@ -53,14 +49,10 @@ class Protocol(HttpToolsProtocol):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._in_head = True
-        self._in_body = False
-        """The newest request's head is there, and what follows it is not."""
-        self._head = 0
-        """Bytes of the head so far."""
-        self._unused = 0
-        """Bytes since the last byte of a body: chunk extensions and trailers."""
-        self._deaf = False
-        """Nothing more is read: the connection ends with the last answer."""
+        self._in_body = False  # the newest request's head is there, and what follows it is not
+        self._head = 0  # bytes of the head so far
+        self._unused = 0  # bytes since the last byte of a body: chunk extensions and trailers
+        self._deaf = False  # nothing more is read: the connection ends with the last answer
         self._running: RequestResponseCycle | None = None
         """The request that is being answered; `self.cycle` is the newest, which may wait behind it."""
         self._deadline: asyncio.TimerHandle | None = None

@@ -38,8 +38,7 @@ from projections.api.roles import Caller
 from projections.api.service import Service, Writer
 from projections.api.streams import known_position, last_event_header, run_named, send_stream
 
-_PATIENCE: Final = 30.0
-"""Seconds until the feed must know what was just appended."""
+_PATIENCE: Final = 30.0  # seconds until the feed must know what was just appended
 _log = logging.getLogger(__name__)
 
 

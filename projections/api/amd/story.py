@@ -41,12 +41,9 @@ class StatusObject(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str
     name: str | None
     at: str
-    elapsed_seconds: float
-    """Since the submission."""
-    vm_state: str | None
-    """COLD_START or WARM_REUSE; None until the machine is known."""
-    cost_usd: float | None
-    """So far, or in all."""
+    elapsed_seconds: float  # since the submission
+    vm_state: str | None  # COLD_START or WARM_REUSE; None until the machine is known
+    cost_usd: float | None  # so far, or in all
     vm_metrics: VmMetrics
     final: bool
 
@@ -62,8 +59,7 @@ class Story:
         self._stamp: tuple[object, ...] | None = None
         self._facts: dict[int, KernelEvent] = {}
         self._read = 0
-        self.over = False
-        """The last status has been told."""
+        self.over = False  # the last status has been told
 
     def news(self) -> list[tuple[int, bytes]]:
         """(position, JSON text) of each status since the last time.

@@ -12,18 +12,13 @@ from events.store.record import Record
 from projections.api.feed.frames import Frame, Framer
 from projections.models.past_worlds import world_before
 
-PAGE: Final = 512
-"""Positions of a page."""
-_CACHED: Final = 16 << 20
-"""Bytes of frames kept for the next who wants them."""
-_STEP: Final = 50_000
-"""Positions folded between two looks at whether to stop."""
-_FOLDS: Final = 2
-"""Folds kept idle, as each is a whole world."""
+PAGE: Final = 512  # positions of a page
+_CACHED: Final = 16 << 20  # bytes of frames kept for the next who wants them
+_STEP: Final = 50_000  # positions folded between two looks at whether to stop
+_FOLDS: Final = 2  # folds kept idle, as each is a whole world
 _NEAR: Final = 20_000
 """Positions a fold goes on; for what lies farther ahead another begins closer to it."""
-_IDLE: Final = 60.0
-"""Seconds before an unused fold is evicted, and all pages with it."""
+_IDLE: Final = 60.0  # seconds before an unused fold is evicted, and all pages with it
 _THREADS: Final = 2
 
 Page = tuple[Frame, ...]
@@ -36,12 +31,10 @@ class Backfill:
         self._opened = opened
         self._pages: OrderedDict[tuple[int, int], asyncio.Future[Page]] = OrderedDict()
         """Oldest use first; those that are being made too."""
-        self._sizes: dict[tuple[int, int], int] = {}
-        """Bytes of the pages that are made."""
+        self._sizes: dict[tuple[int, int], int] = {}  # bytes of the pages that are made
         self._threads = ThreadPoolExecutor(_THREADS, "feed-backfill")
         self._lock = threading.Lock()
-        self._idle: list[Framer] = []
-        """Oldest use first; under the lock."""
+        self._idle: list[Framer] = []  # oldest use first; under the lock
         self._closed = False
 
     async def page(self, after: int, until: int) -> tuple[Page, int]:

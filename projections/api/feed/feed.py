@@ -19,13 +19,11 @@ from projections.api.feed.listener import HEARTBEAT, Dropped, Listener, Ring
 from projections.api.feed.publisher import Publisher
 from projections.api.problems import Problem
 
-PATIENCE: Final = 30.0
-"""Seconds that a caller waits for the first fold of a record."""
+PATIENCE: Final = 30.0  # seconds that a caller waits for the first fold of a record
 STARTING: Final = "the record is still being read: try again"
 SOON: Final = (("Retry-After", "1"),)
 BEAT: Final = b": \n\n"
-_CHECK: Final = 1.0
-"""Seconds between looks at the clients, and at whether frames are missing."""
+_CHECK: Final = 1.0  # seconds between looks at the clients, and at whether frames are missing
 _STEP: Final = 0.1
 _SOON: Final = 0.01
 
@@ -35,8 +33,7 @@ class Feed:
 
     def __init__(self, path: Where, *, clock: Clock, live: LiveWorld | None = None) -> None:
         """`live`: the world that another thread of this process keeps up to date; None: the feed keeps one itself."""
-        self.dropped = dict.fromkeys(Dropped, 0)
-        """Clients dropped so far."""
+        self.dropped = dict.fromkeys(Dropped, 0)  # clients dropped so far
         self.live = live if live is not None else LiveWorld(READINGS, keep=True)
         self._path = path
         self._clock = clock
@@ -45,8 +42,7 @@ class Feed:
         self._ring: Ring | None = None
         self._backfill = Backfill(self._opened)
         self.listeners: dict[Listener, None] = {}
-        self._moved = asyncio.Event()
-        """Set once more is published; then another takes its place."""
+        self._moved = asyncio.Event()  # set once more is published; then another takes its place
         self._checker: asyncio.TimerHandle | None = None
         self._follower: Follower | None = None
         if live is None:

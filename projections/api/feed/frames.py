@@ -29,24 +29,18 @@ class Frame(NamedTuple):
     position: int
     about: frozenset[str]
     """Streams it concerns: its own, of every run and machine in it, and of the runs on such a machine."""
-    data: bytes
-    """`id: …`, `data: …` and an empty line."""
+    data: bytes  # `id: …`, `data: …` and an empty line
 
 
 class FrameMaker:
     """Makes frames during a fold; its calls are those of `engine.live.live_world.Observer`."""
 
     def __init__(self) -> None:
-        self.frames: list[Frame] = []
-        """Of the positions that `begin` named, in order."""
-        self.events: list[Stored] = []
-        """The events of those positions."""
-        self._at: dict[int, Stored] = {}
-        """Position → event."""
-        self._groups: dict[int, list[Stored]] = {}
-        """Poll → its observations."""
-        self._seen_with: dict[int, set[str]] = {}
-        """Poll → the streams of its observations."""
+        self.frames: list[Frame] = []  # of the positions that `begin` named, in order
+        self.events: list[Stored] = []  # the events of those positions
+        self._at: dict[int, Stored] = {}  # position → event
+        self._groups: dict[int, list[Stored]] = {}  # poll → its observations
+        self._seen_with: dict[int, set[str]] = {}  # poll → the streams of its observations
 
     def start(self, record: Record, state: WorldState, position: int) -> None:  # noqa: ARG002
         """Another world is looked at from now on, or the same after it went on unseen; it stands at `position`."""
@@ -169,8 +163,7 @@ class Framer(FrameMaker):
     def __init__(self, record: Record, world: World, position: int) -> None:
         super().__init__()
         self.position = position
-        self.used_at = 0.0
-        """When it last made frames, seconds of the monotonic clock."""
+        self.used_at = 0.0  # when it last made frames, seconds of the monotonic clock
         self._fold = RecordFold(record, world)
         self.start(record, world.state, position)
 

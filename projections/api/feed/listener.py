@@ -16,10 +16,8 @@ FRAMES: Final = 8192
 BYTES: Final = 32 << 20
 HEARTBEAT: Final = 14.0
 """Seconds of silence after which the next look at the clients, at most a second later, has a comment sent."""
-STUCK: Final = 30.0
-"""Seconds a client may take for one piece before it is dropped."""
-PIECE: Final = 64 << 10
-"""Bytes after which what is sent at once is cut."""
+STUCK: Final = 30.0  # seconds a client may take for one piece before it is dropped
+PIECE: Final = 64 << 10  # bytes after which what is sent at once is cut
 
 
 class Ring:
@@ -27,10 +25,8 @@ class Ring:
 
     def __init__(self, position: int, *, frames: int = FRAMES, size: int = BYTES) -> None:
         self.after = position
-        self.position = position
-        """The last position it has been given."""
-        self.size = 0
-        """Bytes of all frames."""
+        self.position = position  # the last position it has been given
+        self.size = 0  # bytes of all frames
         self._frames: deque[Frame] = deque()
         self._most = frames
         self._bytes = size
@@ -70,8 +66,7 @@ class Listener:
             subject: only frames that concern this stream, as `run/<run_id>`; None: all.
             drop: ends the connection of a client that does not take what is sent.
         """
-        self.place = place
-        """The last position it had."""
+        self.place = place  # the last position it had
         self.closed = False
         self.dropped: Dropped | None = None
         self._subject = subject
@@ -79,8 +74,7 @@ class Listener:
         self._news = asyncio.Event()
         self._now = asyncio.get_running_loop().time
         self._silent_since = self._now()
-        self._taking = False
-        """Whether a piece is being sent."""
+        self._taking = False  # whether a piece is being sent
 
     async def wait(self) -> None:
         self._news.clear()

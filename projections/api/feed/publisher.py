@@ -34,8 +34,7 @@ class Publisher(FrameMaker):
     def __init__(self, clock: Clock, wake: Callable[[], None]) -> None:
         super().__init__()
         self.tally = Tally()
-        self.trouble: str | None = None
-        """Why frames are missing; None: none are."""
+        self.trouble: str | None = None  # why frames are missing; None: none are
         self._clock = clock
         self._wake = wake
         self._position: int | None = None
@@ -44,8 +43,7 @@ class Publisher(FrameMaker):
         self._changes: list[Change] = []
         self._lock = threading.Lock()
         self._queue: list[Published] = []
-        self._queued = 0
-        """Frames in the queue."""
+        self._queued = 0  # frames in the queue
 
     # -- an observer: see `engine.live.live_world.Observer`
 

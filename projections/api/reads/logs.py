@@ -23,10 +23,8 @@ from projections.api.service import Service
 from projections.api.streams import left
 from projections.store.world_table import decode_run
 
-AT_ONCE = 64
-"""Outputs streamed at the same time; the provider blocks, so each has a thread."""
-AHEAD = 16
-"""Pieces read ahead of the client; then the provider waits."""
+AT_ONCE = 64  # outputs streamed at the same time; the provider blocks, so each has a thread
+AHEAD = 16  # pieces read ahead of the client; then the provider waits
 _FOLLOW = flag("follow", "Continue until the run has ended.")
 OPERATION = Operation(
     "GET /api/runs/{id}/logs",

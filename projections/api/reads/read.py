@@ -20,8 +20,7 @@ from projections.api.service import Service
 from projections.models.position_at import NOTHING, Beyond, moment_at
 from projections.models.reader_pool import Look
 
-AT_ONCE = 16
-"""Reads that are worked on at the same time; further ones wait."""
+AT_ONCE = 16  # reads that are worked on at the same time; further ones wait
 _HEADERS = {
     "ETag": {"description": "The entity tag of this body.", "schema": {"type": "string"}},
     STENO_POSITION: {
@@ -60,8 +59,7 @@ class Read:
     summary: str
     answer: Callable[[Service, Look, Asked], dict[str, Any] | bytes]
     """What it answers, as JSON values, which `position` is added to, or as their text; called in a worker thread."""
-    shape: type
-    """The structure its JSON has."""
+    shape: type  # the structure its JSON has
     tag: str = "runs"
     parameters: tuple[Parameter, ...] = ()
 
