@@ -172,7 +172,7 @@ def _held(run: RunObject, later: Sequence[Attempt]) -> list[_Held]:
 
 def _task(said: Said, until: int) -> tuple[TaskPhase, ...]:
     """Each phase up to the next, the last one to the end: lines are read a moment after they were written."""
-    ends = [*(step.at for step in said.phases), until][1:]  # None where it has said nothing yet
+    ends = [*(step.at for step in said.phases), until][1:]  # none where it has said nothing yet
     return tuple(
         TaskPhase(
             phase=step.phase.value,
