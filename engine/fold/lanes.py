@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from engine.fold.run import Run
-from engine.fold.sources import BLIND_AFTER, Source, Sweep, lists_newest, sweep_ended
+from engine.fold.sources import BLIND_AFTER, Source, Sweep, is_back, lists_newest, sweep_ended
 from engine.fold.vm import Vm
 from engine.providers.reading import Listing, Reading, Scope
 
@@ -29,6 +29,7 @@ class SourceLanes:
     position: int = 0  # of that poll
     changes: int = 0  # how often something changed a run or a machine
     changed_at: int = 0  # `observed_at` of the newest poll that did
+    doubted: bool = False  # a witness of it is or was silent: it may answer what was true before
     gap: int = BLIND_AFTER
     """How long after the last answer a poll may only repeat; below zero while any poll may end a grace."""
 
@@ -62,12 +63,13 @@ class SourceLanes:
                 lane.changes -= 1
 
     def follow(self, *, absent: bool, ending: bool) -> None:
-        """Continue after an event that was folded in full. While something is missing (`absent`), or a machine has
-        been told to stop (`ending`), each answer counts, so none is skipped.
+        """Continue after an event that was folded in full. While something is missing (`absent`), a machine has been
+        told to stop (`ending`), or old answers may come after an outage, each answer counts, so none is skipped.
         """
         last = self.state.last_answered
         self.heard = NEVER if last is None or self.state.failed else last
-        self.changes += absent
+        self.changes += absent or self.doubted
+        self.doubted = bool(self.state.silent) or (last is not None and is_back(self.state, last))
         self.gap = -1 if ending else BLIND_AFTER
 
 

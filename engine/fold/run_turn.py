@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from engine.facts import RunFacts
 from engine.fold.change import AnomalyKind, Heard, Transition
 from engine.fold.run import Attempt, PhaseStep, Reported, ReportedJob, ReportedPhase, Run, Said
+from engine.fold.sources import is_back
 from engine.fold.state_machines import TRIGGER_TO, Trigger
 from engine.fold.tick import Seen, Tick
 from engine.fold.turn import Turn
@@ -29,7 +30,7 @@ def take_down(turn: Turn, run: Run, seen: Seen, tick: Tick) -> tuple[bool, bool]
     """
     if not turn.sees(run, tick, seen.facts):
         return False, False
-    facts = _from_all_sources(turn, run, tick.scope, seen.facts)
+    facts = _from_all_sources(turn, run, tick, seen.facts)
     if cost_is_whole(facts, tick.scope):
         run.cost, run.cost_at = seen.cost, turn.position
     if run.facts is facts or run.facts == facts:
@@ -44,29 +45,31 @@ def not_listed(turn: Turn, run: Run, tick: Tick) -> None:
     if tick.started_at < run.started.get(tick.asked, tick.started_at):
         return
     run.started[tick.asked] = tick.started_at
-    facts, begin = _from_all_sources(turn, run, tick.scope, None), len(turn.changes)
+    facts, begin = _from_all_sources(turn, run, tick, None), len(turn.changes)
     if facts != run.facts:
         _write(turn, run, facts)
         judge(turn, run, facts)
         turn.changed(run, begin)
 
 
-def _from_all_sources(turn: Turn, run: Run, scope: Scope, said: RunFacts | None) -> RunFacts:
+def _from_all_sources(turn: Turn, run: Run, tick: Tick, said: RunFacts | None) -> RunFacts:
     """What all sources of the provider say of the run, now that one of them says this; None: it lists it no more."""
+    scope = tick.scope
     reading = turn.fold.readings.of(scope.provider) if scope.witness is not None else None
     before = said if run.facts is None else run.facts
     assert before is not None  # noqa: S101 - no run is missed before it was seen
     if reading is None or scope.witness is None:
         return said or before
-    order = list(run.views)
+    source, order = turn.source(tick.source), list(run.views)
+    doubted = source.outage is not None and run.state is State.FINISHING
     if scope.witness not in order or run.views[scope.witness] != said:
         run.news_of = scope.witness
         turn.changes.append(Heard(run_id=run.run_id))  # the other sources are read again
-    elif run.facts is not None and order.index(scope.witness) >= order.index(run.news_of or order[0]):
+    elif run.facts is not None and order.index(scope.witness) >= order.index(run.news_of or order[0]) and not doubted:
         return run.facts  # it says again what it said, and nobody has said anything new since
     run.views.pop(scope.witness, None)  # they stand in the order in which they were heard
     run.views = {**run.views, scope.witness: said}
-    return reading.together(before, run.views)
+    return reading.together(before, run.views, back=is_back(source, tick.started_at) and not run.terminal)
 
 
 def _write(turn: Turn, run: Run, facts: RunFacts) -> bool:

@@ -35,6 +35,8 @@ class Source(msgspec.Struct, kw_only=True):
     answered_time: int = 0
     """Microseconds in which it has been answering: gaps over 60 s and gaps with a failure in them do not count."""
     failed: bool = False  # a poll has failed since the last answered one
+    silent: dict[str, int] = {}  # witness → since when it does not answer, though others of the source may
+    outage: tuple[int, int] | None = None  # the newest time in which a witness did not
     skew: int = 0  # how far its clock is ahead of ours, microseconds; 0: not for certain
     machines_at: int | None = None
     """When the newest first page of its machines was asked for: they come newest first, so what was there then has
@@ -58,7 +60,11 @@ def heard(source: Source, tick: Tick) -> Blind | None:
     """Take one poll of the source into account; the blind time it ends, if it ends one."""
     if not tick.scope.watched:
         return None
-    last = source.last_answered
+    last, witness = source.last_answered, tick.scope.witness
+    if witness is not None and not tick.answered:
+        source.silent.setdefault(witness, tick.started_at if last is None else min(last, tick.started_at))
+    elif witness is not None and witness in source.silent:
+        source.outage = (source.silent.pop(witness), tick.observed_at)
     if not tick.answered:
         source.failed = source.failed or (last is not None and tick.observed_at >= last)
         return None
@@ -73,6 +79,21 @@ def heard(source: Source, tick: Tick) -> Blind | None:
     source.last_answered = tick.observed_at
     source.failed = False
     return Blind(source=source.name, since=last, until=tick.observed_at) if blind else None
+
+
+def is_back(source: Source, asked_at: int) -> bool:
+    """Whether one of its witnesses was silent until a moment ago, and may answer what was true before."""
+    return source.outage is not None and asked_at - source.outage[1] < STALE_AFTER
+
+
+def surely_until(source: Source, ended_at: int) -> int:
+    """Up to when a thing was there for certain that ended at `ended_at`, by a provider that has several witnesses: what
+    ended while one of them was silent is dated when that one is back, and for some time behind.
+    """
+    times = [(since, ended_at) for since in source.silent.values()]
+    if source.outage is not None:
+        times.append((source.outage[0], source.outage[1] + BLIND_AFTER))
+    return min([ended_at, *(since for since, until in times if since < ended_at <= until)])
 
 
 def open_blind(source: Source) -> Blind | None:

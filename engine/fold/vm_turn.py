@@ -7,6 +7,7 @@ from typing import Final
 
 from engine.facts import VmFacts
 from engine.fold.change import AnomalyKind, VmStep
+from engine.fold.sources import surely_until
 from engine.fold.state_machines import VmTrigger
 from engine.fold.tick import Tick
 from engine.fold.turn import Turn
@@ -102,8 +103,8 @@ def _end(turn: Turn, vm: Vm, low: int, *, new: bool) -> None:
     vm.reason = _reason(vm)
     # Where the clocks have moved apart since it was made, its provider's two times are not of one clock.
     if facts.finished_at is not None and (new or vm.skew == turn.source(vm.source).skew):
-        vm.finished_at = vm.finished_low = max(facts.finished_at, vm.created)
-        vm.unseen_end = False
+        vm.finished_at, vm.unseen_end = max(facts.finished_at, vm.created), False
+        vm.finished_low = max(surely_until(turn.source(vm.source), vm.finished_at), vm.created)
     elif new:
         vm.finished_at = vm.finished_low = vm.created
         vm.unseen_end = True

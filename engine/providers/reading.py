@@ -100,13 +100,14 @@ class Reading(ABC):
         """
         return rows[-1]
 
-    def together(self, before: RunFacts, views: Mapping[str, RunFacts | None]) -> RunFacts:
+    def together(self, before: RunFacts, views: Mapping[str, RunFacts | None], *, back: bool) -> RunFacts:
         """One run, as the newest answers of several sources describe it.
 
         Args:
             before: what was last known of it.
             views: by `Scope.witness`, in the order in which they were heard since one of them said something new; None:
                 that source listed it, or another did, and it lists it no more.
+            back: one of them was silent until a moment ago, and may answer what was true before.
         """
         return before
 

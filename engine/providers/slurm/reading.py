@@ -108,11 +108,11 @@ class SlurmReading(Reading):
         first = min((row.submitted_at for row in rows if row.submitted_at is not None), default=None)
         return replace(newest, jobs=(JobFacts(attempts=numbered),), submitted_at=first)
 
-    def together(self, before: RunFacts, views: Mapping[str, RunFacts | None]) -> RunFacts:
+    def together(self, before: RunFacts, views: Mapping[str, RunFacts | None], *, back: bool) -> RunFacts:
         """What all sources say of a job; see the module's own text."""
         report = views.get(REPORT)
         others = {witness: facts for witness, facts in views.items() if witness != REPORT}
-        found = together(before, others) if others else before
+        found = together(before, others, back=back) if others else before
         return found if report is None else replace(found, phases=report.phases, mismatch=report.mismatch)
 
     def testimony(self, views: Mapping[str, RunFacts | None]) -> tuple[str, ...]:

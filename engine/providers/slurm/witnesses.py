@@ -23,10 +23,8 @@ def newest_of(facts: RunFacts) -> int:
     return max((one.submitted_at or 0 for job in facts.jobs for one in job.attempts), default=facts.submitted_at or 0)
 
 
-def together(before: RunFacts, views: Mapping[str, RunFacts | None]) -> RunFacts:
-    """What all sources say of a job, each by its newest answer, in the order in which they were heard; None: that one
-    does not list it any more.
-    """
+def together(before: RunFacts, views: Mapping[str, RunFacts | None], *, back: bool = False) -> RunFacts:
+    """What all sources say of a job, as `Reading.together` gets it."""
     controller = views.get(CONTROLLER)
     accounting = _fuller(views.get(ACCOUNTING), views.get(ACCOUNTING_JSON))
     lists_it = controller is not None and controller.state is not State.FINISHING
@@ -46,12 +44,12 @@ def together(before: RunFacts, views: Mapping[str, RunFacts | None]) -> RunFacts
     requeued = newest is not None and newest.retried
     # After some ends the controller may have the job in its queue again: it must have been asked, and have made up its
     # mind. While the attempt's processes end (COMPLETING) it has not. Then accounting must have been asked once more: a
-    # further attempt may have come and gone since it last was.
+    # further attempt may have come and gone since it last was. A database that is back answers with old rows for 16 s.
     heard = list(views)
     since = CONTROLLER in views and max(map(heard.index, views.keys() & {ACCOUNTING, ACCOUNTING_JSON})) > heard.index(
         CONTROLLER
     )
-    decided = since and not lists_it and (controller is None or controller.status not in LIVE)
+    decided = since and not back and not lists_it and (controller is None or controller.status not in LIVE)
     over = accounting.final and not newer and (not requeued or decided)
     if over and not (requeued and newest is not None and newest.status == "REQUEUED"):
         return replace(shown, final=True)

@@ -208,6 +208,10 @@ def seen(draw: Any) -> tuple[Cluster, list[NumberedPoll]]:
             told = began + took + (draw(st.integers(1, 9)) * SECOND if fate == "late" else 0)
             found += [(told, one)] * {"lost": 0, "twice": 2}.get(fate, 1)
         now += draw(st.sampled_from([1, 1, 2, 5, 20]))
+    first, last = cluster.down
+    if first >= 0 and last > first:  # nobody can know of an outage that nobody met
+        at = draw(st.integers(first, last - 1)) * SECOND
+        found.append((at + 10_000, poll(SACCT, None, at, at + 10_000)))
     found.sort(key=lambda pair: pair[0])
     for after in (1, 2):
         at = found[-1][0] + cluster.over * SECOND + after * SECOND
