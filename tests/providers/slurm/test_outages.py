@@ -1,0 +1,83 @@
+"""What is known of an allocation that ended while one of Slurm's sources was silent."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import pytest
+
+from engine.replay.trace import replay_polls
+from events.clock import SECOND, format_time, parse_time
+from events.poll import Poll
+
+DOLLAR = 1_000_000
+"""Micro-dollars; the job costs one a second."""
+START = parse_time("2026-11-20T12:00:00Z")
+ENV = ("env", "STENO_CLUSTER=lab", 'STENO_RATES={"a6000": 3600, "usd": 1}')
+SACCT = (
+    *ENV,
+    "sacct",
+    "-X",
+    "-D",
+    "-P",
+    "-n",
+    "-j",
+    "7",
+    "-o",
+    "JobID,State,ExitCode,Submit,Start,End,NodeList,AllocTRES",
+)
+SQUEUE = (*ENV, "squeue", "-h", "-o", "%i|%T|%r|%V|%N")
+SEEN_AT, HEARD_AT, TOLD_AT = 1.1, 5.1, 54
+"""When accounting is first heard, and last before the outage; and when, by accounting, the job ended: a controller that
+is back dates what ended without it.
+"""
+
+
+def clock(second: int) -> str:
+    return format_time(START + second * SECOND)[:19]
+
+
+def poll(second: int, words: tuple[str, ...], line: str | None) -> Poll:
+    """An answer, a second after the other at the earliest; None: none came."""
+    return Poll(
+        source="slurm/lab",
+        path=f"slurm:{shlex.join(words)}",
+        req=json.dumps(words).encode(),
+        started_at=START + second * SECOND,
+        observed_at=START + second * SECOND + SECOND // 10,
+        status=1 if line is None else 0,
+        error="Unable to contact slurm controller" if line is None else None,
+        body=json.dumps(line or "").encode(),
+        text=True,
+        answered=line is not None,
+    )
+
+
+def accounted(state: str, end: str) -> str:
+    return f"7|{state}|0:0|{clock(0)}|{clock(0)}|{end}|node1|cpu=1,gres/gpu:a6000=1\n"
+
+
+@pytest.mark.parametrize("back", [50, 60], ids=["the controller answers first", "accounting answers first"])
+@pytest.mark.parametrize("silent", [True, False])
+def test_an_end_in_an_outage_of_the_controller_is_suspect(back: int, silent: bool) -> None:
+    """The bill goes to accounting's end; its low bound to where the controller was last heard."""
+    queued = f"7|RUNNING|None|{clock(0)}|node1\n"
+    polls = []
+    for second in range(0, 70, 2):
+        unheard = silent and 6 <= second < back
+        polls.append(poll(second, SQUEUE, None if unheard else queued if second < TOLD_AT else ""))
+        running = second < TOLD_AT + 2
+        polls.append(
+            poll(
+                second + 1,
+                SACCT,
+                accounted("RUNNING", "Unknown") if running else accounted("COMPLETED", clock(TOLD_AT)),
+            )
+        )
+    replay = replay_polls(list(enumerate(polls, 1)))
+    (run,) = replay.runs
+    assert (run.state.value, run.exit_status) == ("succeeded", 0)
+    (bill,) = replay.bills.values()
+    assert (bill.cost, bill.high) == (TOLD_AT * DOLLAR, TOLD_AT * DOLLAR)
+    assert bill.low == round(((HEARD_AT if silent else TOLD_AT) - SEEN_AT) * DOLLAR)
