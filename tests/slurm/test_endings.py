@@ -96,13 +96,13 @@ def test_a_requeued_job_is_one_run_of_two_attempts(
     recorded: Steno, slurm_cluster: Cluster, listed: Callable[[], str]
 ) -> None:
     """The end of its first attempt, which accounting shows at once, is not its own."""
-    job = submitted(recorded, "again", "sleep 8; exit 3")
+    job = submitted(recorded, "requeued-by-hand", "sleep 8; exit 3")
     wait(lambda: f"{job}|RUNNING" in listed(), seconds=LONG_S, what="the job to run")
     slurm_cluster.run("scontrol", "requeue", job)
     wait(lambda: f"{job}|PENDING" in listed(), seconds=LONG_S, what="the job to be queued again")
-    wait(lambda: runs_of(recorded)["again"]["state"] == "queued", seconds=LONG_S, what="the run to be queued again")
+    wait(lambda: runs_of(recorded)["requeued-by-hand"]["state"] == "queued", seconds=LONG_S, what="the run to be queued again")
     slurm_cluster.run("scontrol", "update", f"JobId={job}", "StartTime=now")
-    run = settled(recorded, "again", 3 * LONG_S)
+    run = settled(recorded, "requeued-by-hand", 3 * LONG_S)
     assert (run["state"], run["exit_status"], run["attempts"]) == ("failed", 3, 2)
 
 
@@ -119,11 +119,11 @@ def test_its_output_its_machine_and_its_bill(recorded: Steno) -> None:
 
 def test_the_record_replays_without_the_cluster(recorded: Steno, tmp_path: Path) -> None:
     """What a trace of it says is what the record says."""
-    submitted(recorded, "again", "exit 3")
-    run = settled(recorded, "again")
+    submitted(recorded, "replayed", "exit 3")
+    run = settled(recorded, "replayed")
     trace = tmp_path / "trace.jsonl"
     recorded("export", "--trace", str(trace)).done()
     runs = recorded("replay", str(trace), "--json").done().json()["runs"]
-    (again,) = [one for one in runs if one["name"] == "again"]
-    assert (again["state"], again["reason"], again["exit_status"]) == (run["state"], run["reason"], run["exit_status"])
+    (same,) = [one for one in runs if one["name"] == "replayed"]
+    assert (same["state"], same["reason"], same["exit_status"]) == (run["state"], run["reason"], run["exit_status"])
     assert json.loads(trace.read_text().splitlines()[0])["kind"] == "poll"

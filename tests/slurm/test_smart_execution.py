@@ -167,7 +167,7 @@ def test_a_dry_run_submits_nothing(on_slurm: Steno, project: Path) -> None:
 def test_commands_of_the_login_node(on_slurm: Steno, slurm_cluster: Cluster, project: Path) -> None:
     """`exec` keeps the exit code; `sync` lists and copies; `quota` and `bench` print what they found."""
     assert on_slurm("slurm", "exec", "echo out; echo err >&2; exit 7", code=None).code == 7
-    assert on_slurm("slurm", "exec", "squeue", "--me", "-h").done().out == ""
+    assert on_slurm("slurm", "exec", "squeue", "-h", "-n", "nobodys").done().out == ""
     listed = on_slurm("slurm", "sync", "--dry-run").done().out.splitlines()
     assert listed == [".gitignore", "helper.py", "it's a name.py", "train.py"]
     copied = on_slurm("slurm", "sync", "secret.bin", "--json").done().json()
