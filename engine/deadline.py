@@ -15,12 +15,11 @@ _CONNECTED = frozenset({"connection.connect_tcp.complete", "connection.start_tls
 
 
 class Deadline:
-    """Shuts the connection of a call that is still running after `seconds`, whether it sends or waits for headers, an
-    endless row of `100 Continue`, or the body. The call then fails as if the peer had closed, and `passed` is True.
-    """
+    """Shuts the connection of a call that still runs after `seconds`, whether it sends, waits for headers, reads
+    endless `100 Continue` or the body. The call then fails as if the peer had closed, and `passed` is True."""
 
     def __init__(self, seconds: float, connection: Any = None) -> None:
-        """`connection`: the open connection that the call may reuse; `None`: the call opens one."""
+        """`connection`: the open connection that the call may reuse; None: the call opens one."""
         self.connection = connection
         self.passed = False
         self._lock = threading.Lock()
@@ -29,7 +28,7 @@ class Deadline:
 
     @property
     def extensions(self) -> dict[str, Any]:
-        """What the request needs, so that the deadline knows the connection."""
+        """What the request needs so that the deadline knows the connection."""
         return {"trace": self._trace}
 
     def __enter__(self) -> Deadline:

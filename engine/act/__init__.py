@@ -1,2 +1,1 @@
-"""What Steno does to the outside: intent, call, outcome, each an event, so that a crash at any point ends in exactly
-one run and one stop."""
+"""Effects: intent, call, outcome, each an event, so that a crash at any point ends in exactly one run and one stop."""

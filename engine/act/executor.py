@@ -1,8 +1,6 @@
-"""Where the calls of effects are made, so that polls keep their pace whatever a call takes (docs/adr/0029).
-
-An effect is a generator: it yields each call to the provider and does everything else, above all the appends, itself.
-Only the recorder's thread runs effects, so record, ledger, vault and world belong to that thread alone.
-"""
+"""Makes the calls of effects beside the polls, so that polls keep their pace (docs/adr/0029). An effect is a generator:
+it yields each call to the provider and does everything else, above all the appends, itself. Only the recorder's thread
+runs effects: record, ledger, vault and world belong to that thread."""
 
 import threading
 from collections.abc import Callable, Generator
@@ -15,16 +13,12 @@ from events.clock import SECOND, Clock
 from events.errors import StenoError
 
 Call = Callable[[], object]
-Effect = Generator[Call, Any, object]
-"""Is sent the result of each call, or has its error raised; returns whether there is an outcome now."""
+Effect = Generator[Call, Any, object]  # gets each call's result or error; returns whether it has an outcome
 T = TypeVar("T")
 
-AT_ONCE = 4
-"""Effects of one lane under way at the same time: more would only queue up at the server."""
-GLANCE = SECOND // 10
-"""Microseconds between looks at what other processes append, while a call is awaited."""
-GRACE = 10 * SECOND
-"""How long a process that ends waits for calls under way, microseconds; without an answer their intents stay open."""
+AT_ONCE = 4  # effects of one lane under way at once: more would only queue up at the server
+GLANCE = SECOND // 10  # microseconds between looks at what other processes append, while a call is awaited
+GRACE = 10 * SECOND  # how long an ending process waits for calls under way; their intents stay open
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +35,7 @@ class Result:
 
 
 class Executor:
-    """Makes each call in a thread of its own; threads are used again."""
+    """Makes each call in a thread; threads are reused."""
 
     def __init__(self) -> None:
         self._calls: SimpleQueue[tuple[str, Call] | None] = SimpleQueue()
@@ -50,7 +44,7 @@ class Executor:
         self._busy = 0
 
     def make(self, key: str, call: Call) -> Result | None:
-        """Make a call; None: its result comes by `finished`."""
+        """Make a call; None: `finished` will give its result."""
         self._busy += 1
         if self._busy > self._threads:
             self._threads += 1
@@ -60,7 +54,7 @@ class Executor:
         return None
 
     def finished(self, wait: int) -> tuple[str, Result] | None:
-        """The next result; None where there is none for `wait` microseconds."""
+        """The next result; None: none came within `wait` microseconds."""
         try:
             found = self._results.get(timeout=wait / SECOND) if wait > 0 else self._results.get_nowait()
         except Empty:
@@ -69,7 +63,7 @@ class Executor:
         return found
 
     def close(self) -> None:
-        """End idle threads; a call under way is not waited for."""
+        """End idle threads; does not wait for calls under way."""
         for _ in range(self._threads - self._busy):
             self._calls.put(None)
         self._threads = self._busy
@@ -81,10 +75,8 @@ class Executor:
 
 
 class Effects:
-    """Effects under way: at most one of each run and machine, and `AT_ONCE` of each lane.
-
-    None is kept waiting here: what cannot start stays open in the record and is found there again.
-    """
+    """Effects under way: at most one of each run and machine, and `AT_ONCE` of each lane. What cannot start does not
+    wait here: it stays open in the record and is found there again."""
 
     def __init__(
         self,
@@ -94,22 +86,18 @@ class Effects:
         ended: Callable[[], None] | None = None,
         idle: Callable[[], None] = lambda: None,
     ) -> None:
-        """`ended` is called when an effect whose calls are made elsewhere has ended, so that others can start; `idle`
-        now and then while a poll is awaited.
-        """
+        """`ended` is called when an effect that waited for a call has ended, so that others can start; `idle` now and
+        then while a poll is awaited."""
         self._idle = idle
         self._executor = executor
         self._clock = clock
         self._ended = ended
-        self._started: dict[str, tuple[str, Effect]] = {}
-        """By run or machine: its lane and its effect."""
+        self._started: dict[str, tuple[str, Effect]] = {}  # by run or machine: lane and effect
         self._closed = False
         self._refilling = False
         self._polls = 0
-        self.errors: dict[str, StenoError] = {}
-        """Why the newest effect of a run or machine has come to no outcome."""
-        self.unreachable = False
-        """The provider was not reached, or refused us, since this was last set to False."""
+        self.errors: dict[str, StenoError] = {}  # why the newest effect of a run or machine has no outcome
+        self.unreachable = False  # the provider was unreachable or refused us since this was last False
 
     def has(self, key: str) -> bool:
         return key in self._started
@@ -119,15 +107,12 @@ class Effects:
         return bool(self._started)
 
     def full(self, lane: str) -> bool:
-        """Whether no more effects of a lane may start now."""
         return self._closed or sum(one == lane for one, _ in self._started.values()) >= AT_ONCE
 
     def start(self, lane: str, key: str, effect: Effect) -> bool:
-        """Start an effect, which runs to its first call, or to its end; whether it has an outcome.
-
-        Nothing happens where one of that run or machine is under way, or the lane is full, or where the newest has met
-        trouble and this is no new round: what the provider cannot answer is not asked without a pause.
-        """
+        """Start an effect and run it to its first call, or to its end; whether it has an outcome. Does nothing if one
+        of that run or machine is under way, if the lane is full, or if the newest one failed and this is no new round:
+        the provider is not asked again without a pause."""
         if self.has(key) or self.full(lane) or (self._refilling and key in self.errors):
             return False
         self.errors.pop(key, None)
@@ -135,7 +120,7 @@ class Effects:
         return self._go_on(key, Result())
 
     def attend(self, wait: int) -> bool:
-        """Go on with the effect whose call ends next; False where none has ended for `wait` microseconds."""
+        """Continue the effect whose call ends next; False: no call ended within `wait` microseconds."""
         found = self._executor.finished(wait)
         if found is None:
             return False
@@ -143,15 +128,15 @@ class Effects:
         return True
 
     def wait(self, duration: int, until: Callable[[], bool] = lambda: False) -> None:
-        """Go on with effects for `duration` microseconds, or until something is so that the end of one may bring."""
+        """Continue effects for `duration` microseconds, or until `until` holds."""
         left, before = duration, self._clock.now()
         while left > 0 and not until():
             self.attend(left)
             now = self._clock.now()
-            left, before = left - max(0, now - before), now  # a clock that is set back adds no more than `duration`
+            left, before = left - max(0, now - before), now  # a clock set back adds at most `duration`
 
     def beside(self, call: Callable[[], T]) -> T:
-        """The result of a call, while effects go on."""
+        """The result of a call; effects go on meanwhile."""
         self._polls += 1
         poll = f"poll/{self._polls}"
         result = self._executor.make(poll, call)
@@ -168,7 +153,7 @@ class Effects:
         return result.value  # type: ignore[return-value]
 
     def close(self) -> bool:
-        """Start nothing more, and wait for what is under way, `GRACE` at most; False where a call still is."""
+        """Start nothing more and wait up to `GRACE` for calls under way; False: one is still under way."""
         self._closed = True
         try:
             self.wait(GRACE, until=lambda: not self._started)
@@ -179,7 +164,7 @@ class Effects:
 
     def _take(self, key: str, result: Result) -> None:
         if key not in self._started:
-            return  # a poll whose round was broken off
+            return  # a poll of a round that was aborted
         self._go_on(key, result)
         if key not in self._started and self._ended is not None and not (self._closed or self.unreachable):
             self._refilling = True
@@ -189,7 +174,7 @@ class Effects:
                 self._refilling = False
 
     def _go_on(self, key: str, result: Result | None) -> bool:
-        """Carry the effect on until a call of its is made elsewhere, or to its end."""
+        """Continue the effect until a call is made elsewhere, or to its end."""
         _, effect = self._started[key]
         while result is not None:
             try:

@@ -1,8 +1,8 @@
-"""Carries out what is open and what was decided with one provider: intent, call, outcome, each an event.
+"""Carries out what is open, and what was decided, with one provider: intent, call, outcome, each an event.
 
-Built only by the holder of the provider's lease. A crash at any point ends in exactly one run, one stop, one machine.
-A second stop of the same run or machine is harmless. While the provider is not reached, refuses us or fails, it is not
-known whether the stop arrived: it stays open and is retried.
+Built only by the holder of the provider's lease. A crash at any point ends in exactly one run, one stop, one machine. A
+second stop of the same run or machine is harmless: while the provider is unreachable, refuses us or fails, nobody knows
+whether a stop arrived, so it stays open and is retried.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,17 +30,16 @@ END: Final = "end"
 """Lanes of effects: nothing that ends a run or a machine waits behind submissions that hang."""
 
 UNHEARD: Final = 15 * SECOND
-"""A run that still goes on this long after the provider accepted a stop was not stopped: a busy server can answer 200
-and write the old status back."""
+"""A run that goes on this long after the provider accepted a stop was not stopped: a busy server can answer 200 and
+write the old status back."""
 
 
 class Actor:
-    """Acts on one provider for everybody who asked."""
+    """Acts on one provider for every caller."""
 
     def __init__(
         self, journal: Journal, provider: Provider, submitter: Submitter, notices: Notices, effects: Effects
     ) -> None:
-        """`notices` receives alerts, `effects` carries effects on."""
         self._journal = journal
         self._provider = provider
         self._notices = notices
@@ -50,11 +49,9 @@ class Actor:
     # -- what is open
 
     def end_runs(self, state: WorldState) -> int:
-        """Carry out every open stop, and end every request nobody wants any more; how many got an outcome.
-
-        What the provider cannot answer now stays open for the next time and holds up nothing else. A provider that is
-        not reached, or refuses us, is not asked again.
-        """
+        """Carry out every open stop, and end every request that is no longer wanted; how many got an outcome. What the
+        provider cannot answer now stays open and delays nothing else. An unreachable or refusing provider is not asked
+        again."""
         ledger = self._journal.ledger()
         unwanted = [one for one in self.open() if one.request.run_id in ledger.stops or not one.handed]
         stops = [one for one in ledger.stops.values() if self._mine(one)]
@@ -62,7 +59,7 @@ class Actor:
         return self._each(END, "run", [*self._submits(unwanted, state), *found])
 
     def stop_again(self, state: WorldState) -> None:
-        """Ask once more for every stop that was taken and that the newest answers show as not heard."""
+        """Ask again for every accepted stop that the newest answers show as not carried out."""
         ledger, found = self._journal.ledger(), list[tuple[str, Effect]]()
         for run in (state.runs[run_id] for run_id in state.unsettled if run_id not in ledger.stops):
             taken = ledger.taken.get(run.run_id)
@@ -77,14 +74,14 @@ class Actor:
         return self._each(BEGIN, "run", self._submits([one for one in self.open() if one.handed], state))
 
     def end_machines(self, state: WorldState) -> int:
-        """Ask again for every stop of a machine whose outcome is not known."""
+        """Ask again for every stop of a machine without a known outcome."""
         open_stops = [one for one in self._journal.ledger().vm_stops.values() if one.provider == self._provider.name]
         machines = [(one, state.vms.get(one.vm_id)) for one in open_stops]
         found = [(one, vm) for one, vm in machines if vm is not None and vm.source == self._provider.source]
         return self._each(END, "vm", ((vm.vm_id, self._stop_vm(one, vm)) for one, vm in found))
 
     def open(self) -> list[OpenSubmit]:
-        """Requests to this provider and project without an outcome, in order."""
+        """Open requests to this provider and project, in order."""
         return [one for one in self._journal.ledger().submits.values() if self._mine(one.request)]
 
     def _submits(self, found: Iterable[OpenSubmit], state: WorldState) -> Iterator[tuple[str, Effect]]:
@@ -93,7 +90,7 @@ class Actor:
         return ((one.request.run_id, self.submitter.submit(one, looked_at=looked_at)) for one in found)
 
     def _each(self, lane: str, kind: Literal["run", "vm"], found: Iterable[tuple[str, Effect]]) -> int:
-        """Start the effect of each run or machine, in order; how many have their outcome already."""
+        """Start the effect of each run or machine, in order; how many already have an outcome."""
         settled, self.effects.unreachable = 0, False
         for subject, effect in found:
             settled += self.effects.start(lane, f"{kind}/{subject}", effect)
@@ -108,11 +105,10 @@ class Actor:
 
     def stop_run(self, request: types.StopRequested, run: Run | None) -> Effect:
         """Carry out one stop of a run as far as possible. `run` is from the engine's own fold: the request may hold a
-        false id from the read models.
-        """
+        wrong id from the read models."""
         ledger, run_id, provider = self._journal.ledger(), request.run_id, request.provider
         if run_id in ledger.submits:
-            return False  # the submission is settled first, and its next step checks for a stop
+            return False  # settle the submission first: its next step checks for a stop
         stream = f"run/{run_id}"
         provider_id = ledger.provider_ids.get(run_id, None if run is None else run.provider_id)
         if provider_id is None or provider_id in ledger.former_ids:
@@ -132,9 +128,8 @@ class Actor:
         return True
 
     def _stop_vm(self, intent: types.VmStopIntended, vm: Vm | None = None) -> Effect:
-        """Record the intent and carry it out. One of earlier, then with its machine (`vm`), is sent again unless a run
-        has been placed there meanwhile.
-        """
+        """Record the intent and carry it out. An earlier intent comes with its machine (`vm`) and is sent again unless
+        a run has been placed there meanwhile."""
         stream, where = f"vm/{intent.vm_id}", {"vm_id": intent.vm_id, "provider": intent.provider}
         if vm is None:
             self._journal.write(stream, intent)
@@ -153,12 +148,8 @@ class Actor:
     # -- what was decided
 
     def carry_out(self, decisions: Sequence[Decision], state: WorldState, version: int) -> tuple[Decision, ...]:
-        """Carry out what was decided about this state of the world; the decisions that were news.
-
-        Places are taken all at once, at the version of the queue they were decided on, and before anything is called.
-
-        Args:
-            version: of the queue, read before the world was folded.
+        """Carry out what was decided about this state of the world; the decisions that were new. Places are taken all
+        at once, before any call, at the `version` of the queue read before the world was folded.
 
         Raises:
             VersionConflict: another process decided meanwhile; nothing was done.
@@ -192,14 +183,14 @@ class Actor:
 
 
 def is_unheard(taken: TakenStop, *, facts: RunFacts | None, seen_at: int) -> bool:
-    """Whether to ask for a stop once more: the newest answer, of `seen_at`, shows the run as if nobody had asked."""
+    """Whether to ask for a stop again: the newest answer, of `seen_at`, shows the run as if nobody had asked."""
     if facts is None or facts.status is None or facts.final or facts.state is State.FINISHING:
         return False
     return seen_at - taken.taken_at > UNHEARD
 
 
 def _is_news(decision: Decision, ledger: Outbox) -> bool:
-    """Whether the record does not say so yet, and nothing in it speaks against it by now."""
+    """Whether the record does not have it yet and nothing in the record contradicts it by now."""
     match decision:
         case types.RunHeld() | types.RunPlaced() | types.IntentAbandoned():
             submit = ledger.submits.get(decision.run_id)

@@ -1,8 +1,7 @@
 """Submits runs to one provider: intent, call, outcome, each an effect (`engine.act.executor`).
 
-Whatever point a crash hits, the next process finds the intent in the record, looks at the provider for the run that
-carries our run id, and calls again only where there is none. A name alone never proves that a run is ours
-(docs/adr/0027).
+After a crash at any point the next process finds the intent in the record, asks the provider for the run that carries
+our run id, and calls again only if there is none. A name alone never proves that a run is ours (docs/adr/0027).
 """
 
 from collections.abc import Callable, Generator
@@ -35,12 +34,10 @@ REFUSALS: Final[dict[Refusal, type[StenoError]]] = {
     "refused": ProviderRefused,
     "unreachable": ProviderUnreachable,
 }
-"""Why a provider does not have a task, and the error that stands for it."""
 
 TOO_OLD: Final = 24 * 3600 * SECOND
 """A request that waited longer is abandoned: nobody expects it to start, and to be billed, any more (docs/adr/0005)."""
-LOOK_BACK: Final = 600 * SECOND
-"""How long before its request a run may seem to have been submitted: more than any skew of two clocks."""
+LOOK_BACK: Final = 600 * SECOND  # how long before its request a run may seem submitted: more than any skew
 _SAME: Final = 2 * SECOND  # times of two clocks that differ by less count as equal
 
 
@@ -56,12 +53,8 @@ class NextStep(Enum):
 
 
 def next_step(submit: OpenSubmit, ledger: Outbox, now: int, *, looked_at: int | None = None) -> NextStep:
-    """What to do about a submission without an outcome.
-
-    Args:
-        looked_at: when the provider last answered a round that decided about the queue (microseconds, UTC). A run that
-            waits in a queue somebody works on does not grow old; one that nobody looked after for a day does.
-    """
+    """What to do about a submission without an outcome. `looked_at`: when the provider last answered a round that
+    decided about the queue (microseconds, UTC). A queued run ages only while nobody works on its queue."""
     since = submit.requested_at
     if submit.queued and looked_at is not None:
         since = max(since, looked_at)
@@ -77,7 +70,7 @@ def next_step(submit: OpenSubmit, ledger: Outbox, now: int, *, looked_at: int | 
 
 
 class FoundRun(NamedTuple):
-    """A run at the provider that is the requested one, or may be."""
+    """The provider's run that is, or may be, the requested one."""
 
     provider_id: str
     sure: bool
@@ -100,8 +93,8 @@ class Submitter:
         """Carry out one submission as far as possible; True if it has an outcome now.
 
         Raises:
-            ProviderUnreachable, ProviderRefused, ProviderError: it is unknown whether the provider has the task, or it
-            goes on waiting in the queue; it stays open.
+            ProviderUnreachable, ProviderRefused, ProviderError: the provider may have the task, or it still waits in
+                the queue; the request stays open.
         """
         step = next_step(submit, self._journal.ledger(), self._clock.now(), looked_at=looked_at)
         match step:
@@ -129,21 +122,21 @@ class Submitter:
         self.finish(types.SubmitFailed(**_where(submit), error=str(error), reason=reason))
 
     def finish(self, outcome: SubmitOutcome) -> None:
-        """Write down what came of a request; its secrets go, unless it may be submitted again."""
+        """Record the outcome of a request; erase its secrets unless it may be submitted again."""
         # The outcome first: a crash in between leaves a secret to be erased later, never an intent without its secret.
         self._journal.write(f"run/{outcome.run_id}", outcome)
         if not (self._asks_again and isinstance(outcome, types.SubmitSucceeded)):
             self._vault.erase(outcome.run_id)
 
     def erase_secrets(self, needed: Callable[[str], bool]) -> None:
-        """Erase the secrets of runs with an outcome, except where they may be `needed` again."""
+        """Erase the secrets of runs with an outcome, unless they may be `needed` again."""
         ledger = self._journal.ledger()
         for owner in self._vault.owners():
             if owner in ledger.outcomes and not needed(owner):
                 self._vault.erase(owner)
 
     def _call(self, submit: OpenSubmit) -> Generator[Call, Any, None]:
-        """Hand the run over once its name is free and its machines can be made; and write down what came of it."""
+        """Submit the run once its name is free and its machines can be made; record the outcome."""
         run_id, name, called = submit.request.run_id, "", False
         try:
             configuration = self._configuration(submit)
@@ -161,7 +154,7 @@ class Submitter:
         except (TaskInvalid, ProjectNotFound) as error:
             self.fail(submit, error)
         except (NameInUse, ProviderError) as error:
-            # After a refusal the task may still be there, from this call or an earlier one.
+            # A refused task may still be there, from this call or an earlier one.
             found = (yield from self.look(submit, name)) if called else None
             if found is not None:
                 self._found(submit, found, name)
@@ -170,7 +163,7 @@ class Submitter:
             else:
                 raise
         except (ProviderUnreachable, ProviderRefused) as error:
-            # Where nothing was submitted, the caller, who waits, gets the error at once.
+            # Nothing was submitted: the caller, who waits, gets the error at once.
             if submit.queued or (called and isinstance(error, ProviderUnreachable) and error.sent):
                 raise
             self.fail(submit, error)
@@ -183,7 +176,7 @@ class Submitter:
         return msgspec.json.decode(self._vault.reveal(submit.request.configuration), type=dict[str, object])
 
     def _free_name(self, submit: OpenSubmit) -> Generator[Call, Any, str]:
-        """A name that no other run has, so that the call neither fails nor replaces a run that is not ours.
+        """A name that no other run has: the call neither fails nor replaces a run that is not ours.
 
         Raises:
             NameInUse: the name is taken, and Steno did not choose it.
@@ -232,12 +225,9 @@ class Submitter:
         self._journal.write(stream, types.FleetEnsured(**where))
 
     def look(self, submit: OpenSubmit, name: str | None = None) -> Generator[Call, Any, FoundRun | None]:
-        """The provider's run of this attempt, found by the run id it carries; None if there is none. Asking also shows
-        why nothing can be submitted.
-
-        Calls of older versions carried no run id: then a run of that name that equals the request in every field is
-        ours, and any other may be.
-        """
+        """The provider's run of this attempt, found by the run id it carries; None: none. Asking also shows why nothing
+        can be submitted. Calls of older versions carried no run id: there a run of that name that equals the request in
+        every field is ours, and any other run of that name may be."""
         named: tuple[Named, ...] = yield partial(
             self._provider.find, name or _name(submit), submit.asked_at - LOOK_BACK
         )
@@ -258,7 +248,6 @@ class Submitter:
         return FoundRun((same or maybe)[0].provider_id, sure=len(same) == 1)
 
     def _may_be(self, submit: OpenSubmit, one: Named) -> bool:
-        """Whether an unmarked run of that name may come from an unmarked call."""
         if submit.unmarked_at is None or one.mark is not None or one.submitted_at is None:
             return False
         if one.submitted_at < submit.unmarked_at - _SAME:
@@ -268,7 +257,7 @@ class Submitter:
         return first is None or first.position >= submit.position  # not there before the request
 
     def _found(self, submit: OpenSubmit, found: FoundRun, name: str) -> None:
-        """The provider has the run; or only a person can say whether that is this one: nothing is called until then."""
+        """Record that the provider has the run; if only a person can say so, nothing is called until then."""
         if found.sure:
             self._succeed(submit, found.provider_id, name, found=True)
             return
@@ -296,7 +285,7 @@ def _where(submit: OpenSubmit) -> dict[str, str]:
 
 
 def _name(submit: OpenSubmit) -> str:
-    """The name of its newest call, or of its first one to come."""
+    """The name of its newest call, or of its first."""
     return submit.request.name if submit.intended is None else submit.intended.name
 
 

@@ -1,4 +1,4 @@
-"""Brings a request to its outcome: carries it out while the lease is free, else waits for the lease's holder."""
+"""Brings a request to its outcome: carries it out if the lease is free, else waits for the lease's holder."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -18,20 +18,17 @@ LOOK = SECOND // 10  # microseconds between looks for an outcome of another proc
 OUTAGE = 10 * SECOND
 """Microseconds without an answer to another process after which waiting for it ends."""
 LONG = 5 * SECOND
-"""After a round without an answer that took longer (microseconds), no further question is asked."""
+"""Microseconds: after an unanswered round that took longer, nothing further is asked."""
 LONGEST = 150 * SECOND
 """Microseconds after which no call is under way: each has a shorter time limit of its own."""
 
 
 class Dispatcher:
-    """Waits for the outcomes of the requests of one process.
-
-    ProviderUnreachable, ProviderRefused and ProviderError are raised where it is unknown whether the provider has
-    heard: the request stays open and is retried.
-    """
+    """Waits for the outcomes of the requests of one process. ProviderUnreachable, ProviderRefused and ProviderError
+    mean that the provider may have acted: the request stays open and is retried."""
 
     def __init__(self, recorder: "Recorder") -> None:
-        """Before the first request: a lease that cannot be opened is then RecordNotWritable without a request."""
+        """Create before the first request: a lease that cannot be opened is RecordNotWritable before any request."""
         recorder.hold()
         self._recorder = recorder
         self._journal = recorder.journal
@@ -53,9 +50,8 @@ class Dispatcher:
         return self._acted(lambda ledger: ledger.stop_outcomes.get(run_id), lambda: self._stop(run_id), timeout)
 
     def machine_stopped(self, vm_id: str, after: int, timeout: int) -> types.Event | None:
-        """The outcome of the stop of a machine that was requested at position `after`; None after `timeout`
-        microseconds: the machine is drained first, and a run on it may have to end.
-        """
+        """The outcome of the stop of a machine requested at position `after`; None after `timeout` microseconds: the
+        machine is drained first, and a run on it may have to end."""
 
         def outcome(ledger: Outbox) -> int | None:
             position = ledger.vm_outcomes.get(vm_id, 0)
@@ -91,7 +87,7 @@ class Dispatcher:
             )
 
     def _submit(self, run_id: str) -> None:
-        """Run one round of decisions; without a result, learn the reason from the provider."""
+        """Run one round of decisions; without a result, ask the provider for the reason."""
         began, key = self._clock.now(), f"run/{run_id}"
         found = self._recorder.act() if self._recorder.policy.free else self._recorder.watch()
         submit = self._journal.ledger().submits.get(run_id)
@@ -99,7 +95,7 @@ class Dispatcher:
             self._not_reached(submit, found.trouble, self._clock.now() - began)
             return
         if submit is not None and submit.handed and key not in self._effects.errors:
-            # Trouble with an earlier run may keep the queue back: this one is tried all the same.
+            # An earlier run in trouble may block the queue: this one is tried all the same.
             self._effects.start(BEGIN, key, self._actor.submitter.submit(submit))
 
         def is_settled() -> bool:
@@ -111,10 +107,8 @@ class Dispatcher:
             raise self._effects.errors[key]
 
     def _not_reached(self, submit: OpenSubmit, trouble: str | None, took: int) -> None:
-        """Raise the reason, taken from one more call if that is quick.
-
-        A request that was not handed over fails with it, because the caller waits for the answer.
-        """
+        """Raise the reason, from one more call if that is quick. A request that was not submitted fails with it,
+        because the caller waits for the answer."""
         try:
             if took > LONG:
                 raise ProviderUnreachable(f"no answer from {self._recorder.source} ({trouble}); is the server up?")
@@ -135,7 +129,7 @@ class Dispatcher:
             self._carry_out(run_id, self._actor.stop_run(stop, self._recorder.world.state.runs.get(run_id)))
 
     def _carry_out(self, run_id: str, effect: Effect) -> None:
-        """Carry an effect on one run to its end, and raise what it raises."""
+        """Carry an effect on one run to its end; raises its errors."""
         key = f"run/{run_id}"
         self._effects.start(END, key, effect)
         self._effects.wait(LONGEST, until=lambda: not self._effects.has(key))

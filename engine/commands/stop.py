@@ -1,4 +1,4 @@
-"""Stop a run or a machine, or confirm that a machine is gone: what is allowed, and the request in the record."""
+"""Stop a run or a machine, or confirm that a machine is gone: check that it is allowed, and record the request."""
 
 from engine.commands.submit import policy_in_force
 from engine.decide.idle_policy import stop_request
@@ -18,10 +18,8 @@ _MAY_BE_GONE = frozenset({VmState.REQUESTED, VmState.TERMINATING, VmState.UNCONF
 
 
 def needs_stop(run: Run, state: WorldState, settings: Settings, now: int) -> bool:
-    """Whether there is anything to stop; Conflict if the run is part of an archive.
-
-    A run that found no capacity has ended and may be submitted again.
-    """
+    """Whether there is anything to stop; Conflict if the run is part of an archive. A run without capacity has ended,
+    but may be submitted again."""
     if not run.terminal:
         refuse_archive(run, run.name or run.run_id)
         return True
@@ -72,9 +70,7 @@ def refuse_gone(vm: Vm) -> None:
 
 
 def confirm_gone(journal: Journal, vm: Vm, *, ended_at: int, submitter: str) -> int:
-    """Append somebody's word that a machine is gone, whatever the provider still says; its position.
-
-    `ended_at`: when it ended by the cloud's own console (microseconds, UTC).
-    """
+    """Append a user's statement that a machine is gone, whatever the provider still says; its position. `ended_at`:
+    when it ended by the cloud's own console (microseconds, UTC)."""
     fact = types.VmGoneConfirmed(vm_id=vm.vm_id, provider=vm.provider, ended_at=ended_at, submitter=submitter)
     return journal.write(f"vm/{vm.vm_id}", fact)

@@ -27,7 +27,7 @@ _ID_DIGITS = 32  # hexadecimal digits of an event id (16 bytes)
 
 
 class AcceptedRequest(msgspec.Struct, frozen=True):
-    """A request that is in the record at that position."""
+    """A request in the record, at that position."""
 
     run_id: str
     name: str
@@ -35,25 +35,23 @@ class AcceptedRequest(msgspec.Struct, frozen=True):
 
 
 class Key(NamedTuple):
-    """An idempotency key, as its sender chose it, bound to the sender and to the request it came with."""
+    """An idempotency key, bound to its sender and to the request it came with."""
 
     text: str
     run_id: str  # derived from record, sender and text, so it survives a restart
-    request_id: str
-    """Derived from all of these and the request's content: the id of the request event."""
+    request_id: str  # the request event's id, derived from all of these and the request's content
 
 
 def key_of(journal: "Journal", *, submitter: str, text: str, body: bytes) -> Key:
-    """The key of a request, whose content is `body` in one canonical form: as that may hold secrets, its digest uses
-    the vault's key.
-    """
+    """The key of a request with the content `body`, in canonical form; its digest uses the vault's key, because the
+    content may hold secrets."""
     named = msgspec.json.encode([journal.record.id, submitter, text])
     digest = journal.record.vault.commitment(named + body).removeprefix(PREFIX)
     return Key(text=text, run_id=str(uuid.uuid5(_NAMESPACE, named.decode())), request_id=digest[:_ID_DIGITS])
 
 
 def accepted_before(journal: "Journal", key: Key) -> AcceptedRequest | None:
-    """What the first request with this key led to, or None; Conflict if the key came with another request."""
+    """The result of the first request with this key, or None; Conflict if the key came with another request."""
     first = next(iter(journal.record.read(stream=f"run/{key.run_id}", limit=1)), None)
     if first is None:
         return None

@@ -1,4 +1,4 @@
-"""Tokens of the HTTP service: created, listed and revoked; hashes only, in a blob beside the record."""
+"""Tokens of the HTTP service: created, listed and revoked; only hashes are kept, in a blob beside the record."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from events.store.store import Blob, Store
 
 TOKEN: Final = re.compile(r"steno_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
-_SECRET: Final = re.compile(r"(steno_[0-9a-f]{12}_)[A-Za-z0-9_-]+")
-"""A token in any text; group 1 may be shown."""
+_SECRET: Final = re.compile(r"(steno_[0-9a-f]{12}_)[A-Za-z0-9_-]+")  # a token in any text; only group 1 is public
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,39}")
 _DIGITS: Final = 12
 ANONYMOUS: Final = "loopback"  # the name of a caller without a token; no token can have it
@@ -40,7 +39,6 @@ class Role(enum.StrEnum):
     ADMIN = "admin"  # also stop machines, and every other change
 
     def covers(self, needed: Role) -> bool:
-        """Whether this role includes the one that is needed."""
         roles = list(Role)
         return roles.index(self) >= roles.index(needed)
 
@@ -60,8 +58,6 @@ class StoredToken(msgspec.Struct, kw_only=True):
 
 
 class TokenBlob(msgspec.Struct, kw_only=True):
-    """The content of the blob."""
-
     version: Literal[1] = 1
     key: bytes = b""  # the key of session cookies; empty until the first login
     tokens: list[StoredToken] = msgspec.field(default_factory=list)
@@ -70,16 +66,13 @@ class TokenBlob(msgspec.Struct, kw_only=True):
 
 
 class TokenStore:
-    """The tokens of one record; there may be none.
-
-    Its methods raise RecordNotWritable where they cannot be read or written, or are not what Steno writes.
-    """
+    """The tokens of one record, possibly none. Methods raise RecordNotWritable if they cannot be read or written, or
+    are not in Steno's format."""
 
     def __init__(self, store: Store) -> None:
         self.blob: Blob = store.blob("tokens")
 
     def read(self) -> TokenBlob:
-        """The content."""
         found = self.blob.read()
         try:
             return TokenBlob() if found is None else msgspec.json.decode(found, type=TokenBlob)
@@ -95,7 +88,7 @@ class TokenStore:
             self.blob.replace(msgspec.json.encode(content))
 
     def ensure_key(self) -> None:
-        """Create the key of session cookies, if there is none yet."""
+        """Create the key of session cookies if there is none."""
         if not self.read().key:
             with self.changing() as content:
                 content.key = content.key or secrets.token_bytes(32)
@@ -120,10 +113,8 @@ class TokenObject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Issuer:
-    """Creates and revokes the tokens of one record: the blob says which are valid, the record who did it.
-
-    Its methods raise RecordNotWritable or RecordLocked where the blob or the record cannot be changed.
-    """
+    """Creates and revokes the tokens of one record: the blob says which are valid, the record who did it. Methods raise
+    RecordNotWritable or RecordLocked if the blob or the record cannot be changed."""
 
     def __init__(self, record: Record, clock: Clock, ids: Ids) -> None:
         self._record = record
@@ -163,7 +154,7 @@ class Issuer:
         """Revoke a token by its id, its name or its whole text; a running service refuses it within a second.
 
         Returns:
-            The token, and the position of its event; None if it had been revoked before.
+            The token, and the position of its event; None if it was revoked before.
 
         Raises:
             TokenNotFound: there is no such token.
@@ -200,7 +191,7 @@ def token_name(name: str) -> str:
 
 
 def _found(tokens: list[StoredToken], word: str, now: int) -> StoredToken:
-    """The token of that id or the unique beginning of one, else the newest valid of that name, else its newest."""
+    """The token of that id or unique id prefix, else the newest valid token of that name, else its newest."""
     by_id = [token for token in tokens if token.id == word]
     by_id = by_id or [token for token in tokens if len(word) >= 4 and token.id.startswith(word)]
     if len(by_id) == 1:
