@@ -1,9 +1,6 @@
-"""The budget: what is spent, what live runs and machines may still cost, and whether one more run fits.
-
-spent = every machine's bill since ever, to the newest poll; archives do not count. committed = the worst that is still
-to come of what is there: of a machine, its run's remaining time and one idle timeout; of a run of ours that waits, its
-worst case.
-"""
+"""The budget: what is spent, what live runs and machines may still cost, and whether one more run fits. spent: every
+machine's bill since ever, to the newest poll, without archives. committed: the worst still to come: of a machine, its
+run's remaining time and one idle timeout; of a run of ours that waits, its worst case."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -25,7 +22,7 @@ from engine.wire import Position, Shape, Time, Usd
 from events.clock import SECOND, span
 from events.types import BudgetCrossed
 
-GRACE = 14 * 60 * SECOND  # how long a machine that was told to go may take before it is unconfirmed
+GRACE = 14 * 60 * SECOND  # how long a machine that was told to stop may take before it is unconfirmed
 
 
 class WorstCase(NamedTuple):
@@ -38,7 +35,7 @@ class WorstCase(NamedTuple):
 
 
 class PastSpend(NamedTuple):
-    """What the machines that a state leaves out have cost; none of them was there in the last 24 hours."""
+    """The cost of the machines that a state leaves out; none of them existed in the last 24 hours."""
 
     spent: int = 0  # micro-dollars
     since: int | None = None  # when the first of them was created; None: none is left out
@@ -124,11 +121,8 @@ def account(state: WorldState, policy: Policy, now: int, settled: PastSpend = _N
 
 
 def committed(state: WorldState, policy: Policy, now: int, before: Run | None = None) -> int:
-    """The worst still to come of live machines and of our runs that have none yet.
-
-    With `before`, that run is left out, and so are those that were asked for after it and have no place yet: a run is
-    never refused for the sake of one behind it.
-    """
+    """The worst still to come of live machines and of our runs that have none yet. With `before`, that run is left out,
+    and so are later requests without a place: a run is never refused because of one behind it."""
     book, order = Book.of(state), None if before is None else _order(before)
     billed = [vm for vm in _live(state) if vm.billed]
     on_machines = {one.run_id for vm in billed for one in vm.occupants}
@@ -165,7 +159,7 @@ def worst_case(terms: Requirements, policy: Policy, state: WorldState) -> WorstC
 
 
 def check(terms: Requirements, policy: Policy, state: WorldState, now: int, run: Run | None = None) -> WorstCase:
-    """The worst case of a submission that fits into what is left. `run` is the run itself, where it is known already.
+    """The worst case of a submission that fits into what is left. `run`: the run itself, if it is known already.
 
     Raises:
         RefusedByPolicy: it does not fit; the message has the arithmetic.
@@ -186,7 +180,7 @@ def check(terms: Requirements, policy: Policy, state: WorldState, now: int, run:
 
 
 def due_alerts(state: WorldState, policy: Policy) -> tuple[BudgetCrossed, ...]:
-    """Thresholds reached of which no alert was ever given for this total."""
+    """Thresholds reached for which no alert was given at this total."""
     total = policy.budget_total
     new = [one for one in policy.thresholds if f"{one}/{total}" not in state.crossed]
     if total is None or not new:
@@ -208,7 +202,6 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def metrics(state: WorldState, account: Account) -> Metrics:
-    """The figures now."""
     starts = [run.start for run in state.runs.values() if run.terminal and run.archive is None]
     cold, warm = starts.count("cold"), starts.count("warm")
     return Metrics(
@@ -223,7 +216,6 @@ def metrics(state: WorldState, account: Account) -> Metrics:
 
 
 def _live(state: WorldState) -> Iterator[Vm]:
-    """The machines that the budget is about: not those of archives."""
     return (vm for vm in state.vms.values() if vm.archive is None)
 
 

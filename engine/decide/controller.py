@@ -1,8 +1,6 @@
-"""Everything there is to decide about one source now: a pure function of the world, the policy and the time.
-
-A decision is the event that writes it down. It looks at the record only, so that deciding again after a crash, or in
-another process, gives the same; what is already written down is not decided again.
-"""
+"""Every decision about one source now: a pure function of the world, the policy and the time. A decision is the event
+that records it. It depends on the record only, so deciding again, after a crash or in another process, gives the same;
+what is recorded is not decided again."""
 
 from engine.decide.budget import due_alerts
 from engine.decide.idle_policy import shutdown
@@ -34,15 +32,13 @@ def decide(
     now: int,
     watched: bool = True,
 ) -> tuple[Decision, ...]:
-    """The decisions about one source's runs and machines, in the order in which they are to be carried out.
-
-    Drains are taken back before anything is placed. A run that goes to a machine whose drain is taken back gets its
-    place in the next decision, when the machine is free by the record.
+    """The decisions about one source's runs and machines, in the order in which to carry them out. Drains are cancelled
+    before anything is placed. A run for a machine whose drain is cancelled gets its place in the next decision, when
+    the machine is free by the record.
 
     Args:
-        source: `<provider>/<project>`, as its polls are named.
         now: microseconds, UTC; only back-offs and the age of requests are measured by it, no machine's timer is.
-        watched: whoever decides goes on recording, and ends idle machines itself.
+        watched: the caller goes on recording, and ends idle machines itself.
     """
     scene = Scene(state=live_part(state), source=source, policy=policy, now=now, watched=watched)
     queued = plan(scene)

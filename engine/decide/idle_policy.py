@@ -1,8 +1,6 @@
-"""When a machine goes: idle for too long → drained → seen empty once more → told; and when it stays after all.
-
-Only machines Steno made are ever touched. Idle time is recorded evidence: time in which the source answered and showed
-the machine idle. No clock is compared with it, so blind time and a clock that jumps end nothing.
-"""
+"""When a machine is ended: idle too long → drained → seen empty once more → told to stop; and when it stays after all.
+Only machines Steno made are touched. Idle time is recorded evidence: time in which the source answered and showed the
+machine idle. No clock is compared with it, so blind time and clock jumps end nothing."""
 
 from collections.abc import Iterator
 from typing import Final, Literal
@@ -21,19 +19,17 @@ from events.types import StopRequested, VmDrainCancelled, VmDrainStarted, VmStop
 STENO: Final = "steno"  # who asks for a stop where a policy does
 
 REFUSED_FIRST: Final = 15 * SECOND
-REFUSED_MOST: Final = 5 * MINUTE
-"""After a refusal the provider is told again this much later: twice as long each time, up to the most."""
+REFUSED_MOST: Final = 5 * MINUTE  # pause after a refusal; doubles each time, up to the most
 
 UNHEARD_FIRST: Final = 14 * MINUTE
 UNHEARD_MOST: Final = 4 * HOUR
 UNHEARD_FOR: Final = 24 * HOUR
-"""A machine that was never seen gone is told to go again after as long as it has been going already, at least the
-first, at most the most, for a day. Then only a person can say what has become of it.
-"""
+"""A machine never seen gone is told to stop again after as long as it has been ending already, between the first and
+the most, for a day. After that only a person can find out what became of it."""
 
 
 def shutdown(scene: Scene, plan: Plan) -> Iterator[VmDrainCancelled | StopRequested | VmDrainStarted | VmStopIntended]:
-    """What is to become of the source's machines, given what the queue is about to get."""
+    """What to do about the source's machines, given what the queue is about to get."""
     for vm in scene.ours:
         if vm.state is VmState.DRAINING and vm.drain is not None and not is_told(vm):
             why = _stays(scene, plan, vm, vm.drain)
@@ -56,7 +52,7 @@ def _stop(scene: Scene, vm: Vm, by: DrainBy) -> VmStopIntended:
 
 
 def _due(scene: Scene, vm: Vm) -> tuple[Literal["user", "create", "idle", "orphan"], str] | None:
-    """Whose timeout, or wish, says that this machine goes once it is empty, and that in words; None: nobody's."""
+    """Whose timeout or request ends this machine once it is empty, and that in words; None: nobody's."""
     if vm.wish is not None:
         return "user", "a user asked for it to go"
     timeout, evidence = timeout_of(scene.state, vm, scene.policy), idle_evidence(scene.state, vm)
@@ -69,7 +65,7 @@ def _due(scene: Scene, vm: Vm) -> tuple[Literal["user", "create", "idle", "orpha
 
 
 def _stays(scene: Scene, plan: Plan, vm: Vm, drain: Drain) -> str | None:
-    """Why its drain is taken back; None: it is not."""
+    """Why its drain is cancelled; None: it is not."""
     by = drain.by
     if is_occupied(vm):
         return "a run is on it"
@@ -92,7 +88,7 @@ def _goes(scene: Scene, plan: Plan, vm: Vm, drain: Drain) -> bool:
     if told is not None and told.position > drain.position and told.refused_at is not None:
         since = max(since, told.refused_at)
         pause = backoff(told.times, first=REFUSED_FIRST, most=REFUSED_MOST)
-        # A clock behind the record says nothing of how long it was: one early try.
+        # A clock behind the record cannot measure the pause: try once, early.
         if told.refused_at <= scene.now < told.refused_at + pause:
             return False
     seen_empty = vm.started.get(vm.source, since) > since and vm.facts.state is VmState.IDLE and vm.missing is None
@@ -101,7 +97,7 @@ def _goes(scene: Scene, plan: Plan, vm: Vm, drain: Drain) -> bool:
 
 
 def _is_unheard(scene: Scene, vm: Vm) -> bool:
-    """Whether a machine the provider had said it would end was not seen to go, and is told again, ever more rarely."""
+    """Whether the provider accepted the stop, the machine was not seen to end, and a (ever rarer) retry is due."""
     told = vm.told
     if told is None or vm.ending_since is None or vm.missing is not None or is_occupied(vm):
         return False
@@ -112,7 +108,7 @@ def _is_unheard(scene: Scene, vm: Vm) -> bool:
 
 
 def _stopped_runs(scene: Scene, vm: Vm) -> Iterator[StopRequested]:
-    """A user wants the machine gone at once: our runs on it are ended first. One of somebody else's keeps it."""
+    """A user wants the machine gone at once: stop our runs on it first. Somebody else's run on it keeps the machine."""
     if vm.wish is None or vm.wish.when_idle:
         return
     runs = [run for one in vm.occupants if (run := scene.state.runs.get(one.run_id)) is not None]

@@ -1,6 +1,5 @@
-"""Whether a run could go to a machine: limits include their ends, names are compared without case, and what the
-machine does not say is not compared.
-"""
+"""Whether a run could go to a machine: limits are inclusive, names ignore case, and what the machine does not say is
+not compared."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -12,14 +11,12 @@ from engine.requirements import Range, Requirements
 MIB_IN_GB = 1024
 _NAMES: Final = ("gpu", "backends", "regions", "instance_types", "fleets")
 _RANGES: Final = ("gpu_counts", "gpu_memory", "total_gpu_memory", "cpus", "memory", "disk")
-"""Requirements that are a choice of names, and those that are a range."""
+"""Requirements that are a choice of names, and requirements that are a range."""
 
 
 def differences(terms: Requirements, vm: Vm) -> tuple[str, ...]:
-    """What of the machine is not what the run asks for, one sentence each with both values; empty: it fits.
-
-    Only what the machine *is*; whether it is free is for `engine.decide.placement`.
-    """
+    """How the machine differs from what the run asks for, one sentence each with both values; empty: it fits. Compares
+    what the machine *is*; `engine.decide.placement` checks whether it is free."""
     facts, memory = vm.facts, _gigabytes(vm.facts.gpu_memory_mib)
     if terms.any_machine:
         if not terms.gpu or facts.gpu is None:
@@ -27,7 +24,7 @@ def differences(terms: Requirements, vm: Vm) -> tuple[str, ...]:
         count = _within("number of GPUs", Range(terms.gpu_count), facts.gpu_count)
         return (*_named("GPU", terms.gpu, facts.gpu), *count)
     found = _named("GPU", terms.gpu, facts.gpu or "none")
-    # Limits on GPUs say nothing of a machine without any, where none need be there.
+    # Limits on GPUs do not apply to a machine without GPUs, if the run needs none.
     if terms.gpu_counts.least or facts.gpu_count:
         found += _within("number of GPUs", terms.gpu_counts, facts.gpu_count)
         if terms.gpu_vendor is not None and facts.gpu is not None and _vendor_of(facts.gpu) != terms.gpu_vendor:
@@ -53,7 +50,7 @@ def differences(terms: Requirements, vm: Vm) -> tuple[str, ...]:
 
 
 def covers(terms: Requirements, other: Requirements) -> bool:
-    """Whether every machine that may be made for `other` would do for `terms` too."""
+    """Whether every machine that may be made for `other` would suit `terms` too."""
     vendor = other.gpu_vendor
     made_by = {vendor} if vendor is not None or not other.gpu else set(map(_vendor_of, other.gpu))
     names = [(getattr(terms, name), getattr(other, name)) for name in _NAMES]
@@ -73,7 +70,7 @@ def _lower(names: Sequence[str]) -> set[str]:
 
 
 def _spot_of(terms: Requirements) -> str:
-    """A task that says nothing of spot machines gets none."""
+    """A task that says nothing of spot machines gets an on-demand one."""
     return terms.spot or "on-demand"
 
 
@@ -94,7 +91,7 @@ def _gigabytes(mebibytes: int | None) -> float | None:
 
 
 def _vendor_of(model: str) -> str:
-    """Who makes GPUs of that model, as far as its name tells."""
+    """Who makes GPUs of that model, judged by its name."""
     name = model.lower()
     if name.startswith(("mi", "rx", "radeon")):
         return "amd"

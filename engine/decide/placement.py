@@ -1,7 +1,5 @@
-"""Where one waiting run goes: a warm machine, a new one, the provider's choice, back to waiting, or never.
-
-And which run that has a place may be about to come to a machine that still looks idle.
-"""
+"""Where one waiting run goes: a warm machine, a new one, the provider's choice, back to waiting, or never. And which
+run with a place may be about to come to a machine that still looks idle."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +17,7 @@ from events.types import IntentAbandoned, RunHeld, RunPlaced
 
 
 class Keep(NamedTuple):
-    """It could go to this machine, which is draining: take the drain back first."""
+    """The run could go to this draining machine: cancel the drain first."""
 
     run_id: str
     vm_id: str
@@ -30,32 +28,30 @@ Outcome = RunPlaced | RunHeld | IntentAbandoned | Keep
 
 @dataclass(slots=True)
 class Plan:
-    """What is to become of each run in the queue, in its order, and what is left of the source's places."""
+    """The decision for each run in the queue, in order, and what is left of the source's places."""
 
     scene: Scene
-    wanted: int
-    """How many machines are asked for by the run that is placed now and all that may be placed after it."""
+    wanted: int  # machines needed by the run being placed and all that may be placed after it
     free: int | None
     slots: set[str]
-    claimed: set[str] = field(default_factory=set)
-    """Machines given away in this round, or being kept for the next."""
+    claimed: set[str] = field(default_factory=set)  # machines given away in this round, or kept for the next
     landing: list[RunPlaced] = field(default_factory=list)
     decided: list[RunPlaced | RunHeld | IntentAbandoned] = field(default_factory=list)
     keeps: list[Keep] = field(default_factory=list)
-    waiting: list[Run] = field(default_factory=list)  # those whose time has not come
-    head: Run | None = None  # the run that gets the next place and waits for one
-    closed: bool = False  # nobody behind it gets anything
+    waiting: list[Run] = field(default_factory=list)  # runs whose time has not come
+    head: Run | None = None  # the run that waits for the next place
+    closed: bool = False  # no run behind it gets anything
 
     @property
     def wanting(self) -> int:
-        """How many machines must go before the head has its places."""
+        """How many machines must end before the head has its places."""
         if self.head is None or self.free is None:
             return 0
         return max(0, terms_of(self.head).nodes - max(0, self.free))
 
     @property
     def scarce(self) -> bool:
-        """Whether some runs get a place only if others reuse a machine and take none."""
+        """Whether some runs get a place only if others reuse a machine and need none."""
         return self.free is not None and self.wanted > self.free
 
     def take(self, place: RunPlaced, nodes: int) -> None:
@@ -69,7 +65,6 @@ class Plan:
             self.free -= nodes
 
     def offers(self, vm: Vm, state: VmState = VmState.IDLE) -> bool:
-        """Whether a run may be placed on a machine of that state."""
         return looks_free(vm, state) and vm.vm_id not in self.scene.reserved and vm.vm_id not in self.claimed
 
     def hold(self, run: Run, why: Literal["cap", "capacity", "machine", "user"], detail: str) -> RunHeld:
@@ -81,7 +76,7 @@ class Plan:
 
 
 def place(run: Run, plan: Plan) -> Outcome:
-    """Where the run goes now. Nothing is asked here of money or of the runs before it."""
+    """Where the run goes now; ignores money and the runs before it."""
     policy, terms = plan.scene.policy, terms_of(run)
     if policy.free:
         return _place(run, plan, creation="reuse" if terms.creation == "reuse" else "reuse-or-create")
@@ -103,17 +98,15 @@ def place(run: Run, plan: Plan) -> Outcome:
 
 
 def exceeds_limit(terms: Requirements, policy: Policy) -> str | None:
-    """Why a run that needs more machines than the limit can never have its place; None if it can."""
+    """Why a run that needs more machines than the limit can never have its place; None: it can."""
     if policy.max_vms is None or terms.nodes <= policy.max_vms:
         return None
     return f"it needs {terms.nodes} machines at once, and the machine limit is {policy.max_vms} (`vms.max`)"
 
 
 def place_on_freed(run: Run, plan: Plan) -> RunPlaced | None:
-    """A machine for a run that waits for its time: only asking the provider for a new one has to wait.
-
-    The machine came free after the run was last handed over, so that the run is not refused the same one over and over.
-    """
+    """A machine for a run that waits for its time: only asking the provider for a new machine has to wait. The machine
+    came free after the run was last submitted, so the run is not refused the same one again and again."""
     terms = terms_of(run)
     if terms.nodes > 1 or terms.creation == "create":
         return None
@@ -126,36 +119,36 @@ def place_on_freed(run: Run, plan: Plan) -> RunPlaced | None:
 
 
 def _either(run: Run, plan: Plan) -> Outcome:
-    """On a machine of the provider's choice; on one of ours where there are not places for all."""
+    """On a machine of the provider's choice; on one of ours if there are not places for all."""
     terms = terms_of(run)
     if terms.nodes == 1:
         if not _idle(run, plan) and (draining := _draining(run, plan)) is not None:
             return draining
         below = plan.free is None or plan.free >= terms.nodes
         warm = _warm(run, plan, pooled=False) if not below or plan.scarce else None
-        # A drain is taken back only where nothing else is left: an idle machine is on its way to somebody.
+        # Cancel a drain only if nothing else is left: an idle machine will take somebody.
         if isinstance(warm, RunPlaced) or (warm is not None and not below):
             return warm
-    # The provider takes an idle machine of its own choosing if it finds one.
+    # The provider takes an idle machine of its own choice if it finds one.
     return _new(run, plan, slot=False)
 
 
 def _warm(run: Run, plan: Plan, *, pooled: bool) -> RunPlaced | Keep | None:
-    """On the machine that has idled longest; else on one whose drain can be taken back; None: there is none."""
+    """On the machine that has idled longest; else on one whose drain can be cancelled; None: there is none."""
     idle = _spare(run, plan, pooled=pooled)
     if terms_of(run).creation != "reuse" and (plan.free is None or plan.free > 0):
         idle = [vm for vm in idle if not _was_refused(run, vm)]  # its provider sees a difference that we do not
     if not idle:
         return _draining(run, plan)
     vm = min(idle, key=by_idleness)
-    # Such a run takes no place, and a machine that goes in the last moment is not replaced while it is still billed.
+    # Such a run takes no place: a machine that ends in the last moment is not replaced while it is still billed.
     reuse = plan.scarce or not pooled or terms_of(run).creation == "reuse"
     slot = slot_of(vm) if pooled else None
     return _place(run, plan, vm=vm, slot=slot, creation="reuse" if reuse else "reuse-or-create")
 
 
 def _spare(run: Run, plan: Plan, *, pooled: bool) -> list[Vm]:
-    """Idle machines it can be sent to; none where the provider, which chooses, may give each to a run before it."""
+    """Idle machines it can be sent to; none if the provider chooses and may give each to a run before it."""
     if not pooled:
         fitting = [vm for vm in plan.scene.vms if looks_free(vm) and not unfit(plan.scene, run, vm)]
         if len(fitting) <= claims(plan.scene, plan.landing, fitting):
@@ -164,7 +157,7 @@ def _spare(run: Run, plan: Plan, *, pooled: bool) -> list[Vm]:
 
 
 def _was_refused(run: Run, vm: Vm) -> bool:
-    """Whether the provider had no capacity for the run while this machine was idle already."""
+    """Whether the provider had no capacity for the run while this machine was already idle."""
     if run.held is None or run.held.not_before is None:
         return False
     placed_at = run.held.placed_at
@@ -184,7 +177,7 @@ def _idle(run: Run, plan: Plan) -> list[Vm]:
 
 
 def _draining(run: Run, plan: Plan) -> Keep | None:
-    """A machine it could go to if its drain were taken back, which it can be until the provider was told."""
+    """A machine it could go to if its drain were cancelled, which is possible until the provider was told."""
     for vm in sorted(plan.scene.ours, key=by_idleness):
         cancellable = vm.drain is not None and vm.drain.by not in ("user", "create") and not is_told(vm)
         if cancellable and plan.offers(vm, VmState.DRAINING) and not unfit(plan.scene, run, vm):
@@ -193,7 +186,7 @@ def _draining(run: Run, plan: Plan) -> Keep | None:
 
 
 def _others(run: Run, plan: Plan) -> RunHeld | None:
-    """Held for its user where an idle machine would do that only other users' runs were on."""
+    """Held for its user if an idle machine fits on which only other users' runs were."""
     terms = terms_of(run)
     if terms.creation == "create" or plan.scene.policy.share == "any":
         return None
@@ -227,7 +220,7 @@ def _place(
 
 
 def unfit(scene: Scene, run: Run, vm: Vm) -> tuple[str, ...]:
-    """Why the run can never go to this machine, as long as both are what they are; empty: it can."""
+    """Why the run can never go to this machine, as long as both stay as they are; empty: it can."""
     terms = terms_of(run)
     if terms.creation == "create":
         return ("its creation_policy is `create`: it always gets a new machine",)
@@ -246,13 +239,13 @@ def unfit(scene: Scene, run: Run, vm: Vm) -> tuple[str, ...]:
 
 
 def looks_free(vm: Vm, state: VmState = VmState.IDLE) -> bool:
-    """Whether a machine of that state is free but for a run that may have been placed on it."""
+    """Whether a machine of that state is free, apart from a run that may have been placed on it."""
     gone = vm.wish is not None or vm.facts.unreachable or vm.missing is not None
     return vm.state is state and not gone and not is_occupied(vm)
 
 
 def is_occupied(vm: Vm) -> bool:
-    """Whether anything says that a run is on it: its row, or a submission that has not ended."""
+    """Whether anything shows a run on it: its row, or a submission that has not ended."""
     said = vm.state in (VmState.IDLE, VmState.DRAINING) and bool(vm.facts.busy_blocks)
     return vm.state is VmState.BUSY or said or bool(vm.occupants)
 
@@ -274,21 +267,19 @@ def _is_shared_with(scene: Scene, submitter: str, vm: Vm) -> bool:
 
 
 def by_idleness(vm: Vm) -> tuple[int, str]:
-    """Sorts machines by how long they idle, the longest first; equals by their id, so that the order is one."""
+    """Sort key: longest idle first; ties by id, so that the order is unique."""
     return (vm.idle_since if vm.idle_since is not None else vm.last_at, vm.vm_id)
 
 
 # -- runs on their way -------------------------------------------------------------------------------------------------
 
 LANDING: Final = 5 * MINUTE
-"""A run that was handed over this long ago, and was seen without a machine since, does not come to an idle one."""
+"""A run submitted this long ago, and seen without a machine since, is not expected on an idle machine any more."""
 
 
 def comer(scene: Scene, placed: Sequence[RunPlaced], vm: Vm) -> str | None:
-    """The run that may be about to come to this machine; None: none is.
-
-    `placed` are the runs that get their place in this very decision.
-    """
+    """The run that may be about to come to this machine; None: none. `placed`: runs that get their place in this
+    decision."""
     return next((run.run_id for run, _, place in _in_flight(scene, placed) if _could_land(run, place, vm)), None)
 
 
@@ -299,7 +290,6 @@ def claims(scene: Scene, placed: Sequence[RunPlaced], vms: Collection[Vm]) -> in
 
 
 def _could_land(run: Run, place: RunPlaced | Placed | None, vm: Vm) -> bool:
-    """Whether the provider may put the run on this machine."""
     if place is not None and place.slot is not None:
         return slot_of(vm) == place.slot
     if place is not None and place.vm_id == vm.vm_id:
@@ -309,15 +299,15 @@ def _could_land(run: Run, place: RunPlaced | Placed | None, vm: Vm) -> bool:
 
 
 def _in_flight(scene: Scene, placed: Sequence[RunPlaced]) -> Iterator[tuple[Run, int, RunPlaced | Placed | None]]:
-    """Runs that have a place and may be about to come to a machine, how many machines each lacks, and its place."""
+    """Runs with a place that may be about to come to a machine, how many machines each lacks, and its place."""
     for place in placed:
         run = scene.state.runs[place.run_id]
         yield run, terms_of(run).nodes, place
     for run, nodes in scene.lacking:
         since = run.first_at if run.placed is None else run.placed.at
         waited = run.provider_id is not None and run.last_at - since > LANDING
-        # The provider may have chosen its machine, though that has no address to be known by yet. Of a run of several
-        # nodes that is said as soon as one of them has one.
+        # The provider may have chosen its machine, though without an address we cannot identify it yet. For a run of
+        # several nodes the provider says so as soon as one of them has an address.
         chosen = run.state not in (State.REQUESTED, State.QUEUED) and terms_of(run).nodes == 1
         if not waited and not chosen:
             yield run, nodes, run.placed

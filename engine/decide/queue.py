@@ -1,6 +1,5 @@
-"""The queue of one source: who gets a place now, who waits and why, when each may start, and which run that found no
-capacity is asked for again.
-"""
+"""The queue of one source: who gets a place now, who waits and why, when each may start, and which runs that found no
+capacity are submitted again."""
 
 import heapq
 from collections.abc import Iterator
@@ -25,20 +24,17 @@ from events.types import IntentAbandoned, RunHeld, RunPlaced, RunRequeued
 
 BEHIND: Final = "another run is ahead in the queue"
 
-LOOK_BACK: Final = 20  # how many finished runs an estimate rests on
+LOOK_BACK: Final = 20  # how many finished runs an estimate uses
 
 FIRST: Final = 15 * SECOND
-MOST: Final = 5 * MINUTE
-"""The pause once every GPU was asked for: twice as long each time, up to the most."""
+MOST: Final = 5 * MINUTE  # the pause once every GPU was asked for: doubles, up to the most
 
 
 def plan(scene: Scene) -> Plan:
-    """Go through the queue once, in the order of request: no run takes a place that one before it could use.
-
-    So nobody gets a new machine past a run that waits for a place under the cap, or past one that waits for its time
-    (`not_before`) and takes every machine that may be made for the later run. A machine that is there goes to a later
-    run only if those before it cannot use it.
-    """
+    """Go through the queue once, in order of request: no run takes a place that one before it could use. So no run gets
+    a new machine past a run that waits for a place under the cap, or past one that waits for its time (`not_before`)
+    and could use every machine that may be made for the later run. An existing machine goes to a later run only if the
+    earlier ones cannot use it."""
     wanted = sum(terms_of(run).nodes for run in scene.queue if is_due(run.held, scene.now))
     result = Plan(scene, wanted, scene.free, set(scene.slots))
     for run in scene.queue:
@@ -47,22 +43,22 @@ def plan(scene: Scene) -> Plan:
             case None:
                 result.waiting.append(run)
             case RunPlaced() if result.keeps and found.vm_id is None:
-                break  # a place that a run before it gets at the next look, should its machine be gone by then
+                break  # a run before it gets that place at the next look, if its machine is gone by then
             case RunPlaced():
                 result.take(found, terms_of(run).nodes)
             case Keep():
-                result.keeps.append(found)  # it gets the machine at the next look
+                result.keeps.append(found)  # the run gets the machine at the next look
                 result.claimed.add(found.vm_id)
             case RunHeld() if result.keeps:
                 break
             case RunHeld():
                 result.decided.append(found)
-                # To a run that only reuses no place is of any use, but a machine.
+                # A run that only reuses needs a machine; a place does not help it.
                 if found.why != "capacity" and terms_of(run).creation != "reuse":
                     result.head = result.head or run
             case IntentAbandoned():
                 result.decided.append(found)
-                break  # until this is written down, its worst case still counts against the runs behind it
+                break  # until this is recorded, its worst case still counts against the runs behind it
             case _:
                 assert_never(found)
     return result
@@ -97,13 +93,13 @@ def _next(run: Run, plan: Plan) -> Outcome | None:
 
 
 def _covering(waiting: list[Run], run: Run) -> Run | None:
-    """The first of these that could use any machine that may be made for the run; None: none could."""
+    """The first of these that could use any machine that may be made for the run; None: none."""
     terms = terms_of(run)
     return next((one for one in waiting if terms_of(one).creation != "reuse" and covers(terms_of(one), terms)), None)
 
 
 def is_due(held: Held | None, now: int) -> bool:
-    """Whether a held run may be tried again. A clock behind the record says nothing of how long it has waited."""
+    """Whether a held run may be tried again. A clock behind the record cannot measure the wait: it may."""
     return held is None or held.not_before is None or now >= held.not_before or now < held.at
 
 
@@ -121,7 +117,7 @@ class Queued(Shape, frozen=True):
 
 
 def queue(state: WorldState, source: str, policy: Policy, now: int) -> tuple[Queued, ...]:
-    """Every run that waits in Steno for this source, in order, with why it does and when it may start."""
+    """Every run that waits in Steno for this source, in order, with the reason and the estimated start."""
     scene = Scene(state=state, source=source, policy=policy, now=now)
     if not scene.queue:
         return ()
@@ -136,14 +132,14 @@ def queue(state: WorldState, source: str, policy: Policy, now: int) -> tuple[Que
 
 
 def waits(held: Held | RunHeld) -> str:
-    """What a held run waits for, in words, and until when at least."""
+    """What a held run waits for, in words, and the earliest time."""
     if held.not_before is None:
         return held.detail
     return f"{held.detail or 'the provider had no capacity'}, not before {format_second(held.not_before)}"
 
 
 def _starts(scene: Scene) -> Iterator[int | None]:
-    """When each run of the queue may start: machines come free one after another, as long as runs last."""
+    """When each run of the queue may start: machines come free one after another, by usual durations."""
     now, usual = scene.now, _usual_duration(scene)
     frees: list[float] = [now] * max(0, scene.free or 0)
     for vm in scene.ours:
@@ -184,7 +180,7 @@ def _usual_duration(scene: Scene) -> float:
 
 
 def _lasts(run: Run | None, usual: float) -> float:
-    """How long a run is expected to last; infinite: nobody knows."""
+    """How long a run is expected to last; infinite: unknown."""
     limit = None if run is None or run.terms is None else run.terms.max_duration
     return usual if limit is None else min(usual, limit)
 
@@ -193,7 +189,7 @@ def _lasts(run: Run | None, usual: float) -> float:
 
 
 def requeues(scene: Scene) -> Iterator[RunRequeued]:
-    """Runs the provider had no capacity for, to be asked for again for a while, in order of request."""
+    """Runs without capacity that are to be submitted again, in order of request."""
     for run in scene.state.runs.values():
         # The record may be ahead of a clock that jumped back.
         now = max(scene.now, run.last_at)
@@ -217,9 +213,7 @@ def requeues(scene: Scene) -> Iterator[RunRequeued]:
 
 def capacity_sentence(run: Run, policy: Policy, now: int) -> str | None:
     """How often a run of ours without capacity was submitted, and why it is not submitted again, or until when it is.
-
-    None: it did not fail for want of capacity, or was not submitted through Steno.
-    """
+    None: it did not fail for lack of capacity, or was not submitted through Steno."""
     if not _found_no_capacity(run):
         return None
     tries = "once" if run.requeues == 0 else f"{run.requeues + 1} times"
@@ -245,9 +239,8 @@ def _why_no_more(run: Run, patience: int, now: int) -> str | None:
 
 
 def may_be_made_again(run: Run, patience: int, now: int) -> bool:
-    """Whether the same request may still be handed over once more, for want of capacity: until it has started, for so
-    many microseconds after its request.
-    """
+    """Whether the same request may be submitted again for lack of capacity: for `patience` microseconds after its
+    request, and never once it has started."""
     open_ = run.requested_at is not None and (not run.terminal or run.reason is Reason.NO_CAPACITY)
     return open_ and _why_no_more(run, patience, now) is None
 
@@ -257,7 +250,7 @@ def _found_no_capacity(run: Run) -> bool:
 
 
 def _was_forestalled(scene: Scene, run: Run) -> bool:
-    """Whether it was sent to an idle machine that went to another run, or went away: no cloud was asked for one."""
+    """Whether its idle machine went to another run, or ended: no cloud was asked for one."""
     if run.placed is None or run.placed.creation != "reuse" or run.placed.vm_id is None:
         return False
     vm = scene.state.vms.get(run.placed.vm_id)

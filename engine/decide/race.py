@@ -1,9 +1,7 @@
-"""Runs that were asked for together, of which the first that runs is wanted: the others are stopped. Pure.
-
-A run that is over, or ending, before any was seen to run has not won: only one that truly ran has. Of several that
-started between two polls the earliest start wins, then the one asked for first. It is decided in the round that shows
-the winner, from the record alone, so a crash at any point changes nothing.
-"""
+"""Runs that were asked for together, of which only the first that runs is wanted: the others are stopped. Pure. A run
+that is over, or ending, before any was seen to run has not won: only one that truly ran has. Of several that started
+between two polls the earliest start wins, then the earliest request. The round that shows the winner decides, from the
+record alone, so a crash at any point changes nothing."""
 
 from collections.abc import Iterable, Iterator
 
@@ -15,7 +13,7 @@ from events.types import StopRequested
 
 
 def losers(scene: Scene) -> Iterator[StopRequested]:
-    """The stop of every run that another one of its race has beaten."""
+    """Stops for the runs that lost their race."""
     going = [run for run in scene.live if race_of(run) is not None and run.stop_by is None]
     races: dict[str | None, list[Run]] = {race_of(run): [] for run in going}
     for run in scene.state.runs.values() if races else ():
@@ -30,15 +28,12 @@ def losers(scene: Scene) -> Iterator[StopRequested]:
 
 
 def race_of(run: Run) -> str | None:
-    """The race a run is in."""
     return None if run.terms is None else run.terms.race
 
 
 def winner(runs: Iterable[Run]) -> Run | None:
-    """The run of a race that is wanted; None: none has run yet.
-
-    One that was beaten stays beaten: a winner that is queued again, as if it had never run, has not lost to it.
-    """
+    """The run of a race that is wanted; None: none has run yet. A loser stays a loser, even if the winner is queued
+    again as if it had never run."""
     ran = [run for run in runs if _ran(run) and run.stop_by != "policy"]
     return min(ran, key=lambda run: (_started(run), run.first_position), default=None)
 
@@ -48,5 +43,5 @@ def _ran(run: Run) -> bool:
 
 
 def _started(run: Run) -> int:
-    """When it was first seen running; of one that ended between two polls, when it ended."""
+    """When it was first seen running; if it ended between two polls, when it ended."""
     return next(at for at in (run.started_at, run.finished_at, run.last_at) if at is not None)

@@ -1,6 +1,5 @@
 """What a decision about one source looks at: its machines, its queue, the runs that still lack a machine, and how long
-each machine may idle.
-"""
+each machine may idle."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +15,7 @@ from engine.requirements import Requirements
 from engine.states import State, VmState
 
 SLOT: Final = "steno-slot-"
-"""A pool slot, which holds at most one machine, is named this and a number, counted from 1 (docs/adr/0013)."""
+"""A pool slot, which holds at most one machine, has this name and a number from 1 (docs/adr/0013)."""
 
 _GOING: Final = frozenset({VmState.TERMINATING, VmState.UNCONFIRMED})
 """States of a machine that no run can come to, and that may still be billed."""
@@ -28,7 +27,7 @@ _NOBODY: Final = Requirements(submitter="")
 
 
 class Lacking(NamedTuple):
-    """A run of ours that was given a place, has not ended and lacks so many of its machines (`nodes`) yet."""
+    """A run of ours with a place that has not ended and still lacks this many machines (`nodes`)."""
 
     run: Run
     nodes: int
@@ -41,13 +40,13 @@ class Lacking(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Scene:
-    """One source at one moment. Runs and machines of other sources are not in it."""
+    """One source at one moment, without runs and machines of other sources."""
 
     state: WorldState
     source: str
     policy: Policy
     now: int
-    watched: bool = True  # whoever decides goes on recording, and ends idle machines itself
+    watched: bool = True  # the caller goes on recording, and ends idle machines itself
 
     @property
     def provider(self) -> str:
@@ -55,23 +54,23 @@ class Scene:
 
     @cached_property
     def vms(self) -> tuple[Vm, ...]:
-        """Machines that are not seen gone, in order of first sight."""
+        """Machines not seen gone, in order of first sight."""
         return tuple(vm for vm in vms_of(self.state, self.source) if vm.billed)
 
     @cached_property
     def ours(self) -> tuple[Vm, ...]:
-        """The machines of these that Steno made: the only ones it ends, and the only ones that count to the cap."""
+        """Those that Steno made: it ends only these, and only these count to the cap."""
         return tuple(vm for vm in self.vms if vm.ours)
 
     @cached_property
     def queue(self) -> tuple[Run, ...]:
-        """Runs without a place, in the order in which they were asked for."""
+        """Runs without a place, in order of request."""
         return tuple(run for run in self.live if run.placed is None and run.provider_id is None and not run.stop_by)
 
     @cached_property
     def lacking(self) -> tuple[Lacking, ...]:
-        """Runs whose place is reserved: placed or handed over, not ended, without (all) their machines."""
-        # A lost run holds no place: nobody may ever hear of it again.
+        """Runs with a reserved place: placed or submitted, not ended, without (all) their machines."""
+        # A lost run holds no place: it may never be seen again.
         live = (run for run in self.live if run.state is not State.LOST)
         placed = (run for run in live if run.placed is not None or run.provider_id is not None)
         short = (Lacking(run, terms_of(run).nodes - self._machines_of(run)) for run in placed)
@@ -79,11 +78,9 @@ class Scene:
 
     @cached_property
     def free(self) -> int | None:
-        """Places left under the cap; negative where the cap was lowered; None: no cap.
-
-        Machines of ours that may be billed take one, and those still to be made. A machine may be counted twice for the
-        moment between its first sight and its link to the run it was made for, never not at all.
-        """
+        """Places left under the cap; negative if the cap was lowered; None: no cap. Machines of ours that may be billed
+        take one, and so do those still to be made. Between its first sight and its link to its run a machine may count
+        twice, never zero times."""
         if self.policy.free or self.policy.max_vms is None:
             return None
         making = sum(one.nodes for one in self.lacking if one.creates and not self._has_slot(one.run))
@@ -91,7 +88,7 @@ class Scene:
 
     @cached_property
     def slots(self) -> frozenset[str]:
-        """Slots in which there is a machine, or is going to be one."""
+        """Slots that have a machine, or will get one."""
         meant = (one.run.placed.slot for one in self.lacking if one.run.placed is not None)
         return frozenset(name for name in (*map(slot_of, self.vms), *meant) if name is not None)
 
@@ -108,7 +105,6 @@ class Scene:
 
     @cached_property
     def live(self) -> tuple[Run, ...]:
-        """Runs of ours without a verdict."""
         ours = (run for run in runs_of(self.state, self.source) if run.requested_at is not None)
         return tuple(sorted(ours, key=lambda run: run.first_position))
 
@@ -130,25 +126,21 @@ class Scene:
         early = run.state in _EARLY
         return sum(
             any(one.run_id == run.run_id for one in vm.occupants)
-            # Between the end of its job and its own a run needs no other machine.
+            # Between the end of its job and its own end a run needs no other machine.
             or (not early and vm.runs[-1:] == (run.run_id,))
             for vm in self.vms
         )
 
     def _has_slot(self, run: Run) -> bool:
-        """Whether the machine that is made for it in its own slot is there: the slot holds no second one beside it.
-
-        Not so for a warm machine: should that go in the last moment, a new one may be made while it is still billed.
-        """
+        """Whether the machine made for it in its own slot exists: the slot holds no second one. A warm machine does not
+        count: if it ends in the last moment, a new one may be made while it is still billed."""
         slot = None if run.placed is None or run.placed.vm_id is not None else run.placed.slot
         return slot is not None and any(slot_of(vm) == slot and vm.state not in _GOING for vm in self.ours)
 
     def _loose(self) -> int:
-        """Machines that were certainly made for one of the lacking runs, and are only not linked to it yet.
-
-        A machine has an address, and with it a link, some time after it is first listed. Whoever else may have caused
-        such a machine is counted against it, so that no machine is taken for another one's.
-        """
+        """Machines that were certainly made for one of the lacking runs and are only not linked to it yet. A machine
+        has an address, and with it a link, some time after it is first listed. Any other possible cause of such a
+        machine is counted against it, so that no machine is taken for another run's."""
         loose = [vm for vm in self.ours if not vm.runs and vm.state not in _GOING and slot_of(vm) is None]
         if not loose:
             return 0
@@ -178,10 +170,8 @@ def terms_of(run: Run) -> Requirements:
 
 
 def gpu_of(run: Run, requeues: int | None = None) -> str | None:
-    """The GPU model of the fallback list it is asked for with now, or after so many requeues; None: the task's own.
-
-    Every request that found no capacity moves on by one; after the last the task's own comes again.
-    """
+    """The GPU model of the fallback list to ask for now, or after so many requeues; None: the task's own. Each request
+    without capacity moves on by one; after the last comes the task's own again."""
     models = (None, *(() if run.terms is None else run.terms.fallback))
     return models[(run.requeues if requeues is None else requeues) % len(models)]
 
@@ -202,8 +192,7 @@ def run_name(state: WorldState, run_id: str) -> str:
 
 class Timeout(NamedTuple):
     """The longest time a machine may idle, microseconds (None: for ever), and who says so: the policy in force,
-    `idle_duration` of the task of the run it was made for, or that task's `creation_policy: create`.
-    """
+    `idle_duration` of the task of the run it was made for, or that task's `creation_policy: create`."""
 
     after: int | None
     source: Literal["policy", "task", "create"]
@@ -228,9 +217,8 @@ def timeout_of(state: WorldState, vm: Vm, policy: Policy) -> Timeout:
 
 
 def backstop(terms: Requirements, policy: Policy, *, watched: bool = True) -> int:
-    """The `idle_duration` the provider is told for a run, microseconds, -1: off. It guards where nobody records.
-    `watched`: who hands the run over goes on recording, and ends the machine itself.
-    """
+    """The `idle_duration` to give the provider for a run, microseconds; -1: off. It guards while nobody records.
+    `watched`: the submitting process goes on recording, and ends the machine itself."""
     if terms.creation == "create":
         return 0
     standing = 0 if policy.free else policy.idle_timeout

@@ -1,6 +1,5 @@
-"""Why a run did not get a warm machine, as of when it was handed over, and why a machine is still up: in sentences, by
-the recorded steps.
-"""
+"""Why a run got no warm machine when it was submitted, and why a machine is still up: in sentences, from the recorded
+steps."""
 
 from collections.abc import Iterable, Iterator
 
@@ -21,11 +20,9 @@ from events.clock import SECOND, format_time, span
 
 
 def why_not_warm(state: WorldState, run: Run) -> tuple[str, ...]:
-    """Every cause for which the run has no warm machine, the most general first; empty: it has one.
-
-    One sentence for each machine that was there when the run was handed over, and one for the fitting machine that had
-    gone last. A run that still waits is told what it waits for, and how the machines are at the last poll.
-    """
+    """Every reason why the run has no warm machine, the most general first; empty: it has one. One sentence for each
+    machine present at submission, and one for the fitting machine that had ended last. For a run that still waits: what
+    it waits for, and the machines at the last poll."""
     if run.start == "warm":
         return ()
     if run.terminal and not _was_handed_over(run):
@@ -53,13 +50,13 @@ def why_not_warm(state: WorldState, run: Run) -> tuple[str, ...]:
         found.append("There was no earlier machine.")
     elif not there:
         there, when = [max(before, key=lambda vm: (vm.finished_at or 0, vm.vm_id))], ""
-    # A machine's name is given again, the beginning of its id is not.
+    # A machine's name is reused, the beginning of its id is not.
     names = [f"{vm.facts.name or 'machine'} ({vm.vm_id[:8]}){when}" for vm in there]
     return (*found, *(f"{name}: {_cause(scene, run, vm)}." for name, vm in zip(names, there, strict=True)))
 
 
 def _handed_at(state: WorldState, run: Run) -> int:
-    """When its place was decided: of the first submission where one is known; of a run that waits, the last poll."""
+    """When its place was decided: at the first submission, if known; for a run that waits, at the last poll."""
     if not _was_handed_over(run) and state.last_at is not None:
         return state.last_at
     machines = (state.vms[vm_id] for vm_id in dict.fromkeys(run.links.values()))
@@ -90,7 +87,7 @@ def _cause(scene: Scene, run: Run, vm: Vm) -> str:
         found += unfit(scene, run, replace(vm, runs=tuple(dict.fromkeys(before))))
     if found:
         return "; ".join(found)
-    # It was not the run's; why, as far as that is known.
+    # It was not the run's; say why, as far as that is known.
     if not _was_handed_over(run):
         return f"{idle}; the run has not been submitted to {run.provider} yet"
     if run.vm_id is None:
@@ -127,7 +124,7 @@ def _state(scene: Scene, run: Run, vm: Vm) -> Iterator[str]:
 
 
 def why_up(state: WorldState, vm: Vm, policy: Policy, now: int) -> tuple[str, ...]:
-    """Every reason for which the machine has not gone; for one that has, when and why it did."""
+    """Every reason why the machine is still up; if it ended, when and why."""
     if vm.state is VmState.TERMINATED:
         why = "" if vm.reason is None else f" ({vm.reason.value})"
         ended = "is gone" if vm.finished_at is None else f"has been gone since {format_time(vm.finished_at)}"
@@ -232,7 +229,7 @@ def _says(state: WorldState, timeout: Timeout) -> str:
 
 
 def _about(duration: int) -> str:
-    """A duration to the second: what is between two polls is not known better."""
+    """A duration to the second: nothing between two polls is known better."""
     return span(duration // SECOND * SECOND)
 
 
