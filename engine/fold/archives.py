@@ -1,6 +1,5 @@
 """Archives: sources whose polls were imported from a trace; their time ends with their last poll (docs/adr/0030). An
-import gives its polls ids, a recorder does not.
-"""
+import gives its polls ids, a recorder does not."""
 
 from collections.abc import Callable
 
@@ -15,7 +14,7 @@ from engine.fold.world_codec import WorldState
 
 
 def polled(state: WorldState, source: Source, at: int, position: int) -> None:
-    """Move the clock that a poll of a source belongs to: the record's for a live source, its own for an archive."""
+    """Move the clock of a poll's source: the record's for a live source, its own for an archive."""
     if not source.archive:
         if state.last_at is None or at > state.last_at:
             state.last_at = at
@@ -25,7 +24,7 @@ def polled(state: WorldState, source: Source, at: int, position: int) -> None:
     begins = project and (state.importing != source.name or back)
     if project:
         state.importing = source.name
-    else:  # a provider's event log may name no project: it belongs to the one it was imported with
+    else:  # a provider's event log may name no project: it belongs to the project imported with it
         beside = state.sources.get(state.importing or "")
         if beside is not None and at - (beside.imported_to or 0) <= BLIND_AFTER:
             source = beside
@@ -45,10 +44,8 @@ def archive_of(state: WorldState, source: Source) -> str | None:
 
 
 def may_move(tick: Tick, thing: Run | Vm) -> bool:
-    """Whether a poll may move a run or machine that is known already.
-
-    An archive moves nothing that a live source shows. A live source takes over what only an archive had shown.
-    """
+    """Whether a poll may move a run or machine that is known already. An archive moves nothing that a live source
+    shows; a live source takes over what only an archive had shown."""
     if tick.archive is not None:
         return thing.archive is not None
     thing.archive, thing.hidden = None, False
@@ -56,7 +53,7 @@ def may_move(tick: Tick, thing: Run | Vm) -> bool:
 
 
 def concerns(tick: Tick, thing: Run | Vm) -> bool:
-    """Whether the silence of a poll about a thing can mean anything: both are live, or both imported."""
+    """Whether a poll that omits a thing can mean anything: both are live, or both imported."""
     return (thing.archive is None) == (tick.archive is None)
 
 
@@ -75,8 +72,7 @@ def set_hidden(state: WorldState, name: str, *, hidden: bool) -> None:
 
 def until_of(state: WorldState, vm: Vm) -> int:
     """Up to when an open machine is billed (microseconds, UTC): to the newest poll of any live source, or, in an
-    archive, to the archive's last poll.
-    """
+    archive, to the archive's last poll."""
     if vm.archive is None:
         return state.last_at or 0
     source = state.sources.get(vm.archive)
@@ -84,13 +80,13 @@ def until_of(state: WorldState, vm: Vm) -> int:
 
 
 def newest_poll(state: WorldState) -> int | None:
-    """When the newest poll was observed: of a live source, or where there is none, of an archive."""
+    """When the newest poll was observed: of a live source, or, if there is none, of an archive."""
     ends = (state.last_at,) if state.last_at is not None else (one.imported_to for one in state.sources.values())
     return max((end for end in ends if end is not None), default=None)
 
 
 def imported_at(state: WorldState) -> tuple[tuple[int, int], ...]:
-    """The stretches of positions (first, last) at which archives stand, in order."""
+    """The ranges of positions (first, last) of archives, in order."""
     found: list[tuple[int, int]] = []
     for first, last in sorted(stretch for source in state.sources.values() for stretch in source.imported_at):
         if found and first <= found[-1][1]:  # imported at the same time
@@ -122,14 +118,14 @@ def shown_part(state: WorldState) -> WorldState:
 
 
 def refuse_archive(thing: Run | Vm, name: str) -> None:
-    """Raise `Conflict` if it is part of an archive: Steno acts on nothing there."""
+    """Raise `Conflict` if it is part of an archive: Steno changes nothing there."""
     if thing.archive is not None:
         raise Conflict(f"{name} is part of the archive {thing.archive}: it was imported, and Steno does not act on it.")
 
 
 def live_part(state: WorldState) -> WorldState:
-    """The world without archives: what is decided about and acted on."""
-    if all(source.imported_to is None for source in state.sources.values()):  # most worlds, asked each round
+    """The world without archives: what decisions and effects use."""
+    if all(source.imported_to is None for source in state.sources.values()):  # most worlds; called each round
         return state
     return _part(state, lambda thing: thing.archive is None)
 

@@ -11,13 +11,10 @@ import msgspec
 from engine.states import State, VmState
 
 DETAIL: Final = 1000  # characters of an anomaly's detail
-NOTES: Final = 4_096
-"""Anomalies and gaps kept by `Touched`; who is behind the oldest of them reads the record."""
+NOTES: Final = 4_096  # anomalies and gaps kept by `Touched`; behind the oldest, read the record
 
 
 class Transition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A run moved."""
-
     position: int
     at: int  # `observed_at` of the poll that moved it
     before: State
@@ -26,12 +23,11 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class VmStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A machine moved. The edge lies between `low_at` and `at`."""
+    """A machine moved, at some time between `low_at` and `at`."""
 
     position: int
     at: int  # `observed_at` of the first poll that showed (or the event that made) the new state
-    low_at: int
-    """When the last poll that showed the state before was asked; `at` itself where our own event moved it."""
+    low_at: int  # when the last poll of the state before was asked; `at` for our own event
     before: VmState
     after: VmState
 
@@ -74,8 +70,6 @@ class Blind(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Missing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Its source no longer lists it."""
-
     source: str
     since: int
     """The source's answered time (`engine.fold.sources`) when a complete sweep first left it out."""
@@ -94,17 +88,16 @@ class Tracked(msgspec.Struct, kw_only=True):
     started: dict[str, int] = {}  # source → the newest `started_at` of a poll of it that showed it
     missing: Missing | None = None
     noted: tuple[str, ...] = ()  # anomalies already written down for it
-    archive: str | None = None
-    """The archive that alone shows it; None: a live source does, or it was requested here."""
+    archive: str | None = None  # the archive that alone shows it; None: it is live, or was requested here
     hidden: bool = False  # lists leave it out
 
     @property
     def asked_at(self) -> int | None:
-        """When the newest poll that showed it was asked; None: none showed it."""
+        """When the newest poll that showed it was asked; None: no poll showed it."""
         return max(self.started.values(), default=None)
 
     def shown_again(self, source: str, started_at: int, position: int, at: int) -> None:
-        """Repeated polls, up to the one at `position`, showed it with nothing new."""
+        """Repeated polls, up to the one at `position`, showed it unchanged."""
         self.started[source] = max(self.started.get(source, started_at), started_at)
         if position > self.last_position:
             self.last_position, self.last_at = position, at
@@ -125,7 +118,7 @@ class VmMoved(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Heard(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One of several sources says something else of a run, whether anything follows from it or not."""
+    """One of several sources changed its view of a run, whether anything follows from it or not."""
 
     run_id: str
 
@@ -137,17 +130,16 @@ class Touched:
     """Ids by the newest position at which each was touched, and the newest anomalies and gaps."""
 
     def __init__(self, floor: int = 0) -> None:
-        self.floor = floor  # it knows everything behind this position
+        self.floor = floor  # everything after this position is known
         self._ids: dict[str, int] = {}
         self._now: set[str] = set()
         self._notes: deque[tuple[int, Anomaly | Blind]] = deque()
 
     def add(self, ids: Iterable[str]) -> None:
-        """These runs and machines may be other than they were."""
+        """These runs and machines may have changed."""
         self._now.update(ids)
 
     def note(self, position: int, changes: Iterable[Change]) -> None:
-        """What an event changed."""
         for change in changes:
             match change:
                 case Moved() | Heard():
@@ -160,16 +152,16 @@ class Touched:
     def end(self, position: int) -> None:
         """A batch of events is folded, up to this position."""
         for one in self._now:
-            self._ids.pop(one, None)  # the newest stand last
+            self._ids.pop(one, None)  # newest last
             self._ids[one] = position
         self._now.clear()
         while len(self._notes) > NOTES:
             self.floor = max(self.floor, self._notes.popleft()[0])
 
     def since(self, position: int) -> set[str]:
-        """The ids of runs and machines touched behind a position, which is not before `floor`."""
+        """The ids of runs and machines touched after a position, which is at least `floor`."""
         return set(takewhile(lambda one: self._ids[one] > position, reversed(self._ids)))
 
     def notes_since(self, position: int) -> Iterator[Anomaly | Blind]:
-        """The anomalies and gaps behind a position, which is not before `floor`, in order."""
+        """The anomalies and gaps after a position, which is at least `floor`, in order."""
         return (one for at, one in self._notes if at > position)

@@ -1,9 +1,7 @@
-"""How far a provider's clock is from ours, measured by the HTTP `Date` of answers that show something new.
-
-A `Date` has whole seconds and may be old: a server under load sent one of 18 s ago. So a date ahead of our clock proves
-that the provider's is ahead; one behind it proves nothing until it is older than any server makes it. Provider times
-are shifted to our clock only where the two clocks are more than 2 s apart for certain.
-"""
+"""The offset of a provider's clock from ours, measured by the HTTP `Date` of answers that show something new. A `Date`
+has whole seconds and may be old: a loaded server sent one of 18 s ago. So a date ahead of our clock proves that the
+provider's is ahead; one behind it proves nothing until it is older than any server makes it. Provider times are shifted
+to our clock only if the two clocks are more than 2 s apart for certain."""
 
 from typing import TypeVar
 
@@ -31,7 +29,7 @@ def shows_new(state: WorldState, provider: str, runs: tuple[Seen, ...], vms: tup
 
 
 def compare_clocks(turn: Turn, source: Source, tick: Tick) -> None:
-    """Measure how far the source's clock is ahead of ours, and write down where that has changed."""
+    """Measure how far the source's clock is ahead of ours, and record changes."""
     if tick.server_time is None or not shows_new(turn.state, tick.scope.provider, tick.runs, tick.vms):
         return
     skew = skew_of(tick.server_time, tick.started_at, tick.observed_at, known=source.skew)
@@ -44,7 +42,7 @@ def compare_clocks(turn: Turn, source: Source, tick: Tick) -> None:
 
 
 def shifted(tick: Tick, skew: int) -> Tick:
-    """The poll with its provider's times as our clock would have had them."""
+    """The poll with its provider's times shifted to our clock."""
     return replace(
         tick,
         runs=tuple(Seen(facts=_run(seen.facts, skew), cost=seen.cost) for seen in tick.runs),

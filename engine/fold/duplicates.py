@@ -1,9 +1,7 @@
-"""Answers that list one run or machine more than once, with different facts: one row is used.
-
-If both were used, each repetition of the answer would move the thing back and forth, and bill it so. The choice depends
-on the answer alone: of a machine the row that may cost most, so that none is forgotten while it may be billed; of a run
-the furthest.
-"""
+"""Answers that list one run or machine more than once, with different facts: one row is used. If both were used, each
+repetition of the answer would move and bill the thing back and forth. The choice depends on the answer alone: of a
+machine the row that may cost most, so that a machine that may be billed is never forgotten; of a run the row furthest
+ahead."""
 
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
@@ -24,18 +22,16 @@ _RANK: Final = {
     VmState.TERMINATING: 1,
     VmState.TERMINATED: 0,
 }
-"""Where a machine is → how far it is from having gone; idle is nearer than busy, for idle machines are ended. A word we
-do not know ends none.
-"""
+"""Where a machine is → how far it is from having ended; idle is nearer than busy, because idle machines are ended. An
+unknown word ends none."""
 _DERIVED: Final = frozenset(
     {"drift", "state", "requeued", "final", "failed", "cause", "by_request", "gives_end", "latest_exit_status"}
-)
-"""Facts that follow from others, which are named."""
+)  # facts that follow from others, which are named
 _NO_END: Final = 1 << 62
 
 
 def listed_once(tick: Tick) -> Tick:
-    """The poll with one row of each thing, of equal ones the last; the poll itself if nothing is listed twice."""
+    """The poll with one row of each thing, the last of equal ones; the poll itself if nothing is listed twice."""
     unlike: dict[str, str] = {}
     runs, vms = _once(tick.runs, _of_run, unlike), _once(tick.vms, _of_vm, unlike)
     same = len(runs) == len(tick.runs) and len(vms) == len(tick.vms)
@@ -68,13 +64,13 @@ def _differing(facts: Sequence[RunFacts | VmFacts]) -> list[str]:
 
 
 def _of_vm(facts: VmFacts) -> tuple[int, ...]:
-    """A placeholder is no machine; then by how far it is from having gone, what it costs, and how late it ends."""
+    """Machines before placeholders; then by distance from the end, cost, and latest end."""
     end = _NO_END if facts.finished_at is None else facts.finished_at
     return (facts.price is not None, 2 if facts.state is None else _RANK.get(facts.state, 2), facts.price or 0, end)
 
 
 def _of_run(seen: Seen) -> tuple[int, ...]:
-    """The newest attempt; then whether it has ended, and how far it has come. A run only goes forward in an attempt."""
+    """The newest attempt; then whether it has ended, and how far it is. A run only moves forward within an attempt."""
     facts, attempt, shown = seen.facts, attempt_of(seen.facts) or 0, bool(seen.facts.jobs)
     if decisive(facts) is not None:
         return (attempt, True, 0, shown)

@@ -1,4 +1,4 @@
-"""What our own requests, intents, outcomes and decisions do to the world."""
+"""How our own requests, intents, outcomes and decisions change the world."""
 
 from contextlib import suppress
 from functools import singledispatch
@@ -23,7 +23,7 @@ from events.codec import Fact
 
 @singledispatch
 def apply(event: Fact, turn: Turn) -> None:
-    """Fold one event; kinds that are not listed here change nothing."""
+    """Fold one event; kinds without a handler here change nothing."""
 
 
 @apply.register
@@ -87,7 +87,7 @@ def _adopt(turn: Turn, asked: Run, seen: Run) -> Run:
 
 
 def _joined(asked: Run, seen: Run) -> tuple[Transition, ...]:
-    """How a run moved that waited with us first, and was then followed as somebody else's."""
+    """The steps of a run that waited with us first, and was then followed as a foreign run."""
     steps, state = list(asked.transitions), asked.state
     for step in seen.transitions:
         if step.after is not state:
@@ -97,7 +97,7 @@ def _joined(asked: Run, seen: Run) -> tuple[Transition, ...]:
 
 
 def _part(turn: Turn, run: Run, shown: str) -> None:
-    """A poll took the run `shown`, which carried our mark, for ours; the provider says that ours is another."""
+    """A poll matched the run `shown`, which carried our mark, to ours; the provider says that ours is another."""
     state, other_id = turn.state, foreign_run_id(run.provider, shown)
     other = replace(run, run_id=other_id, requested_at=None, terms=None, said=None, stop_by=None, placed=None)
     state.runs[other_id] = other
@@ -114,7 +114,7 @@ def _part(turn: Turn, run: Run, shown: str) -> None:
 
 @apply.register
 def _refused(event: types.SubmitFailed | types.IntentAbandoned, turn: Turn) -> None:
-    """The provider never got the task: there will be no poll to say so."""
+    """The provider never got the task: no poll will say so."""
     run = turn.state.runs.get(event.run_id)
     if run is None or run.provider_id is not None or run.terminal:
         return
@@ -159,11 +159,11 @@ def _run(event: types.OfRun, turn: Turn) -> None:
                 creation=event.creation,
                 gpu=event.gpu,
             )
-        # What finds no capacity may be about to be asked for again: that is what is stopped.
+        # A run without capacity may be about to be submitted again: the stop prevents that.
         case types.StopRequested() if not run.terminal or run.reason is Reason.NO_CAPACITY:
             run.stop_by = event.by
             return
-        # What the task itself said; of an attempt that was made again it says nothing about this one.
+        # A report of an earlier attempt says nothing about this one.
         case types.TaskReported() if run.provider_id == event.provider_id:
             run_turn.hear(turn, run, event.seq, event.frame, last=event.last)
             return
@@ -174,7 +174,7 @@ def _run(event: types.OfRun, turn: Turn) -> None:
 
 @apply.register
 def _requeued(event: types.RunRequeued, turn: Turn) -> None:
-    """The request the provider had no capacity for is over; the run waits to be handed over again."""
+    """The request without capacity is over; the run waits to be submitted again."""
     state, run = turn.state, turn.state.runs.get(event.run_id)
     if run is None or run.provider_id is None or run.provider_id != event.provider_id:
         return
@@ -251,7 +251,7 @@ def _source(event: types.OfSource, turn: Turn) -> None:
         case types.SourceHidden() | types.SourceShown():
             set_hidden(turn.state, event.source, hidden=isinstance(event, types.SourceHidden))
         case types.PolicyAdopted():
-            with suppress(ValueError):  # of a version that wrote other things: the one before it stays in force
+            with suppress(ValueError):  # from a version that wrote other things: the policy before stays in force
                 step = PolicyStep(position=turn.position, at=turn.at, policy=load_policy(event.policy))
                 turn.state.policies[event.source] = (*turn.state.policies.get(event.source, ()), step)
         case _:

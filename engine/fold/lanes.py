@@ -15,15 +15,11 @@ _SHOWN: Final = {Listing.RUNS: "run", Listing.RUN: "run", Listing.VMS: "vm", Lis
 
 @dataclass(slots=True, eq=False)
 class SourceLanes:
-    """A source while it is folded."""
-
     state: Source
     lanes: dict[int | None, "Lane"] = field(default_factory=dict)  # by the part of the question
     machines: list["Lane"] = field(default_factory=list)  # those that list machines
-    everywhere: bool = False
-    """It lists what is of every project, and so what other sources list too, or leaves that out."""
-    heard: int = NEVER
-    """When it last answered, repeated polls included; `NEVER`: the next answer ends a time in which it did not."""
+    everywhere: bool = False  # it lists other projects' things, and so what other sources list or omit
+    heard: int = NEVER  # its last answer, repeated polls included; `NEVER`: the next answer ends a blind time
     newest: int = 0  # the newest `started_at` of a poll folded
     at: int = 0  # the newest `observed_at` of a poll that only repeated
     position: int = 0  # of that poll
@@ -31,13 +27,13 @@ class SourceLanes:
     changed_at: int = 0  # `observed_at` of the newest poll that did
     doubted: bool = False  # a witness of it is or was silent: it may answer what was true before
     gap: int = BLIND_AFTER
-    """How long after the last answer a poll may only repeat; below zero while any poll may end a grace."""
+    """How long after the last answer a poll may only repeat; negative while any poll may end a grace period."""
 
     def write_down(self, open_sweeps: dict[str, Sweep]) -> None:
         """Write the times of repeated polls to the source and to what its lanes list."""
         state = self.state
         if state.last_answered is not None and self.heard > state.last_answered:
-            # No gap between those polls was long, so all the time between the first and the last is answered time.
+            # No gap between those polls was long: all time between the first and the last is answered time.
             state.answered_time += self.heard - state.last_answered
             state.last_answered = self.heard
         repeated = [lane for lane in self.lanes.values() if lane.position]
@@ -45,10 +41,8 @@ class SourceLanes:
             lane.write_down(open_sweeps)
 
     def changed(self, lane: "Lane | None") -> None:
-        """An answer in this lane changed something: the other lanes' next answers are read again.
-
-        Lists of machines need not be read again after a change of runs. None: the source's clock changed, read all.
-        """
+        """An answer in this lane changed something: read the other lanes' next answers again. Lists of machines need
+        that only after a change of machines. None: the source's clock changed, read all."""
         before = self.changes
         self.changes += 1
         if lane is not None and lane.shows != "vm":
@@ -82,12 +76,11 @@ class Lane:
     reading: Reading | None
     shows: str | None = None
     mute: bool = True  # its answers say nothing of runs or machines
-    dates: bool = False
-    """Its answers say when things happened: what they said once stays said, whatever changes since."""
+    dates: bool = False  # its answers date events; a date never changes later
     newest: bool = False  # it lists the newest machines
     watched: bool = False
     empty: bool = True
-    """Its last answer listed none that we know, and nobody asks when it was given last."""
+    """Its last answer listed none that we know, and nobody needs the time of that answer."""
     listing: int | None = None
     listed: tuple[Run | Vm, ...] = ()  # the runs and machines it lists
     costed: tuple[Run, ...] = ()  # those whose cost is whole in it
@@ -95,7 +88,7 @@ class Lane:
     """The ids it lists, where it is one page of several; the last page may list none."""
     changes: int = -1
     position: int = 0
-    """Of the newest poll that only repeated, as the next two; 0 if none has since it was last written down."""
+    """Of the newest poll that only repeated, like the next two; 0: none since the last write."""
     started: int = 0
     at: int = 0
 

@@ -1,6 +1,5 @@
-"""Which machine a run is on: equal non-empty `hostname`, same project, the machine's life overlapping the
-submission's; the newest `created` wins, a tie is an anomaly and no link. Once linked, a submission stays linked.
-"""
+"""Which machine a run is on: equal non-empty `hostname`, same project, overlapping lives of machine and submission; the
+newest `created` wins, a tie is an anomaly and no link. Once linked, a submission stays linked."""
 
 from sys import intern
 from typing import Final
@@ -17,7 +16,7 @@ from engine.fold.world_codec import WorldState
 from engine.states import State, VmState
 
 _SAID_BY_MACHINE: Final = frozenset({State.PULLING, State.RUNNING})
-_WAITING: Final = 100  # runs remembered for one hostname that no machine has
+_WAITING: Final = 100  # runs remembered for one hostname without a machine
 
 
 def _key_of(job: JobFacts, submission: AttemptFacts) -> str:
@@ -45,10 +44,8 @@ def run_shown(turn: Turn, run: Run) -> None:
 
 
 def answered(turn: Turn, run: Run, before: RunFacts, asked_at: int) -> None:
-    """Take down that a run's machine answered: its job went on since the poll of `asked_at` showed `before`.
-
-    A provider learns from the machine alone that a job pulls its image, runs or has an exit status.
-    """
+    """Record that a run's machine answered: its job went on since the poll of `asked_at` showed `before`. A provider
+    learns from the machine alone that a job pulls its image, runs or has an exit status."""
     known = {_key_of(job, one): one for job in before.jobs for one in job.attempts}
     now = () if run.facts is None else ((_key_of(job, one), one) for job in run.facts.jobs for one in job.attempts)
     for key, one in now:
@@ -61,7 +58,7 @@ def answered(turn: Turn, run: Run, before: RunFacts, asked_at: int) -> None:
 
 
 def machine_shown(turn: Turn, vm: Vm) -> None:
-    """A machine has a hostname: runs may have waited for it."""
+    """A machine has a hostname: link the runs that waited for it."""
     host = f"{vm.provider}/{vm.facts.project}/{vm.facts.hostname}"
     had = turn.state.by_host.setdefault(host, [])
     if vm.vm_id not in had:
@@ -73,13 +70,13 @@ def machine_shown(turn: Turn, vm: Vm) -> None:
 
 
 def leave_all(turn: Turn, run: Run) -> None:
-    """The run is on no machine any more: lost, or asked for again."""
+    """The run is on no machine any more: lost, or submitted again."""
     for key in tuple(run.links):
         _leave(turn, run, key, turn.at, forgotten=True)
 
 
 def rename(state: WorldState, run: Run, before: str) -> None:
-    """The run `before` is known under another id from now on."""
+    """The run `before` has another id from now on."""
     for vm_id in set(run.links.values()):
         vm = state.vms[vm_id]
         vm.runs = tuple(run.run_id if one == before else one for one in vm.runs)
@@ -142,11 +139,9 @@ def _link(turn: Turn, run: Run, key: str, submission: AttemptFacts, until: int |
 def _leave(
     turn: Turn, run: Run, key: str, until: int | None, *, shown: AttemptFacts | None = None, forgotten: bool = False
 ) -> None:
-    """Write down when a submission left its machine; one that is shown there again never did.
-
-    `shown`: the submission, where an answer shows it; its `finished_at` stands instead of the poll that first showed it
-    over. `forgotten`: nobody says that it is over.
-    """
+    """Record when a submission left its machine; one that is shown there again never left. `shown`: the submission, if
+    an answer shows it: its `finished_at` counts rather than the poll that first showed it over. `forgotten`: no source
+    says that it is over."""
     vm = turn.state.vms[run.links[key]]
     told = shown is not None and shown.finished_at is not None
     for one in vm.occupancies:
@@ -168,10 +163,8 @@ def _note_more(state: WorldState, run: Run, key: str, **more: object) -> None:
 
 
 def _left(turn: Turn, vm: Vm, one: Occupancy, until: int | None, at: int) -> None:
-    """A submission is over: a machine shown empty all along was not, and one nobody saw end lived that long.
-
-    One first seen there since the machine idles came since then, whatever the two clocks say of each other.
-    """
+    """A submission is over: its machine was not empty then, and, if its end was not seen, lived at least that long. A
+    submission first seen there since the machine idles came after that, whatever the two clocks say."""
     if until is None:
         return
     if vm.unseen_end and vm.finished_at is not None:
@@ -193,7 +186,7 @@ def _first_job(state: WorldState, run: Run) -> None:
 
 
 def _compare(turn: Turn, run: Run, vm: Vm) -> None:
-    """Write down if a run of ours got other GPUs than it asked for."""
+    """Record an anomaly if a run of ours got other GPUs than it asked for."""
     terms, got = run.terms, vm.facts
     if terms is None or not (terms.gpu or terms.gpu_count):
         return
@@ -208,7 +201,7 @@ def _compare(turn: Turn, run: Run, vm: Vm) -> None:
 
 
 def _until(job: JobFacts, submission: AttemptFacts, at: int, *, over: bool) -> int | None:
-    """When the submission left its machine: its own `finished_at`, else now where it is over; None: it goes on."""
+    """When the submission left its machine: its own `finished_at`, else now if it is over; None: it goes on."""
     if submission.finished_at is not None:
         return submission.finished_at
     newer = job.newest is not None and submission.num < job.newest.num

@@ -18,20 +18,18 @@ from engine.states import VmState
 from events.clock import SECOND
 
 ENDING_GRACE: Final = 14 * 60 * SECOND
-"""Answered time after which a machine that was told to go should have been seen gone: providers give up on the
-cloud after about 15 minutes.
-"""
+"""Answered time after which a machine told to stop should have been seen gone: providers give up on the cloud after
+about 15 minutes."""
 
 _TOO_EARLY: Final = frozenset({VmState.REQUESTED, VmState.PROVISIONING, VmState.TERMINATED})
-"""States that do not show yet, or no longer, whether anybody asked for the machine."""
+"""States that do not show, or no longer, whether anybody asked for the machine."""
 
 _AT: Final = attrgetter("at")
-_EARLY: Final = 100
-"""Machines not shown yet whose dates are kept: a placeholder that gets no machine is never shown."""
+_EARLY: Final = 100  # machines not shown yet whose dates are kept: a placeholder may never be shown
 
 
 def apply(turn: Turn, tick: Tick, source: Source, sweep: Sweep | None) -> None:
-    """Fold one answered poll, whatever it asked; `sweep`: the complete list it ends, if it does."""
+    """Fold one answered poll of any listing; `sweep`: the complete list that it ends, if it does."""
     for facts in tick.vms:
         _see(turn, facts, tick)
     if tick.scope.listing is Listing.VMS:
@@ -44,7 +42,7 @@ def apply(turn: Turn, tick: Tick, source: Source, sweep: Sweep | None) -> None:
 
 
 def date(turn: Turn, tick: Tick) -> None:
-    """Take down the status changes that the provider dates, in whatever order they arrive; each once."""
+    """Record the status changes that the provider dates, in any order of arrival; each once."""
     if tick.events is turn.fold.dated:
         return
     turn.fold.dated = tick.events
@@ -117,7 +115,7 @@ def _made_by_us(fold: Fold, provider: str, facts: VmFacts) -> bool:
 
 
 def part(turn: Turn, run: Run, before: str) -> None:
-    """This run was taken for our run `before`: a machine that was made for it is not ours by that."""
+    """This run was matched to our run `before`: a machine made for it is not ours by that."""
     links.rename(turn.state, run, before)
     for vm_id in set(run.links.values()):
         vm = turn.state.vms[vm_id]
@@ -125,7 +123,6 @@ def part(turn: Turn, run: Run, before: str) -> None:
 
 
 def settle(turn: Turn, vm: Vm) -> None:
-    """Keep it among the open machines until it is gone."""
     if vm.state is VmState.TERMINATED:
         turn.state.open_vms.pop(vm.vm_id, None)
     else:
@@ -154,10 +151,8 @@ def ending_due(vm: Vm) -> int | None:
 
 
 def find_orphans(turn: Turn, tick: Tick) -> None:
-    """Machines that none of the newest runs, just listed, asked for: told once each.
-
-    Only where a policy is in force for the source, and while no run of the project still waits for its machine.
-    """
+    """Report machines that none of the newest runs, just listed, asked for, once each. Only if a policy is in force for
+    the source, and no run of the project still waits for its machine."""
     state = turn.state
     if tick.source not in state.policies:
         return

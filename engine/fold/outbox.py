@@ -9,21 +9,18 @@ SubmitOutcome = types.SubmitSucceeded | types.SubmitFailed | types.IntentAbandon
 
 
 class OpenSubmit(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that was asked for and has no outcome yet."""
+    """A requested run without an outcome."""
 
     request: types.RunRequested
     position: int  # of the request; of its newest `RunRequeued` where it is made again
     requested_at: int
-    asked_at: int
-    """When it was asked for, or asked for again: nothing the provider took before is this attempt."""
+    asked_at: int  # when it was requested, or requeued: what the provider took before is not this attempt
     attempt: int = 1
     held: types.RunHeld | None = None  # why it waits, while it does
-    queued: bool = False
-    """It was held or made again: nobody waits at a terminal for one answer of the provider."""
+    queued: bool = False  # it was held or requeued: no caller waits for one answer of the provider
     placed: types.RunPlaced | None = None  # its place, once it has one
     intended: types.SubmitIntended | None = None  # the newest intent: a call may have been made
-    unmarked_at: int | None = None
-    """When a call may have been made, first, that did not give the provider our run id (older versions)."""
+    unmarked_at: int | None = None  # when an older version may first have called without giving our run id
 
     @property
     def handed(self) -> bool:
@@ -32,14 +29,14 @@ class OpenSubmit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TakenStop(msgspec.Struct, frozen=True, kw_only=True):
-    """A stop the provider took, which is no proof that it heard it."""
+    """A stop the provider accepted; it may still not carry it out."""
 
     request: types.StopRequested
     taken_at: int
 
 
 class OpenNotice(msgspec.Struct, frozen=True, kw_only=True):
-    """A notice the webhook has not taken and may still take."""
+    """A notice the webhook has not accepted and may still accept."""
 
     intent: types.NoticeIntended
     position: int
@@ -48,8 +45,6 @@ class OpenNotice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NoticeMark(msgspec.Struct, frozen=True, kw_only=True):
-    """The position after which a kind of notice is sent."""
-
     position: int
     at: int
 
@@ -60,11 +55,10 @@ class Outbox(msgspec.Struct, kw_only=True):
     submits: dict[str, OpenSubmit] = {}  # by run id, like all below that do not say otherwise
     stops: dict[str, types.StopRequested] = {}
     vm_stops: dict[str, types.VmStopIntended] = {}
-    """By vm_id: machines we were about to end; whether the call was made is not known."""
+    """By vm_id: machines that were about to be ended; the call may have been made."""
     notices: dict[str, OpenNotice] = {}  # by notice id
     provider_ids: dict[str, str] = {}  # the provider's ids of the runs we submitted
-    former_ids: set[str] = set()
-    """The provider's ids of attempts that found no capacity: none of them is ever a later attempt."""
+    former_ids: set[str] = set()  # the provider's ids of attempts without capacity: never of a later attempt
     outcomes: dict[str, int] = {}  # position of the outcome of the submission
     stop_outcomes: dict[str, int] = {}  # position of the newest outcome of a stop
     vm_outcomes: dict[str, int] = {}  # vm_id → position of the newest outcome of a stop
@@ -73,11 +67,10 @@ class Outbox(msgspec.Struct, kw_only=True):
     """Source → the kinds of notices sent about it, each with its start."""
     taken: dict[str, TakenStop] = {}  # the newest stop that the provider accepted
     asked: int = 0  # position of the newest request of anybody for anything
-    accepted: dict[str, OpenSubmit] = {}
-    """Submissions that the provider accepted: they may have to be made again."""
+    accepted: dict[str, OpenSubmit] = {}  # submissions the provider accepted: they may have to be made again
 
     def apply(self, position: int, at: int, event: types.Event) -> None:
-        """Take one event, observed `at`, into account; kinds that are not about effects change nothing."""
+        """Apply one event, observed `at`; kinds that are not about effects change nothing."""
         if isinstance(event, types.RunRequested | types.StopRequested | types.VmStopRequested):
             self.asked = position
         self._submission(position, at, event)
@@ -138,7 +131,7 @@ class Outbox(msgspec.Struct, kw_only=True):
                 pass
 
     def _again(self, position: int, at: int, event: types.RunRequeued) -> None:
-        """A new attempt of the same request: open again, and what the last attempt was is known not to be it."""
+        """A new attempt of the same request: open again; the provider's id of the last attempt is a former one."""
         handed = self.accepted.get(event.run_id)
         if handed is None or self.provider_ids.get(event.run_id) != event.provider_id:
             return

@@ -1,8 +1,8 @@
 """The fold of a record. Most polls repeat the one before; those are folded without reading their answer again.
 
-A lane is one question to one source. If a poll gives its lane's last answer again and nothing else has changed at that
-source, only times move: they are collected, and written to the runs and machines that the lane lists when something
-does change. A property test compares this with a fold of every poll in full.
+A lane is one question to one source. If a poll repeats its lane's last answer and nothing else has changed at that
+source, only times move: they are collected, and written to the lane's runs and machines at the next change. A property
+test compares this with a fold of every poll in full.
 """
 
 from collections.abc import Callable
@@ -33,12 +33,11 @@ if TYPE_CHECKING:
 _RECORDED: Final = 1
 _FAILED: Final = 2
 _LANES: Final = 512
-_NOBODY: Final = SourceLanes(Source(name=""))
-"""Stands for a source that no poll has been folded of yet."""
+_NOBODY: Final = SourceLanes(Source(name=""))  # stands for a source without a folded poll
 
 
 class RecordFold:
-    """Folds the polls and intents of a record into a world, from where the world is."""
+    """Folds the polls and intents of a record into a world, from the world's position on."""
 
     def __init__(self, record: "Record", world: World, touched: Touched | None = None) -> None:
         """`touched` collects every run and machine that may have changed."""
@@ -46,7 +45,7 @@ class RecordFold:
         self._touched = touched
         self.world = world
         self._sources: dict[int, SourceLanes] = {}
-        self._lanes = 0  # how many, of all sources
+        self._lanes = 0  # of all sources
         self._reader = PollReader(world.readings)
         self._repeats = world.rules.watch is not ObservationFilter.CLOCK
         self._follow()
@@ -58,11 +57,9 @@ class RecordFold:
         *,
         repeats: bool = True,
     ) -> None:
-        """Fold everything behind the world's position, up to `until`; `each` is told what every event changed, with
-        the world as it is after it.
-
-        Without `repeats`, `each` is not called for polls that only repeat the one before: they change nothing.
-        """
+        """Fold everything after the world's position, up to `until`. `each` gets the changes of every event, with the
+        world as it is after it; without `repeats`, not of polls that only repeat the one before: they change
+        nothing."""
         limit = until if until is not None else Until()
         state = self.world.state
         sources = self._sources if self._repeats and (each is None or not repeats) else {}
@@ -71,7 +68,7 @@ class RecordFold:
         rows = self.record.scan(after=state.position, until=limit.position)
         if (end := limit.at) is not None:
             rows = (row for row in rows if row[3] <= end)
-        # Most rows end in the first branch: every word in it is paid for a million times.
+        # Most rows end in the first branch, which runs a million times: keep it short.
         for position, kind, stream, at, took, scope_id, listing_id in rows:
             if stream != current:
                 current, source = stream, sources.get(stream, _NOBODY)
@@ -130,8 +127,8 @@ class RecordFold:
             self._tell_others(source, changes, at)
         if lane.shows is not None and kind == _RECORDED:
             listed, paged = lane.listing, lane.page
-            # A late answer may have moved nothing: what it shows was not taken, and its like may not be skipped.
-            # Nor one asked before what it leaves out was known: its like may prove absence.
+            # A late answer may have moved nothing: what it shows was not used, so an equal one may not be skipped.
+            # Nor one asked before what it leaves out was known: an equal one may prove absence.
             late = tick.started_at < source.newest or (lane.scope.covers is not None and tick.started_at < changed_at)
             lane.listing = None if late else listing_id
             lane.changes = source.changes
@@ -148,7 +145,7 @@ class RecordFold:
         return changes
 
     def _tell_others(self, source: SourceLanes, changes: tuple[Change, ...], at: int) -> None:
-        """Read the answers of other sources again if they list what this one changed, or left out just now."""
+        """Read the answers of other sources again if they list what this one changed, or just left out."""
         state, names = self.world.state, set[str]()
         for change in changes:
             if isinstance(change, Moved):
@@ -180,14 +177,14 @@ class RecordFold:
             self._touched.add(one.run_id if isinstance(one, Run) else one.vm_id for one in lane.listed)
 
     def _touch_event(self, event: Event, touched: Touched) -> None:
-        """What an event changes beside what `apply_event` says."""
+        """What an event changes beside what `apply_event` reports."""
         state = self.world.state
         match event:
             case SourceHidden() | SourceShown():
                 touched.add(run_id for run_id, run in state.runs.items() if run.archive == event.source)
                 touched.add(vm_id for vm_id, vm in state.vms.items() if vm.archive == event.source)
             case SubmitSucceeded():
-                # A run that was followed as somebody else's may be this one: it goes, and its machines are this one's.
+                # A foreign run may turn out to be this one: it disappears, and its machines become this one's.
                 touched.add((event.run_id, foreign_run_id(event.provider, event.provider_id)))
                 run = state.runs.get(event.run_id)
                 touched.add(() if run is None else run.links.values())
@@ -206,7 +203,7 @@ class RecordFold:
                 source.at = 0
 
     def _follow(self) -> None:
-        """Let every source go on from where the world is; a machine's graces count in the time of its own source."""
+        """Continue each source from the world's position; a machine's graces count in the time of its own source."""
         runs, vms = self.world.state.unsettled_runs(), self.world.state.open_machines()
         expected = [*runs, *(vm for vm in vms if vm.state is not VmState.UNCONFIRMED)]
         self._absent = any(one.missing is not None for one in expected)
@@ -215,7 +212,7 @@ class RecordFold:
             source.follow(absent=self._absent, ending=source.state.name in ending)
 
     def _listed(self, tick: Tick) -> tuple[Run | Vm, ...]:
-        """What an answer lists and moves: no placeholders, no requests that were made again."""
+        """What an answer lists and moves: no placeholders, no former requests."""
         state, provider = self.world.state, tick.scope.provider
         run_ids = [state.by_provider.get(f"{provider}/{seen.facts.provider_id}") for seen in tick.runs]
         vms = [state.vms.get(vm_id_of(provider, facts.provider_id)) for facts in tick.vms]
@@ -248,7 +245,7 @@ class RecordFold:
         return lane
 
     def _tick(self, lane: Lane, position: int, kind: int, at: int, took: int, listing_id: int | None) -> Tick:
-        """One poll, of which only the items that are new are read."""
+        """One poll; only new items are read."""
         source, provider = lane.source.state, lane.scope.provider
         tick = Tick(
             position=position,
@@ -257,7 +254,7 @@ class RecordFold:
             started_at=at - took,
             observed_at=at,
             answered=kind == _RECORDED,
-            # Asked of a source's first poll only.
+            # Checked at a source's first poll only.
             imported=source.archive is None and self.record.is_imported(position),
         )
         if tick.answered and lane.reading is not None and lane.shows is not None and listing_id is not None:

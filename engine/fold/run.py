@@ -1,4 +1,4 @@
-"""One run as the fold knows it: the provider's words, our verdict and its evidence, apart from each other."""
+"""One run as the fold knows it: the provider's words, our verdict and its evidence, kept apart."""
 
 from enum import StrEnum
 from typing import Literal
@@ -29,8 +29,6 @@ class Reported(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Placed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The place reserved for a run."""
-
     position: int
     at: int
     slot: str | None
@@ -47,12 +45,11 @@ class Held(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     why: str
     detail: str
     not_before: int | None
-    placed_at: int | None = None
-    """When it was given the place at which the provider had no capacity for it."""
+    placed_at: int | None = None  # when it got the place at which the provider had no capacity for it
 
 
 class ReportedPhase(StrEnum):
-    """What a task that reports says it does."""
+    """What a reporting task says it does."""
 
     COMPILING = "compiling"
     CHECKING = "checking"
@@ -60,7 +57,7 @@ class ReportedPhase(StrEnum):
 
 
 class PhaseStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """From when a task said it did that."""
+    """Since when a task said that."""
 
     phase: ReportedPhase
     position: int
@@ -68,7 +65,7 @@ class PhaseStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a task said of itself, in the attempt that stands."""
+    """What a task said of itself, in the current attempt."""
 
     mark: bytes  # `RunRequested.kernel`
     frames: int = 0  # how many of its lines are known, counted over the output of one attempt
@@ -102,9 +99,9 @@ class Run(Tracked, kw_only=True):
     attempt: int | None = None  # the highest attempt number seen of the request that stands
     later_attempts: tuple[Attempt, ...] = ()  # every attempt after the first, in order
     facts: RunFacts | None = None  # the newest observation
-    # what each of several sources said last; None: it does not list the run any more
+    # each source's newest view, if there are several; None: it does not list the run any more
     views: dict[str, RunFacts | None] = msgspec.field(default_factory=dict)
-    news_of: str | None = None  # which of them said something new last; those behind it have been heard since
+    news_of: str | None = None  # which source said something new last; those after it have been read since
     reported: Reported = Reported()
     submitted_at: int | None = None
     started_at: int | None = None
@@ -113,57 +110,50 @@ class Run(Tracked, kw_only=True):
     """The provider's own figure; in a replay of a record filled in at the end, from the poll at `cost_at`."""
     cost_at: int | None = None  # the newest poll whose figure counts every submission
     intended: str | None = None
-    """The name under which it is being handed over, until the outcome is known: only then may a poll show it."""
-    requested_at: int | None = None
-    """When Steno was asked for it; None for a run somebody else submitted."""
-    stop_by: str | None = None  # whose our newest request to stop it was: `user` or `policy`
+    """The name of its submission while the outcome is unknown: only then may a poll show the run."""
+    requested_at: int | None = None  # when it was requested; None for a foreign run
+    stop_by: str | None = None  # who asked for its newest stop: `user` or `policy`
     links: dict[str, str] = msgspec.field(default_factory=dict)
     """`<replica_num>/<job_num>/<attempt>` → the machine of that submission; once there it stays."""
     vm_id: str | None = None  # the machine of its first job's newest submission that has one
     start: Literal["cold", "warm"] | None = None  # of the first attempt that had a machine
-    terms: Requirements | None = None  # None for a run somebody else submitted
-    placed: Placed | None = None
-    """The place reserved for it, or that it had when it ended; None: none yet, or given back."""
+    terms: Requirements | None = None  # None for a foreign run
+    placed: Placed | None = None  # the reserved place, or the last one before its end; None: none
     held: Held | None = None  # why it waits with us; None: it does not
-    requeues: int = 0  # how often the same request was made again for want of capacity
-    former_ids: tuple[str, ...] = ()  # the provider's ids of the requests that found no capacity
+    requeues: int = 0  # how often the request was repeated for lack of capacity
+    former_ids: tuple[str, ...] = ()  # the provider's ids of the requests without capacity
     transitions: tuple[Transition, ...] = ()
     said: Said | None = None  # None: a task whose output is not read
 
     @property
     def subject(self) -> str:
-        """What an anomaly is about."""
         return f"run/{self.run_id}"
 
     def moved(self, transition: Transition | None = None) -> Moved:
-        """The change to publish; without a transition only what is known of it has changed."""
+        """The change to publish; without a transition only known facts have changed."""
         return Moved(run_id=self.run_id, transition=transition)
 
     @property
     def terminal(self) -> bool:
-        """Whether the run has a verdict."""
         return self.state in TERMINAL
 
     @property
     def phase(self) -> ReportedPhase | None:
-        """What a running task says it does."""
         if self.said is None or self.state is not State.RUNNING or not self.said.phases:
             return None
         return self.said.phases[-1].phase
 
     @property
     def attempts(self) -> int:
-        """How often the run was tried at the provider: 1 + the highest attempt number, summed over the requests that
-        were made for it.
-        """
+        """How often the run was tried at the provider: 1 + the highest attempt number, summed over its requests."""
         return self.later_attempts[-1].number if self.later_attempts else 1
 
     @property
     def retried(self) -> bool:
-        """Whether the provider itself has tried the request that stands more than once."""
+        """Whether the provider itself tried the current request more than once."""
         return bool(self.attempt)
 
 
 def phases_of(run: Run) -> tuple[tuple[str, int], ...]:
-    """What the run did, each from when, where its provider reports that."""
+    """What the run did and when, if its provider reports that."""
     return () if run.facts is None else run.facts.phases

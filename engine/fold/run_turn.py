@@ -24,10 +24,8 @@ _LAST: Final = frozenset({*_ERRORS, "ERROR", "BENCHMARKED"})
 
 
 def take_down(turn: Turn, run: Run, seen: Seen, tick: Tick) -> tuple[bool, bool]:
-    """Write down what the provider says; (whether it says something new, whether it began a new attempt).
-
-    An answer older than the newest one applied from the same source says nothing new.
-    """
+    """Record what the provider says; (whether it is new, whether it began a new attempt). An answer older than the
+    newest one applied from the same source says nothing new."""
     if not turn.sees(run, tick, seen.facts):
         return False, False
     facts = _from_all_sources(turn, run, tick, seen.facts)
@@ -39,7 +37,7 @@ def take_down(turn: Turn, run: Run, seen: Seen, tick: Tick) -> tuple[bool, bool]
 
 
 def not_listed(turn: Turn, run: Run, tick: Tick) -> None:
-    """One of several sources lists the run no more; the others may say more now that this is known."""
+    """One of several sources no longer lists the run; the others may then say more."""
     if run.facts is None or run.views.get(tick.scope.witness or "", run.facts) is None:
         return
     if tick.started_at < run.started.get(tick.asked, tick.started_at):
@@ -53,11 +51,11 @@ def not_listed(turn: Turn, run: Run, tick: Tick) -> None:
 
 
 def _from_all_sources(turn: Turn, run: Run, tick: Tick, said: RunFacts | None) -> RunFacts:
-    """What all sources of the provider say of the run, now that one of them says this; None: it lists it no more."""
+    """What all sources of the provider say of the run, now that one says this; None: it no longer lists it."""
     scope = tick.scope
     reading = turn.fold.readings.of(scope.provider) if scope.witness is not None else None
     before = said if run.facts is None else run.facts
-    assert before is not None  # noqa: S101 - no run is missed before it was seen
+    assert before is not None  # noqa: S101 - a run must be seen before it can be missed
     if reading is None or scope.witness is None:
         return said or before
     source, order = turn.source(tick.source), list(run.views)
@@ -66,14 +64,14 @@ def _from_all_sources(turn: Turn, run: Run, tick: Tick, said: RunFacts | None) -
         run.news_of = scope.witness
         turn.changes.append(Heard(run_id=run.run_id))  # the other sources are read again
     elif run.facts is not None and order.index(scope.witness) >= order.index(run.news_of or order[0]) and not doubted:
-        return run.facts  # it says again what it said, and nobody has said anything new since
-    run.views.pop(scope.witness, None)  # they stand in the order in which they were heard
+        return run.facts  # it repeats itself, and nobody has said anything new since
+    run.views.pop(scope.witness, None)  # the views are in the order in which they were heard
     run.views = {**run.views, scope.witness: said}
     return reading.together(before, run.views, back=is_back(source, tick.started_at) and not run.terminal)
 
 
 def _write(turn: Turn, run: Run, facts: RunFacts) -> bool:
-    """Write down new facts; whether they show a new attempt."""
+    """Record new facts; whether they show a new attempt."""
     retried = _is_new_attempt(turn, run, attempt_of(facts))
     run.facts = facts
     run.name = facts.name or run.name
@@ -106,7 +104,7 @@ def _is_new_attempt(turn: Turn, run: Run, attempt: int | None) -> bool:
 
 
 def judge(turn: Turn, run: Run, facts: RunFacts, *, retried: bool = False) -> None:
-    """Ask the rules about an observation and move the run accordingly."""
+    """Apply the rules to an observation and move the run accordingly."""
     rules = turn.rules
     if run.terminal and rules.final:
         return
@@ -121,9 +119,9 @@ def judge(turn: Turn, run: Run, facts: RunFacts, *, retried: bool = False) -> No
 
 
 def settle(turn: Turn, run: Run, verdict: Verdict, facts: RunFacts | None = None) -> None:
-    """The run has ended, says a rule."""
+    """End the run by a rule's verdict."""
     said = run.said if turn.rules.hears and verdict.reason is Reason.EXIT_NONZERO else None
-    if said is not None and said.error is not None:  # whether the task or the provider spoke first makes no difference
+    if said is not None and said.error is not None:  # the order of task and provider makes no difference
         verdict = replace(verdict, reason=said.error)
     newest = [] if facts is None else facts.newest
     whole = facts is not None and bool(newest) and len(newest) == len(facts.jobs)
@@ -146,7 +144,7 @@ def settle(turn: Turn, run: Run, verdict: Verdict, facts: RunFacts | None = None
 
 
 def hear(turn: Turn, run: Run, seq: int, frame: bytes, *, last: bool) -> None:
-    """The task says something, or nothing more of its output is read. It moves no run, and ends none."""
+    """The task reports something, or its output is no longer read. It moves no run, and ends none."""
     if run.said is None or seq <= run.said.frames or run.said.over:
         return
     run.said = heard(run.said, seq, frame, last=last, position=turn.position, at=turn.at)
@@ -157,7 +155,7 @@ def hear(turn: Turn, run: Run, seq: int, frame: bytes, *, last: bool) -> None:
 
 
 def show(turn: Turn, run: Run, live: Live, *, behind: bool = False) -> None:
-    """The run goes on, says a rule. `behind`: the observation is of an attempt already over."""
+    """Move a run that goes on, by a rule. `behind`: the observation is of an attempt already over."""
     if live.pending and not turn.rules.final and run.state is not State.REQUESTED:
         _requeue(turn, run, live.rule)
         return
@@ -175,7 +173,7 @@ def show(turn: Turn, run: Run, live: Live, *, behind: bool = False) -> None:
 
 
 def lose(turn: Turn, run: Run, *, not_exists: bool) -> None:
-    """The source has answered long enough without the run."""
+    """Mark the run lost: its source has answered long enough without it."""
     reason = Reason.DELETED if not_exists else Reason.UNKNOWN_REASON
     if run.state is State.LOST and (run.reason is reason or not not_exists):
         return
@@ -185,7 +183,7 @@ def lose(turn: Turn, run: Run, *, not_exists: bool) -> None:
 
 
 def ask_again(turn: Turn, run: Run, why: str) -> None:
-    """What is known of the run is of another attempt, or of another run: our own knowledge, no contradiction."""
+    """Forget what is known of the run: it is of another attempt, or of another run. This is no contradiction."""
     rule = f"{turn.rules.name}/{why}"
     begun = Trigger.REOPEN if run.terminal else Trigger.RETRY
     step(turn, run, Trigger.QUEUE if run.state is State.REQUESTED else begun, rule)
@@ -209,7 +207,7 @@ def _requeue(turn: Turn, run: Run, rule: str) -> None:
 
 
 def step(turn: Turn, run: Run, trigger: Trigger, rule: str) -> bool:
-    """Move the run if the machine allows it; whether it does."""
+    """Move the run if the state machine allows it; whether it does."""
     after = turn.fold.step_run(run.state, trigger)
     if after is None:
         return False
@@ -227,7 +225,7 @@ def _said(state: State, reason: Reason | None, exit_status: int | None) -> str:
 
 
 def _contradicts(run: Run, verdict: Verdict) -> bool:
-    """Whether a newer verdict takes the old one back, rather than adding what was not known yet."""
+    """Whether a newer verdict contradicts the old one, rather than adding what was unknown."""
     if run.state is not verdict.state:
         return True
     if run.exit_status is not None and verdict.exit_status is not None and run.exit_status != verdict.exit_status:
@@ -251,7 +249,7 @@ def cost_is_whole(facts: RunFacts, scope: Scope) -> bool:
 
 
 def heard(said: Said, seq: int, line: bytes, *, last: bool, position: int, at: int) -> Said:
-    """What is known of a task once it said one thing more; a line nobody can read counts as said."""
+    """What is known of a task after one more line; an unreadable line counts as said."""
     said = replace(said, frames=seq, over=last)
     frame = None if last else read_frame(line)
     if frame is None:

@@ -1,9 +1,7 @@
-"""The engine's own snapshot: the world it decides from, kept in a blob beside the record.
-
-The controller ends machines by this world, so it is believed only with proof: the blob is sealed with the vault's key,
-and names the record, the position and the chain hash it was folded to, and the code that folded it. Anything else is
-ignored and the record is folded from its start. The blob is disposable: deleting it costs only that time.
-"""
+"""The engine's own snapshot: the world it decides from, in a blob beside the record. The controller ends machines by
+this world, so it needs proof: the blob is sealed with the vault's key and names the record, the position and the chain
+hash it was folded to, and the code that folded it. Any other blob is ignored and the record is folded from its start.
+The blob is disposable: deleting it costs only that time."""
 
 import hashlib
 import hmac
@@ -21,8 +19,7 @@ from events.errors import RecordNotWritable
 if TYPE_CHECKING:
     from events.store.record import Record
 
-EVERY: Final = 20_000
-"""Events folded since the last snapshot after which a new one is due: a tenth of a second of folding."""
+EVERY: Final = 20_000  # events folded before the next snapshot: 0.1 s of folding
 AT_START: Final = 1_000
 """The same for a process that has just caught up: folding fewer again costs less than writing the file."""
 
@@ -41,15 +38,15 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SnapshotStore:
-    """Loads and saves the snapshot of one record. Not for two threads at a time; processes may share the file."""
+    """Loads and saves the snapshot of one record. Not thread-safe; processes may share the file."""
 
     def __init__(self, record: "Record") -> None:
         self._record = record
         self._blob = record.store.blob("snapshot")
-        self._saved = 0  # the position of the snapshot that is known to be in the file
+        self._saved = 0  # the position of the last snapshot known to be in the file
 
     def load(self) -> WorldState | None:
-        """The newest snapshot that is proven to be of this record; None: there is none, fold from the start."""
+        """The newest snapshot proven to be of this record; None: there is none, fold from the start."""
         try:
             found = msgspec.msgpack.decode(self._blob.read() or b"", type=_File)
             seal = self._seal(found.header, found.world)
@@ -62,11 +59,9 @@ class SnapshotStore:
         return state
 
     def save(self, state: WorldState, *, every: int = EVERY) -> bool:
-        """Replace the file if `every` events were folded since the last; whether it was replaced.
-
-        Only for a world between two folds: one that an exception left half-way must not be saved. Where the folder
-        cannot be written, the next start folds more.
-        """
+        """Replace the file if `every` events were folded since the last; whether it was replaced. Only between two
+        folds: a world that an exception left half-way must not be saved. If the folder is not writable, the next start
+        folds more."""
         if state.position - self._saved < every:
             return False
         header = self._header(state.position)

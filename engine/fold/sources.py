@@ -1,6 +1,5 @@
-"""What a fold knows of a source: when it last answered, for how long it has answered, when we were blind, and which
-lists it has read to their end: only the silence of these about a run or machine means anything.
-"""
+"""What a fold knows of a source: its last answer, its answered time, its blind times, and which lists were read to
+their end: only if these omit a run or machine does that mean anything."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -16,7 +15,7 @@ from events.clock import SECOND
 STALE_AFTER: Final = 30 * SECOND
 BLIND_AFTER: Final = 60 * SECOND
 LOST_AFTER: Final = 600 * SECOND
-"""Answered time without a run after which it is lost, and without a machine after which nobody knows if it is there."""
+"""Answered time without a run after which it is lost, and without a machine after which its existence is unknown."""
 
 
 class Observability(StrEnum):
@@ -37,15 +36,13 @@ class Source(msgspec.Struct, kw_only=True):
     failed: bool = False  # a poll has failed since the last answered one
     silent: dict[str, int] = {}  # witness → since when it does not answer, though others of the source may
     outage: tuple[int, int] | None = None  # the newest time in which a witness did not
-    skew: int = 0  # how far its clock is ahead of ours, microseconds; 0: not for certain
+    skew: int = 0  # how far its clock is ahead of ours, microseconds; 0: unknown
     machines_at: int | None = None
-    """When the newest first page of its machines was asked for: they come newest first, so what was there then has
-    been seen.
-    """
+    """When the newest first page of its machines was asked: newest first, so every machine of that time has been
+    seen."""
     machines_position: int = 0
-    """Of that poll. Both are needed: behind a clock that jumped back, what follows a list seems to come before it."""
-    archive: bool | None = None
-    """Its polls are imported, not recorded live; None: it was not polled yet."""
+    """Of that poll. Both are needed: after a clock jumped back, what follows a list seems to come before it."""
+    archive: bool | None = None  # its polls are imported, not live; None: not polled yet
     imported_to: int | None = None  # `observed_at` of the newest poll imported; None: nothing was
     imported_at: tuple[tuple[int, int], ...] = ()  # the first and the last position of each import
     hidden: bool = False  # lists leave out what was imported
@@ -57,7 +54,7 @@ def lists_newest(scope: Scope) -> bool:
 
 
 def heard(source: Source, tick: Tick) -> Blind | None:
-    """Take one poll of the source into account; the blind time it ends, if it ends one."""
+    """Apply one poll of the source; the blind time it ends, if any."""
     if not tick.scope.watched:
         return None
     last, witness = source.last_answered, tick.scope.witness
@@ -97,14 +94,13 @@ def surely_until(source: Source, ended_at: int) -> int:
 
 
 def open_blind(source: Source) -> Blind | None:
-    """The blind time a source is in where a fold ends: polls have failed since it last answered."""
+    """The blind time a source is in at the end of a fold: polls have failed since it last answered."""
     if not source.failed or source.last_answered is None:
         return None
     return Blind(source=source.name, since=source.last_answered, until=None)
 
 
 def observability(source: Source | None, now: int) -> Observability:
-    """Whether we are looking at a source at `now`."""
     if source is None or source.last_answered is None:
         return Observability.BLIND
     age = now - source.last_answered
@@ -118,8 +114,6 @@ _KEPT = 16  # unfinished sweeps remembered; a recorder has one at a time
 
 
 class Sweep(msgspec.Struct, kw_only=True):
-    """Pages of one list, so far."""
-
     started_at: int  # of the first page: what came later need not be in it
     ids: set[str]
 
@@ -132,10 +126,8 @@ def is_page(scope: Scope, listed: int) -> bool:
 def sweep_ended(
     open_sweeps: dict[str, Sweep], scope: Scope, source: str, started_at: int, ids: Sequence[str]
 ) -> Sweep | None:
-    """The sweep a page completes, if it does; unfinished ones are kept in `open_sweeps` by the id they go on behind.
-
-    `ids` are those of the page in its order. A page is the last if it is shorter than its limit.
-    """
+    """The sweep a page completes, if it does; unfinished ones are kept in `open_sweeps` by the id they continue after.
+    `ids`: those of the page, in order. A page shorter than its limit is the last."""
     if scope.filtered or scope.listing not in _LISTS:
         return None
     if scope.page_after is None and len(ids) < scope.limit:  # most lists have one page

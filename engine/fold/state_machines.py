@@ -1,6 +1,5 @@
 """The state machines of runs and machines, each declared once as a `transitions` Machine; replay's table and the
-diagrams are read out of it.
-"""
+diagrams are derived from it."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,15 +12,13 @@ from engine.states import PROGRESS, State, VmState
 StateT = TypeVar("StateT", bound=StrEnum)
 TriggerT = TypeVar("TriggerT", bound=StrEnum)
 Step: TypeAlias = Callable[[StateT, TriggerT], StateT | None]
-"""The state a trigger leads to; the same state where it is already there; None where the move is illegal."""
+"""The state a trigger leads to; the same state if it is already there; None: the move is illegal."""
 
 
 @dataclass(frozen=True)
 class StateMachine(Generic[StateT, TriggerT]):
-    """A declaration, and what is read out of it. The first state is where everything starts.
-
-    `machine` imports `transitions` (30 ms), so it is built at first use.
-    """
+    """A declaration, and what is derived from it. The first state is the initial one. `machine` imports `transitions`
+    (30 ms), so it is built at first use."""
 
     name: str
     states: type[StateT]
@@ -31,7 +28,6 @@ class StateMachine(Generic[StateT, TriggerT]):
 
     @cached_property
     def machine(self) -> Any:
-        """The `transitions` Machine."""
         from transitions import Machine
 
         return Machine(
@@ -52,7 +48,7 @@ class StateMachine(Generic[StateT, TriggerT]):
                 yield self.states(source), trigger, self.states(transition.dest)
 
     def table(self) -> Step[StateT, TriggerT]:
-        """For replay: a dictionary, some 0.1 µs a step. It shows the machine as it is at the time of the call."""
+        """For replay: a dictionary, some 0.1 µs a step. A copy of the machine at the time of the call."""
         moves = {(source, trigger): dest for source, trigger, dest in self.moves()}
         moves |= {(dest, trigger): dest for (_, trigger), dest in moves.items()}
         return lambda state, trigger: moves.get((state, trigger))
@@ -94,7 +90,7 @@ class StateMachine(Generic[StateT, TriggerT]):
         return "\n".join(line.rstrip() for line in graph.source.splitlines()) + "\n"
 
     def _dot(self) -> str:
-        """By hand: `transitions` draws Graphviz only where a Graphviz library is installed."""
+        """Without `transitions`, which draws Graphviz only if a Graphviz library is installed."""
         labels: dict[tuple[StateT, StateT], list[str]] = {}
         for source, trigger, dest in self.moves():
             labels.setdefault((source, dest), []).append(trigger.value)
@@ -108,8 +104,6 @@ class StateMachine(Generic[StateT, TriggerT]):
 
 
 class Trigger(StrEnum):
-    """What can move a run."""
-
     QUEUE = "queue"
     PROVISION = "provision"
     PULL = "pull"
@@ -123,7 +117,7 @@ class Trigger(StrEnum):
     REOPEN = "reopen"  # the provider takes an end back
 
 
-TERMINAL: Final = (State.SUCCEEDED, State.FAILED, State.STOPPED)  # the states that are a verdict
+TERMINAL: Final = (State.SUCCEEDED, State.FAILED, State.STOPPED)  # the states with a verdict
 
 
 def _before(state: State) -> tuple[State, ...]:
@@ -158,16 +152,14 @@ TRIGGER_TO: Final = {dest: trigger for trigger, _, dest in RUN.rows if trigger n
 
 
 class VmTrigger(StrEnum):
-    """What can move a machine."""
-
     PROVISION = "provision"
     BUSY = "busy"
     IDLE = "idle"
     DRAIN = "drain"  # our intent
-    KEEP = "keep"  # a run came in the last moment, or the drain was taken back
+    KEEP = "keep"  # a run came in the last moment, or the drain was cancelled
     TERMINATE = "terminate"
     TERMINATED = "end"
-    DOUBT = "doubt"  # 14 minutes after it was told to go, or no longer listed: nobody saw it go
+    DOUBT = "doubt"  # 14 minutes after the stop, or no longer listed: nobody saw it end
     REAPPEAR = "reappear"  # the provider takes an end back
 
 

@@ -1,6 +1,5 @@
-"""One poll as the fold sees it, and how it is read. Polls, failures included, are the only ticks: timers need no other
-clock.
-"""
+"""One poll as the fold sees it, and how it is read. Only polls, failures included, are ticks: timers need no other
+clock."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final, TypeVar
@@ -20,23 +19,19 @@ T = TypeVar("T")
 
 _LAST: Final = 2**63 - 1  # no history has a greater position
 _REMEMBERED: Final = 128
-"""Items whose facts are remembered, or twice as many as one answer lists; and answers."""
-_QUESTIONS: Final = 16  # questions whose items are remembered
+"""Items whose facts are cached (or twice as many as one answer lists), and answers."""
+_QUESTIONS: Final = 16  # questions whose items are cached
 _FIELDS: Final = {Listing.RUNS: "runs", Listing.RUN: "runs", Listing.VMS: "vms", Listing.EVENTS: "events"}
-"""Listings whose answers are read → the field of `Tick` with what they list."""
+"""Listing read → the field of `Tick` with its items."""
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One run in an answer."""
-
     facts: RunFacts
     cost: int | None = None
     """The provider's own figure, micro-dollars; moves at every poll. None too where nobody has read it yet."""
 
 
 class Tick(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One poll, read."""
-
     position: int
     source: str  # who was asked, as the recorder named it
     scope: Scope
@@ -49,21 +44,20 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     not_exists: bool = False  # the source said `resource_not_exists`
     server_time: int | None = None
     """The provider's own clock (HTTP `Date`); looked at where something is shown for the first time."""
-    odd: tuple[str, ...] = ()  # what of the answer could not be read at all
+    odd: tuple[str, ...] = ()  # what of the answer could not be read
     imported: bool = False  # it was imported; asked of a source's first poll only
-    archive: str | None = None
-    """The archive it belongs to; None: a live source. The world fills it in."""
+    archive: str | None = None  # its archive, filled in by the world; None: a live source
     unlike: Mapping[str, str] = {}
-    """The provider's id → how its rows differ, of each thing that the answer lists with several; likewise."""
+    """The provider's id → how its rows differ, of each thing that the answer lists with several rows; likewise."""
 
     @property
     def asked(self) -> str:
-        """Who was asked: the source, and which of the provider's own sources where it has several."""
+        """Who was asked: the source, and which of the provider's own sources if it has several."""
         return self.source if self.scope.witness is None else f"{self.source} {self.scope.witness}"
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The provider's ids of what the answer lists, in its order."""
+        """The provider's ids of what the answer lists, in order."""
         return tuple([seen.facts.provider_id for seen in self.runs] or [facts.provider_id for facts in self.vms])
 
 
@@ -73,14 +67,13 @@ class PollReader:
     def __init__(self, readings: Readings) -> None:
         self._readings = readings
         self._answers: dict[tuple[str, str, bytes], tuple[tuple[bytes | None, int | None, bool], Tick]] = {}
-        """The newest answer to each question of each source: most answers are the one before again."""
+        """The newest answer to each question of each source: most answers repeat the one before."""
         self._known: dict[tuple[Listing, bytes], dict[Any, Sequence[Any]]] = {}
-        """(listing, what was asked where that changes what an item says) → what items say, by their text, or by their
-        id in the record.
-        """
+        """(listing, what was asked if that changes an item's meaning) → what items say, by text or by id in the
+        record."""
 
     def read(self, position: int, poll: Poll) -> Tick:
-        """The poll as the fold sees it. Never raises: what cannot be read is named in `odd`."""
+        """The poll as the fold sees it. Never raises: `odd` names what cannot be read."""
         question, answer = (poll.source, poll.path, poll.req), (poll.body, poll.status, poll.answered)
         known = self._answers.get(question)
         if known is not None and known[0] == answer:
@@ -112,13 +105,8 @@ class PollReader:
     def with_items(
         self, tick: Tick, reading: Reading, items: Sequence[KeyT], text: Callable[[KeyT], bytes], *, costs: bool
     ) -> Tick:
-        """The tick with what the items of its answer say.
-
-        Args:
-            items: what stands for each: its text, or its id in the record.
-            text: gives the text.
-            costs: read the provider's costs too; a record keeps them apart from the items.
-        """
+        """The tick with what the items of its answer say: each given as its text, or as its id in the record, of which
+        `text` gives the text. `costs`: read the provider's costs too; a record keeps them apart from the items."""
         listing, odd, found = tick.scope.listing, list[str](), list[Any]()
         questions = _bounded(self._known, 1, _QUESTIONS)
         known = _bounded(questions.setdefault((listing, tick.scope.asked), {}), len(items))
@@ -170,7 +158,7 @@ def _joined(reading: Reading, runs: Sequence[Seen]) -> list[Seen]:
 
 
 def _bounded(known: dict[KeyT, T], listed: int, most: int = _REMEMBERED) -> dict[KeyT, T]:
-    """What is remembered, emptied where it has grown beyond bounds."""
+    """The cache, emptied if it has grown too large."""
     if len(known) > max(most, 2 * listed):
         known.clear()
     return known
@@ -184,11 +172,7 @@ class Until(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def parse_until(text: str) -> Until:
-    """The limit a user typed: digits are a position, anything else an ISO 8601 time.
-
-    Raises:
-        UnreadableInput: it is neither.
-    """
+    """The limit a user typed: digits are a position, anything else an ISO 8601 time; else UnreadableInput."""
     try:
         if text.isdecimal():
             return Until(position=min(int(text), _LAST))

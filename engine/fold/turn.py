@@ -1,4 +1,4 @@
-"""One event while it is folded: what folds it, where it stands, and what it has changed so far."""
+"""One event while it is folded: the fold, the event's position and time, and the changes so far."""
 
 from dataclasses import dataclass
 
@@ -20,14 +20,14 @@ from engine.states import State, VmState
 
 @dataclass(eq=False)
 class Fold:
-    """A world, and how it goes on."""
+    """A world, and how to continue it."""
 
     state: WorldState
     readings: Readings
     rules: RuleSet
     step_run: Step[State, Trigger]
     step_vm: Step[VmState, VmTrigger]
-    dated: tuple[VmEvent, ...] = ()  # the newest answer that dates what happened to machines
+    dated: tuple[VmEvent, ...] = ()  # the newest answer that dates events of machines
 
     def source(self, name: str) -> Source:
         """What is known of a source; a new one if nothing is yet."""
@@ -38,8 +38,6 @@ class Fold:
 
 
 class Turn:
-    """One event of a fold."""
-
     __slots__ = ("at", "changes", "fold", "position", "rules", "source", "state")
 
     def __init__(self, fold: Fold, position: int, at: int) -> None:
@@ -51,7 +49,7 @@ class Turn:
         self.changes: list[Change] = []  # in order
 
     def note(self, thing: Run | Vm, kind: AnomalyKind, detail: str, *, once: bool = False) -> None:
-        """Write down an anomaly of a run or machine; with `once` only the first of its wording."""
+        """Record an anomaly of a run or machine; with `once` only the first of its wording."""
         mark = f"{kind.value}: {detail}"
         if once:
             if mark in thing.noted:
@@ -60,14 +58,13 @@ class Turn:
         self.changes.append(Anomaly(kind=kind, subject=thing.subject, position=self.position, detail=detail))
 
     def note_drift(self, source: str, drift: str, prefix: str = "") -> None:
-        """Write down something in a source's answer that could not be read, once per wording."""
+        """Record something unreadable in a source's answer, once per wording."""
         subject = f"source/{source}"
         if f"{subject} {drift}" not in self.state.noted:
             self.state.noted[f"{subject} {drift}"] = None
             self.note_source(source, AnomalyKind.SCHEMA_DRIFT, f"{prefix}{drift}")
 
     def note_source(self, source: str, kind: AnomalyKind, detail: str) -> None:
-        """Write down an anomaly of a source."""
         self.changes.append(Anomaly(kind=kind, subject=f"source/{source}", position=self.position, detail=detail))
 
     def changed(self, thing: Run | Vm, since: int = 0) -> None:
@@ -77,7 +74,7 @@ class Turn:
             self.changes.append(change)
 
     def sees(self, thing: Run | Vm, tick: Tick, facts: RunFacts | VmFacts) -> bool:
-        """Take down that this poll shows it; False for an answer older than the newest one of the same source."""
+        """Record that this poll shows it; False for an answer older than the newest one of the same source."""
         if tick.started_at < thing.started.get(tick.asked, tick.started_at):
             return False
         for asked in (tick.asked, tick.source):
@@ -88,10 +85,8 @@ class Turn:
         return True
 
     def misses(self, thing: Run | Vm, source: Source, asked_at: int, *, not_exists: bool = False) -> bool:
-        """Take down that a poll asked at `asked_at` does not know it; whether it has been missing for too long.
-
-        Absence is never by itself a state: it has to last.
-        """
+        """Record that a poll asked at `asked_at` does not list it; whether it has been missing for too long: absence
+        has to last before it means anything."""
         if asked_at < (thing.first_at if thing.asked_at is None else thing.asked_at):
             return False
         missing = thing.missing

@@ -18,7 +18,7 @@ BILLED: Final = frozenset(state for state in VmState if state not in (VmState.RE
 
 
 class Phase(StrEnum):
-    """What an interval of a machine's life is billed as."""
+    """How an interval of a machine's life is billed."""
 
     PROVISIONING = "provisioning"
     BUSY = "busy"
@@ -34,7 +34,7 @@ PHASE_OF: Final[dict[VmState, Phase]] = {
 
 @lru_cache(maxsize=4096)
 def vm_id_of(provider: str, provider_id: str) -> str:
-    """The id of a machine: uuid5 of provider and provider id, equal everywhere."""
+    """The id of a machine: uuid5 of provider and provider id, the same everywhere."""
     return foreign_run_id(provider, provider_id)
 
 
@@ -47,7 +47,7 @@ class VmDate(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class PriceStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The price the provider gives from here on."""
+    """The provider's price from here on."""
 
     at: int  # the first poll that shows it; `created` for the first price
     low_at: int  # the last poll that showed the price before
@@ -68,20 +68,17 @@ class Occupancy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     job: str  # `<replica_num>/<job_num>/<attempt>`
     since: int  # the submission's `submitted_at`; the machine's life clips it
     seen_at: int  # the first poll that shows it there
-    until: int | None = None
-    """The submission's end (`finished_at`, else the first poll that shows it over); None: it goes on."""
+    until: int | None = None  # its `finished_at`, else the first poll that shows it over; None: it goes on
     cold: bool  # the machine was created at or after the submission's `submitted_at`
     blocks: int | None = None  # of the machine's `total_blocks`; None: not said, which reads as one
-    free_at: int | None = None
-    """The newest sight of the machine without it, before a poll showed it there."""
-    answered_at: int | None = None
-    """The machine answered the provider about it at this time or later."""
-    cut_off: bool = False  # it ended because the machine no longer answered
+    free_at: int | None = None  # the newest poll of the machine without it, before one showed it there
+    answered_at: int | None = None  # the machine answered the provider about it then or later
+    cut_off: bool = False  # it ended because the machine stopped answering
     forgotten: bool = False  # `until` is when we lost sight of it, not when it ended
 
 
 class Drain(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Our intent that no run come any more."""
+    """Our intent that no more runs come."""
 
     position: int
     at: int
@@ -89,19 +86,19 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What we told the provider about the machine's end."""
+    """Our stop requests to the provider."""
 
     position: int
     intended_at: int
     by: DrainBy
-    taken_at: int | None = None  # when the provider took it; None: no outcome yet, or refused
+    taken_at: int | None = None  # when the provider accepted it; None: no outcome yet, or refused
     refused_at: int | None = None
     error: str | None = None
-    times: int = 1  # how often it was tried since the drain began, refused or taken
+    times: int = 1  # tries since the drain began, refused or accepted
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A user asked for this machine to go."""
+    """A user's request to end this machine."""
 
     position: int
     at: int
@@ -121,12 +118,11 @@ class Vm(Tracked, kw_only=True):
     skew: int = 0  # by how much `created` was shifted to our clock, microseconds
     finished_at: int | None = None  # the provider's, else the first poll that shows it terminated
     finished_low: int | None = None
-    """The earliest it can have ended: `finished_at` where that is the provider's, else the last poll before."""
+    """The earliest possible end: `finished_at` if that is the provider's, else the last poll before."""
     unseen_end: bool = False
-    """It was over when a poll first showed it, and nobody says since when: `finished_at` is the end of the last run we
-    know on it (else `created`), and it can have been `first_at` at the latest.
-    """
-    confirmed: bool = False  # `finished_at` is what somebody saw in the cloud's own console
+    """It was over when a poll first showed it, and no source says since when: `finished_at` is the end of the last run
+    known on it (else `created`); it ended by `first_at` at the latest."""
+    confirmed: bool = False  # somebody saw `finished_at` in the cloud's own console
     prices: tuple[PriceStep, ...] = ()
     steps: tuple[VmStep, ...] = ()
     dates: tuple[VmDate, ...] = ()  # in order of time, shifted by `skew`
@@ -139,28 +135,24 @@ class Vm(Tracked, kw_only=True):
     idle_since: int | None = None  # when that was
     made_for: str | None = None  # the run whose cold start made it
     ours: bool = False
-    """Steno made it: its fleet was ensured by us, or it was made for a run we submitted, or it is this machine's."""
+    """Steno made it: we ensured its fleet, or it was made for a run we submitted, or it is this machine's."""
     drain: Drain | None = None
     told: Told | None = None
     wish: Wish | None = None
-    ending_since: int | None = None  # when it was told to go, or first seen terminating
+    ending_since: int | None = None  # when it was told to stop, or first seen terminating
     ending_from: int | None = None  # its source's answered time then
 
     @property
     def subject(self) -> str:
-        """What an anomaly is about."""
         return f"vm/{self.vm_id}"
 
     def moved(self, step: VmStep | None = None) -> VmMoved:
-        """As `Run.moved`."""
         return VmMoved(vm_id=self.vm_id, step=step)
 
     @property
     def billed(self) -> bool:
-        """Whether it may be billed now."""
         return self.state in BILLED
 
     @property
     def occupants(self) -> tuple[Occupancy, ...]:
-        """Submissions that are on it now."""
         return tuple(one for one in self.occupancies if one.until is None)

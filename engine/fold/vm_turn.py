@@ -1,7 +1,5 @@
-"""Folds one event into one machine: stores what it says and moves the state machine.
-
-Idle evidence and graces are measured in the time in which the machine's own source answered.
-"""
+"""Folds one event into one machine: stores what it says and moves the state machine. Idle evidence and graces are
+measured in the time in which the machine's own source answered."""
 
 from typing import Final
 
@@ -24,16 +22,16 @@ _TRIGGER: Final = {
     VmState.TERMINATING: VmTrigger.TERMINATE,
     VmState.TERMINATED: VmTrigger.TERMINATED,
 }
-"""Where a row shows a machine → how that moves it."""
+"""The state of a row → its trigger."""
 
 _BY_US: Final = {"idle": VmReason.IDLE_TIMEOUT, "user": VmReason.STOPPED_BY_USER}
-"""Why we ended it, where that was not another policy."""
+"""Why we ended it, if not for another policy."""
 
 EMPTY: Final = frozenset({VmState.IDLE, VmState.DRAINING})
 
 
 def see(turn: Turn, vm: Vm, facts: VmFacts, tick: Tick, *, new: bool) -> None:
-    """Take one row down. One older than the newest applied from the same source moves nothing."""
+    """Record one row. One older than the newest applied from the same source moves nothing."""
     before, begin = vm.facts, len(turn.changes)
     low = min(vm.created if new else last_asked(vm), turn.at)
     back = vm.missing is not None
@@ -114,7 +112,7 @@ def _end(turn: Turn, vm: Vm, low: int, *, new: bool) -> None:
 
 
 def confirm_gone(turn: Turn, vm: Vm, ended_at: int) -> None:
-    """Somebody saw in the cloud's own console that it is gone."""
+    """A user saw in the cloud's own console that it is gone."""
     step(turn, vm, VmTrigger.TERMINATED, min(vm.last_at, turn.at))
     vm.finished_at = vm.finished_low = max(ended_at, vm.created)
     vm.confirmed, vm.unseen_end, vm.missing = True, False, None
@@ -122,13 +120,13 @@ def confirm_gone(turn: Turn, vm: Vm, ended_at: int) -> None:
 
 
 def begin_ending(turn: Turn, vm: Vm) -> None:
-    """It was told to go, or is seen going: from here on it has 14 minutes."""
+    """It was told to stop, or is seen ending: from here on it has 14 minutes."""
     if vm.ending_from is None:
         vm.ending_since, vm.ending_from = turn.at, turn.source(vm.source).answered_time
 
 
 def doubt(turn: Turn, vm: Vm, detail: str) -> None:
-    """It should be gone and nobody saw it go."""
+    """It should be gone and nobody saw it end."""
     if step(turn, vm, VmTrigger.DOUBT, min(vm.last_at, turn.at)):
         if vm.told is not None or vm.facts.reason is not None:
             vm.reason = _reason(vm)
@@ -136,7 +134,7 @@ def doubt(turn: Turn, vm: Vm, detail: str) -> None:
 
 
 def step(turn: Turn, vm: Vm, trigger: VmTrigger, low: int) -> bool:
-    """Move the machine if the table allows it; whether it does. `low`: the earliest it can have moved."""
+    """Move the machine if the table allows it; whether it does. `low`: the earliest time of the move."""
     before, after = vm.state, turn.fold.step_vm(vm.state, trigger)
     if after is None:
         return False
@@ -151,7 +149,7 @@ def step(turn: Turn, vm: Vm, trigger: VmTrigger, low: int) -> bool:
         vm.idle_from = vm.idle_since = None
     elif before not in EMPTY:
         vm.idle_from, vm.idle_since = turn.source(vm.source).answered_time, turn.at
-    if after in ALIVE:  # what was said of its end is void where it lives on
+    if after in ALIVE:  # what was said of its end is void if it lives on
         vm.reason = None
         vm.drain = None if after is VmState.BUSY else vm.drain
         if after is VmState.BUSY or before is VmState.UNCONFIRMED:
@@ -169,5 +167,5 @@ def _reason(vm: Vm) -> VmReason:
 
 
 def last_asked(vm: Vm) -> int:
-    """When the newest poll that showed the machine was asked: its answer may be as old as that."""
+    """When the newest poll that showed the machine was asked: its answer may be that old."""
     return vm.last_at if vm.asked_at is None else min(vm.last_at, vm.asked_at)

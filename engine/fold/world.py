@@ -1,6 +1,5 @@
 """The fold: one poll or intent at a time into one world of runs, machines and sources. Replay is this fold without
-effects.
-"""
+effects."""
 
 from collections.abc import Callable
 
@@ -27,12 +26,12 @@ from events.types import Event
 
 
 class World(Fold):
-    """A fold under way. `state` is everything it knows."""
+    """A fold in progress. `state` is everything it knows."""
 
     def __init__(
         self, readings: Readings, rules: RuleSet = CURRENT, state: WorldState | None = None, *, live: bool = False
     ) -> None:
-        """`live`: step through the `transitions` machines themselves, and not through tables read out of them."""
+        """`live`: step through the `transitions` machines themselves, not through tables derived from them."""
         state = state if state is not None else WorldState(rules=rules.name)
         if state.rules != rules.name:
             raise ValueError(f"a snapshot folded with {state.rules}, not {rules.name}")
@@ -40,7 +39,7 @@ class World(Fold):
         super().__init__(state, readings, rules, *steps)
 
     def apply(self, tick: Tick) -> tuple[Change, ...]:
-        """Fold one poll; what it changed, in order."""
+        """Fold one poll; its changes, in order."""
         state, source = self.state, self.source(tick.source)
         turn = Turn(self, tick.position, tick.observed_at)
         if source.archive is None:
@@ -146,7 +145,7 @@ class World(Fold):
                     self._miss(turn, run, source, tick.started_at, not_exists=False)
 
     def _meet(self, turn: Turn, key: str, facts: RunFacts, tick: Tick) -> Run:
-        """The run of an observation: one we know, one we handed over and have not seen yet, or a new one."""
+        """The run of an observation: a known one, one we submitted and have not seen yet, or a new one."""
         state, provider = self.state, tick.scope.provider
         known = state.by_provider.get(key)
         if known is not None:
@@ -173,10 +172,8 @@ class World(Fold):
         return run
 
     def identify(self, provider: str, facts: RunFacts) -> str:
-        """The run id that an observation of a provider's run belongs to: what folding it would make of it.
-
-        A former attempt moves nothing and stands for itself: beside the present one it would be news at every poll.
-        """
+        """The run id that an observation of a provider's run belongs to, as folding it would decide. A former attempt
+        moves nothing and has an id of its own: under the present run's id it would be news at every poll."""
         key = f"{provider}/{facts.provider_id}"
         if key not in self.state.former:
             ours = self._marked(facts, provider)
@@ -187,7 +184,7 @@ class World(Fold):
         return foreign_run_id(provider, facts.provider_id)
 
     def _marked(self, facts: RunFacts, provider: str) -> Run | None:
-        """The run of this record that an unknown run of the provider carries the mark of."""
+        """The run of this record whose mark an unknown run of the provider carries."""
         run = self.state.runs.get(facts.mark) if facts.mark is not None else None
         return run if run is not None and run.requested_at is not None and run.provider == provider else None
 
@@ -233,12 +230,12 @@ class World(Fold):
 
 
 def _is_ours(run: Run, facts: RunFacts) -> bool:
-    """Whether a run that carries our mark is the run we were about to hand over. A name alone never says so."""
+    """Whether a run that carries our mark is the run we were about to submit. A name alone never proves it."""
     return run.intended is not None and run.intended == facts.name and facts.project in (None, run.project)
 
 
 def _not_ours(run: Run, facts: RunFacts) -> str:
-    """Why a run that carries our mark is not taken for ours, and what to do."""
+    """Why a run that carries our mark is not treated as ours, and what to do."""
     if run.provider_id is not None:
         why = f"which is {run.provider_id}"
     elif run.intended is None:

@@ -1,4 +1,4 @@
-"""Everything a fold knows, as one value that can be encoded, decoded and asked."""
+"""Everything a fold knows, as one value that can be encoded, decoded and queried."""
 
 from typing import Final
 
@@ -27,23 +27,20 @@ class WorldState(msgspec.Struct, kw_only=True):
     rules: str  # the name of the rule set it was folded with
     position: int = 0  # the last event folded
     events: int = 0  # polls and intents folded
-    last_at: int | None = None
-    """The newest `observed_at` of any poll of a live source; archives have clocks of their own."""
+    last_at: int | None = None  # the newest `observed_at` of a live source; archives have their own
     importing: str | None = None  # the project of the newest imported poll
     runs: dict[str, Run] = {}  # by run_id, in order of first sight (or of request)
     by_provider: dict[str, str] = {}  # `<provider>/<provider_id>` → run_id
     former: dict[str, str] = {}
-    """As `by_provider`: requests that found no capacity and were made again. What polls say of them moves nothing."""
+    """As `by_provider`: former requests without capacity. Polls of them move nothing."""
     unsettled: dict[str, None] = {}  # the runs without a verdict, in the same order
     sources: dict[str, Source] = {}
     sweeps: dict[str, Sweep] = {}
     first_of_name: dict[str, RunFacts] = {}  # for the rule set that only looks once
     vms: dict[str, Vm] = {}  # by vm_id, in order of first sight
     open_vms: dict[str, None] = {}  # the machines not seen gone, in the same order
-    by_host: dict[str, list[str]] = {}
-    """`<provider>/<project>/<hostname>` → the machines that had it."""
-    waiting: dict[str, list[str]] = {}
-    """As `by_host` → runs with a submission there that has no machine yet."""
+    by_host: dict[str, list[str]] = {}  # `<provider>/<project>/<hostname>` → the machines that had it
+    waiting: dict[str, list[str]] = {}  # as `by_host` → runs with a submission there without a machine
     early_dates: dict[str, tuple[VmDate, ...]] = {}
     """By vm_id: what the provider dated, by its own clock, of machines that no poll has shown yet."""
     fleets: dict[str, None] = {}  # `<provider>/<project>/<name>` of fleets we ensured
@@ -55,11 +52,9 @@ class WorldState(msgspec.Struct, kw_only=True):
     noted: dict[str, None] = {}  # anomalies of sources already written down
 
     def unsettled_runs(self) -> list[Run]:
-        """Those of `unsettled`."""
         return [self.runs[run_id] for run_id in self.unsettled]
 
     def open_machines(self) -> list[Vm]:
-        """Those of `open_vms`."""
         return [self.vms[vm_id] for vm_id in self.open_vms]
 
 
@@ -69,18 +64,14 @@ _decoder: Final = msgspec.msgpack.Decoder(WorldState)
 
 
 def load(data: bytes) -> WorldState:
-    """The state that `dump` wrote.
-
-    Raises:
-        ValueError: the bytes are of another version of this structure; fold again from the start.
-    """
+    """The state that `dump` wrote; ValueError: the bytes are of another version, fold again from the start."""
     state = _decoder.decode(data)
     _share_words(state)
     return state
 
 
 def _share_words(state: WorldState) -> None:
-    """Keep one of equal texts: decoded, each word and rule is a text of its own, a quarter of the world's memory."""
+    """Keep one of equal texts: decoded, each word is a text of its own, a quarter of the world's memory."""
     known: dict[str, str] = {}
 
     def share(thing: msgspec.Struct, *names: str) -> None:
@@ -108,26 +99,24 @@ def source_of(run: Run) -> str:
 
 
 def vms_of(state: WorldState, source: str) -> tuple[Vm, ...]:
-    """The machines of a source not seen gone, in order of first sight: every one that may be billed is among them."""
+    """The machines of a source not seen gone, in order of first sight: all that may be billed are among them."""
     return tuple(vm for vm in state.open_machines() if vm.source == source and vm.archive is None)
 
 
 def ours_of(state: WorldState, source: str) -> tuple[Vm, ...]:
-    """As `vms_of`, the machines that Steno made: they alone count to the cap and are stopped."""
+    """As `vms_of`, the machines that Steno made: only they count to the cap and are stopped."""
     return tuple(vm for vm in vms_of(state, source) if vm.ours)
 
 
 def policy_of(state: WorldState, source: str) -> Policy:
-    """The policy in force for a source; the default where none was ever adopted."""
+    """The policy in force for a source, by default the default policy."""
     steps = state.policies.get(source)
     return steps[-1].policy if steps else _DEFAULT
 
 
 def idle_evidence(state: WorldState, vm: Vm) -> int:
-    """For how long (microseconds) polls show the machine idle, blind time left out; 0 where it is not idle.
-
-    It ends at the last poll that listed the machine: what its source answered since about other things is no evidence.
-    """
+    """For how long (microseconds) polls show the machine idle, without blind time; 0: not idle. It ends at the last
+    poll that listed the machine: later answers of its source about other things are no evidence."""
     source = state.sources.get(vm.source)
     if vm.idle_from is None or source is None:
         return 0
